@@ -1,0 +1,104 @@
+"""What one process of a job is told at its start: a JSON file, written once by whoever starts it, parsed strictly."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
+
+from disttrain.job.spec import DistTrainJob
+from disttrain.launch.errors import InvalidLaunchConfig
+from disttrain.transport.header import Role
+
+
+class TransportKind(StrEnum):
+    """How the data plane's payloads travel."""
+
+    TCP = "tcp"
+    SHARED_MEMORY = "sharedMemory"
+
+
+class DeviceKind(StrEnum):
+    """Where a replica computes. Already decided: `auto` of the manifest is resolved by the replica itself."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+def _role(value: object) -> object:
+    return (
+        Role[value.upper()]
+        if isinstance(value, str) and value.upper() in Role.__members__
+        else value
+    )
+
+
+RoleField = Annotated[
+    Role, BeforeValidator(_role), PlainSerializer(lambda role: role.name.lower(), return_type=str)
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchConfig:
+    """The start of one process. Everything else it needs it learns from the coordinator when it joins."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+    job: DistTrainJob
+    job_uid: str
+    """Random per run and kept by `resume`; the wire carries its 64-bit digest."""
+    role: RoleField
+    index: int
+    """Index within the role, stable over restarts."""
+    run_folder: Path
+    """The output folder; absolute."""
+    task_folder: Path
+    """The manifest's folder, where the task's module lies; absolute."""
+    coordinator_address: str
+    """Where the coordinator listens: ipc://PATH or tcp://HOST:PORT."""
+    listen_address: str | None = None
+    """Where this process listens; `tcp://127.0.0.1:0` takes any free port. None for replicas, which only connect."""
+    transport: TransportKind
+    threads: int
+    """Threads for computing; at least 1."""
+    device: DeviceKind = DeviceKind.CPU
+    resume_from: Path | None = None
+    """Checkpoint folder to restore; None begins anew."""
+    metrics_address: str = "127.0.0.1:0"
+    """Where Prometheus metrics are served; port 0 takes any free one."""
+
+
+_CONFIG = TypeAdapter(LaunchConfig)
+
+
+def to_json(config: LaunchConfig) -> bytes:
+    """The file's content; `from_json` gives the same value back."""
+    return _CONFIG.dump_json(config, by_alias=True, indent=1)
+
+
+def from_json(content: bytes) -> LaunchConfig:
+    """The config in a launch file. Raises InvalidLaunchConfig, which names every wrong field."""
+    try:
+        return _CONFIG.validate_json(content)
+    except ValidationError as error:
+        findings = "; ".join(_finding(dict(item)) for item in error.errors())
+        message = f"the launch config is not valid: {findings}"
+        raise InvalidLaunchConfig(message) from error
+
+
+def read(path: Path) -> LaunchConfig:
+    """The config in the file `path`. Raises InvalidLaunchConfig."""
+    try:
+        return from_json(path.read_bytes())
+    except OSError as error:
+        message = f"the launch config {path} cannot be read: {error.strerror}; start jobs with `disttrain run`"
+        raise InvalidLaunchConfig(message) from error
+
+
+def _finding(item: Mapping[str, object]) -> str:
+    place = item["loc"]
+    path = ".".join(str(part) for part in place) if isinstance(place, tuple) else str(place)
+    return f"{path}: {item['msg']}, got {item['input']!r}"

@@ -1,0 +1,21 @@
+"""What can go wrong while processes are started and supervised.
+
+FinalError
+  InvalidLaunchConfig    a launch file is missing or not what this version writes
+  OutputFolderInUse      the output folder holds another run
+  NotARunFolder          `resume` or `status` of a folder without a run
+"""
+
+from disttrain.errors import FinalError
+
+
+class InvalidLaunchConfig(FinalError):
+    """The file that tells a process its role is missing, torn or of another version."""
+
+
+class OutputFolderInUse(FinalError):
+    """The output folder is not empty; nothing in it is touched."""
+
+
+class NotARunFolder(FinalError):
+    """The folder does not hold a run of `disttrain run`."""
