@@ -1,0 +1,18 @@
+"""The root of the error tree. Every package adds its branches in its own `errors.py`.
+
+DistTrainError
+├── RetryableError    the same request may succeed later: a peer is away, a disk is full
+└── FinalError        trying again changes nothing: a bad manifest, a wrong checkpoint
+"""
+
+
+class DistTrainError(Exception):
+    """Anything that DistTrain raises on purpose; the message says the value seen and the remedy."""
+
+
+class RetryableError(DistTrainError):
+    """Trying the same again may succeed."""
+
+
+class FinalError(DistTrainError):
+    """Trying the same again cannot succeed; somebody has to change something first."""

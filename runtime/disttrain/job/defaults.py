@@ -1,0 +1,28 @@
+"""Values that a manifest leaves open, derived from what it says. Pure."""
+
+from disttrain.job.optimizer import Adagrad
+from disttrain.job.spec import Spec
+from disttrain.job.strategy import Downpour
+
+EVALUATION_BATCHES = 4
+"""Batches of training in one batch of evaluation: no gradients are kept, so more fit in memory."""
+
+
+def local_learning_rate(downpour: Downpour) -> float:
+    """Return the rate of a replica's own steps between fetches; 0 means that there are none."""
+    if downpour.local_learning_rate is not None:
+        return downpour.local_learning_rate
+    rule = downpour.optimizer.rule
+    # Adagrad's rates lie with the sums on the shards; a replica would only guess them.
+    return 0.0 if isinstance(rule, Adagrad) else rule.learning_rate
+
+
+def evaluation_batch_size(spec: Spec) -> int:
+    """Return the samples per forward pass of an evaluation, the final one included."""
+    given = spec.evaluation.batch_size if spec.evaluation else None
+    return given or EVALUATION_BATCHES * spec.batch_size
+
+
+def warm_start_samples(downpour: Downpour) -> int:
+    """Return the samples that replica 0 processes alone; 0 without a warm start."""
+    return downpour.warm_start.samples if downpour.warm_start else 0

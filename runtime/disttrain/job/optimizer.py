@@ -1,0 +1,63 @@
+"""The update rules that a shard applies to pushed gradients."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from disttrain.job.schedule import Constant, Schedule
+from disttrain.job.section import Choice, NotNegative, Positive, Section, only
+
+
+class UpdateRule(Section):
+    """What all update rules take."""
+
+    learning_rate: Positive = Field(examples=[0.05])
+    """The full learning rate, before the schedule."""
+
+    weight_decay: NotNegative = 0.0
+    """L2 penalty: this times the parameter is added to its gradient."""
+
+    clip_norm: Positive | None = None
+    """Largest L2 norm of one step's gradient; a longer one is scaled down to it. null: no limit."""
+
+    schedule: Schedule = Schedule(constant=Constant())
+    """How the rate changes with the samples processed."""
+
+
+class Sgd(UpdateRule):
+    """Plain stochastic gradient descent."""
+
+
+class Momentum(UpdateRule):
+    """Gradient descent with a velocity that is kept on the shard."""
+
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Fraction of the velocity that is kept per update."""
+
+    nesterov: bool = False
+    """Look ahead along the velocity, as torch.optim.SGD does with `nesterov=True`."""
+
+
+class Adagrad(UpdateRule):
+    """DistBelief's Adagrad: rate divided by the root of the sum of squared gradients."""
+
+    epsilon: Positive = 1e-10
+    """Added to the root, so that a gradient that was always zero gives no NaN."""
+
+
+class Optimizer(Choice):
+    """Exactly one update rule, applied on the shards."""
+
+    sgd: Sgd | None = None
+    """Plain stochastic gradient descent."""
+
+    momentum: Momentum | None = None
+    """Gradient descent with momentum."""
+
+    adagrad: Adagrad | None = None
+    """Adagrad; DistBelief's choice for Downpour."""
+
+    @property
+    def rule(self) -> Sgd | Momentum | Adagrad:
+        """The update rule that was chosen."""
+        return only(self.sgd, self.momentum, self.adagrad)

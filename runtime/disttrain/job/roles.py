@@ -1,0 +1,78 @@
+"""The processes of a job: coordinator, parameter server and replicas."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from disttrain.job.section import Count, Positive, Section
+
+
+class Device(StrEnum):
+    """Where a replica computes."""
+
+    AUTO = "auto"
+    """A GPU if the machine has one, else the CPU."""
+    CPU = "cpu"
+    """The CPU, whatever the machine has."""
+    CUDA = "cuda"
+    """A GPU; the replica fails where there is none."""
+
+
+class Durability(StrEnum):
+    """What survives the death of a shard."""
+
+    NONE = "none"
+    """Nothing: the job fails with the shard."""
+    CHECKPOINT = "checkpoint"
+    """Everything up to the last checkpoint; the number of lost updates is reported."""
+
+
+class Transport(StrEnum):
+    """How gradients and parameters travel."""
+
+    AUTO = "auto"
+    """Shared memory between processes of one machine, else TCP."""
+    TCP = "tcp"
+    """TCP, on one machine too."""
+    SHARED_MEMORY = "sharedMemory"
+    """Shared memory; all processes must be on one machine."""
+
+
+class Coordinator(Section):
+    """The process that gives out work and decides the end."""
+
+    lease_seconds: Positive = 30.0
+    """Seconds for which a portion belongs to a replica that says nothing; then it is re-queued."""
+
+    member_timeout_seconds: Positive = 60.0
+    """Seconds of silence after which a process counts as dead and its late pushes are refused."""
+
+    heartbeat_seconds: Positive = 1.0
+    """Seconds between two signs of life of a process."""
+
+
+class ParameterServer(Section):
+    """The shards: each holds a range of the parameters and its optimizer state."""
+
+    shards: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Number of processes among which the parameters are divided."""
+
+    durability: Annotated[Durability, Field(strict=False)] = Durability.CHECKPOINT
+    """What survives the death of a shard."""
+
+    threads: Count | None = None
+    """Compute threads per shard. null: the machine's cores are shared out among the processes."""
+
+
+class Replicas(Section):
+    """The copies of the model that process data."""
+
+    count: Annotated[int, Field(ge=1, le=4096)] = 1
+    """Number of replicas."""
+
+    device: Annotated[Device, Field(strict=False)] = Device.AUTO
+    """Where a replica computes."""
+
+    threads: Count | None = None
+    """Compute threads per replica. null: the machine's cores are shared out among the processes."""

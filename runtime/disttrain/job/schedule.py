@@ -1,0 +1,86 @@
+"""How the learning rate changes with the samples that the job has processed."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from disttrain.job.section import Choice, Count, Fraction, Positive, Section, WholeNumber, only
+
+
+class Constant(Section):
+    """The rate stays as it is."""
+
+
+class LinearWarmup(Section):
+    """The rate grows linearly from 0 and then stays."""
+
+    samples: Count = Field(examples=[5000])
+    """Samples after which the full rate is reached."""
+
+
+class Steps(Section):
+    """The rate is multiplied by a factor at given points."""
+
+    at_samples: Annotated[tuple[Count, ...], Field(strict=False, min_length=1)] = Field(
+        examples=[[30000, 60000]]
+    )
+    """Samples at which the rate is multiplied by the factor, in increasing order."""
+
+    factor: Positive = 0.1
+    """What the rate is multiplied by at each point."""
+
+    @model_validator(mode="after")
+    def _points_increase(self) -> Self:
+        for before, after in zip(self.at_samples, self.at_samples[1:], strict=False):
+            if after <= before:
+                raise PydanticCustomError(
+                    "not_increasing",
+                    "atSamples must increase, got {after} after {before}",
+                    {"before": before, "after": after},
+                )
+        return self
+
+
+class Cosine(Section):
+    """The rate falls along half a cosine, after an optional linear warm-up."""
+
+    samples: Count = Field(examples=[100000])
+    """Samples at which the final rate is reached, the warm-up's included."""
+
+    final_fraction: Fraction = 0.0
+    """The final rate, as a fraction of the full one."""
+
+    warmup_samples: WholeNumber = 0
+    """Samples over which the rate first grows linearly from 0."""
+
+    @model_validator(mode="after")
+    def _warmup_ends_before(self) -> Self:
+        if self.warmup_samples < self.samples:
+            return self
+        raise PydanticCustomError(
+            "warmup_too_long",
+            "warmupSamples must be less than samples ({samples}), got {warmup}",
+            {"samples": self.samples, "warmup": self.warmup_samples},
+        )
+
+
+class Schedule(Choice):
+    """Exactly one schedule of the learning rate, by samples processed in the whole job."""
+
+    constant: Constant | None = None
+    """No change. Written `constant: {}`."""
+
+    linear_warmup: LinearWarmup | None = None
+    """Grow linearly from 0, then stay."""
+
+    steps: Steps | None = None
+    """Multiply by a factor at given points."""
+
+    cosine: Cosine | None = None
+    """Fall along half a cosine."""
+
+    @property
+    def rule(self) -> Constant | LinearWarmup | Steps | Cosine:
+        """The schedule that was chosen."""
+        return only(self.constant, self.linear_warmup, self.steps, self.cosine)

@@ -1,0 +1,69 @@
+"""What every part of a manifest has in common: strict, frozen, camelCase outside, documented."""
+
+from typing import Annotated, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+Option = TypeVar("Option")
+
+Count = Annotated[int, Field(ge=1)]
+"""A whole number of at least 1."""
+
+WholeNumber = Annotated[int, Field(ge=0)]
+"""A whole number of at least 0."""
+
+Positive = Annotated[float, Field(gt=0)]
+"""A finite number above 0."""
+
+NotNegative = Annotated[float, Field(ge=0)]
+"""A finite number of at least 0."""
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+"""A number from 0 to 1."""
+
+
+class Section(BaseModel):
+    """A mapping of the manifest. A validator of a section looks at its direct fields only."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+
+class Choice(Section):
+    """A section of which exactly one field is given; null counts as not given."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    @model_validator(mode="after")
+    def _has_exactly_one(self) -> Self:
+        fields = type(self).model_fields
+        given = [field.alias or name for name, field in fields.items() if getattr(self, name) is not None]
+        require_one(given, [field.alias or name for name, field in fields.items()])
+        return self
+
+
+def require_one(given: list[str], options: list[str]) -> None:
+    """Raise unless exactly one of the options is given. Both lists hold names of the manifest."""
+    if len(given) == 1:
+        return
+    seen = " and ".join(given) if given else "none of them"
+    wanted = f"exactly one of {', '.join(options)}" if len(options) > 1 else options[0]
+    raise PydanticCustomError(
+        "exactly_one", "must have {wanted}, got {seen}", {"wanted": wanted, "seen": seen}
+    )
+
+
+def only(*options: Option | None) -> Option:
+    """Return the single option that is not None; a Choice has made sure that there is one."""
+    (chosen,) = (option for option in options if option is not None)
+    return chosen
