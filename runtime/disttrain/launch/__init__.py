@@ -1,1 +1,1 @@
-"""Starting, supervising and stopping the processes of a job on one machine, and what a process is told at its start."""
+"""Starting, supervising and stopping a job's processes on one machine; what each is told."""

@@ -1,16 +1,17 @@
-"""What one process of a job is told at its start: a JSON file, written once by whoever starts it, parsed strictly."""
+"""What one process of a job is told at its start: a JSON file, written once, parsed strictly."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from disttrain.job.names import Role
+from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.errors import InvalidLaunchConfig
-from disttrain.transport.header import Role
 
 
 class TransportKind(StrEnum):
@@ -20,37 +21,16 @@ class TransportKind(StrEnum):
     SHARED_MEMORY = "sharedMemory"
 
 
-class DeviceKind(StrEnum):
-    """Where a replica computes. Already decided: `auto` of the manifest is resolved by the replica itself."""
-
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
-def _role(value: object) -> object:
-    return (
-        Role[value.upper()]
-        if isinstance(value, str) and value.upper() in Role.__members__
-        else value
-    )
-
-
-RoleField = Annotated[
-    Role, BeforeValidator(_role), PlainSerializer(lambda role: role.name.lower(), return_type=str)
-]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchConfig:
-    """The start of one process. Everything else it needs it learns from the coordinator when it joins."""
+    """The start of one process. What else it needs it learns from the coordinator when it joins."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     job: DistTrainJob
     job_uid: str
     """Random per run and kept by `resume`; the wire carries its 64-bit digest."""
-    role: RoleField
+    role: Role
     index: int
     """Index within the role, stable over restarts."""
     run_folder: Path
@@ -60,11 +40,12 @@ class LaunchConfig:
     coordinator_address: str
     """Where the coordinator listens: ipc://PATH or tcp://HOST:PORT."""
     listen_address: str | None = None
-    """Where this process listens; `tcp://127.0.0.1:0` takes any free port. None for replicas, which only connect."""
+    """Where this process listens; port 0 takes any free one. None for replicas, which connect."""
     transport: TransportKind
     threads: int
     """Threads for computing; at least 1."""
-    device: DeviceKind = DeviceKind.CPU
+    device: Device = Device.CPU
+    """Where a replica computes; the replica itself resolves `auto`."""
     resume_from: Path | None = None
     """Checkpoint folder to restore; None begins anew."""
     metrics_address: str = "127.0.0.1:0"
@@ -94,7 +75,7 @@ def read(path: Path) -> LaunchConfig:
     try:
         return from_json(path.read_bytes())
     except OSError as error:
-        message = f"the launch config {path} cannot be read: {error.strerror}; start jobs with `disttrain run`"
+        message = f"{path} cannot be read: {error.strerror}; start jobs with `disttrain run`"
         raise InvalidLaunchConfig(message) from error
 
 

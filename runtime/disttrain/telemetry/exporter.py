@@ -1,0 +1,67 @@
+"""Serves one registry to Prometheus over HTTP, on a thread of its own."""
+
+import socketserver
+import threading
+from http.server import ThreadingHTTPServer
+from typing import Self
+
+from prometheus_client import CollectorRegistry, MetricsHandler
+
+from disttrain.telemetry.errors import MetricsAddressError
+
+
+class _Server(ThreadingHTTPServer):
+    """The standard server without its look-up of the host's name, which can take seconds."""
+
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        socketserver.TCPServer.server_bind(self)
+        host, port = self.server_address[:2]
+        self.server_name, self.server_port = str(host), int(port)
+
+
+class Exporter:
+    """Answers HTTP requests with the registry's metrics until it is closed or the process ends.
+
+    `address` is the real HOST:PORT. Start it after the last fork: it has a thread.
+    """
+
+    def __init__(self, address: str, registry: CollectorRegistry) -> None:
+        host, port = _parse(address)
+        try:
+            self._server = _Server((host, port), MetricsHandler.factory(registry))
+        except OSError as error:
+            message = f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
+            raise MetricsAddressError(message) from error
+        self.address = f"{host}:{self._server.server_port}"
+        threading.Thread(
+            target=self._server.serve_forever, name="metrics-exporter", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Stop answering and free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def start(address: str, registry: CollectorRegistry) -> str:
+    """Serve `registry` on `address` (HOST:PORT, 0 takes a free port) for the rest of the process.
+
+    Returns the real address. Raises MetricsAddressError when the address cannot be had.
+    """
+    return Exporter(address, registry).address
+
+
+def _parse(address: str) -> tuple[str, int]:
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        message = f"a metrics address must be HOST:PORT, got {address!r}"
+        raise MetricsAddressError(message)
+    return host, int(port)
