@@ -60,4 +60,6 @@ class Optimizer(Choice):
     @property
     def rule(self) -> Sgd | Momentum | Adagrad:
         """The update rule that was chosen."""
-        return only(self.sgd, self.momentum, self.adagrad)
+        options: tuple[Sgd | Momentum | Adagrad | None, ...]
+        options = (self.sgd, self.momentum, self.adagrad)
+        return only(options)

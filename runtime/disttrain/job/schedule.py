@@ -83,4 +83,6 @@ class Schedule(Choice):
     @property
     def rule(self) -> Constant | LinearWarmup | Steps | Cosine:
         """The schedule that was chosen."""
-        return only(self.constant, self.linear_warmup, self.steps, self.cosine)
+        options: tuple[Constant | LinearWarmup | Steps | Cosine | None, ...]
+        options = (self.constant, self.linear_warmup, self.steps, self.cosine)
+        return only(options)

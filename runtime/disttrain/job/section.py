@@ -1,5 +1,6 @@
 """What every part of a manifest has in common: strict, frozen, camelCase outside, documented."""
 
+from collections.abc import Iterable
 from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -46,9 +47,9 @@ class Choice(Section):
 
     @model_validator(mode="after")
     def _has_exactly_one(self) -> Self:
-        fields = type(self).model_fields
-        given = [field.alias or name for name, field in fields.items() if getattr(self, name) is not None]
-        require_one(given, [field.alias or name for name, field in fields.items()])
+        aliases = {name: field.alias or name for name, field in type(self).model_fields.items()}
+        given = [alias for name, alias in aliases.items() if getattr(self, name) is not None]
+        require_one(given, list(aliases.values()))
         return self
 
 
@@ -63,7 +64,7 @@ def require_one(given: list[str], options: list[str]) -> None:
     )
 
 
-def only(*options: Option | None) -> Option:
+def only(options: Iterable[Option | None]) -> Option:
     """Return the single option that is not None; a Choice has made sure that there is one."""
     (chosen,) = (option for option in options if option is not None)
     return chosen

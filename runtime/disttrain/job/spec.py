@@ -49,10 +49,10 @@ class Metadata(Section):
     name: Annotated[str, AfterValidator(_is_dns_label)] = Field(examples=["digits"])
     """Name of the job: a DNS label (RFC 1035) of at most 40 characters."""
 
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict)
     """Free texts by which jobs are selected."""
 
-    annotations: dict[str, str] = {}
+    annotations: dict[str, str] = Field(default_factory=dict)
     """Free texts for tools and people."""
 
 
@@ -62,7 +62,7 @@ class TaskReference(Section):
     entrypoint: Annotated[str, AfterValidator(_is_entrypoint)] = Field(examples=["digits:Digits"])
     """`module:Class` of the task. The module is looked up in the manifest's folder first."""
 
-    arguments: dict[str, JsonValue] = {}
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
     """Keyword arguments of the class."""
 
 

@@ -48,4 +48,4 @@ class Strategy(Choice):
     @property
     def rule(self) -> Downpour:
         """The strategy that was chosen."""
-        return only(self.downpour)
+        return only((self.downpour,))

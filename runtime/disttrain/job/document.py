@@ -1,0 +1,182 @@
+"""YAML text to plain values that know their lines. The only module that imports yaml."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import yaml
+from pydantic import JsonValue
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from disttrain.job.finding import Finding, Path
+from disttrain.job.scalars import parse_scalar
+
+MAX_BYTES = 2**20
+"""Kubernetes refuses objects of more than about 1.5 MB; a manifest has a few kB."""
+
+MAX_DEPTH = 50
+"""Levels of nesting; a manifest has about 8."""
+
+MAX_VALUES = 100_000
+"""Values after the expansion of aliases, so that a few lines cannot fill the memory."""
+
+_UNQUOTED = "unquoted"
+_KNOWN_TAGS = {_UNQUOTED} | {f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")}
+
+
+@dataclass(slots=True)
+class Document:
+    """One YAML document: its value, the line of each path, and what is wrong with it as YAML."""
+
+    value: JsonValue = None
+    lines: dict[Path, int] = field(default_factory=dict)
+    """Line, from 1, of each field's name, of each item of a list, and of the whole."""
+    findings: list[Finding] = field(default_factory=list)
+
+    def line_of(self, path: Path) -> int | None:
+        """Return the line of a path, or of the nearest value around it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+
+def read(text: str) -> list[Document]:
+    """Return the documents of a YAML text, without the empty ones.
+
+    Mistakes are findings; one that ends the reading is in a last document without a value.
+    """
+    num_bytes = len(text.encode(errors="replace"))
+    if num_bytes > MAX_BYTES:
+        return [_refused(f"must be at most {MAX_BYTES} bytes, got {num_bytes}", line=None)]
+    documents: list[Document] = []
+    try:
+        documents.extend(_Builder().build(node) for node in _nodes(text))
+    except yaml.MarkedYAMLError as error:
+        documents.append(_refused(*_explained(error)))
+    except yaml.YAMLError as error:
+        documents.append(_refused(f"not YAML: {' '.join(str(error).split())}", line=None))
+    return [document for document in documents if document.value is not None or document.findings]
+
+
+def _refused(message: str, line: int | None) -> Document:
+    return Document(findings=[Finding(path=(), message=message, line=line)])
+
+
+def _explained(error: yaml.MarkedYAMLError) -> tuple[str, int | None]:
+    problem = ", ".join(text for text in (error.context, error.problem) if text)
+    mark = error.problem_mark or error.context_mark
+    if mark is None:
+        return f"not YAML: {problem}", None
+    return f"not YAML at column {mark.column + 1}: {problem}", mark.line + 1
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes only; tells unquoted scalars from quoted ones and limits the depth."""
+
+    depth = 0
+
+    def compose_node(self, parent: Node | None, index: int) -> Node | None:
+        # PyYAML recurses: without a limit, a file of brackets ends in a RecursionError.
+        if self.depth > MAX_DEPTH:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call] # Not in the stubs.
+            raise yaml.MarkedYAMLError(problem=_too_deep(), problem_mark=mark)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def resolve(self, kind: type[Node], value: object, implicit: object) -> str:
+        if kind is ScalarNode and isinstance(implicit, tuple) and implicit[0]:
+            return _UNQUOTED
+        resolve: Callable[..., str] = super().resolve
+        return resolve(kind, value, (False, True))
+
+
+def _too_deep() -> str:
+    return f"more than {MAX_DEPTH} levels of nesting"
+
+
+def _nodes(text: str) -> Iterator[Node]:
+    loader = _Loader(text)
+    while loader.check_node():
+        node = loader.get_node()
+        if node is not None:
+            yield node
+
+
+class _Builder:
+    """Turns the nodes of one document into values, and collects lines and mistakes."""
+
+    def __init__(self) -> None:
+        self._document = Document()
+        self._num_values = 0
+
+    def build(self, root: Node) -> Document:
+        self._document.lines[()] = root.start_mark.line + 1
+        self._document.value = self._value(root, ())
+        return self._document
+
+    def _value(self, node: Node, path: Path) -> JsonValue:
+        self._limit(node, path)
+        if node.tag not in _KNOWN_TAGS:
+            self._refuse(path, node, f"YAML tags are not supported, got {node.tag}")
+            return None
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return self._list(node, path)
+        return self._scalar(node, path)
+
+    def _limit(self, node: Node, path: Path) -> None:
+        self._num_values += 1
+        # Aliases can make a value contain itself, or double it many times.
+        too_many = f"more than {MAX_VALUES} values, aliases expanded"
+        problem = _too_deep() if len(path) > MAX_DEPTH else too_many
+        if len(path) > MAX_DEPTH or self._num_values > MAX_VALUES:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+    def _mapping(self, node: MappingNode, path: Path) -> JsonValue:
+        values: dict[str, JsonValue] = {}
+        for key_node, value_node in node.value:
+            key = self._key(key_node, path)
+            if key is None:
+                continue
+            if key in values:
+                first = self._document.lines[*path, key]
+                problem = f"given twice, first in line {first}; keep one of them"
+                self._refuse((*path, key), key_node, problem)
+                continue
+            self._document.lines[*path, key] = key_node.start_mark.line + 1
+            values[key] = self._value(value_node, (*path, key))
+        return values
+
+    def _key(self, node: Node, path: Path) -> str | None:
+        if node.tag == _UNQUOTED and node.value == "<<":
+            problem = "YAML merge keys are not supported; write the fields out"
+            self._refuse((*path, "<<"), node, problem)
+            return None
+        key = self._scalar(node, path) if isinstance(node, ScalarNode) else None
+        if isinstance(key, str):
+            return key
+        shown = node.value if isinstance(node, ScalarNode) else "?"
+        self._refuse((*path, shown), node, "a field's name must be text; put it in quotes")
+        return None
+
+    def _list(self, node: SequenceNode, path: Path) -> JsonValue:
+        values: list[JsonValue] = []
+        for index, item in enumerate(node.value):
+            self._document.lines[*path, index] = item.start_mark.line + 1
+            values.append(self._value(item, (*path, index)))
+        return values
+
+    def _scalar(self, node: Node, path: Path) -> JsonValue:
+        if node.tag != _UNQUOTED:
+            return str(node.value)
+        try:
+            return parse_scalar(node.value)
+        except ValueError as error:
+            self._refuse(path, node, str(error))
+            return None
+
+    def _refuse(self, path: Path, node: Node, message: str) -> None:
+        line = node.start_mark.line + 1
+        self._document.findings.append(Finding(path=path, message=message, line=line))

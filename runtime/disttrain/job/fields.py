@@ -1,0 +1,55 @@
+"""What the types say about a path of the manifest: fields, lists, free mappings, nearest names."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+
+from disttrain.job.finding import Path
+from disttrain.job.section import Section
+from disttrain.job.spec import DistTrainJob
+
+FEW = 8
+"""So many known names are listed when none of them is near."""
+
+
+def by_name(section: type[Section]) -> dict[str, FieldInfo]:
+    """Return the fields of a section by their names in the manifest."""
+    return {field.alias or name: field for name, field in section.model_fields.items()}
+
+
+def section_of(field: FieldInfo) -> type[Section] | None:
+    """Return the section that a field holds, or None for every other kind of value."""
+    candidates: tuple[Any, ...] = (field.annotation, *get_args(field.annotation))
+    for candidate in candidates:
+        if isinstance(candidate, type) and issubclass(candidate, Section):
+            return candidate
+    return None
+
+
+def section_at(path: Path) -> type[Section] | None:
+    """Return the section at a path, or None if there is no section there."""
+    section: type[Section] | None = DistTrainJob
+    for part in path:
+        field = by_name(section).get(str(part)) if section else None
+        section = section_of(field) if field else None
+    return section
+
+
+def field_at(path: Path) -> FieldInfo | None:
+    """Return the field at a path, or None if no section has such a field."""
+    section = section_at(path[:-1])
+    return by_name(section).get(str(path[-1])) if section and path else None
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """Return the message for a name that nobody knows: the nearest one, or all if they are few."""
+    names = list(known)
+    lowered = {candidate.lower(): candidate for candidate in names}
+    near = difflib.get_close_matches(name.lower(), lowered, n=1)
+    if near:
+        return f"unknown field; did you mean '{lowered[near[0]]}'?"
+    return (
+        f"unknown field; known here: {', '.join(names)}" if len(names) <= FEW else "unknown field"
+    )

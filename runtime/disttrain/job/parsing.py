@@ -1,0 +1,67 @@
+"""Manifest text to a DistTrainJob. Pure; `manifest_file` reads files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from disttrain.job import document, overrides, validation
+from disttrain.job.document import Document
+from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import Finding
+from disttrain.job.overrides import Overridden
+from disttrain.job.spec import DistTrainJob
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """One document of a file: its job, or None if there are errors; findings with their lines."""
+
+    job: DistTrainJob | None
+    findings: tuple[Finding, ...]
+
+
+def parse_job(
+    text: str, *, source: str = "job.yaml", assignments: Sequence[str] = ()
+) -> DistTrainJob:
+    """Return the one job of a text, after assignments such as `spec.replicas.count=4`.
+
+    Raises InvalidManifest with everything that is wrong. Warnings are not errors: `parse_jobs`
+    tells them. `source` is the name of the file in messages.
+    """
+    documents = document.read(text)
+    if len(documents) > 1 and not any(each.findings for each in documents):
+        second = documents[1].lines[()]
+        message = f"must hold one job, got {len(documents)} YAML documents; split the file"
+        raise InvalidManifest(source, [Finding(path=(), message=message, line=second)])
+    parsed = _parse(documents[0], assignments) if documents else _EMPTY
+    if parsed.job is None:
+        raise InvalidManifest(source, parsed.findings)
+    return parsed.job
+
+
+def parse_jobs(text: str) -> list[Parsed]:
+    """Return every document of a text that may hold several jobs; nothing is raised."""
+    return [_parse(each, ()) for each in document.read(text)] or [_EMPTY]
+
+
+def _parse(read: Document, assignments: Sequence[str]) -> Parsed:
+    if read.value is None:
+        return Parsed(None, tuple(read.findings))
+    changed = overrides.apply(read.value, assignments)
+    outcome = validation.validate(changed.value, [*read.findings, *changed.findings])
+    located = (_located(finding, read, changed) for finding in outcome.findings)
+    return Parsed(outcome.job, tuple(sorted(located, key=_order)))
+
+
+_EMPTY = Parsed(None, (Finding(path=(), message="the file is empty; a job was expected"),))
+
+
+def _located(finding: Finding, read: Document, changed: Overridden) -> Finding:
+    if any(finding.path[: len(path)] == path for path in changed.paths):
+        return replace(finding, message=f"{finding.message} (given by --set)")
+    if finding in changed.findings:
+        return finding
+    return replace(finding, line=finding.line or read.line_of(finding.path))
+
+
+def _order(finding: Finding) -> int:
+    return finding.line or 0

@@ -1,0 +1,103 @@
+"""Rules between fields of different sections. Pure.
+
+A rule names the paths that it reads, so that it is skipped while one of them is not valid.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from disttrain.job.finding import Finding, Path, Severity
+from disttrain.job.spec import DistTrainJob, Spec
+
+Check = Callable[[Spec], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: what is wrong with a spec, if anything, and where to say so."""
+
+    path: Path
+    """Where the finding is shown; the first path that is read."""
+    also_reads: tuple[Path, ...]
+    """The other paths that the check depends on."""
+    check: Check
+    """Returns the message, or None if all is well."""
+    severity: Severity = Severity.ERROR
+    """Whether a job may run that breaks the rule."""
+
+    @property
+    def reads(self) -> tuple[Path, ...]:
+        """All paths that the check depends on."""
+        return (self.path, *self.also_reads)
+
+
+def check(job: DistTrainJob) -> list[Finding]:
+    """Return what is wrong with a well-typed job, errors and warnings; lines are not known here."""
+    return [finding for rule in RULES if (finding := apply(rule, job)) is not None]
+
+
+def apply(rule: Rule, job: DistTrainJob) -> Finding | None:
+    """Return what one rule has against the job."""
+    message = rule.check(job.spec)
+    if message is None:
+        return None
+    return Finding(path=rule.path, message=message, severity=rule.severity)
+
+
+def _portion_is_whole_batches(spec: Spec) -> str | None:
+    if spec.portion_size is None or spec.portion_size % spec.batch_size == 0:
+        return None
+    return f"must be a multiple of batchSize ({spec.batch_size}), got {spec.portion_size}"
+
+
+def _lease_outlives_heartbeats(spec: Spec) -> str | None:
+    lease, heartbeat = spec.coordinator.lease_seconds, spec.coordinator.heartbeat_seconds
+    if lease > 2 * heartbeat:
+        return None
+    return f"must be more than twice heartbeatSeconds ({heartbeat:g}), got {lease:g}"
+
+
+def _member_outlives_lease(spec: Spec) -> str | None:
+    timeout, lease = spec.coordinator.member_timeout_seconds, spec.coordinator.lease_seconds
+    if timeout > lease:
+        return None
+    return f"must be more than leaseSeconds ({lease:g}), got {timeout:g}"
+
+
+def _target_is_measured(spec: Spec) -> str | None:
+    evaluation = spec.evaluation
+    if spec.stop.target_metric is None:
+        return None
+    if evaluation and (evaluation.every_epochs or evaluation.every_seconds):
+        return None
+    return "needs an evaluation during training: set spec.evaluation.everyEpochs or everySeconds"
+
+
+def _target_may_never_be_met(spec: Spec) -> str | None:
+    stop = spec.stop
+    if stop.target_metric is None or stop.epochs or stop.steps or stop.samples or stop.seconds:
+        return None
+    return "is the only condition, so the job may never end; add epochs, steps, samples or seconds"
+
+
+def _checkpoint_is_used(spec: Spec) -> str | None:
+    given = "checkpoint" in spec.model_fields_set
+    if spec.parameter_server.durability != "none" or not given:
+        return None
+    return "is none, so a lost shard fails the job although checkpoints are written"
+
+
+_COORDINATOR: Path = ("spec", "coordinator")
+_LEASE: Path = (*_COORDINATOR, "leaseSeconds")
+_STOP: Path = ("spec", "stop")
+_TARGET: Path = (*_STOP, "targetMetric")
+_DURABILITY: Path = ("spec", "parameterServer", "durability")
+
+RULES = (
+    Rule(("spec", "portionSize"), (("spec", "batchSize"),), _portion_is_whole_batches),
+    Rule(_LEASE, ((*_COORDINATOR, "heartbeatSeconds"),), _lease_outlives_heartbeats),
+    Rule((*_COORDINATOR, "memberTimeoutSeconds"), (_LEASE,), _member_outlives_lease),
+    Rule(_TARGET, (("spec", "evaluation"),), _target_is_measured),
+    Rule(_TARGET, (_STOP,), _target_may_never_be_met, Severity.WARNING),
+    Rule(_DURABILITY, (("spec", "checkpoint"),), _checkpoint_is_used, Severity.WARNING),
+)

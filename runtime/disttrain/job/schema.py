@@ -1,0 +1,20 @@
+"""The JSON schema of a manifest, from its types, for editors. Pure."""
+
+import json
+
+from pydantic.json_schema import JsonSchemaValue
+
+from disttrain.job.spec import DistTrainJob
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def job_schema() -> JsonSchemaValue:
+    """Return the schema; it knows fields, types and bounds, but not the rules between fields."""
+    schema = DistTrainJob.model_json_schema(by_alias=True, mode="validation")
+    return {"$schema": DIALECT, **schema}
+
+
+def schema_text() -> str:
+    """Return the schema as it is printed and written to files."""
+    return json.dumps(job_schema(), indent=2) + "\n"
