@@ -1,0 +1,103 @@
+"""Headers to bytes and back. Pure. Nothing is allocated from what a header says before every check has passed."""
+
+import math
+import struct
+
+from disttrain.transport.errors import MalformedMessage, Refusal
+from disttrain.transport.header import (
+    ELEMENT_BYTES,
+    MAGIC,
+    PROTOCOL_VERSION,
+    ElementType,
+    Header,
+    Reason,
+    Role,
+    Vector,
+    Verb,
+)
+
+_PREFIX = MAGIC + struct.pack("<H", PROTOCOL_VERSION)
+_STRUCT = struct.Struct("<6s BQB III QIQ BBB II QQ QQQ d q IQQQ")
+HEADER_BYTES = _STRUCT.size
+
+_LARGEST = (1 << 63) - 1
+_VERBS = frozenset(map(int, Verb))
+_ROLES = frozenset(map(int, Role))
+_REASONS = frozenset(map(int, Reason))
+_VECTORS = frozenset(map(int, Vector))
+_ELEMENT_BYTES = {int(element_type): size for element_type, size in ELEMENT_BYTES.items()}
+_BYTES = int(ElementType.BYTES)
+_CHUNK_VERBS = frozenset({int(Verb.UPLOAD), int(Verb.PUSH), int(Verb.FETCHED)})
+_SEGMENT_VERBS = _CHUNK_VERBS | {int(Verb.FETCH)}
+_WITHOUT_PAYLOAD = frozenset({int(Verb.UPLOADED), int(Verb.PUSHED)})
+
+
+def encode(header: Header, *, job: int, place: tuple[int, int, int, int] = (0, 0, 0, 0)) -> bytes:
+    """The first frame. `place` is (segment, segment_offset, payload_bytes, checksum). ValueError if a field does not fit."""
+    try:
+        return _STRUCT.pack(_PREFIX, header[0], job, *header[2:-4], *place)
+    except struct.error as error:
+        message = f"{header} does not fit into a frame: {error}"
+        raise ValueError(message) from error
+
+
+def decode(frame: bytes | memoryview, *, job: int) -> Header:
+    """The header in a first frame, complete and consistent in itself. Raises only MalformedMessage."""
+    if len(frame) != HEADER_BYTES:
+        raise MalformedMessage(Refusal.LENGTH, f"{len(frame)} bytes instead of {HEADER_BYTES}")
+    prefix, *values = _STRUCT.unpack(frame)
+    if prefix != _PREFIX:
+        raise MalformedMessage(Refusal.MAGIC, f"starts with {prefix!r} instead of {_PREFIX!r}")
+    header = Header._make(values)
+    if header.job != job:
+        raise MalformedMessage(Refusal.WRONG_JOB, f"digest {header.job:016x} instead of {job:016x}")
+    problem = _unknown_value(header) or _out_of_range(header) or _inconsistent(header)
+    if problem:
+        raise MalformedMessage(Refusal.FIELDS, problem)
+    return header
+
+
+def _unknown_value(header: Header) -> str:
+    """The first enumerated field with a value that has no meaning."""
+    if header.verb not in _VERBS:
+        return f"verb {header.verb}"
+    if header.role not in _ROLES:
+        return f"role {header.role}"
+    if header.vector not in _VECTORS or header.element_type not in _ELEMENT_BYTES:
+        return f"vector {header.vector} of element type {header.element_type}"
+    if header.reason not in _REASONS:
+        return f"reason {header.reason}"
+    return ""
+
+
+def _out_of_range(header: Header) -> str:
+    """The first number that could overflow later, or is none."""
+    if not math.isfinite(header.scale):
+        return f"scale {header.scale}"
+    largest = max(
+        header.first, header.count, header.segment_offset, header.payload_bytes, header.sequence
+    )
+    if largest > _LARGEST // 16:
+        return f"number {largest}"
+    return ""
+
+
+def _inconsistent(header: Header) -> str:
+    """The first contradiction between fields."""
+    if header.verb in _CHUNK_VERBS:
+        return _inconsistent_chunk(header)
+    if header.verb in _WITHOUT_PAYLOAD and header.payload_bytes:
+        return f"payload of {header.payload_bytes} bytes with verb {header.verb}"
+    if header.segment and header.verb not in _SEGMENT_VERBS:
+        return f"segment {header.segment} with verb {header.verb}"
+    return ""
+
+
+def _inconsistent_chunk(header: Header) -> str:
+    if header.count * _ELEMENT_BYTES[header.element_type] != header.payload_bytes:
+        return (
+            f"{header.count} elements of type {header.element_type} in {header.payload_bytes} bytes"
+        )
+    if header.chunk >= header.chunks:
+        return f"chunk {header.chunk} of {header.chunks}"
+    return ""

@@ -1,0 +1,62 @@
+"""What a process says when it opens its transport."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+from disttrain.transport.header import Role
+
+
+class TransportKind(StrEnum):
+    """How payloads travel."""
+
+    TCP = "tcp"
+    """Inside the messages."""
+    SHARED_MEMORY = "sharedMemory"
+    """As references to segments of the client; all processes on one machine, under one user."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Bounds on what peers can make this process hold."""
+
+    payload_bytes: int = 64 << 20
+    """Largest frame that is taken; a peer that announces more is disconnected before it is allocated."""
+    send_queue: int = 16
+    """Messages with a payload waiting for one peer: at most this many chunks of memory per peer."""
+    receive_queue: int = 16
+    """Messages taken from one peer and not yet handled; then its connection is no longer read."""
+    header_queue: int = 1024
+    """Both queues for shared memory, where a message is a few hundred bytes."""
+    segments_per_peer: int = 64
+    segment_bytes_per_peer: int = 256 << 30
+    """Address space, not memory: the pages belong to the peer."""
+    segments: int = 4096
+    """Mapped segments of all peers together."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CurveKeys:
+    """Keys for encrypted connections, in the Z85 text form of ZeroMQ."""
+
+    public: str
+    secret: str = field(repr=False)
+    server_public: str
+    """Key that every listener of the job shows; a client refuses all others."""
+    allowed: dict[str, Role] = field(default_factory=dict)
+    """Public keys that a listener accepts, each with the only role it may speak as."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransportConfig:
+    """Everything that decides how a process sends and receives."""
+
+    kind: TransportKind
+    job_uid: str
+    role: Role
+    """Role of this process; stands in the answers that the transport gives by itself."""
+    limits: Limits = Limits()
+    send_timeout: timedelta = timedelta(seconds=10)
+    """How long a full queue may block a sender before `TransportTimeout`."""
+    curve: CurveKeys | None = None
+    """Off by default: local jobs listen on the loopback or on Unix sockets only."""

@@ -1,0 +1,53 @@
+"""What can go wrong in the transport.
+
+TransportError
+|-- MalformedMessage    bytes from outside that are no message of this job; counted and dropped (final for the message)
+|-- SegmentRefused      a peer's shared memory that does not pass the checks; answered with its text (final)
+|-- TransportTimeout    a peer takes nothing off our queue (worth trying again)
+|-- AddressRefused      an address that cannot be used (final)
+`-- MessageTooLarge     a payload of our own above the limit (final: a mistake of the caller)
+"""
+
+from enum import StrEnum
+
+
+class Refusal(StrEnum):
+    """Why a received message was dropped; the keys of `Listener.refused`."""
+
+    FRAMES = "wrong number of frames"
+    LENGTH = "header of the wrong length"
+    MAGIC = "no magic or another protocol version"
+    WRONG_JOB = "message of another job"
+    FIELDS = "field out of range"
+    PAYLOAD = "payload of another length than the header says"
+    CHECKSUM = "checksum does not match the payload"
+    SEGMENT = "shared memory that was refused or is not known"
+    ROLE = "role of another key"
+
+
+class TransportError(Exception):
+    """Every error of this package."""
+
+
+class MalformedMessage(TransportError):
+    """Received bytes that are not a message of this job."""
+
+    def __init__(self, refusal: Refusal, detail: str) -> None:
+        super().__init__(f"{refusal}: {detail}")
+        self.refusal = refusal
+
+
+class SegmentRefused(TransportError):
+    """A segment of a peer that does not pass the checks, or that was never attached."""
+
+
+class TransportTimeout(TransportError):
+    """The peer took nothing off the queue for the whole send timeout."""
+
+
+class AddressRefused(TransportError):
+    """An address that cannot be bound or connected to."""
+
+
+class MessageTooLarge(TransportError):
+    """A payload above the limit of the transport."""

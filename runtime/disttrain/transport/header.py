@@ -1,0 +1,153 @@
+"""The fixed binary header in front of every message. Pure: bytes in, values out, nothing allocated from what it says."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+MAGIC = b"DTRN"
+PROTOCOL_VERSION = 1
+
+
+class Role(IntEnum):
+    """Who sent a message."""
+
+    COORDINATOR = 1
+    SHARD = 2
+    REPLICA = 3
+    LAUNCHER = 4
+    """The local launcher or a command-line tool."""
+
+
+class Verb(IntEnum):
+    """What a message asks or answers. Requests have even numbers inside their block, answers odd ones."""
+
+    CONTROL_REQUEST = 2
+    """JSON payload to the coordinator; `sequence` pairs it with its answer."""
+    CONTROL_REPLY = 3
+    CONTROL_ORDER = 5
+    """JSON payload from the coordinator to a member, unasked; `sequence` is the order's number."""
+
+    HELLO = 16
+    """A sender introduces itself to a shard; `sequence` is its first unacknowledged push."""
+    WELCOME = 17
+    """`sequence` and `chunk` say where the sender goes on; `version` is the shard's."""
+    UPLOAD = 18
+    """One chunk of initial values."""
+    UPLOADED = 19
+    """Every chunk of an upload has been stored."""
+    PUSH = 20
+    """One chunk of an update."""
+    PUSHED = 21
+    """The last chunk of push `sequence` was applied; `version` is the shard's after it, `staleness` measured."""
+    FETCH = 22
+    """Asks for `count` chunks starting with `chunk`; the answer goes to `segment` when it is not zero."""
+    FETCHED = 23
+    """One chunk of the values, of `version`."""
+    REFUSED = 31
+    """A request was not carried out; `reason` says why, the payload is a sentence."""
+
+    ATTACH = 40
+    """Shared memory only: describes a segment of the sender (JSON payload). Handled inside the transport."""
+
+
+class Vector(IntEnum):
+    """Which flat vector of the model a chunk belongs to. Each is divided over the shards in the same way."""
+
+    NONE = 0
+    PARAMETERS = 1
+    """Trainable parameters, float32: pushes carry their gradients."""
+    FROZEN = 2
+    """Parameters without gradient, float32: uploaded and fetched, never pushed."""
+    BUFFERS_FLOAT32 = 3
+    """Floating-point buffers: a push moves the shard's copy towards the sent one."""
+    BUFFERS_FLOAT64 = 4
+    BUFFERS_INT64 = 5
+    """Whole-number buffers (int8 to int64, uint8 and bool are widened to int64): a push takes the maximum."""
+
+
+class ElementType(IntEnum):
+    """Type of the payload's elements; little-endian."""
+
+    BYTES = 0
+    FLOAT32 = 1
+    FLOAT64 = 2
+    INT64 = 3
+
+
+ELEMENT_BYTES = {
+    ElementType.BYTES: 1,
+    ElementType.FLOAT32: 4,
+    ElementType.FLOAT64: 8,
+    ElementType.INT64: 8,
+}
+
+
+class Reason(IntEnum):
+    """Why a request was refused. Those below 16 are worth trying again, the others are final for that request."""
+
+    NONE = 0
+    NOT_READY = 1
+    """The initial values are not complete, or the shard is still restoring."""
+    UNKNOWN_SENDER = 2
+    """The membership does not hold this sender yet; the coordinator's word may be under way."""
+    OUT_OF_ORDER = 3
+    """Another chunk is expected: say HELLO and go on where WELCOME says."""
+    WRONG_RECEIVER = 4
+    """Addressed to another incarnation of this process: say HELLO."""
+    BUSY = 5
+    """A limit on memory or work in progress is reached."""
+    OLD_INCARNATION = 16
+    """The sender was fenced: a newer life of it exists, or it was declared dead."""
+    NOT_FINITE = 17
+    WRONG_LAYOUT = 18
+    CORRUPT = 19
+    """The checksum does not match the payload."""
+    NOT_ALLOWED = 20
+    """The verb is not for this role."""
+    MALFORMED = 21
+
+
+class Header(NamedTuple):
+    """What the first frame of every message says. Fields that a verb does not use are zero."""
+
+    verb: int
+    job: int
+    """A 64-bit digest of the job's uid; messages of other jobs are refused."""
+    role: int
+    sender: int
+    """Index of the sending process within its role."""
+    incarnation: int
+    """Life number of the sender."""
+    receiver_incarnation: int
+    """Life number of the process addressed, as far as the sender knows; 0 is unknown."""
+    sequence: int
+    version_incarnation: int
+    version: int
+    """Updates applied (FETCHED, PUSHED), or the version that the gradient was computed on (PUSH)."""
+    reason: int
+    vector: int
+    element_type: int
+    chunk: int
+    """Number of this chunk among those of its push, upload or fetch at this shard."""
+    chunks: int
+    """How many chunks the push, upload or fetch has at this shard."""
+    first: int
+    """First element, counted in the whole vector (not in the shard's range)."""
+    count: int  # type: ignore[assignment]  # Hides tuple.count, which no one asks of a header.
+    """Elements in the payload (FETCH: number of chunks asked for)."""
+    samples: int
+    """Training samples behind a push."""
+    lease: int
+    """Lease that the last sample of a push belongs to; 0 is none."""
+    lease_offset: int
+    """Samples of that lease that are in this push or an earlier one."""
+    scale: float
+    """Factor for the payload before it is applied: gradient-norm clipping."""
+    staleness: int
+    """PUSHED: updates between the version the gradient was computed on and the one it met; -1 is unknown."""
+    segment: int
+    """Shared memory: number of the sender's segment that holds (PUSH) or receives (FETCH) the payload; 0 is none."""
+    segment_offset: int
+    """Bytes from the start of that segment."""
+    payload_bytes: int
+    checksum: int
+    """xxh3_64 of the payload; 0 is unchecked (shared memory, empty payload)."""

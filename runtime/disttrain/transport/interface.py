@@ -1,0 +1,170 @@
+"""What every transport offers. The words of a message's meaning are in `header`; nothing here knows a socket."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from disttrain.transport.header import Header, Role
+
+
+class Buffer:
+    """Memory that can be sent by reference, 64-byte aligned and zero at first. Made by `Memory.allocate`.
+
+    The memory lives as long as something refers to it (`view`, an array, a message on its way); `close` only says that
+    nobody new may.
+    """
+
+    def __init__(
+        self, *, name: str, view: memoryview, segment: int = 0, descriptor: int = -1
+    ) -> None:
+        self.name = name
+        self.view = view
+        self.nbytes = view.nbytes
+        self.segment = segment
+        """Number that stands in headers; 0 for ordinary memory."""
+        self.descriptor = descriptor
+
+    def close(self) -> None:
+        """Gives up the descriptor and the reference to the memory. May be called again."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+        self.descriptor = -1
+        self.view = memoryview(b"")
+
+
+class Slice(NamedTuple):
+    """A part of a `Buffer`, in bytes. Must not change from the send until the peer has answered."""
+
+    buffer: Buffer
+    offset: int
+    nbytes: int
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes, writable."""
+        return self.buffer.view[self.offset : self.offset + self.nbytes]
+
+
+Payload = bytes | memoryview | Slice
+Destination = Callable[[Header], memoryview | None]
+"""Where the payload of a received message is to be placed (writable, exactly `payload_bytes` long); None: in fresh memory."""
+
+
+class Message(NamedTuple):
+    """A received message; the payload is read-only and empty if there is none."""
+
+    header: Header
+    payload: memoryview
+
+
+class Request(NamedTuple):
+    """A message received by a listener. `payload` may be the peer's own memory: finish with it before answering."""
+
+    peer: bytes
+    header: Header
+    payload: memoryview
+
+    @property
+    def role(self) -> Role:
+        """Role of the sender; with CURVE the one its key stands for, otherwise what it says."""
+        return Role(self.header.role)
+
+
+class Memory(Protocol):
+    """Makes the buffers of one process; any thread."""
+
+    def allocate(self, name: str, nbytes: int) -> Buffer:
+        """A fresh buffer. The name serves people who look at the process; it need not be unique."""
+        ...
+
+    def close(self) -> None:
+        """Closes every buffer made here."""
+        ...
+
+
+class Endpoint(Protocol):
+    """What `Transport.wait` can wait for."""
+
+    refused: Counter[str]
+    """Received messages that were dropped, by `errors.Refusal`."""
+
+    def close(self) -> None:
+        """Drops what was not sent, and returns at once. May be called again."""
+        ...
+
+
+class Channel(Endpoint, Protocol):
+    """The client's side of one connection; belongs to one thread. Connects again by itself.
+
+    After the peer restarted, requests on their way are lost: ask again. In `header` the fields `job`, `segment`,
+    `segment_offset`, `payload_bytes` and `checksum` are filled in here.
+    """
+
+    def send(
+        self, header: Header, payload: Payload = b"", *, reply_into: Slice | None = None
+    ) -> None:
+        """Queues a request. A `Slice` or memoryview is not copied: it stays as it is until the peer has answered.
+
+        `reply_into` (FETCH) is the place for the answers' payloads: element `header.first` lies at its start. Raises
+        TransportTimeout when the queue stays full, and MessageTooLarge.
+        """
+        ...
+
+    def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
+        """The next message, in the order sent; None after `timeout` seconds. With a `reply_into` that the transport can
+
+        reach, the payload already lies there and `destination` is not asked.
+        """
+        ...
+
+
+class Listener(Endpoint, Protocol):
+    """The server's side of many connections; belongs to one thread. Never raises for what a peer does."""
+
+    address: str
+    """The real address, with the port filled in."""
+
+    def receive(self, timeout: float) -> Request | None:
+        """The next well-formed request of this job; None after `timeout` seconds."""
+        ...
+
+    def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
+        """Answers a request, or sends to a peer unasked; the payload is copied before this returns, so it may change.
+
+        False: the peer is gone, its queue is full, or the place it gave is too small; nothing was sent.
+        """
+        ...
+
+    def forget(self, peer: bytes) -> None:
+        """Drops everything held for a peer, e.g. when it is fenced. It has to introduce itself again."""
+        ...
+
+
+class Transport(Protocol):
+    """Makes channels, listeners and memory of one kind. One per process, made after a fork."""
+
+    chunk_bytes: int
+    """Payload size with the best rate."""
+    job: int
+    """Digest of the job's uid."""
+
+    def memory(self, owner: str) -> Memory:
+        """Memory of a process life, e.g. "replica-0-i3"; the name shows in /proc of every process that maps it."""
+        ...
+
+    def listen(self, address: str) -> Listener:
+        """Binds. "tcp://127.0.0.1:0" picks a port; "ipc:///path" is a Unix socket. Raises AddressRefused."""
+        ...
+
+    def connect(self, address: str) -> Channel:
+        """Connects in the background; the listener need not be there yet. Raises AddressRefused."""
+        ...
+
+    def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
+        """Those with something to receive, as soon as there is one; empty after `timeout` seconds."""
+        ...
+
+    def close(self) -> None:
+        """Closes every endpoint made here; waits for nothing."""
+        ...

@@ -1,0 +1,191 @@
+"""The only door to ZeroMQ: sockets with every limit set, that send and receive frames and translate errors."""
+
+import math
+import time
+from collections.abc import Sequence
+from uuid import uuid4
+
+import zmq
+
+from disttrain.transport.config import CurveKeys, TransportConfig, TransportKind
+from disttrain.transport.errors import AddressRefused
+
+Frame = zmq.Frame
+
+_HANDSHAKE_MS = 5_000
+"""A connection that has not said who it is by then is closed: half-open ones cost one descriptor for this long."""
+_HEARTBEAT_MS = 5_000
+_HEARTBEAT_TIMEOUT_MS = 30_000
+"""A connection without any sign of life for this long is closed; the client connects again."""
+_RECONNECT_MS = 20
+_RECONNECT_LARGEST_MS = 1_000
+_MOST_FRAMES = 4
+"""More frames than any message has; further ones are read and thrown away."""
+
+
+class Socket:
+    """One socket with its options; belongs to one thread."""
+
+    def __init__(self, raw: "zmq.Socket[bytes]") -> None:
+        self.raw = raw
+
+    def receive(self, timeout: float) -> list[Frame] | None:
+        """All frames of the next message, at most a few more than a message has; None after the timeout."""
+        first = self.receive_first(timeout)
+        return None if first is None else [first, *self.receive_rest(first)]
+
+    def receive_first(self, timeout: float) -> Frame | None:
+        """The first frame of the next message; the others must be taken with `receive_rest` or `receive_into`."""
+        try:
+            return self.raw.recv(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            pass
+        if timeout <= 0 or not self.raw.poll(math.ceil(timeout * 1000)):
+            return None
+        try:
+            return self.raw.recv(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return None
+
+    def receive_rest(self, frame: Frame) -> list[Frame]:
+        """The frames after `frame`."""
+        rest: list[Frame] = []
+        while frame.more:
+            frame = self.raw.recv(copy=False)
+            if len(rest) < _MOST_FRAMES:
+                rest.append(frame)
+        return rest
+
+    def receive_into(self, place: memoryview) -> int:
+        """Length of the next frame of the message, of which as much as fits now lies in `place`."""
+        return self.raw.recv_into(place)
+
+    def has_more(self) -> bool:
+        """Whether the message goes on after the frame that was received last."""
+        return bool(self.raw.getsockopt(zmq.RCVMORE))
+
+    def send(self, frames: Sequence[bytes | memoryview], *, copy: bool) -> bool:
+        """Queues one message; with `copy=False` long frames are sent from where they lie. False: queue full or peer gone."""
+        try:
+            for frame in frames[:-1]:
+                self.raw.send(frame, zmq.SNDMORE)
+            self.raw.send(frames[-1], 0, copy)
+        except zmq.ZMQError as error:
+            if error.errno in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                return False
+            raise
+        return True
+
+    @property
+    def address(self) -> str:
+        """Where it is bound."""
+        return self.raw.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def close(self) -> None:
+        """Throws away what was not sent."""
+        self.raw.close(linger=0)
+
+
+class Sockets:
+    """All sockets of one process, with one I/O thread."""
+
+    def __init__(self, config: TransportConfig) -> None:
+        self._config = config
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._poller = zmq.Poller()
+        self._polled: tuple[Socket, ...] = ()
+
+    def connect(self, address: str) -> Socket:
+        """A DEALER, whose peer knows it by a random name over all of its connections."""
+        raw = self._open(zmq.DEALER)
+        raw.setsockopt(zmq.ROUTING_ID, b"c" + uuid4().bytes)
+        raw.setsockopt(zmq.SNDTIMEO, int(self._config.send_timeout.total_seconds() * 1000))
+        if self._config.curve:
+            _show_client_keys(raw, self._config.curve)
+        try:
+            raw.connect(address)
+        except zmq.ZMQError as error:
+            raw.close(linger=0)
+            raise _refused("connect to", address, error) from error
+        return Socket(raw)
+
+    def listen(self, address: str) -> Socket:
+        """A ROUTER, which reports peers that are gone instead of dropping silently, and never blocks."""
+        raw = self._open(zmq.ROUTER)
+        raw.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        raw.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        raw.setsockopt(zmq.SNDTIMEO, 0)
+        if self._config.curve:
+            _show_server_keys(raw, self._config.curve)
+        try:
+            raw.bind(address)
+        except zmq.ZMQError as error:
+            raw.close(linger=0)
+            raise _refused("listen on", address, error) from error
+        return Socket(raw)
+
+    def wait(self, sockets: tuple[Socket, ...], timeout: float) -> list[Socket]:
+        """Those with something to receive."""
+        if sockets != self._polled:
+            self._poller = zmq.Poller()
+            self._polled = sockets
+            for socket in sockets:
+                self._poller.register(socket.raw, zmq.POLLIN)
+        ready = dict(self._poller.poll(max(0, math.ceil(timeout * 1000))))
+        return [socket for socket in sockets if socket.raw in ready]
+
+    def close(self) -> None:
+        """Closes every socket. No other thread may be using one."""
+        self._context.destroy(linger=0)
+
+    def _open(self, kind: int) -> "zmq.Socket[bytes]":
+        raw = self._context.socket(kind)
+        for option, value in _options(self._config).items():
+            raw.setsockopt(option, value)
+        return raw
+
+
+def deadline(timeout: float) -> float:
+    """The monotonic time at which a timeout from now ends."""
+    return time.monotonic() + timeout
+
+
+def remaining(end: float) -> float:
+    """Seconds until a deadline; 0 if it has passed."""
+    return max(0.0, end - time.monotonic())
+
+
+def _options(config: TransportConfig) -> dict[int, int]:
+    limits = config.limits
+    by_reference = config.kind is TransportKind.SHARED_MEMORY
+    return {
+        zmq.LINGER: 0,
+        zmq.MAXMSGSIZE: limits.payload_bytes,
+        zmq.SNDHWM: limits.header_queue if by_reference else limits.send_queue,
+        zmq.RCVHWM: limits.header_queue if by_reference else limits.receive_queue,
+        zmq.HANDSHAKE_IVL: _HANDSHAKE_MS,
+        zmq.HEARTBEAT_IVL: _HEARTBEAT_MS,
+        zmq.HEARTBEAT_TIMEOUT: _HEARTBEAT_TIMEOUT_MS,
+        zmq.RECONNECT_IVL: _RECONNECT_MS,
+        zmq.RECONNECT_IVL_MAX: _RECONNECT_LARGEST_MS,
+    }
+
+
+def _show_client_keys(raw: "zmq.Socket[bytes]", keys: CurveKeys) -> None:
+    raw.setsockopt_string(zmq.CURVE_PUBLICKEY, keys.public)
+    raw.setsockopt_string(zmq.CURVE_SECRETKEY, keys.secret)
+    raw.setsockopt_string(zmq.CURVE_SERVERKEY, keys.server_public)
+
+
+def _show_server_keys(raw: "zmq.Socket[bytes]", keys: CurveKeys) -> None:
+    raw.setsockopt(zmq.CURVE_SERVER, 1)
+    raw.setsockopt_string(zmq.CURVE_SECRETKEY, keys.secret)
+
+
+def _refused(action: str, address: str, error: zmq.ZMQError) -> AddressRefused:
+    remedy = (
+        "a Unix socket's path may have at most 107 bytes"
+        if address.startswith("ipc:")
+        else "is the port free?"
+    )
+    return AddressRefused(f"cannot {action} {address!r}: {error}; {remedy}")

@@ -1,0 +1,236 @@
+"""Payloads inside the messages: the transport between machines, and what shared memory does for everything short."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import cast
+
+import xxhash
+
+from disttrain.transport import codec, sockets
+from disttrain.transport.config import TransportConfig
+from disttrain.transport.digest import job_digest
+from disttrain.transport.errors import MalformedMessage, MessageTooLarge, Refusal, TransportTimeout
+from disttrain.transport.header import Header, Reason, Role, Verb
+from disttrain.transport.interface import (
+    Channel,
+    Destination,
+    Endpoint,
+    Listener,
+    Memory,
+    Message,
+    Payload,
+    Request,
+    Slice,
+)
+from disttrain.transport.memory import OrdinaryMemory
+from disttrain.transport.sockets import Frame, Socket, Sockets
+
+_EMPTY = memoryview(b"")
+_UNANSWERED = frozenset({Refusal.WRONG_JOB, Refusal.FRAMES, Refusal.LENGTH, Refusal.MAGIC})
+
+
+class TcpChannel:
+    """See `interface.Channel`."""
+
+    def __init__(self, socket: Socket, config: TransportConfig) -> None:
+        self.refused: Counter[str] = Counter()
+        self.socket = socket
+        self._config = config
+        self._job = job_digest(config.job_uid)
+
+    def send(
+        self, header: Header, payload: Payload = b"", *, reply_into: Slice | None = None
+    ) -> None:
+        """The payload is sent from where it lies; the place for answers is the receiver's business here."""
+        del reply_into
+        frames = inline_frames(header, payload, self._job, self._config.limits.payload_bytes)
+        self._queue(frames)
+
+    def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
+        """Malformed messages are counted and passed over."""
+        end = sockets.deadline(timeout)
+        while (first := self.socket.receive_first(sockets.remaining(end))) is not None:
+            try:
+                return self._message(first, destination)
+            except MalformedMessage as error:
+                self.refused[error.refusal] += 1
+                if self.socket.has_more():
+                    self.socket.receive_rest(first)
+        return None
+
+    def close(self) -> None:
+        """Closes the socket."""
+        self.socket.close()
+
+    def _queue(self, frames: Sequence[bytes | memoryview]) -> None:
+        if not self.socket.send(frames, copy=False):
+            seconds = self._config.send_timeout.total_seconds()
+            message = (
+                f"the peer took nothing for {seconds} s; connect again or wait for its restart"
+            )
+            raise TransportTimeout(message)
+
+    def _message(self, first: Frame, destination: Destination | None) -> Message:
+        header = codec.decode(first.bytes, job=self._job)
+        place = destination(header) if destination and first.more and header.payload_bytes else None
+        if place is None:
+            payload = self._payload(header, self.socket.receive_rest(first))
+        else:
+            payload = self._placed(header, place)
+        return Message(header, payload)
+
+    def _payload(self, header: Header, rest: Sequence[Frame]) -> memoryview:
+        return inline_payload(header, rest)
+
+    def _placed(self, header: Header, place: memoryview) -> memoryview:
+        place = place.cast("B")
+        if place.nbytes != header.payload_bytes:
+            detail = f"{header.payload_bytes} bytes for a place of {place.nbytes}"
+            raise MalformedMessage(Refusal.PAYLOAD, detail)
+        received = self.socket.receive_into(place)
+        if received != header.payload_bytes or self.socket.has_more():
+            detail = f"{received} bytes instead of {header.payload_bytes}"
+            raise MalformedMessage(Refusal.PAYLOAD, detail)
+        check_sum(header, place)
+        return place.toreadonly()
+
+
+class TcpListener:
+    """See `interface.Listener`."""
+
+    def __init__(self, socket: Socket, config: TransportConfig) -> None:
+        self.refused: Counter[str] = Counter()
+        self.socket = socket
+        self.address = socket.address
+        self._config = config
+        self._job = job_digest(config.job_uid)
+
+    def receive(self, timeout: float) -> Request | None:
+        """Malformed messages are counted, answered if their sender can be named, and passed over."""
+        end = sockets.deadline(timeout)
+        while (frames := self.socket.receive(sockets.remaining(end))) is not None:
+            request = self._request_or_refusal(frames)
+            if request is not None:
+                return request
+        return None
+
+    def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
+        """The payload is copied into the message."""
+        peer = to if isinstance(to, bytes) else to.peer
+        frames = inline_frames(header, payload, self._job, self._config.limits.payload_bytes)
+        return self.socket.send([peer, *frames], copy=True)
+
+    def forget(self, peer: bytes) -> None:
+        """Nothing is held for a peer."""
+
+    def close(self) -> None:
+        """Closes the socket."""
+        self.socket.close()
+
+    def _request_or_refusal(self, frames: Sequence[Frame]) -> Request | None:
+        peer = frames[0].bytes
+        header = None
+        try:
+            if not 2 <= len(frames) <= 3:
+                raise MalformedMessage(Refusal.FRAMES, f"{len(frames)} frames")
+            header = codec.decode(frames[1].bytes, job=self._job)
+            self._check_role(header, frames[1])
+            return self._request(peer, header, frames[2:])
+        except MalformedMessage as error:
+            self.refused[error.refusal] += 1
+            if header is not None:
+                self._refuse(peer, header, error)
+            return None
+
+    def _request(self, peer: bytes, header: Header, rest: Sequence[Frame]) -> Request | None:
+        return Request(peer, header, inline_payload(header, rest))
+
+    def _check_role(self, header: Header, frame: Frame) -> None:
+        """With CURVE, the key that the connection was made with says the role."""
+        if self._config.curve is None:
+            return
+        key = str(frame.get("User-Id"))
+        if self._config.curve.allowed.get(key) != header.role:
+            raise MalformedMessage(Refusal.ROLE, f"key {key} speaks as {Role(header.role).name}")
+
+    def _refuse(self, peer: bytes, header: Header, error: MalformedMessage) -> None:
+        reason = _REASONS.get(error.refusal, Reason.MALFORMED)
+        answer = header._replace(verb=Verb.REFUSED, role=self._config.role, sender=0, reason=reason)
+        self.reply(peer, answer, str(error).encode())
+
+
+_REASONS = {
+    Refusal.CHECKSUM: Reason.CORRUPT,
+    Refusal.ROLE: Reason.NOT_ALLOWED,
+    Refusal.SEGMENT: Reason.WRONG_RECEIVER,
+}
+
+
+class TcpTransport:
+    """See `interface.Transport`."""
+
+    chunk_bytes = 1 << 20
+
+    def __init__(self, config: TransportConfig) -> None:
+        self.job = job_digest(config.job_uid)
+        self._config = config
+        self._sockets = Sockets(config)
+
+    def memory(self, owner: str) -> Memory:
+        """Ordinary memory, whoever owns it."""
+        del owner
+        return OrdinaryMemory()
+
+    def listen(self, address: str) -> Listener:
+        """One ROUTER."""
+        return TcpListener(self._sockets.listen(address), self._config)
+
+    def connect(self, address: str) -> Channel:
+        """One DEALER."""
+        return TcpChannel(self._sockets.connect(address), self._config)
+
+    def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
+        """One poll over the sockets."""
+        by_socket = {
+            cast(TcpChannel | TcpListener, endpoint).socket: endpoint for endpoint in endpoints
+        }
+        return [by_socket[socket] for socket in self._sockets.wait(tuple(by_socket), timeout)]
+
+    def close(self) -> None:
+        """Closes the sockets and their context."""
+        self._sockets.close()
+
+
+def inline_frames(
+    header: Header, payload: Payload, job: int, limit: int
+) -> list[bytes | memoryview]:
+    """Header and payload as they travel, with length and checksum filled in."""
+    view = payload.view if isinstance(payload, Slice) else memoryview(payload).cast("B")
+    nbytes = view.nbytes
+    if nbytes > limit:
+        message = f"payload of {nbytes} bytes; at most {limit}: send it in chunks"
+        raise MessageTooLarge(message)
+    if not nbytes:
+        return [codec.encode(header, job=job)]
+    checksum = xxhash.xxh3_64_intdigest(view)
+    return [codec.encode(header, job=job, place=(0, 0, nbytes, checksum)), view]
+
+
+def inline_payload(header: Header, rest: Sequence[Frame]) -> memoryview:
+    """The payload frame, if it is what the header says."""
+    if len(rest) > 1:
+        raise MalformedMessage(Refusal.FRAMES, f"{len(rest)} payloads")
+    payload = rest[0].buffer if rest else _EMPTY
+    if header.segment or payload.nbytes != header.payload_bytes:
+        detail = f"{payload.nbytes} bytes in the message, {header.payload_bytes} in its header"
+        raise MalformedMessage(Refusal.PAYLOAD, detail)
+    check_sum(header, payload)
+    return payload
+
+
+def check_sum(header: Header, payload: memoryview) -> None:
+    """MalformedMessage if the payload is not the one that was sent."""
+    found = xxhash.xxh3_64_intdigest(payload) if payload.nbytes else 0
+    if found != header.checksum:
+        detail = f"{found:016x} instead of {header.checksum:016x}"
+        raise MalformedMessage(Refusal.CHECKSUM, detail)
