@@ -1,0 +1,78 @@
+"""Field types that the coordinator's messages, reports and journal entries share."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from disttrain.transport.header import Role
+
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""A whole number that the wire and numpy can hold."""
+
+Text = Annotated[str, Field(max_length=65_536)]
+"""A sentence, a path, an address, the tail of a log."""
+
+
+class Strict:
+    """Base of everything that is parsed: unknown fields are refused."""
+
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemberId(Strict):
+    """One life of one process."""
+
+    role: Role
+    index: Count
+    incarnation: Count
+    """Life number, from 1; given by the coordinator."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease(Strict):
+    """The right to process samples [first, end) of a portion in one epoch."""
+
+    id: Count
+    """From 1, increasing over the job; a replica processes its leases in this order."""
+    epoch: Count
+    portion: Count
+    first: Count
+    """Position in the shuffled list of `permutation.portion_indices(...)`; pushes count their
+    `lease_offset` from here: 0 is `first`.
+    """
+    end: Count
+
+    @property
+    def samples(self) -> int:
+        """Samples of the whole lease."""
+        return self.end - self.first
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, order=True)
+class Position(Strict):
+    """How far a sender is: its earlier leases are complete, and `offset` samples of this one."""
+
+    lease: Count = 0
+    """0 is before the first lease."""
+    offset: Count = 0
+
+
+START = Position()
+"""Nothing processed yet."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SenderPosition(Strict):
+    """How far one life of a replica is at one shard."""
+
+    index: Count
+    incarnation: Count
+    position: Position
+    """Position of the last push that is applied completely at this shard."""
+    samples: Count = 0
+    """Samples of all its pushes that are applied completely at this shard (sum of the headers'
+    `samples`).
+    """
