@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from disttrain.job.schedule import Constant, Schedule
-from disttrain.job.section import Choice, NotNegative, Positive, Section, only
+from disttrain.job.section import Choice, NotNegative, Positive, Section
 
 
 class UpdateRule(Section):
@@ -60,6 +60,6 @@ class Optimizer(Choice):
     @property
     def rule(self) -> Sgd | Momentum | Adagrad:
         """The update rule that was chosen."""
-        options: tuple[Sgd | Momentum | Adagrad | None, ...]
-        options = (self.sgd, self.momentum, self.adagrad)
-        return only(options)
+        options: list[Sgd | Momentum | Adagrad | None]
+        options = [self.sgd, self.momentum, self.adagrad]
+        return next(option for option in options if option is not None)

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from disttrain.job.section import Choice, Count, Fraction, Positive, Section, WholeNumber, only
+from disttrain.job.section import Choice, Count, Fraction, Positive, Section, WholeNumber
 
 
 class Constant(Section):
@@ -83,6 +83,6 @@ class Schedule(Choice):
     @property
     def rule(self) -> Constant | LinearWarmup | Steps | Cosine:
         """The schedule that was chosen."""
-        options: tuple[Constant | LinearWarmup | Steps | Cosine | None, ...]
-        options = (self.constant, self.linear_warmup, self.steps, self.cosine)
-        return only(options)
+        options: list[Constant | LinearWarmup | Steps | Cosine | None]
+        options = [self.constant, self.linear_warmup, self.steps, self.cosine]
+        return next(option for option in options if option is not None)

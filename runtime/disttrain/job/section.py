@@ -1,13 +1,10 @@
 """What every part of a manifest has in common: strict, frozen, camelCase outside, documented."""
 
-from collections.abc import Iterable
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
-
-Option = TypeVar("Option")
 
 Count = Annotated[int, Field(ge=1)]
 """A whole number of at least 1."""
@@ -62,9 +59,3 @@ def require_one(given: list[str], options: list[str]) -> None:
     raise PydanticCustomError(
         "exactly_one", "must have {wanted}, got {seen}", {"wanted": wanted, "seen": seen}
     )
-
-
-def only(options: Iterable[Option | None]) -> Option:
-    """Return the single option that is not None; a Choice has made sure that there is one."""
-    (chosen,) = (option for option in options if option is not None)
-    return chosen

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from disttrain.job.optimizer import Optimizer
-from disttrain.job.section import Choice, Count, NotNegative, Section, only
+from disttrain.job.section import Choice, Count, NotNegative, Section
 
 
 class WarmStart(Section):
@@ -48,4 +48,5 @@ class Strategy(Choice):
     @property
     def rule(self) -> Downpour:
         """The strategy that was chosen."""
-        return only((self.downpour,))
+        options: list[Downpour | None] = [self.downpour]
+        return next(option for option in options if option is not None)
