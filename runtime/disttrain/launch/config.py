@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,13 +11,7 @@ from disttrain.job.names import Role
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.errors import InvalidLaunchConfig
-
-
-class TransportKind(StrEnum):
-    """How the data plane's payloads travel."""
-
-    TCP = "tcp"
-    SHARED_MEMORY = "sharedMemory"
+from disttrain.transport.config import TransportKind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,22 @@
+"""What the exit code of a process means. No code above 127: those are left to signals."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the processes of a job and of `disttrain run`."""
+
+    COMPLETE = 0
+    """The job is complete; of a member: told to end."""
+    FAILED = 1
+    """The job failed, by decision: its summary says why."""
+    USAGE = 2
+    """A bad manifest or command line; nothing was started."""
+    FINAL_ERROR = 3
+    """A member met an error that a restart cannot heal; the message lies in its failure file."""
+    CRASHED = 70
+    """An error that nobody expected; the traceback is in the log."""
+    RESTART = 75
+    """A member ends so that a new life of it begins: it was declared dead, or lost its way."""
+    INTERRUPTED = 130
+    """Ctrl-C or SIGTERM."""

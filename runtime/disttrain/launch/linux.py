@@ -1,0 +1,39 @@
+"""The few calls of Linux that Python does not offer: what happens when a parent dies."""
+
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def end_with_parent(parent: int, number: signal.Signals) -> None:
+    """Have the kernel send `number` to this process when its parent `parent` ends.
+
+    Ends the process at once when the parent has ended already: then the kernel would never do it.
+    It watches the thread of the parent that made this process.
+    """
+    _prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os._exit(128 + number)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all descendants whose own parents end, so that none gets lost."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def set_process_name(name: str) -> None:
+    """The name that ps and top show; its first 15 bytes."""
+    buffer = ctypes.create_string_buffer(name.encode()[:15])
+    _LIBC.prctl(_PR_SET_NAME, buffer, 0, 0, 0)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _LIBC.prctl(option, value, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))

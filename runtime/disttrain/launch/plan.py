@@ -1,0 +1,80 @@
+"""Which processes a job has on one machine, and what each is told. Pure."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from disttrain.job import names
+from disttrain.job.names import Role
+from disttrain.job.roles import Device, Transport
+from disttrain.job.spec import DistTrainJob
+from disttrain.launch.config import LaunchConfig
+from disttrain.launch.threads import share_out
+from disttrain.transport.config import TransportKind
+
+ANY_PORT = "tcp://127.0.0.1:0"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a job runs on this machine."""
+
+    run_folder: Path
+    task_folder: Path
+    job_uid: str
+    sockets: Path
+    """Short private folder for Unix sockets."""
+    coordinator_port: int
+    """Free port on 127.0.0.1 for jobs over TCP; kept over the coordinator's restarts."""
+    cores: int
+    resume_from: Path | None = None
+
+
+def process_names(job: DistTrainJob) -> list[str]:
+    """The names of all processes, in the order in which they are started."""
+    shards = [names.shard_name(index) for index in range(job.spec.parameter_server.shards)]
+    replicas = [names.replica_name(index) for index in range(job.spec.replicas.count)]
+    return [names.COORDINATOR, *shards, *replicas]
+
+
+def transport_kind(job: DistTrainJob) -> TransportKind:
+    """The transport between processes of one machine."""
+    tcp = job.spec.transport is Transport.TCP
+    return TransportKind.TCP if tcp else TransportKind.SHARED_MEMORY
+
+
+def plan(job: DistTrainJob, place: Place) -> dict[str, LaunchConfig]:
+    """The launch config of every process, by name."""
+    return {name: _config(job, place, name) for name in process_names(job)}
+
+
+def _config(job: DistTrainJob, place: Place, name: str) -> LaunchConfig:
+    role, index = names.role_and_index(name)
+    threads = share_out(job.spec, place.cores)
+    coordinator = _coordinator_address(job, place)
+    return LaunchConfig(
+        job=job,
+        job_uid=place.job_uid,
+        role=role,
+        index=index,
+        run_folder=place.run_folder,
+        task_folder=place.task_folder,
+        coordinator_address=coordinator,
+        listen_address=coordinator if role is Role.COORDINATOR else _address(job, place, name),
+        transport=transport_kind(job),
+        threads={Role.SHARD: threads.shard, Role.REPLICA: threads.replica}.get(role, 1),
+        device=job.spec.replicas.device if role is Role.REPLICA else Device.CPU,
+        resume_from=place.resume_from,
+    )
+
+
+def _coordinator_address(job: DistTrainJob, place: Place) -> str:
+    if transport_kind(job) is TransportKind.TCP:
+        return f"tcp://127.0.0.1:{place.coordinator_port}"
+    return f"ipc://{place.sockets / names.COORDINATOR}"
+
+
+def _address(job: DistTrainJob, place: Place, name: str) -> str | None:
+    role, _ = names.role_and_index(name)
+    if role is not Role.SHARD:
+        return None
+    return ANY_PORT if transport_kind(job) is TransportKind.TCP else f"ipc://{place.sockets / name}"

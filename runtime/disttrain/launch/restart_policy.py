@@ -1,0 +1,121 @@
+"""When a process that ended is started again, and when the job is given up instead. Pure."""
+
+import signal
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from disttrain.job import names
+from disttrain.job.failure_policy import FailurePolicy
+from disttrain.job.names import Role
+from disttrain.job.roles import Durability
+from disttrain.launch.exit_code import ExitCode
+
+EARLY_END_SECONDS = 5.0
+"""Wait before a member that ended without an error is started again. At the job's end members end
+a moment before the coordinator; a member that left earlier is missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a process ended: its exit code, or minus the signal that killed it."""
+
+    code: int
+
+    @classmethod
+    def from_wait_status(cls, status: int) -> "Exit":
+        """The exit in what waitpid returned."""
+        return cls(-(status & 0x7F)) if status & 0x7F else cls(status >> 8 & 0xFF)
+
+    def __str__(self) -> str:
+        if self.code >= 0:
+            return f"exit code {self.code}"
+        known = {number.value: number.name for number in signal.Signals}
+        return f"killed by {known.get(-self.code, f'signal {-self.code}')}"
+
+
+class GiveUpReason(StrEnum):
+    """Why a job cannot go on."""
+
+    FINAL_ERROR = "FinalError"
+    """A restart cannot heal the error."""
+    TOO_MANY_RESTARTS = "TooManyRestarts"
+    SHARD_LOST = "ShardLost"
+    """A shard ended and the job's durability is `none`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Start the process again after so many seconds; it is the role's `number`-th restart."""
+
+    delay_seconds: float
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Fail the job."""
+
+    reason: GiveUpReason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """What the manifest says about failures."""
+
+    failures: FailurePolicy
+    durability: Durability
+
+
+@dataclass(slots=True)
+class History:
+    """Restarts so far. Only `decide` changes it."""
+
+    restarts: Counter[Role] = field(default_factory=Counter)
+    failures_in_a_row: Counter[str] = field(default_factory=Counter)
+
+
+def decide(
+    policy: Policy, history: History, name: str, exit_: Exit, *, lived_seconds: float
+) -> Restart | GiveUp:
+    """What follows the end of the process `name`; a restart is counted in `history`.
+
+    A process that lived longer than the longest wait begins again with the shortest one.
+    """
+    role, _ = names.role_and_index(name)
+    if reason := _reason_to_give_up(policy, history, role, exit_):
+        return GiveUp(reason)
+    if lived_seconds > policy.failures.restart_backoff.max_seconds:
+        history.failures_in_a_row[name] = 0
+    delay = _delay(policy, history.failures_in_a_row[name], exit_)
+    history.failures_in_a_row[name] += 1
+    history.restarts[role] += 1
+    return Restart(delay, history.restarts[role])
+
+
+def _reason_to_give_up(
+    policy: Policy, history: History, role: Role, exit_: Exit
+) -> GiveUpReason | None:
+    if exit_.code == ExitCode.FINAL_ERROR:
+        return GiveUpReason.FINAL_ERROR
+    if role is Role.SHARD and policy.durability is Durability.NONE:
+        return GiveUpReason.SHARD_LOST
+    if history.restarts[role] >= _budget(policy.failures, role):
+        return GiveUpReason.TOO_MANY_RESTARTS
+    return None
+
+
+def _budget(failures: FailurePolicy, role: Role) -> int:
+    budgets = failures.max_restarts
+    return {
+        Role.REPLICA: budgets.replica,
+        Role.SHARD: budgets.shard,
+        Role.COORDINATOR: budgets.coordinator,
+    }[role]
+
+
+def _delay(policy: Policy, failures_before: int, exit_: Exit) -> float:
+    backoff = policy.failures.restart_backoff
+    # 2.0**64 is far beyond any wait, and a larger exponent would overflow.
+    delay = min(backoff.initial_seconds * 2.0 ** min(failures_before, 64), backoff.max_seconds)
+    return max(delay, EARLY_END_SECONDS) if exit_.code == ExitCode.COMPLETE else delay

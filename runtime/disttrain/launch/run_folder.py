@@ -1,0 +1,132 @@
+"""The output folder of a run: every name in it is made here."""
+
+import fcntl
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from disttrain.launch import atomic_file
+from disttrain.launch.errors import NotARunFolder, OutputFolderInUse
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRecord:
+    """What `resume` and `status` must know of a run; the content of run.json."""
+
+    job_uid: str
+    task_folder: Path
+    """The manifest's folder."""
+    launcher_pid: int
+    sockets: Path
+    """Folder of the Unix sockets of this life of the run."""
+    cores: int
+    processes: dict[str, int]
+    """Process ids by name."""
+
+
+_RECORD = TypeAdapter(RunRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Paths within one output folder."""
+
+    path: Path
+
+    @property
+    def job(self) -> Path:
+        """The effective manifest, overrides included."""
+        return self.path / "job.yaml"
+
+    @property
+    def record(self) -> Path:
+        """Ids, sockets and folders of the run: a `RunRecord`."""
+        return self.path / "run.json"
+
+    @property
+    def status(self) -> Path:
+        """How the job is now; written by the coordinator."""
+        return self.path / "status.json"
+
+    @property
+    def summary(self) -> Path:
+        """How the job ended; written by the coordinator."""
+        return self.path / "summary.json"
+
+    @property
+    def model(self) -> Path:
+        """The trained model."""
+        return self.path / "model.safetensors"
+
+    @property
+    def logs(self) -> Path:
+        """One log file per process."""
+        return self.path / "logs"
+
+    def log(self, process: str) -> Path:
+        """The log of the process with this name, all of its lives."""
+        return self.logs / f"{process}.log"
+
+    def config(self, process: str) -> Path:
+        """The launch config of a process."""
+        return self.path / "launch" / f"{process}.json"
+
+    def failure(self, process: str) -> Path:
+        """Where a process says why it must not be started again."""
+        return self.path / "launch" / f"{process}.failure.json"
+
+    @property
+    def _lock(self) -> Path:
+        return self.path / "launch" / "lock"
+
+    def create(self) -> None:
+        """Make the folder with its parts. Raises OutputFolderInUse when it is not empty."""
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            message = (
+                f"{self.path} is not empty; choose another folder with --output, "
+                f"or continue what it holds with `disttrain resume {self.path}`"
+            )
+            raise OutputFolderInUse(message)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Make the parts that the launcher writes into, if they are missing."""
+        for part in (self.logs, self._lock.parent):
+            part.mkdir(parents=True, exist_ok=True)
+
+    def lock(self) -> int:
+        """Hold the folder for this process; the descriptor frees it when closed, however it ends.
+
+        Raises OutputFolderInUse while another launcher holds it.
+        """
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            message = f"the run in {self.path} is still going on; stop it first"
+            raise OutputFolderInUse(message) from error
+        return descriptor
+
+    def write_record(self, record: RunRecord) -> None:
+        """Write run.json."""
+        atomic_file.replace(self.record, _RECORD.dump_json(record, indent=1))
+
+    def read_record(self) -> RunRecord:
+        """The content of run.json. Raises NotARunFolder."""
+        try:
+            return _RECORD.validate_json(self.record.read_bytes())
+        except (OSError, ValidationError) as error:
+            message = (
+                f"{self.path} is no output folder of `disttrain run`: "
+                f"{self.record.name} is missing or damaged"
+            )
+            raise NotARunFolder(message) from error
+
+
+def default_folder(job_name: str, now: datetime) -> Path:
+    """The output folder when none is named: runs/NAME-YYYYmmdd-HHMMSS."""
+    return Path("runs") / f"{job_name}-{now:%Y%m%d-%H%M%S}"
