@@ -1,4 +1,4 @@
-"""A member's connection to the coordinator with a thread of its own: for replicas, the launcher and tools."""
+"""A connection to the coordinator with a thread of its own: for replicas, launcher and tools."""
 
 import queue
 import threading
@@ -19,7 +19,7 @@ from disttrain.coordinator.orders import End, NumberedOrder, Result
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel
 
-_POLL_SECONDS = 0.01
+_POLL_SECONDS = 0.005
 _CLOSE_SECONDS = 5.0
 
 

@@ -65,6 +65,28 @@ START = Position()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Progress(Strict):
+    """What one life of a replica has finished: acknowledged by ALL shards, or skipped for good.
+
+    A batch whose gradient was not finite counts as finished too, else its lease would never end.
+    """
+
+    position: Position = START
+    samples: Count = 0
+    """Samples of its pushes acknowledged by all shards, since its process started."""
+    abandoned: tuple[Position, ...] = ()
+    """Leases it was told are lost and has given up: where each ended for good (offset 0: not begun).
+
+    All since its process started. New work is given only when every lost lease is listed here or
+    completed, so that repeats are counted exactly.
+    """
+
+
+NO_PROGRESS = Progress()
+"""Of a process that has just started."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SenderPosition(Strict):
     """How far one life of a replica is at one shard."""
 

@@ -14,11 +14,10 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from disttrain.coordinator.errors import MessageRefused
 from disttrain.coordinator.fields import (
-    START,
     Count,
     Lease,
     MemberId,
-    Position,
+    Progress,
     SenderPosition,
     Strict,
     Text,
@@ -104,10 +103,7 @@ class RequestWork(Strict):
     """Highest lease id received so far; 0 before the first. Leases granted beyond it are sent
     again.
     """
-    position: Position = START
-    """Acknowledged by all shards, as in `ReplicaReport`."""
-    samples: Count = 0
-    """Samples of the pushes acknowledged by all shards, as in `ReplicaReport`."""
+    progress: Progress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,9 +126,8 @@ class Leave(Strict):
     kind: Literal["leave"] = "leave"
     member: MemberId
     reason: Text
-    position: Position = START
-    """Replicas: acknowledged by all shards; the rest of their leases is given to others."""
-    samples: Count = 0
+    progress: Progress | None = None
+    """Replicas; the rest of their leases is given to others."""
 
 
 class FailureReason(StrEnum):
@@ -152,6 +147,8 @@ class FailureReason(StrEnum):
     """The last checkpoint, which becomes the result, could not be written."""
     EVALUATION_FAILED = "EvaluationFailed"
     LAUNCH_FAILED = "LaunchFailed"
+    SHARD_LOST = "ShardLost"
+    """A shard died and `durability` is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

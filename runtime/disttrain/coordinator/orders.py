@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from disttrain.coordinator.fields import Count, SenderPosition, Strict, Text
+from disttrain.coordinator.fields import Count, Progress, SenderPosition, Strict, Text
 from disttrain.transport.header import Vector
 
 
@@ -188,10 +188,10 @@ class Evaluated(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drained(Strict):
-    """Everything is acknowledged; the position of the last push."""
+    """Everything is acknowledged; nothing more is pushed. Leases in hand ended where it says."""
 
     kind: Literal["drained"] = "drained"
-    sender: SenderPosition
+    progress: Progress
 
 
 Result: TypeAlias = Annotated[

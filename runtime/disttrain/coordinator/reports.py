@@ -6,7 +6,7 @@ Every number counts from the start of that process: a report may be sent twice, 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from disttrain.coordinator.fields import START, Count, Position, SenderPosition, Strict, Text
+from disttrain.coordinator.fields import NO_PROGRESS, Count, Progress, SenderPosition, Strict, Text
 
 STALENESS_BOUNDS: tuple[int, ...] = (*range(32), *(2**power for power in range(5, 21)))
 """Lower bounds of the staleness histogram's buckets: exact up to 32, then doubling; the last one is
@@ -37,10 +37,7 @@ def staleness_quantile(histogram: Iterable[int], fraction: float) -> int | None:
 class ReplicaReport(Strict):
     """A replica's counters since its process started."""
 
-    position: Position = START
-    """Acknowledged by ALL shards. Advance it only when every shard has answered the push."""
-    samples: Count = 0
-    """Samples of the pushes acknowledged by all shards."""
+    progress: Progress = NO_PROGRESS
     steps: Count = 0
     """Steps computed."""
     pushes: Count = 0
