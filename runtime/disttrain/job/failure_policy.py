@@ -28,7 +28,7 @@ class RestartBackoff(Section):
     """Seconds before the first restart."""
 
     max_seconds: Positive = 30.0
-    """The longest wait, in seconds."""
+    """The longest wait, in seconds; at least initialSeconds."""
 
     @model_validator(mode="after")
     def _grows(self) -> Self:

@@ -16,6 +16,8 @@ Check = Callable[[Spec], str | None]
 class Rule:
     """One rule: what is wrong with a spec, if anything, and where to say so."""
 
+    statement: str
+    """The rule as the reference page says it."""
     path: Path
     """Where the finding is shown; the first path that is read."""
     also_reads: tuple[Path, ...]
@@ -94,10 +96,45 @@ _TARGET: Path = (*_STOP, "targetMetric")
 _DURABILITY: Path = ("spec", "parameterServer", "durability")
 
 RULES = (
-    Rule(("spec", "portionSize"), (("spec", "batchSize"),), _portion_is_whole_batches),
-    Rule(_LEASE, ((*_COORDINATOR, "heartbeatSeconds"),), _lease_outlives_heartbeats),
-    Rule((*_COORDINATOR, "memberTimeoutSeconds"), (_LEASE,), _member_outlives_lease),
-    Rule(_TARGET, (("spec", "evaluation"),), _target_is_measured),
-    Rule(_TARGET, (_STOP,), _target_may_never_be_met, Severity.WARNING),
-    Rule(_DURABILITY, (("spec", "checkpoint"),), _checkpoint_is_used, Severity.WARNING),
+    Rule(
+        "`spec.portionSize` is a multiple of `spec.batchSize`.",
+        ("spec", "portionSize"),
+        (("spec", "batchSize"),),
+        _portion_is_whole_batches,
+    ),
+    Rule(
+        "`leaseSeconds` is more than twice `heartbeatSeconds`, so that one lost sign of life "
+        "takes no work away.",
+        _LEASE,
+        ((*_COORDINATOR, "heartbeatSeconds"),),
+        _lease_outlives_heartbeats,
+    ),
+    Rule(
+        "`memberTimeoutSeconds` is more than `leaseSeconds`: work is given to others before its "
+        "owner is declared dead.",
+        (*_COORDINATOR, "memberTimeoutSeconds"),
+        (_LEASE,),
+        _member_outlives_lease,
+    ),
+    Rule(
+        "`spec.stop.targetMetric` needs an evaluation during training.",
+        _TARGET,
+        (("spec", "evaluation"),),
+        _target_is_measured,
+    ),
+    Rule(
+        "`spec.stop.targetMetric` alone may never be met.",
+        _TARGET,
+        (_STOP,),
+        _target_may_never_be_met,
+        Severity.WARNING,
+    ),
+    Rule(
+        "`durability: none` beside a `spec.checkpoint`: the checkpoints do not save a job from a "
+        "lost shard.",
+        _DURABILITY,
+        (("spec", "checkpoint"),),
+        _checkpoint_is_used,
+        Severity.WARNING,
+    ),
 )

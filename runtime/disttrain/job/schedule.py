@@ -52,7 +52,7 @@ class Cosine(Section):
     """The final rate, as a fraction of the full one."""
 
     warmup_samples: WholeNumber = 0
-    """Samples over which the rate first grows linearly from 0."""
+    """Samples over which the rate first grows linearly from 0; less than samples."""
 
     @model_validator(mode="after")
     def _warmup_ends_before(self) -> Self:

@@ -2,16 +2,23 @@
 
 import json
 
-from pydantic.json_schema import JsonSchemaValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from disttrain.job.spec import DistTrainJob
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
+class _WithoutFieldTitles(GenerateJsonSchema):
+    """Leaves out titles such as `Pushevery`, which editors would show instead of the name."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic's hook.
+        return False
+
+
 def job_schema() -> JsonSchemaValue:
     """Return the schema; it knows fields, types and bounds, but not the rules between fields."""
-    schema = DistTrainJob.model_json_schema(by_alias=True, mode="validation")
+    schema = DistTrainJob.model_json_schema(schema_generator=_WithoutFieldTitles)
     return {"$schema": DIALECT, **schema}
 
 

@@ -1,0 +1,58 @@
+"""The command `disttrain`: one line per command, each in the file of its name.
+
+Whatever a command needs that is slow to import, it imports when it is called.
+"""
+
+import importlib.metadata
+from typing import Annotated
+
+import typer
+
+from disttrain.cli import schema, validate
+from disttrain.cli.exit_code import ExitCode
+from disttrain.errors import DistTrainError
+from disttrain.job.errors import InvalidManifest
+
+# Plain help: rich would double the time of `disttrain --help`.
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(validate.validate)
+app.command()(schema.schema)
+
+
+def main() -> int:
+    """Run the command line; the exit code is 2 for a bad manifest or call, 1 for failures."""
+    try:
+        app(prog_name="disttrain")
+    except InvalidManifest as error:
+        typer.echo(str(error), err=True)
+        return ExitCode.BAD_MANIFEST
+    except DistTrainError as error:
+        typer.echo(f"error: {error}", err=True)
+        return ExitCode.FAILED
+    return ExitCode.SUCCESS
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value.
+    if wanted:
+        typer.echo(f"disttrain {importlib.metadata.version('disttrain')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _disttrain(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Train PyTorch models with asynchronous parameter servers.
+
+    Example: disttrain run job.yaml
+    """

@@ -1,0 +1,45 @@
+"""`disttrain validate`: say what is wrong with manifests, without running anything."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disttrain.cli.exit_code import ExitCode
+from disttrain.job import manifest_file, parsing
+from disttrain.job.errors import InvalidManifest
+from disttrain.job.parsing import Parsed
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="Manifests to check.")]
+
+
+def validate(files: Files) -> None:
+    """Check manifests and print everything that is wrong with them.
+
+    Prints `ok NAME` for each good job, else FILE:LINE: PATH: MESSAGE for each finding. A file
+    may hold several jobs. Warnings are printed too, but a job with warnings is good.
+    Exits with 0 if all are good, else with 2.
+
+    Example: disttrain validate job.yaml
+    """
+    results = [_check(file) for file in files]
+    if not all(results):
+        raise typer.Exit(ExitCode.BAD_MANIFEST)
+
+
+def _check(file: Path) -> bool:
+    try:
+        jobs = parsing.parse_jobs(manifest_file.read_text(file))
+    except InvalidManifest as error:
+        typer.echo(str(error))
+        return False
+    for parsed in jobs:
+        _show(parsed, str(file))
+    return all(parsed.job is not None for parsed in jobs)
+
+
+def _show(parsed: Parsed, source: str) -> None:
+    for finding in parsed.findings:
+        typer.echo(finding.located(source))
+    if parsed.job is not None:
+        typer.echo(f"ok {parsed.job.metadata.name}")

@@ -1,0 +1,28 @@
+"""What the values of the manifest's enums mean, from the text below each value in the source."""
+
+import ast
+import inspect
+from enum import StrEnum
+from itertools import pairwise
+
+from disttrain.job.roles import Device, Durability, Transport
+
+ENUMS: tuple[type[StrEnum], ...] = (Device, Durability, Transport)
+"""Every enum that a field of the manifest can hold."""
+
+
+def meanings(enum: type[StrEnum]) -> dict[str, str]:
+    """Return the meaning of each value, in the order of the source."""
+    (definition,) = ast.parse(inspect.getsource(enum)).body
+    if not isinstance(definition, ast.ClassDef):
+        message = f"the source of {enum.__name__} is not a class"
+        raise TypeError(message)
+    return {
+        enum[member.targets[0].id].value: text.value.value
+        for member, text in pairwise(definition.body)
+        if isinstance(member, ast.Assign)
+        and isinstance(member.targets[0], ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
