@@ -1,0 +1,30 @@
+"""DistTrain: asynchronous parameter-server training of PyTorch models.
+
+What users write programs with is here; its types stand in `__init__.pyi`. The names are looked up
+when they are first used, because the command line and the coordinator do not import torch.
+"""
+
+import importlib
+
+_HOMES = {
+    "Batch": "disttrain.task.task",
+    "InputPipeline": "disttrain.task.task",
+    "Split": "disttrain.task.task",
+    "Task": "disttrain.task.task",
+}
+
+__all__ = ["Batch", "InputPipeline", "Split", "Task"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the module that a public name lies in."""
+    if name not in _HOMES:
+        message = f"module '{__name__}' has no attribute '{name}'"
+        raise AttributeError(message)
+    value: object = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

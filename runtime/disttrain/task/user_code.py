@@ -1,0 +1,69 @@
+"""Runs code of the user, and shows its errors as the user wants to see them: their own frames.
+
+Example: `with user_code.running("Digits.model()"): model = task.model()`.
+"""
+
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from traceback import StackSummary, TracebackException
+
+from disttrain.errors import DistTrainError
+from disttrain.task.errors import UserCodeError
+
+_NOT_OF_THE_USER = tuple(
+    f"{Path(folder).resolve()}/"
+    for folder in (
+        Path(__file__).parents[1],
+        sysconfig.get_path("stdlib"),
+        sysconfig.get_path("platstdlib"),
+    )
+)
+"""Folders of our code and the standard library."""
+
+_PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
+"""Names of the folders that packages are installed in, wherever these lie."""
+
+
+@contextmanager
+def running(what: str) -> Iterator[None]:
+    """Turn what the user's code raises inside into a `UserCodeError`; ours passes as it is.
+
+    `what` names the code: "Digits.loss()".
+    """
+    try:
+        yield
+    except DistTrainError:
+        raise
+    except Exception as error:
+        message = f"{what} raised {type(error).__name__}:\n{shortened(error)}"
+        raise UserCodeError(message) from error
+
+
+def shortened(error: BaseException) -> str:
+    """Return the traceback without the frames of DistTrain, the standard library and packages.
+
+    If none is the user's, the last one stays: better a strange place than none.
+    """
+    described = TracebackException.from_exception(error, compact=True)
+    _shorten(described)
+    return "".join(described.format()).rstrip()
+
+
+def _shorten(described: TracebackException) -> None:
+    frames = [frame for frame in described.stack if is_of_the_user(frame.filename)]
+    described.stack = StackSummary.from_list(frames or described.stack[-1:])
+    linked = [described.__cause__, described.__context__, *(described.exceptions or ())]
+    for other in linked:
+        if other is not None:
+            _shorten(other)
+
+
+def is_of_the_user(file: str) -> bool:
+    """Say whether a frame's file is the user's own code."""
+    if file.startswith("<"):
+        return False
+    path = Path(file).resolve()
+    installed = not _PACKAGE_FOLDERS.isdisjoint(path.parts)
+    return not installed and not str(path).startswith(_NOT_OF_THE_USER)
