@@ -113,9 +113,10 @@ def _meaning(field: Schema) -> str:
 
 def _default(field: Schema) -> str:
     default = field.get("default", {} if field.get("type") == "object" else None)
-    if default == {}:
-        return "`{}`"
-    return "see there" if isinstance(default, dict) else f"`{json.dumps(default)}`"
+    if not isinstance(default, dict):
+        return f"`{json.dumps(default)}`"
+    given = {name: value for name, value in default.items() if value is not None}
+    return "see there" if len(given) > 1 else f"`{json.dumps(given)}`"
 
 
 def _value(field: Schema, headings: dict[str, str]) -> str:

@@ -1,0 +1,23 @@
+"""Manifests and jobs in which a test says only what matters to it."""
+
+from disttrain.job.parsing import parse_job
+from disttrain.job.spec import DistTrainJob
+
+SMALL = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: digits}
+spec:
+  task: {entrypoint: digits:Digits}
+  strategy:
+    downpour:
+      optimizer: {sgd: {learningRate: 0.1}}
+  batchSize: 32
+  stop: {epochs: 1}
+"""
+"""The shortest manifest: everything that is required, and nothing else."""
+
+
+def a_job(*assignments: str) -> DistTrainJob:
+    """Return the small job after assignments: `a_job("spec.replicas.count=3")`."""
+    return parse_job(SMALL, assignments=assignments)
