@@ -1,4 +1,4 @@
-"""Messages made of a header and a payload, over TCP or shared memory; the only package that imports zmq.
+"""Messages made of a header and a payload, over TCP or shared memory. Only here is zmq imported.
 
-What a message means is decided above: here it is only carried, and refused where it is not well formed.
+What a message means is decided above: here it is carried, or refused where it is not well formed.
 """

@@ -1,4 +1,4 @@
-"""The segments of its peers that a listener has mapped, within limits, and until the peer is forgotten or dies."""
+"""The segments of its peers that a listener has mapped, until the peer is forgotten or dies."""
 
 import os
 import select
@@ -91,15 +91,18 @@ class Attachments:
 
     def _check_limits(self, peer: _Peer, description: Description) -> None:
         limits = self._limits
-        if len(peer.mapped) >= limits.segments_per_peer:
-            message = f"{len(peer.mapped)} segments of this peer are attached; at most {limits.segments_per_peer}"
-            raise SegmentRefused(message)
-        if peer.nbytes + description.nbytes > limits.segment_bytes_per_peer:
-            message = f"{description.nbytes} bytes more for this peer; at most {limits.segment_bytes_per_peer}"
-            raise SegmentRefused(message)
-        if sum(len(other.mapped) for other in self._peers.values()) >= limits.segments:
-            message = f"{limits.segments} segments of all peers are attached"
-            raise SegmentRefused(message)
+        checks = (
+            ("segments of this peer", len(peer.mapped) + 1, limits.segments_per_peer),
+            ("bytes of this peer", peer.nbytes + description.nbytes, limits.segment_bytes_per_peer),
+            ("segments of all peers", self._segments() + 1, limits.segments),
+        )
+        for what, wanted, allowed in checks:
+            if wanted > allowed:
+                message = f"{wanted} {what}; at most {allowed}"
+                raise SegmentRefused(message)
+
+    def _segments(self) -> int:
+        return sum(len(peer.mapped) for peer in self._peers.values())
 
     def _watch(self, name: bytes, peer: _Peer, process: int) -> None:
         if process in peer.processes:

@@ -1,4 +1,4 @@
-"""Headers to bytes and back. Pure. Nothing is allocated from what a header says before every check has passed."""
+"""Headers to bytes and back. Pure: nothing is allocated from what a header says."""
 
 import math
 import struct
@@ -8,7 +8,6 @@ from disttrain.transport.header import (
     ELEMENT_BYTES,
     MAGIC,
     PROTOCOL_VERSION,
-    ElementType,
     Header,
     Reason,
     Role,
@@ -26,14 +25,16 @@ _ROLES = frozenset(map(int, Role))
 _REASONS = frozenset(map(int, Reason))
 _VECTORS = frozenset(map(int, Vector))
 _ELEMENT_BYTES = {int(element_type): size for element_type, size in ELEMENT_BYTES.items()}
-_BYTES = int(ElementType.BYTES)
 _CHUNK_VERBS = frozenset({int(Verb.UPLOAD), int(Verb.PUSH), int(Verb.FETCHED)})
 _SEGMENT_VERBS = _CHUNK_VERBS | {int(Verb.FETCH)}
 _WITHOUT_PAYLOAD = frozenset({int(Verb.UPLOADED), int(Verb.PUSHED)})
 
 
 def encode(header: Header, *, job: int, place: tuple[int, int, int, int] = (0, 0, 0, 0)) -> bytes:
-    """The first frame. `place` is (segment, segment_offset, payload_bytes, checksum). ValueError if a field does not fit."""
+    """The first frame; ValueError if a field does not fit.
+
+    `place` is (segment, segment_offset, payload_bytes, checksum).
+    """
     try:
         return _STRUCT.pack(_PREFIX, header[0], job, *header[2:-4], *place)
     except struct.error as error:
@@ -42,7 +43,7 @@ def encode(header: Header, *, job: int, place: tuple[int, int, int, int] = (0, 0
 
 
 def decode(frame: bytes | memoryview, *, job: int) -> Header:
-    """The header in a first frame, complete and consistent in itself. Raises only MalformedMessage."""
+    """The header in a first frame, consistent in itself. Raises only MalformedMessage."""
     if len(frame) != HEADER_BYTES:
         raise MalformedMessage(Refusal.LENGTH, f"{len(frame)} bytes instead of {HEADER_BYTES}")
     prefix, *values = _STRUCT.unpack(frame)
@@ -98,6 +99,8 @@ def _inconsistent_chunk(header: Header) -> str:
         return (
             f"{header.count} elements of type {header.element_type} in {header.payload_bytes} bytes"
         )
+    if header.segment_offset % _ELEMENT_BYTES[header.element_type]:
+        return f"offset {header.segment_offset} for elements of type {header.element_type}"
     if header.chunk >= header.chunks:
         return f"chunk {header.chunk} of {header.chunks}"
     return ""

@@ -21,7 +21,7 @@ class Limits:
     """Bounds on what peers can make this process hold."""
 
     payload_bytes: int = 64 << 20
-    """Largest frame that is taken; a peer that announces more is disconnected before it is allocated."""
+    """Largest frame that is taken; a peer that announces more is disconnected at once."""
     send_queue: int = 16
     """Messages with a payload waiting for one peer: at most this many chunks of memory per peer."""
     receive_queue: int = 16
@@ -33,6 +33,9 @@ class Limits:
     """Address space, not memory: the pages belong to the peer."""
     segments: int = 4096
     """Mapped segments of all peers together."""
+    handshake: timedelta = timedelta(seconds=5)
+    """A connection that has not said what it is by then is closed: a half-open one costs one
+    descriptor for this long."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,8 @@
 """What can go wrong in the transport.
 
 TransportError
-|-- MalformedMessage    bytes from outside that are no message of this job; counted and dropped (final for the message)
-|-- SegmentRefused      a peer's shared memory that does not pass the checks; answered with its text (final)
+|-- MalformedMessage    bytes from outside that are no message of this job (final: dropped, counted)
+|-- SegmentRefused      a peer's shared memory that does not pass the checks (final: answered)
 |-- TransportTimeout    a peer takes nothing off our queue (worth trying again)
 |-- AddressRefused      an address that cannot be used (final)
 `-- MessageTooLarge     a payload of our own above the limit (final: a mistake of the caller)

@@ -1,4 +1,4 @@
-"""The fixed binary header in front of every message. Pure: bytes in, values out, nothing allocated from what it says."""
+"""The fixed header in front of every message: what its fields and their values mean. Pure."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -18,7 +18,7 @@ class Role(IntEnum):
 
 
 class Verb(IntEnum):
-    """What a message asks or answers. Requests have even numbers inside their block, answers odd ones."""
+    """What a message asks or answers. Requests have even numbers, answers odd ones."""
 
     CONTROL_REQUEST = 2
     """JSON payload to the coordinator; `sequence` pairs it with its answer."""
@@ -37,20 +37,20 @@ class Verb(IntEnum):
     PUSH = 20
     """One chunk of an update."""
     PUSHED = 21
-    """The last chunk of push `sequence` was applied; `version` is the shard's after it, `staleness` measured."""
+    """The last chunk of push `sequence` was applied; `version` is the shard's after it."""
     FETCH = 22
-    """Asks for `count` chunks starting with `chunk`; the answer goes to `segment` when it is not zero."""
+    """Asks for `count` chunks from `chunk` on; the answer goes to `segment` unless that is zero."""
     FETCHED = 23
     """One chunk of the values, of `version`."""
     REFUSED = 31
     """A request was not carried out; `reason` says why, the payload is a sentence."""
 
     ATTACH = 40
-    """Shared memory only: describes a segment of the sender (JSON payload). Handled inside the transport."""
+    """Shared memory: describes a segment of the sender (JSON). Handled inside the transport."""
 
 
 class Vector(IntEnum):
-    """Which flat vector of the model a chunk belongs to. Each is divided over the shards in the same way."""
+    """Which flat vector of the model a chunk belongs to. Each is divided over the shards alike."""
 
     NONE = 0
     PARAMETERS = 1
@@ -61,7 +61,7 @@ class Vector(IntEnum):
     """Floating-point buffers: a push moves the shard's copy towards the sent one."""
     BUFFERS_FLOAT64 = 4
     BUFFERS_INT64 = 5
-    """Whole-number buffers (int8 to int64, uint8 and bool are widened to int64): a push takes the maximum."""
+    """Whole-number buffers (narrower ones and bool are widened): a push takes the maximum."""
 
 
 class ElementType(IntEnum):
@@ -82,7 +82,7 @@ ELEMENT_BYTES = {
 
 
 class Reason(IntEnum):
-    """Why a request was refused. Those below 16 are worth trying again, the others are final for that request."""
+    """Why a request was refused. Below 16 it is worth trying again, the others are final."""
 
     NONE = 0
     NOT_READY = 1
@@ -122,7 +122,7 @@ class Header(NamedTuple):
     sequence: int
     version_incarnation: int
     version: int
-    """Updates applied (FETCHED, PUSHED), or the version that the gradient was computed on (PUSH)."""
+    """Updates applied (FETCHED, PUSHED), or those the gradient was computed on (PUSH)."""
     reason: int
     vector: int
     element_type: int
@@ -143,9 +143,11 @@ class Header(NamedTuple):
     scale: float
     """Factor for the payload before it is applied: gradient-norm clipping."""
     staleness: int
-    """PUSHED: updates between the version the gradient was computed on and the one it met; -1 is unknown."""
+    """PUSHED: updates between the version the gradient was computed on and the one it met.
+    -1 is unknown."""
     segment: int
-    """Shared memory: number of the sender's segment that holds (PUSH) or receives (FETCH) the payload; 0 is none."""
+    """Shared memory: number of the client's segment that holds (PUSH) or receives (FETCH) the
+    payload; 0 is none."""
     segment_offset: int
     """Bytes from the start of that segment."""
     payload_bytes: int

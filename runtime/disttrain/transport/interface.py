@@ -1,4 +1,4 @@
-"""What every transport offers. The words of a message's meaning are in `header`; nothing here knows a socket."""
+"""What every transport offers. Nothing here knows a socket."""
 
 import os
 from collections import Counter
@@ -9,10 +9,10 @@ from disttrain.transport.header import Header, Role
 
 
 class Buffer:
-    """Memory that can be sent by reference, 64-byte aligned and zero at first. Made by `Memory.allocate`.
+    """Memory that can be sent by reference, 64-byte aligned, zero at first; see `Memory`.
 
-    The memory lives as long as something refers to it (`view`, an array, a message on its way); `close` only says that
-    nobody new may.
+    The memory lives as long as something refers to it (`view`, an array, a message on its way).
+    `close` only says that nothing new may.
     """
 
     def __init__(
@@ -48,7 +48,9 @@ class Slice(NamedTuple):
 
 Payload = bytes | memoryview | Slice
 Destination = Callable[[Header], memoryview | None]
-"""Where the payload of a received message is to be placed (writable, exactly `payload_bytes` long); None: in fresh memory."""
+"""Where the payload of a received message is to be placed; None: in fresh memory.
+
+A place is writable and exactly `payload_bytes` long."""
 
 
 class Message(NamedTuple):
@@ -59,7 +61,10 @@ class Message(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A message received by a listener. `payload` may be the peer's own memory: finish with it before answering."""
+    """A message received by a listener.
+
+    `payload` may be the peer's own memory, mapped read-only: finish with it before answering.
+    """
 
     peer: bytes
     header: Header
@@ -97,30 +102,32 @@ class Endpoint(Protocol):
 class Channel(Endpoint, Protocol):
     """The client's side of one connection; belongs to one thread. Connects again by itself.
 
-    After the peer restarted, requests on their way are lost: ask again. In `header` the fields `job`, `segment`,
-    `segment_offset`, `payload_bytes` and `checksum` are filled in here.
+    After the peer restarted, requests on their way are lost: ask again. Of a header the fields
+    `job`, `segment`, `segment_offset`, `payload_bytes` and `checksum` are filled in here.
     """
 
     def send(
         self, header: Header, payload: Payload = b"", *, reply_into: Slice | None = None
     ) -> None:
-        """Queues a request. A `Slice` or memoryview is not copied: it stays as it is until the peer has answered.
+        """Queues a request. Raises TransportTimeout when the queue stays full, and MessageTooLarge.
 
-        `reply_into` (FETCH) is the place for the answers' payloads: element `header.first` lies at its start. Raises
-        TransportTimeout when the queue stays full, and MessageTooLarge.
+        A Slice or memoryview is not copied: leave it as it is until the peer has answered.
+        `reply_into` (FETCH) is the place for the payloads of the answers: element `header.first`
+        lies at its start. A peer may write there until it has answered or this process has ended,
+        even after `close`: after a lost connection give it another buffer.
         """
         ...
 
     def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
-        """The next message, in the order sent; None after `timeout` seconds. With a `reply_into` that the transport can
+        """The next message, in the order sent; None after `timeout` seconds.
 
-        reach, the payload already lies there and `destination` is not asked.
+        Where the peer has already put the payload into `reply_into`, `destination` is not asked.
         """
         ...
 
 
 class Listener(Endpoint, Protocol):
-    """The server's side of many connections; belongs to one thread. Never raises for what a peer does."""
+    """The server's side of many connections, for one thread. Never raises for what a peer does."""
 
     address: str
     """The real address, with the port filled in."""
@@ -130,14 +137,15 @@ class Listener(Endpoint, Protocol):
         ...
 
     def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
-        """Answers a request, or sends to a peer unasked; the payload is copied before this returns, so it may change.
+        """Answers a request, or sends to a peer unasked; the payload is copied and may change.
 
-        False: the peer is gone, its queue is full, or the place it gave is too small; nothing was sent.
+        FETCHED goes to the place that its request gave. False, and nothing was sent: the peer is
+        gone, its queue is full, or its place is gone or too small.
         """
         ...
 
     def forget(self, peer: bytes) -> None:
-        """Drops everything held for a peer, e.g. when it is fenced. It has to introduce itself again."""
+        """Drops everything held for a peer, e.g. when it is fenced. It has to say HELLO again."""
         ...
 
 
@@ -150,19 +158,19 @@ class Transport(Protocol):
     """Digest of the job's uid."""
 
     def memory(self, owner: str) -> Memory:
-        """Memory of a process life, e.g. "replica-0-i3"; the name shows in /proc of every process that maps it."""
+        """Memory of one life of a process, e.g. "replica-0-i3"; the name shows in /proc."""
         ...
 
     def listen(self, address: str) -> Listener:
-        """Binds. "tcp://127.0.0.1:0" picks a port; "ipc:///path" is a Unix socket. Raises AddressRefused."""
+        """Binds to e.g. "tcp://127.0.0.1:0" (any port) or "ipc:///path". Raises AddressRefused."""
         ...
 
     def connect(self, address: str) -> Channel:
-        """Connects in the background; the listener need not be there yet. Raises AddressRefused."""
+        """Connects in the background, also to a listener to come. Raises AddressRefused."""
         ...
 
     def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
-        """Those with something to receive, as soon as there is one; empty after `timeout` seconds."""
+        """Those with something to receive, once there is one; empty after `timeout` seconds."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Settings of the C allocator for processes that move large messages. Read by glibc when a program starts.
+"""Settings of glibc's allocator for processes that move large messages.
 
-Without them glibc gives the pages of every message back to the kernel and faults them in again for the next one:
-up to 96,000 page faults per gigabyte and half of the rate.
+Without them it gives the pages of every message back to the kernel and faults them in again for
+the next one: up to 96,000 page faults per gigabyte and half of the rate.
 """
 
 MALLOC_ENVIRONMENT: dict[str, str] = {

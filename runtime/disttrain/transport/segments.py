@@ -1,7 +1,7 @@
 """Segments of shared memory: made by a client, checked and mapped by a server. Linux only.
 
-A segment is a file without a name in any folder (memfd): it vanishes with the last process that holds it, however that
-ends. It is sealed against resizing, so a mapping can never fault.
+A segment is a file that lies in no folder (memfd): it vanishes with the last process that holds
+it, however that ends. It is sealed against resizing, so a mapping can never fault.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ class Access(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Description:
-    """What a client says about one of its segments; nothing of it is believed before `open_segment` has checked it."""
+    """What a client says about one of its segments; `open_segment` checks it."""
 
     segment: int
     process: int
@@ -109,7 +109,7 @@ def parse(payload: bytes | memoryview) -> Description:
 
 
 def open_segment(description: Description, job: int) -> memoryview:
-    """The peer's segment, mapped after its name, seals and size were checked on the very file that is mapped."""
+    """The peer's segment. Name, seals and size are checked on the very file that is mapped."""
     path = f"/proc/{description.process}/fd/{description.descriptor}"
     _check_name(path, description, job)
     try:
@@ -129,7 +129,7 @@ def _open_flags(access: Access) -> int:
 
 
 def _check_name(path: str, description: Description, job: int) -> None:
-    """Before opening, so that no device or pipe is touched, and after it, because the number may mean another file by then."""
+    """Before opening, so that no device or pipe is touched; and after it, on what was opened."""
     try:
         target = str(Path(path).readlink())
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Payloads as references to segments of the client; only headers and short payloads travel, over the same sockets.
+"""Payloads as references to segments of the client; only headers and short payloads travel.
 
-A push is read by the server where the client wrote it. A fetch is one copy by the server into the client's segment, done
-before its header is sent.
+A push is read by the server where the client wrote it. A fetch is one copy by the server into the
+client's segment, done before its header is sent.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _LOCAL = ("ipc://", "tcp://127.0.0.1:")
 
 
 class SharedMemoryChannel(TcpChannel):
-    """See `interface.Channel`. A segment is described to the peer before the first message that refers to it."""
+    """See `interface.Channel`. Describes a segment before the first message that refers to it."""
 
     def __init__(self, socket: Socket, config: TransportConfig) -> None:
         super().__init__(socket, config)
@@ -85,7 +85,7 @@ class SharedMemoryListener(TcpListener):
         return super().receive(timeout)
 
     def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
-        """FETCHED is copied to the place that its request gave, everything else into the message."""
+        """FETCHED is copied to the place its request gave, everything else into the message."""
         if header.verb != Verb.FETCHED or not isinstance(to, Request) or not to.header.segment:
             return super().reply(to, header, payload)
         view = payload.view if isinstance(payload, Slice) else memoryview(payload).cast("B")

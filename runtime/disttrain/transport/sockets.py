@@ -1,4 +1,4 @@
-"""The only door to ZeroMQ: sockets with every limit set, that send and receive frames and translate errors."""
+"""ZeroMQ sockets with every limit set, that move frames and translate errors."""
 
 import math
 import time
@@ -7,13 +7,12 @@ from uuid import uuid4
 
 import zmq
 
+from disttrain.transport import authentication
 from disttrain.transport.config import CurveKeys, TransportConfig, TransportKind
 from disttrain.transport.errors import AddressRefused
 
 Frame = zmq.Frame
 
-_HANDSHAKE_MS = 5_000
-"""A connection that has not said who it is by then is closed: half-open ones cost one descriptor for this long."""
 _HEARTBEAT_MS = 5_000
 _HEARTBEAT_TIMEOUT_MS = 30_000
 """A connection without any sign of life for this long is closed; the client connects again."""
@@ -30,12 +29,12 @@ class Socket:
         self.raw = raw
 
     def receive(self, timeout: float) -> list[Frame] | None:
-        """All frames of the next message, at most a few more than a message has; None after the timeout."""
+        """The frames of the next message (not all, if far too many); None after the timeout."""
         first = self.receive_first(timeout)
         return None if first is None else [first, *self.receive_rest(first)]
 
     def receive_first(self, timeout: float) -> Frame | None:
-        """The first frame of the next message; the others must be taken with `receive_rest` or `receive_into`."""
+        """The first frame of the next message; the caller must take the others."""
         try:
             return self.raw.recv(zmq.NOBLOCK, copy=False)
         except zmq.Again:
@@ -65,7 +64,10 @@ class Socket:
         return bool(self.raw.getsockopt(zmq.RCVMORE))
 
     def send(self, frames: Sequence[bytes | memoryview], *, copy: bool) -> bool:
-        """Queues one message; with `copy=False` long frames are sent from where they lie. False: queue full or peer gone."""
+        """Queues one message; False if the queue stays full or the peer is gone.
+
+        With `copy=False` a long last frame is sent from where it lies.
+        """
         try:
             for frame in frames[:-1]:
                 self.raw.send(frame, zmq.SNDMORE)
@@ -94,6 +96,7 @@ class Sockets:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller = zmq.Poller()
         self._polled: tuple[Socket, ...] = ()
+        self._authenticates = False
 
     def connect(self, address: str) -> Socket:
         """A DEALER, whose peer knows it by a random name over all of its connections."""
@@ -110,12 +113,13 @@ class Sockets:
         return Socket(raw)
 
     def listen(self, address: str) -> Socket:
-        """A ROUTER, which reports peers that are gone instead of dropping silently, and never blocks."""
+        """A ROUTER, which reports peers that are gone, and never blocks."""
         raw = self._open(zmq.ROUTER)
         raw.setsockopt(zmq.ROUTER_MANDATORY, 1)
         raw.setsockopt(zmq.ROUTER_HANDOVER, 1)
         raw.setsockopt(zmq.SNDTIMEO, 0)
         if self._config.curve:
+            self._authenticate(self._config.curve)
             _show_server_keys(raw, self._config.curve)
         try:
             raw.bind(address)
@@ -137,6 +141,11 @@ class Sockets:
     def close(self) -> None:
         """Closes every socket. No other thread may be using one."""
         self._context.destroy(linger=0)
+
+    def _authenticate(self, keys: CurveKeys) -> None:
+        if not self._authenticates:
+            authentication.start(self._context, keys.allowed)
+        self._authenticates = True
 
     def _open(self, kind: int) -> "zmq.Socket[bytes]":
         raw = self._context.socket(kind)
@@ -163,7 +172,7 @@ def _options(config: TransportConfig) -> dict[int, int]:
         zmq.MAXMSGSIZE: limits.payload_bytes,
         zmq.SNDHWM: limits.header_queue if by_reference else limits.send_queue,
         zmq.RCVHWM: limits.header_queue if by_reference else limits.receive_queue,
-        zmq.HANDSHAKE_IVL: _HANDSHAKE_MS,
+        zmq.HANDSHAKE_IVL: round(limits.handshake.total_seconds() * 1000),
         zmq.HEARTBEAT_IVL: _HEARTBEAT_MS,
         zmq.HEARTBEAT_TIMEOUT: _HEARTBEAT_TIMEOUT_MS,
         zmq.RECONNECT_IVL: _RECONNECT_MS,
@@ -183,9 +192,6 @@ def _show_server_keys(raw: "zmq.Socket[bytes]", keys: CurveKeys) -> None:
 
 
 def _refused(action: str, address: str, error: zmq.ZMQError) -> AddressRefused:
-    remedy = (
-        "a Unix socket's path may have at most 107 bytes"
-        if address.startswith("ipc:")
-        else "is the port free?"
-    )
+    local = address.startswith("ipc:")
+    remedy = "a Unix socket's path has at most 107 bytes" if local else "is the port free?"
     return AddressRefused(f"cannot {action} {address!r}: {error}; {remedy}")

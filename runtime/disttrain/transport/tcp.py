@@ -1,4 +1,4 @@
-"""Payloads inside the messages: the transport between machines, and what shared memory does for everything short."""
+"""Payloads inside the messages: between machines, and for short payloads everywhere."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import cast
 
 import xxhash
 
-from disttrain.transport import codec, sockets
+from disttrain.transport import authentication, codec, sockets
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import MalformedMessage, MessageTooLarge, Refusal, TransportTimeout
@@ -26,7 +26,6 @@ from disttrain.transport.memory import OrdinaryMemory
 from disttrain.transport.sockets import Frame, Socket, Sockets
 
 _EMPTY = memoryview(b"")
-_UNANSWERED = frozenset({Refusal.WRONG_JOB, Refusal.FRAMES, Refusal.LENGTH, Refusal.MAGIC})
 
 
 class TcpChannel:
@@ -41,7 +40,7 @@ class TcpChannel:
     def send(
         self, header: Header, payload: Payload = b"", *, reply_into: Slice | None = None
     ) -> None:
-        """The payload is sent from where it lies; the place for answers is the receiver's business here."""
+        """The payload is sent from where it lies; a place for answers is of no use here."""
         del reply_into
         frames = inline_frames(header, payload, self._job, self._config.limits.payload_bytes)
         self._queue(frames)
@@ -106,7 +105,7 @@ class TcpListener:
         self._job = job_digest(config.job_uid)
 
     def receive(self, timeout: float) -> Request | None:
-        """Malformed messages are counted, answered if their sender can be named, and passed over."""
+        """Malformed messages are counted, answered if they can be, and passed over."""
         end = sockets.deadline(timeout)
         while (frames := self.socket.receive(sockets.remaining(end))) is not None:
             request = self._request_or_refusal(frames)
@@ -149,9 +148,10 @@ class TcpListener:
         """With CURVE, the key that the connection was made with says the role."""
         if self._config.curve is None:
             return
-        key = str(frame.get("User-Id"))
-        if self._config.curve.allowed.get(key) != header.role:
-            raise MalformedMessage(Refusal.ROLE, f"key {key} speaks as {Role(header.role).name}")
+        role = authentication.role_of(frame)
+        if role != header.role:
+            detail = f"the key of {Role(role).name} speaks as {Role(header.role).name}"
+            raise MalformedMessage(Refusal.ROLE, detail)
 
     def _refuse(self, peer: bytes, header: Header, error: MalformedMessage) -> None:
         reason = _REASONS.get(error.refusal, Reason.MALFORMED)
