@@ -1,0 +1,105 @@
+"""Whether the parts of a manifest fit together. Pure.
+
+What passes can be restored and exported without another check: every tensor is covered exactly
+once by pieces, no two pieces share elements of a vector, and shards cover every vector exactly.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from disttrain.checkpoint import names
+from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece, ShardEntry
+
+
+def first_finding(manifest: Manifest) -> str | None:
+    """The first thing that is wrong, as a sentence; None if all fits."""
+    return next(_findings(manifest), None)
+
+
+def _findings(manifest: Manifest) -> Iterator[str]:
+    yield from _wrong_files(manifest)
+    yield from _wrong_names(manifest)
+    yield from _wrong_pieces(manifest)
+    yield from _wrong_ranges(manifest)
+
+
+def _wrong_files(manifest: Manifest) -> Iterator[str]:
+    for place, shard in enumerate(manifest.shards):
+        if shard.index != place:
+            yield f"shards.{place}: its index is {shard.index}, not {place}"
+        if shard.file.name != names.shard_file(place):
+            yield f"shards.{place}: its file is {shard.file.name!r}, not {names.shard_file(place)}"
+    own = manifest.coordinator
+    if own is not None and own.name != names.COORDINATOR:
+        yield f"coordinator: its file is {own.name!r}, not {names.COORDINATOR}"
+
+
+def _wrong_names(manifest: Manifest) -> Iterator[str]:
+    seen: set[str] = set()
+    for tensor in manifest.tensors:
+        for name in (tensor.name, *tensor.aliases):
+            if name in seen:
+                yield f"tensor {name!r} occurs twice"
+            seen.add(name)
+
+
+def _wrong_pieces(manifest: Manifest) -> Iterator[str]:
+    pieces = defaultdict(list)
+    for piece in manifest.pieces:
+        pieces[piece.tensor].append(piece)
+    for tensor in manifest.tensors:
+        yield from _wrong_tensor(tensor, pieces.pop(tensor.name, []))
+    for name in pieces:
+        yield f"there is a piece of tensor {name!r}, which the model does not have"
+
+
+def _wrong_tensor(tensor: ModelTensor, pieces: list[Piece]) -> Iterator[str]:
+    for piece in pieces:
+        sizes = zip(piece.slices, tensor.shape, strict=False)
+        inside = all(part.first <= part.end <= size for part, size in sizes)
+        if len(piece.slices) != len(tensor.shape) or not inside:
+            yield f"a piece of tensor {tensor.name!r} lies outside its shape {tensor.shape}"
+    held = sum(piece.elements for piece in pieces)
+    if not pieces or held != tensor.elements:
+        yield f"tensor {tensor.name!r} has {tensor.elements} elements, its pieces have {held}"
+    for place, piece in enumerate(pieces):
+        if any(_overlap(piece, other) for other in pieces[:place]):
+            yield f"pieces of tensor {tensor.name!r} overlap"
+
+
+def _overlap(one: Piece, other: Piece) -> bool:
+    return all(
+        a.first < b.end and b.first < a.end for a, b in zip(one.slices, other.slices, strict=True)
+    )
+
+
+def _wrong_ranges(manifest: Manifest) -> Iterator[str]:
+    lengths: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+    for piece in manifest.pieces:
+        key = (piece.partition, piece.vector.name)
+        lengths[key].append((piece.first, piece.first + piece.elements))
+    held = _held(manifest.shards)
+    for key, places in lengths.items():
+        wanted, found = _covered(places), _covered(held.pop(key, []))
+        if wanted is None or found != wanted:
+            yield f"vector {key[1]} of partition {key[0]} is not covered exactly once by the shards"
+    if any(_covered(places) != 0 for places in held.values()):
+        yield "shards hold a vector that no tensor lies in"
+
+
+def _held(shards: Iterable[ShardEntry]) -> dict[tuple[int, str], list[tuple[int, int]]]:
+    held: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+    for shard in shards:
+        for part in shard.ranges:
+            held[part.partition, part.vector.name].append((part.first, part.end))
+    return held
+
+
+def _covered(places: list[tuple[int, int]]) -> int | None:
+    """The length that places cover without gap or overlap; None if they do not."""
+    end = 0
+    for first, last in sorted(places):
+        if first != end or last < first:
+            return None
+        end = last
+    return end

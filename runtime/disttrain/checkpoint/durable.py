@@ -1,0 +1,122 @@
+"""Files and folders that are there whole after a crash, or not at all."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from disttrain.checkpoint.errors import NotWritten
+
+FLUSH_BYTES = 64 * 1024 * 1024
+"""Written bytes that may wait for the disk: bounds dirty memory, and the time of the last sync."""
+
+
+class DurableFile:
+    """A file that gets its name when everything in it is on disk.
+
+    A context manager: leaving it without an exception syncs the file, renames it and syncs the
+    folder; any exception removes what was written. Raises NotWritten for what the system refuses.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._temporary = path.with_name(f".{path.name}.partial")
+        self._descriptor = -1
+        self._unflushed = 0
+
+    def __enter__(self) -> Self:
+        """Create the file under its temporary name; what an earlier life left is overwritten."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._descriptor = os.open(self._temporary, flags, 0o600)
+        except OSError as error:
+            raise _not_written(self.path, error) from error
+        return self
+
+    def write(self, content: bytes | memoryview) -> None:
+        """Append bytes. Raises NotWritten."""
+        rest = memoryview(content).cast("B")
+        try:
+            while rest.nbytes:
+                rest = rest[os.write(self._descriptor, rest) :]
+            self._bound_dirty_memory(memoryview(content).nbytes)
+        except OSError as error:
+            raise _not_written(self.path, error) from error
+
+    def overwrite(self, offset: int, content: bytes) -> None:
+        """Replace bytes that were written before. Raises NotWritten."""
+        try:
+            os.pwrite(self._descriptor, content, offset)
+        except OSError as error:
+            raise _not_written(self.path, error) from error
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Keep the file after success, remove it after a failure."""
+        try:
+            if error is None:
+                self._keep()
+        except OSError as failure:
+            error = failure
+            raise _not_written(self.path, failure) from failure
+        finally:
+            self._close()
+            if error is not None:
+                with suppress(OSError):
+                    self._temporary.unlink()
+
+    def _keep(self) -> None:
+        os.fsync(self._descriptor)
+        self._close()
+        os.rename(self._temporary, self.path)  # noqa: PTH104 - One system call per line.
+        sync_folder(self.path.parent)
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _bound_dirty_memory(self, written: int) -> None:
+        self._unflushed += written
+        if self._unflushed >= FLUSH_BYTES:
+            os.fdatasync(self._descriptor)
+            self._unflushed = 0
+
+
+def rename_folder(source: Path, target: Path) -> None:
+    """Give a folder, whose files are on disk, its final name. Raises NotWritten."""
+    try:
+        sync_folder(source)
+        os.rename(source, target)  # noqa: PTH104 - As above.
+        sync_folder(target.parent)
+    except OSError as error:
+        raise _not_written(target, error) from error
+
+
+def sync_folder(path: Path) -> None:
+    """Put a folder's entries on disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents, on disk. Raises NotWritten."""
+    try:
+        if not path.is_dir():
+            path.mkdir(parents=True, mode=0o700)
+            sync_folder(path.parent)
+    except OSError as error:
+        raise _not_written(path, error) from error
+
+
+def _not_written(path: Path, error: OSError) -> NotWritten:
+    reason = error.strerror or str(error)
+    return NotWritten(f"{path} could not be written: {reason}; make room or choose another folder")

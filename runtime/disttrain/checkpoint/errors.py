@@ -1,0 +1,49 @@
+"""What can go wrong with a checkpoint.
+
+CheckpointError
+├── NotWritten            it could not be written (full disk); worth trying again
+└── CheckpointRefused     final for this checkpoint
+    ├── Corrupt           a file is missing, short, changed or not what it should be
+    ├── NoCheckpoint      there is none where one was looked for
+    ├── WrongModel        it was made of another model
+    └── AlreadyThere      a checkpoint of this number, or the file to write, exists
+"""
+
+from pathlib import Path
+
+from disttrain.errors import DistTrainError, FinalError, RetryableError
+
+
+class CheckpointError(DistTrainError):
+    """Root of this package's errors."""
+
+
+class NotWritten(CheckpointError, RetryableError):
+    """A file of a checkpoint could not be written; earlier checkpoints are untouched."""
+
+
+class CheckpointRefused(CheckpointError, FinalError):
+    """This checkpoint cannot be used."""
+
+
+class Corrupt(CheckpointRefused):
+    """A checkpoint is damaged. `previous` is the newest older one that is whole, if there is."""
+
+    def __init__(self, file: Path, reason: str, previous: Path | None = None) -> None:
+        offer = f"; the one before it is whole: {previous}" if previous else ""
+        super().__init__(f"{file}: {reason}{offer}")
+        self.file = file
+        self.reason = reason
+        self.previous = previous
+
+
+class NoCheckpoint(CheckpointRefused):
+    """There is no checkpoint where one was looked for."""
+
+
+class WrongModel(CheckpointRefused):
+    """The checkpoint was made of another model; the message names the first difference."""
+
+
+class AlreadyThere(CheckpointRefused):
+    """Nothing is overwritten."""

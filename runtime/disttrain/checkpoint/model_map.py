@@ -1,0 +1,57 @@
+"""Between the layout of an undivided model and the manifest's tensors and pieces. Pure."""
+
+from disttrain.checkpoint.errors import WrongModel
+from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece, Slice, VectorRange
+from disttrain.parameter_server.layout import ELEMENT_TYPES, ModelLayout, TensorSpec, divide
+
+
+def tensors(layout: ModelLayout) -> tuple[ModelTensor, ...]:
+    """A model's tensors, as a manifest lists them."""
+    return tuple(
+        ModelTensor(name=spec.name, aliases=spec.aliases, shape=spec.shape, dtype=spec.dtype)
+        for spec in layout.tensors
+    )
+
+
+def pieces(layout: ModelLayout) -> tuple[Piece, ...]:
+    """One piece per tensor: all of it, in partition 0."""
+    return tuple(
+        Piece(
+            tensor=spec.name,
+            slices=tuple(Slice(first=0, end=size) for size in spec.shape),
+            vector=spec.vector,
+            first=spec.first,
+        )
+        for spec in layout.tensors
+    )
+
+
+def ranges(layout: ModelLayout, index: int, shards: int) -> tuple[VectorRange, ...]:
+    """What shard `index` of `shards` holds of a model's vectors; empty ranges are left out."""
+    found = []
+    for vector, element_type in ELEMENT_TYPES.items():
+        part = divide(layout.elements(vector), element_type, shards)[index]
+        if part.count:
+            found.append(VectorRange(vector=vector, first=part.first, end=part.end))
+    return tuple(found)
+
+
+def layout(manifest: Manifest) -> ModelLayout:
+    """The layout of the model in a checkpoint. Raises WrongModel if that is divided."""
+    places = {piece.tensor: piece for piece in manifest.pieces}
+    if len(places) != len(manifest.pieces) or any(piece.partition for piece in manifest.pieces):
+        message = f"checkpoint {manifest.number} is of a model divided over partitions"
+        raise WrongModel(message)
+    return ModelLayout(
+        tensors=tuple(
+            TensorSpec(
+                name=tensor.name,
+                aliases=tensor.aliases,
+                shape=tensor.shape,
+                dtype=tensor.dtype,
+                vector=places[tensor.name].vector,
+                first=places[tensor.name].first,
+            )
+            for tensor in manifest.tensors
+        )
+    )
