@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import unquote, urlsplit
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from disttrain.job import names
 from disttrain.job.names import Role
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
+from disttrain.launch import atomic_file
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.transport.config import TransportKind
 
@@ -44,6 +47,29 @@ class LaunchConfig:
     metrics_address: str = "127.0.0.1:0"
     """Where Prometheus metrics are served; port 0 takes any free one."""
 
+    @property
+    def process(self) -> str:
+        """The name of the process, as in logs and file names."""
+        return process_name(self.role, self.index)
+
+    @property
+    def checkpoint_folder(self) -> Path:
+        """The folder that holds the checkpoints and the journal; absolute."""
+        return checkpoint_folder(self.job, self.run_folder)
+
+
+def process_name(role: Role, index: int) -> str:
+    """The name of a process: `coordinator`, `shard-0`, `replica-0`."""
+    named = {Role.SHARD: names.shard_name, Role.REPLICA: names.replica_name}
+    return named[role](index) if role in named else names.COORDINATOR
+
+
+def checkpoint_folder(job: DistTrainJob, run_folder: Path) -> Path:
+    """The folder of `spec.checkpoint.uri`; a relative path begins at the output folder."""
+    uri = job.spec.checkpoint.uri
+    path = unquote(urlsplit(uri).path) if uri.startswith("file://") else uri
+    return run_folder / path
+
 
 _CONFIG = TypeAdapter(LaunchConfig)
 
@@ -61,6 +87,11 @@ def from_json(content: bytes) -> LaunchConfig:
         findings = "; ".join(_finding(dict(item)) for item in error.errors())
         message = f"the launch config is not valid: {findings}"
         raise InvalidLaunchConfig(message) from error
+
+
+def write(path: Path, config: LaunchConfig) -> None:
+    """Write the config into `path`, readable by this user only."""
+    atomic_file.replace(path, to_json(config))
 
 
 def read(path: Path) -> LaunchConfig:

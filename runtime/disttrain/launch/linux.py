@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
@@ -25,6 +26,13 @@ def end_with_parent(parent: int, number: signal.Signals) -> None:
 def adopt_orphans() -> None:
     """Become the parent of all descendants whose own parents end, so that none gets lost."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def children() -> list[int]:
+    """The process ids of this process's children, adopted ones too."""
+    threads = Path("/proc/self/task").iterdir()
+    texts = ((thread / "children").read_text() for thread in threads)
+    return [int(pid) for text in texts for pid in text.split()]
 
 
 def set_process_name(name: str) -> None:

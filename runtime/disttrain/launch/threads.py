@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from disttrain.job.spec import Spec
 
 CORES_PER_SHARD_CORE = 4
-"""A core is set aside for a shard only where that leaves the replicas three: a shard mostly waits."""
+"""One core in four at most is set aside for shards, since they mostly wait."""
 
 
 @dataclass(frozen=True, slots=True)

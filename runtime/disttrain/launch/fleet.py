@@ -1,0 +1,116 @@
+"""All processes of a job on this machine: one place to start, watch and kill them."""
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from disttrain.job import names
+from disttrain.job.names import Role
+from disttrain.launch import linux
+from disttrain.launch.fork_messages import Ended, Event, Preloaded, Started
+from disttrain.launch.hosts import ExecHost, ForkHost, Host
+from disttrain.launch.run_folder import RunFolder
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+FORK_SERVER = "fork-server"
+"""Name of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserModule:
+    """The module of the task, imported once for all replicas."""
+
+    name: str
+    folder: Path
+
+
+class Fleet:
+    """The coordinator runs as a program, shards and replicas are forked by a fork server.
+
+    Replicas wait until the fork server has imported the user's module: its imports often take as
+    long as torch's. A module that starts threads makes the server unfit for forking; then a second
+    one without it forks what comes, and each replica imports the module itself.
+    """
+
+    def __init__(self, folder: RunFolder, module: UserModule) -> None:
+        self._folder = folder
+        self._module: UserModule | None = module
+        self._programs = ExecHost()
+        self._forks: list[ForkHost] = []
+        self._preload_asked = False
+        self._preloaded = False
+
+    def can_start(self, name: str) -> bool:
+        """Whether a process of this name may be started now."""
+        role, _ = names.role_and_index(name)
+        return role is not Role.REPLICA or (self._preloaded and self._forks[-1].alive)
+
+    def start(self, name: str) -> None:
+        """Start the process with the launch config that lies in the run folder."""
+        role, _ = names.role_and_index(name)
+        host = self._programs if role is Role.COORDINATOR else self._fork_server()
+        host.start(name, self._folder.config(name), self._folder.log(name))
+
+    def prepare_replicas(self) -> None:
+        """Have the user's module imported, after the start of the shards; may be called again."""
+        server = self._fork_server()
+        if self._module is None:
+            self._preloaded = True
+        elif not self._preload_asked:
+            server.preload(self._module.name, self._module.folder)
+            self._preload_asked = True
+
+    def descriptors(self) -> list[int]:
+        """What to wait for: readable when `events` has something to tell."""
+        return [descriptor for host in self._hosts() for descriptor in host.descriptors()]
+
+    def events(self) -> Iterator[Started | Ended]:
+        """Starts and ends of processes since the last call; waits for nothing."""
+        for host in self._hosts():
+            for event in host.events():
+                if told := self._handled(event):
+                    yield told
+        self._forks = [host for host in self._forks if host.alive]
+
+    def close(self) -> None:
+        """Kill everything that was started, and everything that that started."""
+        for host in self._hosts():
+            host.close()
+        _kill_adopted()
+
+    def _hosts(self) -> list[Host]:
+        return [self._programs, *self._forks]
+
+    def _fork_server(self) -> ForkHost:
+        if not (self._forks and self._forks[-1].alive):
+            self._forks.append(ForkHost(self._folder.log(FORK_SERVER)))
+            self._preload_asked = False
+            self._preloaded = False
+        return self._forks[-1]
+
+    def _handled(self, event: Event) -> Started | Ended | None:
+        match event:
+            case Started() | Ended():
+                return event
+            case Preloaded(threads=1):
+                self._preloaded = True
+            case Preloaded(threads=threads):
+                LOG.warning("the task's module starts threads: replicas import it", threads=threads)
+                self._module = None
+                self._forks.append(ForkHost(self._folder.log(FORK_SERVER)))
+                self._preloaded = True
+            case _:
+                LOG.info("fork server ready", threads=event.threads)
+        return None
+
+
+def _kill_adopted() -> None:
+    """Kill what processes left behind and this process adopted, until nothing is left."""
+    while children := linux.children():
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)

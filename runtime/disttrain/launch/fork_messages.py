@@ -1,0 +1,115 @@
+"""What the launcher and a fork server say to each other: one JSON text per packet."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+LARGEST_BYTES = 64 * 1024
+"""A packet holds a few paths."""
+
+
+class _Strict:
+    """Base of all messages: unknown fields are refused."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start(_Strict):
+    """Fork a process that runs the role in the launch config. Answer `Started`, later `Ended`."""
+
+    kind: Literal["start"] = "start"
+    name: str
+    config: str
+    log: str
+    """File that gets its standard output and error."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preload(_Strict):
+    """Import the user's module once, for all processes forked later. Answer `Preloaded`."""
+
+    kind: Literal["preload"] = "preload"
+    module: str
+    folder: str
+    """Put in front of sys.path."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signal(_Strict):
+    """Send a signal to a process if it is still that life of it."""
+
+    kind: Literal["signal"] = "signal"
+    pid: int
+    number: int
+
+
+Command = Annotated[Start | Preload | Signal, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ready(_Strict):
+    """The server has imported what every process needs."""
+
+    kind: Literal["ready"] = "ready"
+    threads: int
+    """Threads that it has; forking is only sound with one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preloaded(_Strict):
+    """The user's module was imported, or not: then the replicas meet and tell the error."""
+
+    kind: Literal["preloaded"] = "preloaded"
+    threads: int
+    error: str
+    """Empty if there was none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Started(_Strict):
+    """A process runs."""
+
+    kind: Literal["started"] = "started"
+    name: str
+    pid: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended(_Strict):
+    """A process has ended and with it everything that it started."""
+
+    kind: Literal["ended"] = "ended"
+    name: str
+    pid: int
+    """0: it could not be forked."""
+    code: int
+    """Exit code, or minus the signal."""
+
+
+Event = Annotated[Ready | Preloaded | Started | Ended, Field(discriminator="kind")]
+
+_COMMAND: TypeAdapter[Command] = TypeAdapter(Command)
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+def encode_command(command: Command) -> bytes:
+    """The packet of a command."""
+    return _COMMAND.dump_json(command)
+
+
+def parse_command(packet: bytes) -> Command:
+    """The command in a packet of the launcher."""
+    return _COMMAND.validate_json(packet)
+
+
+def encode_event(event: Event) -> bytes:
+    """The packet of an event."""
+    return _EVENT.dump_json(event)
+
+
+def parse_event(packet: bytes) -> Event:
+    """The event in a packet of a fork server."""
+    return _EVENT.validate_json(packet)

@@ -1,0 +1,201 @@
+"""Imports torch and the roles once, then forks shards and replicas on command.
+
+`python -m disttrain.launch.fork_server SOCKET PARENT`, with the allocator's settings in its
+environment. It has one thread and starts none: a fork copies only the thread that forks, with
+whatever locks the others hold. Its children are killed by the kernel when it ends.
+"""
+
+import atexit
+import faulthandler
+import gc
+import importlib
+import os
+import selectors
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from disttrain.job.names import Role
+from disttrain.launch import config as launch_config
+from disttrain.launch import fork_messages, linux, process
+from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.fork_messages import Preload, Signal, Start
+from disttrain.launch.restart_policy import Exit
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A forked process, not yet waited for."""
+
+    name: str
+    pid: int
+    pidfd: int
+    """Readable when the process has ended."""
+
+
+class ForkServer:
+    """Serves one launcher over one socket, until the launcher is gone."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._children: dict[int, _Child] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def serve(self) -> Start | None:
+        """Carry out commands. Returns in the server None, in a forked child what it is to run."""
+        self._say(fork_messages.Ready(threads=_threads()))
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is not None:
+                    self._reap(key.data)
+                    continue
+                packet = self._connection.recv(fork_messages.LARGEST_BYTES)
+                if not packet:
+                    return None
+                if child := self._carry_out(fork_messages.parse_command(packet)):
+                    return child
+
+    def kill_all(self) -> None:
+        """Kill every child with everything that it started."""
+        for child in self._children.values():
+            _kill_group(child.pid)
+
+    def _carry_out(self, command: fork_messages.Command) -> Start | None:
+        match command:
+            case Start():
+                return self._fork(command)
+            case Preload():
+                self._say(_preload(command))
+            case Signal():
+                self._signal(command)
+        return None
+
+    def _fork(self, start: Start) -> Start | None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            sys.stderr.write(f"fork failed: {error.strerror}\n")
+            self._say(fork_messages.Ended(name=start.name, pid=0, code=ExitCode.CRASHED))
+            return None
+        if pid == 0:
+            self._leave(parent, start)
+            return start
+        self._watch(_Child(start.name, pid, os.pidfd_open(pid)))
+        return None
+
+    def _watch(self, child: _Child) -> None:
+        self._children[child.pid] = child
+        self._selector.register(child.pidfd, selectors.EVENT_READ, child)
+        self._say(fork_messages.Started(name=child.name, pid=child.pid))
+
+    def _leave(self, parent: int, start: Start) -> None:
+        """In the child: become a process of its own, without anything of the server's."""
+        linux.end_with_parent(parent, signal.SIGKILL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.setsid()
+        self._selector.close()
+        self._connection.close()
+        for child in self._children.values():
+            os.close(child.pidfd)
+        _redirect(Path(start.log))
+
+    def _reap(self, child: _Child) -> None:
+        _kill_group(child.pid)
+        _, status = os.waitpid(child.pid, 0)
+        self._selector.unregister(child.pidfd)
+        os.close(child.pidfd)
+        del self._children[child.pid]
+        code = Exit.from_wait_status(status).code
+        self._say(fork_messages.Ended(name=child.name, pid=child.pid, code=code))
+
+    def _signal(self, command: Signal) -> None:
+        if command.pid in self._children:
+            os.kill(command.pid, command.number)
+
+    def _say(self, event: fork_messages.Event) -> None:
+        self._connection.send(fork_messages.encode_event(event))
+
+
+def _kill_group(pid: int) -> None:
+    """Kill what a process started, too: the data loader's workers. The leader is not reaped yet."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        # A child that was killed before it had a group of its own.
+        os.kill(pid, signal.SIGKILL)
+
+
+def _preload(preload: Preload) -> fork_messages.Preloaded:
+    sys.path.insert(0, preload.folder)
+    # User code may raise anything, SystemExit too; the replicas meet it again and explain it.
+    try:
+        importlib.import_module(preload.module)
+    except BaseException as error:
+        return fork_messages.Preloaded(threads=_threads(), error=type(error).__name__)
+    finally:
+        # Collecting would write to the pages that all processes share.
+        gc.freeze()
+    return fork_messages.Preloaded(threads=_threads(), error="")
+
+
+def _threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def _redirect(log: Path) -> None:
+    source = os.open(os.devnull, os.O_RDONLY)
+    target = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.dup2(source, 0)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    os.close(source)
+    os.close(target)
+
+
+def _run_child(start: Start) -> NoReturn:
+    config_file = Path(start.config)
+    threads = launch_config.read(config_file).threads
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    torch.set_num_threads(threads)
+    code = process.run(config_file)
+    # The interpreter's own end tears down torch and takes long, and is a place to crash in.
+    atexit._run_exitfuncs()  # noqa: SLF001 - as multiprocessing does
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def main() -> None:
+    """Serve the launcher at the other end of the inherited socket."""
+    descriptor, parent = map(int, sys.argv[1:])
+    linux.end_with_parent(parent, signal.SIGTERM)
+    linux.set_process_name("dt:fork-server")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    for role in (Role.SHARD, Role.REPLICA):
+        importlib.import_module(process.server_module(role))
+    server = ForkServer(socket.socket(fileno=descriptor))
+    signal.signal(signal.SIGTERM, lambda *_: _end(server))
+    gc.collect()
+    gc.freeze()
+    if start := server.serve():
+        _run_child(start)
+    _end(server)
+
+
+def _end(server: ForkServer) -> NoReturn:
+    server.kill_all()
+    os._exit(ExitCode.COMPLETE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""The launcher's side of the processes: who starts them, signals them and tells of their ends.
+
+Two ways: `ExecHost` runs a program of its own (the coordinator), `ForkHost` talks to a fork server
+(shards and replicas). Both are watched through file descriptors, and both end with the launcher.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from disttrain.launch import fork_messages
+from disttrain.launch.fork_messages import Ended, Event, Preload, Signal, Start, Started
+from disttrain.launch.restart_policy import Exit
+from disttrain.transport.malloc import MALLOC_ENVIRONMENT
+
+# One thread until a role says otherwise: a pool of threads made by an import would not survive a
+# fork, and would make the server unfit for forking.
+FORK_ENVIRONMENT = MALLOC_ENVIRONMENT | {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
+
+class Host(Protocol):
+    """Starts processes and tells what becomes of them."""
+
+    def start(self, name: str, config: Path, log: Path) -> None:
+        """Start a process that runs the role in `config`."""
+        ...
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """Send a signal to one of the processes; nothing when it has ended."""
+        ...
+
+    def descriptors(self) -> Sequence[int]:
+        """What to wait for: readable when `events` has something to tell."""
+        ...
+
+    def events(self) -> Iterator[Event]:
+        """What has happened; waits for nothing."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can start processes."""
+        ...
+
+    def close(self) -> None:
+        """Kill everything that it started and wait for the ends."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    name: str
+    process: subprocess.Popen[bytes]
+    pidfd: int
+
+
+class ExecHost:
+    """Runs roles as programs; they start without torch."""
+
+    alive = True
+
+    def __init__(self) -> None:
+        self._programs: dict[int, _Program] = {}
+        self._started: list[Started] = []
+
+    def start(self, name: str, config: Path, log: Path) -> None:
+        """Run the role in `config` as a program."""
+        process = _run("disttrain.launch.process", str(config), log=log)
+        self._programs[process.pid] = _Program(name, process, os.pidfd_open(process.pid))
+        self._started.append(Started(name=name, pid=process.pid))
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """Send a signal to one of the programs."""
+        if pid in self._programs:
+            self._programs[pid].process.send_signal(number)
+
+    def descriptors(self) -> Sequence[int]:
+        """One descriptor per program, readable at its end."""
+        return [program.pidfd for program in self._programs.values()]
+
+    def events(self) -> Iterator[Event]:
+        """Starts and ends since the last call."""
+        started, self._started = self._started, []
+        yield from started
+        for program in list(self._programs.values()):
+            if program.process.poll() is not None:
+                yield self._forget(program)
+
+    def close(self) -> None:
+        """Kill the programs and wait for their ends."""
+        for program in list(self._programs.values()):
+            program.process.kill()
+            program.process.wait()
+            self._forget(program)
+
+    def _forget(self, program: _Program) -> Ended:
+        os.close(program.pidfd)
+        del self._programs[program.process.pid]
+        code = program.process.returncode
+        return Ended(name=program.name, pid=program.process.pid, code=code)
+
+
+class ForkHost:
+    """One fork server and the processes that it forked."""
+
+    def __init__(self, log: Path) -> None:
+        self._socket, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(0)
+        with server:
+            descriptor = server.fileno()
+            self._server = _run(
+                "disttrain.launch.fork_server",
+                str(descriptor),
+                log=log,
+                environment=FORK_ENVIRONMENT,
+                inherited=(descriptor,),
+            )
+        self._names: dict[int, str] = {}
+        self._asked: set[str] = set()
+        self.alive = True
+
+    @property
+    def pid(self) -> int:
+        """Process id of the fork server."""
+        return self._server.pid
+
+    def start(self, name: str, config: Path, log: Path) -> None:
+        """Have a process forked; at once or as soon as the server has imported everything."""
+        self._asked.add(name)
+        self._send(Start(name=name, config=str(config), log=str(log)))
+
+    def preload(self, module: str, folder: Path) -> None:
+        """Have the user's module imported once for all processes forked later."""
+        self._send(Preload(module=module, folder=str(folder)))
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """Send a signal to one of the forked processes."""
+        self._send(Signal(pid=pid, number=number))
+
+    def descriptors(self) -> Sequence[int]:
+        """The socket of the server, which also tells of its end."""
+        return [self._socket.fileno()] if self.alive else []
+
+    def events(self) -> Iterator[Event]:
+        """What the server told; when it has ended, the end of every process it had."""
+        while self.alive:
+            try:
+                packet = self._socket.recv(fork_messages.LARGEST_BYTES)
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                packet = b""
+            if packet:
+                yield self._noted(fork_messages.parse_event(packet))
+            else:
+                yield from self._ended()
+
+    def close(self) -> None:
+        """Kill the server and its processes and wait for their ends."""
+        for _ in self._ended():
+            pass
+
+    def _noted(self, event: Event) -> Event:
+        if isinstance(event, Started):
+            self._names[event.pid] = event.name
+            self._asked.discard(event.name)
+        if isinstance(event, Ended):
+            self._names.pop(event.pid, None)
+            self._asked.discard(event.name)
+        return event
+
+    def _ended(self) -> Iterator[Event]:
+        if not self.alive:
+            return
+        self.alive = False
+        self._server.kill()
+        self._server.wait()
+        self._socket.close()
+        for pid, name in self._names.items():
+            yield Ended(name=name, pid=pid, code=_finish_orphan(pid))
+        for name in self._asked:
+            yield Ended(name=name, pid=0, code=-signal.SIGKILL)
+
+    def _send(self, command: fork_messages.Command) -> None:
+        # A server that has just ended is noticed by `events`.
+        try:
+            self._socket.send(fork_messages.encode_command(command))
+        except OSError:
+            return
+
+
+def _run(
+    module: str,
+    argument: str,
+    *,
+    log: Path,
+    environment: dict[str, str] | None = None,
+    inherited: tuple[int, ...] = (),
+) -> "subprocess.Popen[bytes]":
+    """Start a module in a session of its own, out of reach of the terminal's Ctrl-C."""
+    # -P: a file of the user's folder must not take the place of a library.
+    command = [sys.executable, "-P", "-m", module, argument, str(os.getpid())]
+    with log.open("ab") as output:
+        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=os.environ | (environment or {}),
+            pass_fds=inherited,
+            start_new_session=True,
+        )
+
+
+def _finish_orphan(pid: int) -> int:
+    """Make sure of the end of a process whose fork server is dead. Returns its exit."""
+    _kill_group(pid)
+    try:
+        _, status = os.waitpid(pid, 0)
+    except ChildProcessError:
+        # Not adopted, or somebody else has waited for it.
+        return -signal.SIGKILL
+    return Exit.from_wait_status(status).code
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,187 @@
+"""Runs one job as processes of this machine: starts, watches, restarts and stops them."""
+
+import select
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from disttrain.job import names
+from disttrain.launch import config as launch_config
+from disttrain.launch import coordinator_link, failure_file, interruption, outcome, restart_point
+from disttrain.launch.coordinator_link import CoordinatorLink
+from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.fleet import FORK_SERVER, Fleet
+from disttrain.launch.fork_messages import Ended, Started
+from disttrain.launch.outcome import Outcome, Result
+from disttrain.launch.restart_policy import Exit, GiveUp, GiveUpReason, Restart
+from disttrain.launch.run import Run
+from disttrain.launch.supervision import Ending, Phase, Process, Supervision
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+TICK_SECONDS = 0.25
+"""Longest time between two looks at the clock and two calls of the watcher."""
+
+STOP_SECONDS = 120.0
+"""Time for the checkpoint after Ctrl-C; a second Ctrl-C ends it at once."""
+
+GIVE_UP_SECONDS = 20.0
+"""Time for the coordinator to end a job that it was told to fail."""
+
+LEAVE_SECONDS = 5.0
+"""Time for the members to end after the coordinator has."""
+
+
+class Watcher(Protocol):
+    """Shows the user what happens. Called from the launcher's thread; must not block."""
+
+    def event(self, text: str) -> None:
+        """Something happened: one sentence."""
+        ...
+
+    def tick(self, processes: Sequence[Process]) -> None:
+        """A moment passed; the states of all processes."""
+        ...
+
+
+class Launcher:
+    """One run of one job; `run` may be called once, in the main thread."""
+
+    def __init__(self, run: Run, fleet: Fleet, link: CoordinatorLink, watcher: Watcher) -> None:
+        self._run = run
+        self._fleet = fleet
+        self._link = link
+        self._watcher = watcher
+        self._supervision = Supervision(run.configs, run.policy)
+        self._deadline: float | None = None
+        self._given_up: Outcome | None = None
+        self._killed = False
+
+    def run(self) -> Outcome:
+        """Run the job to its end. Whatever happens, no process is left when this returns."""
+        try:
+            with interruption.caught() as interrupts:
+                while not self._over(time.monotonic()):
+                    self._start_due()
+                    self._wait(interrupts)
+                    self._interrupt(interrupts.take())
+                    self._handle_events()
+                    self._watcher.tick(list(self._supervision.processes.values()))
+        finally:
+            self._fleet.close()
+        return self._outcome()
+
+    def _over(self, now: float) -> bool:
+        ended = self._supervision.phase is Phase.ENDING and not self._supervision.living
+        late = self._deadline is not None and now >= self._deadline
+        return ended or late or self._killed
+
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        for process in self._supervision.due(now, self._fleet.can_start):
+            config = self._run.configs[process.name]
+            if process.restarts:
+                config = restart_point.config_after_restart(config)
+            path = self._run.folder.config(process.name)
+            self._run.folder.failure(process.name).unlink(missing_ok=True)
+            launch_config.write(path, config)
+            self._fleet.start(process.name)
+        if self._supervision.is_any_due(now):
+            self._fleet.prepare_replicas()
+
+    def _wait(self, interrupts: interruption.Interrupts) -> None:
+        due = self._supervision.next_due()
+        seconds = TICK_SECONDS if due is None else min(TICK_SECONDS, due - time.monotonic())
+        poll = select.poll()
+        for descriptor in [interrupts.descriptor, *self._fleet.descriptors()]:
+            poll.register(descriptor, select.POLLIN)
+        poll.poll(max(0.0, seconds) * 1000)
+
+    def _interrupt(self, count: int) -> None:
+        if not count:
+            return
+        if count > 1 or self._supervision.phase is not Phase.RUNNING:
+            self._watcher.event("killing all processes")
+            self._killed = True
+            return
+        self._watcher.event("stopping after a checkpoint; press Ctrl-C again to kill at once")
+        self._link.stop("interrupted")
+        self._supervision.interrupted()
+        self._deadline = time.monotonic() + STOP_SECONDS
+
+    def _handle_events(self) -> None:
+        for event in self._fleet.events():
+            if isinstance(event, Started):
+                self._started(event)
+            else:
+                self._ended(event)
+
+    def _started(self, event: Started) -> None:
+        self._supervision.started(event.name, event.pid)
+        self._run.note_pid(event.name, event.pid)
+        LOG.info("started", process=event.name, pid=event.pid)
+
+    def _ended(self, event: Ended) -> None:
+        exit_ = Exit(event.code)
+        verdict = self._supervision.ended(event.name, exit_, time.monotonic())
+        LOG.info("ended", process=event.name, pid=event.pid, exit=exit_)
+        if self._supervision.phase is Phase.ENDING:
+            self._end(event, verdict)
+        elif isinstance(verdict, Restart):
+            self._restart(event, verdict)
+        elif isinstance(verdict, GiveUp):
+            self._give_up(event, verdict)
+
+    def _restart(self, event: Ended, verdict: Restart) -> None:
+        exit_ = Exit(event.code)
+        if event.code != ExitCode.COMPLETE:
+            self._link.died(event.name, event.pid, exit_, self._log_tail(event))
+        again = f"starts again in {verdict.delay_seconds:.1f} s (restart {verdict.number})"
+        self._watcher.event(f"{event.name}: {exit_}; {again}")
+
+    def _give_up(self, event: Ended, verdict: GiveUp) -> None:
+        self._given_up = self._failed(event, verdict)
+        self._watcher.event(f"the job fails: {self._given_up.message.splitlines()[0]}")
+        self._deadline = time.monotonic() + GIVE_UP_SECONDS
+        if verdict.reason is GiveUpReason.FINAL_ERROR:
+            self._link.fail(self._given_up.message)
+        else:
+            self._link.lost(event.name, event.pid, Exit(event.code), self._log_tail(event))
+
+    def _end(self, event: Ended, verdict: object) -> None:
+        if event.name != names.COORDINATOR:
+            return
+        lost = self._supervision.ending is Ending.COORDINATOR_LOST
+        if isinstance(verdict, GiveUp):
+            self._given_up = self._failed(event, verdict)
+        # Without a coordinator nobody tells the members to end.
+        self._deadline = time.monotonic() + (0.0 if lost else LEAVE_SECONDS)
+
+    def _failed(self, event: Ended, verdict: GiveUp) -> Outcome:
+        failure = failure_file.read(self._run.folder.failure(event.name))
+        if verdict.reason is GiveUpReason.FINAL_ERROR and failure is not None:
+            message = f"{event.name}: {failure.message}"
+        else:
+            tail = self._log_tail(event)
+            message = f"{event.name}: {Exit(event.code)}, and may not be started again\n{tail}"
+        return Outcome(result=Result.FAILED, reason=verdict.reason, message=message)
+
+    def _log_tail(self, event: Ended) -> str:
+        name = event.name if event.pid else FORK_SERVER
+        return coordinator_link.log_tail(self._run.folder.log(name))
+
+    def _outcome(self) -> Outcome:
+        summary = self._run.folder.summary
+        if told := outcome.read_summary(summary):
+            return told
+        seen = self._given_up or self._seen()
+        outcome.write_summary(summary, seen)
+        return seen
+
+    def _seen(self) -> Outcome:
+        exit_ = self._supervision.processes[names.COORDINATOR].last_exit
+        if self._supervision.phase is Phase.STOPPING or self._killed or exit_ is None:
+            return Outcome(result=Result.STOPPED, reason="Interrupted")
+        result = outcome.RESULTS.get(exit_.code, Result.FAILED)
+        return Outcome(result=result, message=f"the coordinator ended with {exit_}")

@@ -1,0 +1,27 @@
+"""A job on this machine, from the prepared run to its outcome: the launcher with its real parts."""
+
+from contextlib import closing
+
+from disttrain.job import names
+from disttrain.launch import linux
+from disttrain.launch.coordinator_link import ControlLink
+from disttrain.launch.fleet import Fleet, UserModule
+from disttrain.launch.launcher import Launcher, Watcher
+from disttrain.launch.outcome import Outcome
+from disttrain.launch.run import Run
+from disttrain.telemetry import logs
+
+LAUNCHER = "launcher"
+"""Name of its log."""
+
+
+def run_job(run: Run, watcher: Watcher) -> Outcome:
+    """Run a prepared job to its end, in the main thread of a process that does nothing else.
+
+    It adopts and kills every descendant that is left at the end. Closes the run.
+    """
+    linux.adopt_orphans()
+    logs.configure(LAUNCHER, None, run.folder.logs)
+    fleet = Fleet(run.folder, UserModule(run.module, run.place.task_folder))
+    with closing(run), closing(ControlLink(run.configs[names.COORDINATOR])) as link:
+        return Launcher(run, fleet, link, watcher).run()

@@ -1,0 +1,69 @@
+"""How a run ended, from the coordinator's summary or, without one, from what the launcher saw."""
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from disttrain.launch import atomic_file
+from disttrain.launch.exit_code import ExitCode
+
+
+class Result(StrEnum):
+    """The words of a summary's `phase`."""
+
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+    """Interrupted; can be resumed."""
+
+
+EXIT_CODES = {
+    Result.COMPLETE: ExitCode.COMPLETE,
+    Result.FAILED: ExitCode.FAILED,
+    Result.STOPPED: ExitCode.INTERRUPTED,
+}
+
+RESULTS = {code.value: result for result, code in EXIT_CODES.items()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    result: Result
+    reason: str = ""
+    message: str = ""
+    """For the user; may have several lines."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What `disttrain run` exits with."""
+        return EXIT_CODES[self.result]
+
+
+class _Summary(BaseModel):
+    """The fields of summary.json that decide."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    phase: Result
+    reason: str | None = None
+    message: str | None = None
+
+
+def read_summary(path: Path) -> Outcome | None:
+    """What summary.json says; None without one."""
+    try:
+        summary = _Summary.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return Outcome(result=summary.phase, reason=summary.reason or "", message=summary.message or "")
+
+
+def write_summary(path: Path, outcome: Outcome) -> None:
+    """Write the summary of a job whose coordinator could not."""
+    summary = {"phase": outcome.result, "reason": outcome.reason, "message": outcome.message}
+    atomic_file.replace(path, json.dumps(summary, indent=2).encode())

@@ -1,0 +1,87 @@
+"""The life of one role process, from its launch config to its exit code.
+
+`python -m disttrain.launch.process CONFIG PARENT` runs a role by exec; the fork server calls `run`.
+"""
+
+import faulthandler
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from disttrain.errors import DistTrainError, FinalError
+from disttrain.job.names import Role
+from disttrain.launch import config as launch_config
+from disttrain.launch import failure_file, linux
+from disttrain.launch.config import LaunchConfig
+from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.run_folder import RunFolder
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+SERVERS = {
+    Role.COORDINATOR: "disttrain.coordinator.server",
+    Role.SHARD: "disttrain.parameter_server.server",
+    Role.REPLICA: "disttrain.replica.server",
+}
+"""The module whose `main` is the role. Not imported here: the coordinator starts without torch."""
+
+SERVERS_VARIABLE = "DISTTRAIN_SERVERS"
+"""Environment: ROLE=MODULE,... puts other modules in the place of SERVERS. For tests."""
+
+
+def server_module(role: Role) -> str:
+    """The module that runs a role."""
+    given = os.environ.get(SERVERS_VARIABLE, "")
+    others = dict(pair.split("=", 1) for pair in given.split(",") if pair)
+    return others.get(role.value, SERVERS[role])
+
+
+def run(config_file: Path) -> int:
+    """Run the role until it ends; returns the exit code of the process.
+
+    A FinalError of the role becomes the process's failure file and FINAL_ERROR, so that nobody
+    starts it again; every other exception is logged and becomes CRASHED.
+    """
+    config = launch_config.read(config_file)
+    folder = RunFolder(config.run_folder)
+    linux.set_process_name(f"dt:{config.process}")
+    faulthandler.enable()
+    logs.configure(config.role.value, _log_index(config), folder.logs)
+    try:
+        return _entry(config.role)(config)
+    except FinalError as error:
+        failure_file.write(folder.failure(config.process), error)
+        LOG.error("ends: a restart would not help", kind=type(error).__name__, error=error)
+        return ExitCode.FINAL_ERROR
+    except DistTrainError as error:
+        LOG.exception("ends", kind=type(error).__name__)
+        return ExitCode.CRASHED
+    except Exception:
+        LOG.exception("ends: an error that nobody expected")
+        return ExitCode.CRASHED
+
+
+def _entry(role: Role) -> Callable[[LaunchConfig], int]:
+    main: Callable[[LaunchConfig], int] = importlib.import_module(server_module(role)).main
+    return main
+
+
+def _log_index(config: LaunchConfig) -> int | None:
+    return None if config.role is Role.COORDINATOR else config.index
+
+
+def main() -> None:
+    """Run a role in this process, which ends with its parent."""
+    config_file, parent = sys.argv[1:]
+    linux.end_with_parent(int(parent), signal.SIGKILL)
+    # The launcher decides what Ctrl-C means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(run(Path(config_file)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""The states of a job's processes, and what follows from their starts and ends. Pure."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from disttrain.job import names
+from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.restart_policy import Exit, GiveUp, History, Policy, Restart, decide
+
+
+class State(StrEnum):
+    """What a process is doing, as far as its parent knows."""
+
+    DUE = "due"
+    """To be started now."""
+    STARTING = "starting"
+    """Asked for."""
+    RUNNING = "running"
+    WAITING = "waiting"
+    """Ended; to be started again when its time comes."""
+    ENDED = "ended"
+    """Not started again."""
+
+
+class Phase(StrEnum):
+    """How far the job is, as far as the launcher knows."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    """Interrupted: the coordinator was asked to write a checkpoint and end."""
+    ENDING = "ending"
+    """The coordinator has ended, or the job is given up: nothing is started any more."""
+
+
+class Ending(StrEnum):
+    """Why nothing is started any more."""
+
+    DECIDED = "decided"
+    """The coordinator ended the job: complete, failed or stopped. Its summary says which."""
+    COORDINATOR_LOST = "coordinator-lost"
+    """The coordinator cannot be started again."""
+
+
+@dataclass(slots=True)
+class Process:
+    """One process over all of its lives."""
+
+    name: str
+    state: State = State.DUE
+    pid: int = 0
+    due: float = 0.0
+    """When it is to be started, while WAITING."""
+    since: float = 0.0
+    """When it was asked for."""
+    restarts: int = 0
+    last_exit: Exit | None = None
+
+    @property
+    def lives(self) -> bool:
+        """Whether there is a process, or may be one soon."""
+        return self.state in {State.STARTING, State.RUNNING}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The process ended as it should."""
+
+
+Verdict = Restart | GiveUp | Expected
+
+
+class Supervision:
+    """The table of processes. Times are seconds of one clock that never goes back."""
+
+    def __init__(self, process_names: Iterable[str], policy: Policy) -> None:
+        self.processes = {name: Process(name) for name in process_names}
+        self.phase = Phase.RUNNING
+        self.ending: Ending | None = None
+        self._policy = policy
+        self._history = History()
+
+    def due(self, now: float, can_start: Callable[[str], bool]) -> list[Process]:
+        """The processes to start now; each is told once. Those that cannot start yet stay due."""
+        found = [
+            process
+            for process in self.processes.values()
+            if _is_due(process, now) and can_start(process.name)
+        ]
+        for process in found:
+            process.state = State.STARTING
+            process.since = now
+        return found
+
+    def is_any_due(self, now: float) -> bool:
+        """Whether a process waits for nothing but the possibility to start."""
+        return any(_is_due(process, now) for process in self.processes.values())
+
+    def next_due(self) -> float | None:
+        """When the next waiting process is to be started."""
+        waiting = (each.due for each in self.processes.values() if each.state is State.WAITING)
+        return min(waiting, default=None)
+
+    def started(self, name: str, pid: int) -> None:
+        """A process runs."""
+        process = self.processes[name]
+        process.state = State.RUNNING
+        process.pid = pid
+
+    def ended(self, name: str, exit_: Exit, now: float) -> Verdict:
+        """A process has ended. A verdict other than Restart means that it stays so."""
+        process = self.processes[name]
+        process.last_exit = exit_
+        process.state = State.ENDED
+        verdict = self._verdict(process, exit_, now)
+        if isinstance(verdict, Restart):
+            process.state = State.WAITING
+            process.due = now + verdict.delay_seconds
+            process.restarts += 1
+        elif name == names.COORDINATOR:
+            self._end(Ending.DECIDED if isinstance(verdict, Expected) else Ending.COORDINATOR_LOST)
+        return verdict
+
+    def interrupted(self) -> None:
+        """The user wants an end: the coordinator has been asked for one."""
+        if self.phase is Phase.RUNNING:
+            self.phase = Phase.STOPPING
+
+    @property
+    def living(self) -> list[Process]:
+        """The processes that have not ended."""
+        return [process for process in self.processes.values() if process.lives]
+
+    def _verdict(self, process: Process, exit_: Exit, now: float) -> Verdict:
+        if self.phase is Phase.ENDING or _decided(process, exit_):
+            return Expected()
+        lived = now - process.since
+        return decide(self._policy, self._history, process.name, exit_, lived_seconds=lived)
+
+    def _end(self, ending: Ending) -> None:
+        self.phase = Phase.ENDING
+        self.ending = ending
+        for process in self.processes.values():
+            if process.state in {State.WAITING, State.DUE}:
+                process.state = State.ENDED
+
+
+def _decided(process: Process, exit_: Exit) -> bool:
+    return process.name == names.COORDINATOR and exit_.code in {
+        ExitCode.COMPLETE,
+        ExitCode.FAILED,
+        ExitCode.INTERRUPTED,
+    }
+
+
+def _is_due(process: Process, now: float) -> bool:
+    return process.state is State.DUE or (process.state is State.WAITING and process.due <= now)
