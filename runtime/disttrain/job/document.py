@@ -91,6 +91,15 @@ class _Loader(yaml.SafeLoader):
         return resolve(kind, value, (False, True))
 
 
+def _whole_characters(text: str) -> str:
+    """Join the surrogate pairs that JSON writes as two escapes. ValueError for half a pair."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        message = f"must be text, got half a character (a lone surrogate) in {text!a}"
+        raise ValueError(message) from error
+
+
 def _too_deep() -> str:
     return f"more than {MAX_DEPTH} levels of nesting"
 
@@ -169,10 +178,9 @@ class _Builder:
         return values
 
     def _scalar(self, node: Node, path: Path) -> JsonValue:
-        if node.tag != _UNQUOTED:
-            return str(node.value)
         try:
-            return parse_scalar(node.value)
+            text = _whole_characters(node.value)
+            return parse_scalar(text) if node.tag == _UNQUOTED else text
         except ValueError as error:
             self._refuse(path, node, str(error))
             return None

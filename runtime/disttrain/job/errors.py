@@ -10,7 +10,7 @@ from disttrain.errors import FinalError
 from disttrain.job.finding import Finding
 
 
-class InvalidManifest(FinalError):  # noqa: N818 - The name is the finding.
+class InvalidManifest(FinalError):
     """A manifest that no job can be made of; its text is one line per finding."""
 
     def __init__(self, source: str, findings: Sequence[Finding]) -> None:

@@ -54,8 +54,9 @@ def require_one(given: list[str], options: list[str]) -> None:
     """Raise unless exactly one of the options is given. Both lists hold names of the manifest."""
     if len(given) == 1:
         return
-    seen = " and ".join(given) if given else "none of them"
-    wanted = f"exactly one of {', '.join(options)}" if len(options) > 1 else options[0]
+    several = len(options) > 1
+    wanted = f"exactly one of {', '.join(options)}" if several else options[0]
+    seen = " and ".join(given) or ("none of them" if several else "nothing")
     raise PydanticCustomError(
         "exactly_one", "must have {wanted}, got {seen}", {"wanted": wanted, "seen": seen}
     )
