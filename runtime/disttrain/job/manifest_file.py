@@ -19,7 +19,9 @@ def read_text(file: Path) -> str:
     except OSError as error:
         raise _unreadable(file, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise _unreadable(file, f"must be UTF-8 text, got other bytes at {error.start}") from error
+        raise _unreadable(
+            file, f"must be UTF-8 text, got other bytes at position {error.start}"
+        ) from error
 
 
 def load_job(file: Path, assignments: Sequence[str] = ()) -> DistTrainJob:

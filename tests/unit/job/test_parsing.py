@@ -170,3 +170,10 @@ def test_escaped_surrogate_pairs_are_one_character() -> None:
 def test_half_a_character_is_refused() -> None:
     (line,) = messages(edited("digits:Digits}", r'm:C, arguments: {a: "\ud83d"}}'))
     assert line.startswith("job.yaml:5: spec.task.arguments.a: must be text, got half a character")
+
+
+def test_a_file_full_of_mistakes_is_refused_soon() -> None:
+    text = SMALL + "".join(f"x{index}: 1\n" for index in range(3000))
+    lines = messages(text)
+    assert len(lines) == 101
+    assert "job.yaml:1: more than 100 findings; the others are not shown" in lines

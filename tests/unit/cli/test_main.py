@@ -1,0 +1,105 @@
+"""The command line as a whole: what it says about itself, what it imports, how it ends."""
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from builders.jobs import SMALL
+from disttrain.cli import main as command_line
+from disttrain.cli.exit_code import ExitCode
+from disttrain.cli.main import app
+from disttrain.errors import DistTrainError, RetryableError
+from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import Finding
+from disttrain.job.schema import job_schema
+
+COMMANDS = sorted(
+    command.name or command.callback.__name__
+    for command in app.registered_commands
+    if command.callback
+)
+
+
+def started(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_has_an_example(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"disttrain {command}" in result.output
+
+
+def test_help_lists_the_commands() -> None:
+    output = CliRunner().invoke(app, ["--help"]).output
+    assert all(f"\n  {command} " in output for command in COMMANDS)
+
+
+def test_the_schema_is_printed_as_json() -> None:
+    assert json.loads(CliRunner().invoke(app, ["schema"]).output) == job_schema()
+
+
+def test_the_package_is_a_command_too() -> None:
+    version = importlib.metadata.version("disttrain")
+    assert started("-m", "disttrain", "--version").stdout == f"disttrain {version}\n"
+
+
+@pytest.mark.parametrize("arguments", ["'--help'", "'validate', 'job.yaml'"])
+def test_help_and_validate_load_nothing_heavy(tmp_path: Path, arguments: str) -> None:
+    (tmp_path / "job.yaml").write_text(SMALL)
+    program = f"""
+import atexit, os, sys
+os.chdir({str(tmp_path)!r})
+heavy = ("torch", "zmq", "numpy", "rich", "prometheus_client")
+atexit.register(lambda: print("loaded", [name for name in heavy if name in sys.modules]))
+sys.argv = ["disttrain", {arguments}]
+from disttrain.cli.main import main
+sys.exit(main())
+"""
+    result = started("-c", program)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "loaded []"
+
+
+def test_an_unknown_command_names_the_nearest() -> None:
+    result = started("-m", "disttrain", "validat")
+    assert result.returncode == ExitCode.BAD_MANIFEST
+    assert "'validate'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (
+            InvalidManifest("job.yaml", [Finding(path=("spec",), message="required", line=1)]),
+            ExitCode.BAD_MANIFEST,
+            "job.yaml:1: spec: required\n",
+        ),
+        (RetryableError("the disk is full"), ExitCode.FAILED, "error: the disk is full\n"),
+    ],
+)
+def test_errors_become_one_line_and_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: DistTrainError,
+    code: ExitCode,
+    text: str,
+) -> None:
+    def fail() -> None:
+        raise error
+
+    failing = typer.Typer(pretty_exceptions_enable=False)
+    failing.command()(fail)
+    monkeypatch.setattr(command_line, "app", failing)
+    monkeypatch.setattr(sys, "argv", ["disttrain"])
+    assert command_line.main() == code
+    assert capsys.readouterr().err == text

@@ -1,0 +1,60 @@
+"""`disttrain validate`: lines and exit codes."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from builders.jobs import SMALL
+from disttrain.cli.main import app
+
+BAD = SMALL.replace("batchSize: 32", "batchSize: 0")
+WARNED = SMALL.replace("{epochs: 1}", "{targetMetric: {name: accuracy, atLeast: 0.9}}")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.yaml").write_text(SMALL)
+    (tmp_path / "bad.yaml").write_text(BAD)
+    (tmp_path / "warned.yaml").write_text(WARNED)
+    (tmp_path / "both.yaml").write_text(f"{SMALL}---\n{BAD}")
+    return tmp_path
+
+
+def validated(*files: str) -> tuple[int, list[str]]:
+    result = CliRunner().invoke(app, ["validate", *files])
+    return result.exit_code, result.output.splitlines()
+
+
+def test_a_good_manifest_is_ok(folder: Path) -> None:
+    assert validated("good.yaml") == (0, ["ok digits"])
+
+
+def test_a_bad_manifest_is_explained(folder: Path) -> None:
+    expected = "bad.yaml:9: spec.batchSize: must be at least 1, got 0"
+    assert validated("bad.yaml") == (2, [expected])
+
+
+def test_a_warning_is_shown_and_the_manifest_is_good(folder: Path) -> None:
+    code, lines = validated("warned.yaml")
+    assert code == 0
+    assert lines[0].startswith("warned.yaml:10: warning: spec.stop.targetMetric: is the only ")
+    assert lines[1:] == ["ok digits"]
+
+
+def test_every_file_and_every_document_is_checked(folder: Path) -> None:
+    code, lines = validated("nowhere.yaml", "both.yaml", "good.yaml")
+    assert code == 2
+    assert lines == [
+        "nowhere.yaml: cannot be read: No such file or directory",
+        "ok digits",
+        "both.yaml:20: spec.batchSize: must be at least 1, got 0",
+        "ok digits",
+    ]
+
+
+def test_no_file_is_a_bad_call(folder: Path) -> None:
+    code, lines = validated()
+    assert code == 2
+    assert any("Missing argument" in line for line in lines)

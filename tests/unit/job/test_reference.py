@@ -1,0 +1,58 @@
+"""The generated files: current, complete, and checked."""
+
+from pathlib import Path
+
+import pytest
+
+from disttrain.job import enum_values, fields, reference
+from disttrain.job.finding import Path as ManifestPath
+from disttrain.job.reference_page import page
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+
+
+def every_field(around: ManifestPath = ()) -> list[ManifestPath]:
+    section = fields.section_at(around)
+    paths = [(*around, name) for name in fields.by_name(section)] if section else []
+    return paths + [inner for path in paths for inner in every_field(path)]
+
+
+def test_the_committed_files_are_current() -> None:
+    assert reference.stale_files(REFERENCE) == []
+
+
+def test_every_field_of_the_manifest_is_on_the_page() -> None:
+    text = page()
+    paths = every_field()
+    assert len(paths) > 60
+    assert [path for path in paths if f"| `{path[-1]}` |" not in text] == []
+
+
+def test_links_lead_to_headings() -> None:
+    text = page()
+    headings = {
+        line[3:].replace(".", "").lower() for line in text.splitlines() if line[:3] == "## "
+    }
+    links = {link.split(")")[0] for link in text.split("](#")[1:]}
+    assert links <= headings
+
+
+@pytest.mark.parametrize("enum", enum_values.ENUMS)
+def test_every_value_of_an_enum_has_a_meaning(enum: type[enum_values.StrEnum]) -> None:
+    assert list(enum_values.meanings(enum)) == [member.value for member in enum]
+
+
+def test_writing_makes_the_files_current(tmp_path: Path) -> None:
+    assert reference.main([str(tmp_path / "made"), "--check"]) == 1
+    assert reference.main([str(tmp_path / "made")]) == 0
+    assert reference.main([str(tmp_path / "made"), "--check"]) == 0
+
+
+def test_a_changed_file_is_named_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference.main([str(tmp_path)])
+    (tmp_path / "manifest.md").write_text("changed")
+    assert reference.main([str(tmp_path), "--check"]) == 1
+    expected = f"{tmp_path / 'manifest.md'}: not current; run `make generate` and commit the result"
+    assert capsys.readouterr().err.strip() == expected

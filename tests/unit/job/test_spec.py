@@ -1,0 +1,43 @@
+"""The types themselves: frozen, strict, exact about which option was chosen."""
+
+import pytest
+from pydantic import ValidationError
+
+from builders.jobs import a_job
+from disttrain.job.optimizer import Adagrad, Optimizer, Sgd
+from disttrain.job.schedule import Cosine, Schedule
+from disttrain.job.section import Choice
+
+
+def test_a_job_cannot_be_changed() -> None:
+    job = a_job()
+    with pytest.raises(ValidationError, match="frozen"):
+        job.spec.batch_size = 3  # type: ignore[misc] # This is what must fail.
+
+
+def test_the_rule_is_the_option_that_was_given() -> None:
+    assert Optimizer(sgd=Sgd(learning_rate=0.1)).rule == Sgd(learning_rate=0.1)
+    assert Optimizer(adagrad=Adagrad(learning_rate=0.1)).rule == Adagrad(learning_rate=0.1)
+    assert Schedule(cosine=Cosine(samples=5)).rule == Cosine(samples=5)
+
+
+def test_a_choice_without_an_option_cannot_be_made_in_code_either() -> None:
+    with pytest.raises(ValidationError, match="must have exactly one of sgd, momentum, adagrad"):
+        Optimizer()
+
+
+def test_whole_numbers_become_numbers_where_numbers_are_wanted() -> None:
+    job = a_job("spec.checkpoint.everySeconds=5")
+    assert isinstance(job.spec.checkpoint.every_seconds, float)
+
+
+def test_a_choice_with_one_option_names_it() -> None:
+    class OneWay(Choice):
+        """A choice that has no alternatives yet."""
+
+        way: int | None = None
+        """The way."""
+
+    assert OneWay(way=0).way == 0
+    with pytest.raises(ValidationError, match="must have way, got nothing"):
+        OneWay()
