@@ -1,0 +1,144 @@
+"""Transports, headers and peers in other processes for tests."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from disttrain.transport.config import CurveKeys, Limits, TransportConfig, TransportKind
+from disttrain.transport.factory import open_transport
+from disttrain.transport.header import ElementType, Header, Role, Vector, Verb
+from disttrain.transport.interface import Buffer, Channel, Listener, Message, Request, Transport
+
+PATIENCE = 10.0
+"""Seconds after which a test gives up waiting; nothing waits this long when all is well."""
+_TESTS = Path(__file__).parents[1]
+
+
+def a_header(verb: Verb, **fields: Any) -> Header:
+    """A header of replica 0, with the given fields, and zeros otherwise."""
+    blank = Header._make([0] * len(Header._fields))._replace(
+        verb=verb, role=Role.REPLICA, scale=1.0
+    )
+    return blank._replace(**fields)
+
+
+def a_chunk_header(verb: Verb, count: int, **fields: Any) -> Header:
+    """A header for `count` float32 values of the only chunk."""
+    chunk = {"chunk": 0, "chunks": 1, "vector": Vector.PARAMETERS} | fields
+    return a_header(verb, count=count, element_type=ElementType.FLOAT32, **chunk)
+
+
+def a_config(
+    kind: TransportKind,
+    *,
+    job_uid: str = "job-1",
+    role: Role = Role.SHARD,
+    limits: Limits | None = None,
+    send_timeout: float = 10.0,
+    curve: CurveKeys | None = None,
+) -> TransportConfig:
+    """A configuration with the defaults for all that a test does not care about."""
+    return TransportConfig(
+        kind=kind,
+        job_uid=job_uid,
+        role=role,
+        limits=limits or Limits(),
+        send_timeout=timedelta(seconds=send_timeout),
+        curve=curve,
+    )
+
+
+def an_address(kind: TransportKind, folder: Path) -> str:
+    """Where a listener may be bound."""
+    if kind is TransportKind.TCP:
+        return "tcp://127.0.0.1:0"
+    return f"ipc://{folder}/listener.sock"
+
+
+@contextmanager
+def opened(config: TransportConfig) -> Iterator[Transport]:
+    """A transport that is closed at the end."""
+    transport = open_transport(config)
+    try:
+        yield transport
+    finally:
+        transport.close()
+
+
+def fill(buffer: Buffer, first: float = 0.0) -> np.ndarray:
+    """The buffer as float32 values, which are now first, first + 1, ..."""
+    values = np.frombuffer(buffer.view, np.float32)
+    values[:] = np.arange(first, first + values.size, dtype=np.float32)
+    return values
+
+
+def must_receive(channel: Channel) -> Message:
+    """The next message; fails if none comes."""
+    message = channel.receive(PATIENCE)
+    assert message is not None, channel.refused
+    return message
+
+
+def must_be_asked(listener: Listener) -> Request:
+    """The next request; fails if none comes."""
+    request = listener.receive(PATIENCE)
+    assert request is not None, listener.refused
+    return request
+
+
+def until(condition: Callable[[], bool], listener: Listener) -> None:
+    """Lets a listener run until the condition holds; fails after many empty rounds."""
+    for _ in range(int(PATIENCE / 0.02)):
+        if condition():
+            return
+        listener.receive(0.02)
+    raise AssertionError(listener.refused)
+
+
+class Peer:
+    """`transport_peer.py` in a process of its own; killed at the end."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "builders.transport_peer", *arguments],
+            cwd=_TESTS,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+
+    @property
+    def process(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    def line(self) -> str:
+        """The next line that it says."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        """kill -9, and waits until it is gone."""
+        self._process.kill()
+        self._process.wait(PATIENCE)

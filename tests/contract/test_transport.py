@@ -1,0 +1,342 @@
+"""What every transport promises, run on each of them."""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builders.transports import (
+    PATIENCE,
+    Peer,
+    a_chunk_header,
+    a_config,
+    a_header,
+    an_address,
+    fill,
+    must_be_asked,
+    must_receive,
+    opened,
+    until,
+)
+from disttrain.transport.config import Limits, TransportKind
+from disttrain.transport.errors import AddressRefused, MessageTooLarge, TransportTimeout
+from disttrain.transport.header import Header, Role, Verb
+from disttrain.transport.interface import Channel, Listener, Memory, Slice, Transport
+
+ELEMENTS = 1 << 16
+NBYTES = ELEMENTS * 4
+
+
+@dataclass
+class Pair:
+    """A listener and a channel to it, in one process."""
+
+    kind: TransportKind
+    transport: Transport
+    listener: Listener
+    channel: Channel
+    memory: Memory
+
+
+@pytest.fixture(params=list(TransportKind))
+def kind(request: pytest.FixtureRequest) -> TransportKind:
+    return TransportKind(request.param)
+
+
+@pytest.fixture
+def pair(kind: TransportKind, tmp_path: Path) -> Iterator[Pair]:
+    with opened(a_config(kind)) as transport:
+        listener = transport.listen(an_address(kind, tmp_path))
+        channel = transport.connect(listener.address)
+        memory = transport.memory("replica-0-i1")
+        yield Pair(kind, transport, listener, channel, memory)
+        memory.close()
+
+
+def send_many(channel: Channel, messages: int, payload: bytes) -> None:
+    for _ in range(messages):
+        channel.send(a_header(Verb.CONTROL_REQUEST), payload)
+
+
+def push(pair: Pair, part: Slice, **fields: float) -> None:
+    pair.channel.send(a_chunk_header(Verb.PUSH, part.nbytes // 4, **fields), part)
+
+
+def test_messages_arrive_in_the_order_sent_with_every_field(pair: Pair) -> None:
+    sent = [
+        a_header(Verb.CONTROL_REQUEST, sequence=number, sender=3, incarnation=2, staleness=-1)
+        for number in range(100)
+    ]
+    for header in sent:
+        pair.channel.send(header, f"request {header.sequence}".encode())
+
+    for header in sent:
+        request = must_be_asked(pair.listener)
+        assert bytes(request.payload) == f"request {header.sequence}".encode()
+        assert request.role is Role.REPLICA
+        filled_in = ("job", "payload_bytes", "checksum")
+        assert (
+            request.header._replace(**{name: getattr(header, name) for name in filled_in}) == header
+        )
+    assert not pair.listener.refused
+
+
+def test_replies_and_unasked_messages_arrive_in_order(pair: Pair) -> None:
+    pair.channel.send(a_header(Verb.CONTROL_REQUEST), b"question")
+    request = must_be_asked(pair.listener)
+
+    assert pair.listener.reply(request, a_header(Verb.CONTROL_REPLY), b"answer")
+    assert pair.listener.reply(request.peer, a_header(Verb.CONTROL_ORDER), b"order")
+
+    assert [bytes(must_receive(pair.channel).payload) for _ in range(2)] == [b"answer", b"order"]
+
+
+def test_a_push_arrives_whole_and_from_the_given_offset(pair: Pair) -> None:
+    gradient = pair.memory.allocate("gradient", NBYTES)
+    values = fill(gradient)
+
+    push(pair, Slice(gradient, 64, NBYTES // 2))
+
+    received = np.frombuffer(must_be_asked(pair.listener).payload, np.float32)
+    np.testing.assert_array_equal(received, values[16 : 16 + ELEMENTS // 2])
+
+
+def test_a_large_push_is_not_copied_by_the_sender(pair: Pair) -> None:
+    gradient = pair.memory.allocate("gradient", 32 << 20)
+    gradient.view[:] = b"\1" * gradient.nbytes
+    pair.channel.send(a_header(Verb.HELLO))
+    must_be_asked(pair.listener)
+    before = resident_bytes()
+
+    for number in range(8):
+        push(pair, Slice(gradient, number << 22, 1 << 22), chunk=number, chunks=8)
+    assert resident_bytes() - before < gradient.nbytes
+
+    for _ in range(8):
+        assert must_be_asked(pair.listener).payload[-1] == 1
+
+
+def test_a_fetch_lands_in_the_given_place_and_nowhere_else(pair: Pair) -> None:
+    incoming = pair.memory.allocate("incoming", NBYTES)
+    place = Slice(incoming, 256, NBYTES // 2)
+    pair.channel.send(a_header(Verb.FETCH, count=2, chunks=2, first=1000), reply_into=place)
+    request = must_be_asked(pair.listener)
+    half = ELEMENTS // 4
+    for chunk in range(2):
+        values = np.full(half, chunk + 1, np.float32)
+        answer = a_chunk_header(
+            Verb.FETCHED, half, chunk=chunk, chunks=2, first=1000 + chunk * half
+        )
+        assert pair.listener.reply(request, answer, values.data)
+        values[:] = -1.0
+
+    def destination(header: Header) -> memoryview:
+        start = 256 + (header.first - 1000) * 4
+        return incoming.view[start : start + header.payload_bytes]
+
+    for chunk in range(2):
+        message = pair.channel.receive(PATIENCE, destination)
+        assert message is not None
+        assert message.header.chunk == chunk
+        np.testing.assert_array_equal(np.frombuffer(message.payload, np.float32), chunk + 1.0)
+    values = np.frombuffer(incoming.view, np.float32)
+    np.testing.assert_array_equal(values[:64], 0.0)
+    np.testing.assert_array_equal(values[64 : 64 + half], 1.0)
+    np.testing.assert_array_equal(values[64 + half : 64 + 2 * half], 2.0)
+    np.testing.assert_array_equal(values[64 + 2 * half :], 0.0)
+
+
+def test_an_answer_of_another_length_than_its_place_is_passed_over(pair: Pair) -> None:
+    pair.channel.send(a_header(Verb.FETCH, count=1))
+    request = must_be_asked(pair.listener)
+    pair.listener.reply(request, a_chunk_header(Verb.FETCHED, 4), bytes(16))
+    pair.listener.reply(request, a_header(Verb.PUSHED))
+
+    message = pair.channel.receive(PATIENCE, lambda _: memoryview(bytearray(8)))
+
+    assert message is not None
+    assert message.header.verb == Verb.PUSHED
+    assert sum(pair.channel.refused.values()) == 1
+
+
+def test_receiving_nothing_ends_after_the_timeout(pair: Pair) -> None:
+    start = time.monotonic()
+    assert pair.channel.receive(0.05) is None
+    assert pair.listener.receive(0.05) is None
+    assert 0.1 <= time.monotonic() - start < PATIENCE
+
+
+def test_waiting_names_the_endpoints_that_can_be_received_from(pair: Pair) -> None:
+    endpoints = [pair.listener, pair.channel]
+    assert pair.transport.wait(endpoints, 0.01) == []
+
+    pair.channel.send(a_header(Verb.HELLO))
+    assert pair.transport.wait(endpoints, PATIENCE) == [pair.listener]
+    pair.listener.reply(must_be_asked(pair.listener), a_header(Verb.WELCOME))
+    assert pair.transport.wait(endpoints, PATIENCE) == [pair.channel]
+
+
+def test_a_payload_above_the_limit_is_not_sent(kind: TransportKind, tmp_path: Path) -> None:
+    with opened(a_config(kind, limits=Limits(payload_bytes=1000))) as transport:
+        channel = transport.connect(an_address(kind, tmp_path).replace(":0", ":9"))
+        with pytest.raises(MessageTooLarge, match="1001"):
+            channel.send(a_header(Verb.CONTROL_REQUEST), bytes(1001))
+
+
+def test_sending_to_nobody_raises_after_the_send_timeout(
+    kind: TransportKind, tmp_path: Path
+) -> None:
+    limits = Limits(send_queue=2, header_queue=2)
+    with opened(a_config(kind, limits=limits, send_timeout=0.05)) as transport:
+        channel = transport.connect(an_address(kind, tmp_path).replace(":0", ":9"))
+        with pytest.raises(TransportTimeout):
+            send_many(channel, 10, b"x")
+
+
+def test_a_server_that_takes_nothing_bounds_what_waits_for_it(pair: Pair) -> None:
+    with opened(a_config(pair.kind, send_timeout=0.05)) as transport:
+        channel = transport.connect(pair.listener.address)
+        with pytest.raises(TransportTimeout):
+            send_many(channel, 5000, bytes(1 << 17))
+        must_be_asked(pair.listener)
+
+
+def test_a_client_that_takes_nothing_bounds_what_waits_for_it(pair: Pair) -> None:
+    pair.channel.send(a_header(Verb.HELLO))
+    request = must_be_asked(pair.listener)
+
+    answers = (
+        pair.listener.reply(request, a_header(Verb.WELCOME), b"x" * 100_000) for _ in range(5000)
+    )
+
+    assert not all(answers)
+    assert must_receive(pair.channel).header.verb == Verb.WELCOME
+
+
+def test_messages_of_another_job_are_counted_and_not_answered(pair: Pair) -> None:
+    with opened(a_config(pair.kind, job_uid="job-2")) as transport:
+        channel = transport.connect(pair.listener.address)
+        channel.send(a_header(Verb.CONTROL_REQUEST), b"x")
+        until(lambda: pair.listener.refused["message of another job"] == 1, pair.listener)
+        assert channel.receive(0.05) is None
+
+
+def test_a_peer_that_left_is_reported(pair: Pair) -> None:
+    pair.channel.send(a_header(Verb.HELLO))
+    request = must_be_asked(pair.listener)
+    pair.channel.close()
+
+    answer = a_header(Verb.WELCOME)
+    until(lambda: not pair.listener.reply(request, answer), pair.listener)
+
+
+def test_a_channel_finds_a_restarted_listener_and_its_memory_too(
+    kind: TransportKind, tmp_path: Path
+) -> None:
+    with opened(a_config(kind, role=Role.REPLICA)) as client:
+        memory = client.memory("replica-0-i1")
+        gradient = memory.allocate("gradient", NBYTES)
+        values = fill(gradient)
+        part = Slice(gradient, 0, NBYTES)
+        with opened(a_config(kind)) as first_life:
+            listener = first_life.listen(an_address(kind, tmp_path))
+            channel = client.connect(listener.address)
+            channel.send(a_chunk_header(Verb.PUSH, ELEMENTS), part)
+            must_be_asked(listener)
+
+        with opened(a_config(kind)) as second_life:
+            listener = second_life.listen(listener.address)
+            channel.send(a_header(Verb.HELLO))
+            channel.send(a_chunk_header(Verb.PUSH, ELEMENTS), part)
+
+            assert must_be_asked(listener).header.verb == Verb.HELLO
+            payload = np.frombuffer(must_be_asked(listener).payload, np.float32)
+            np.testing.assert_array_equal(payload, values)
+        memory.close()
+
+
+def test_a_forgotten_peer_can_introduce_itself_again(pair: Pair) -> None:
+    gradient = pair.memory.allocate("gradient", NBYTES)
+    part = Slice(gradient, 0, NBYTES)
+    push(pair, part)
+    peer = must_be_asked(pair.listener).peer
+
+    pair.listener.forget(peer)
+    pair.listener.forget(peer)
+    pair.channel.send(a_header(Verb.HELLO))
+    push(pair, part)
+
+    assert must_be_asked(pair.listener).header.verb == Verb.HELLO
+    assert must_be_asked(pair.listener).payload.nbytes == NBYTES
+
+
+def test_buffers_are_aligned_zero_and_closable_twice(pair: Pair) -> None:
+    buffer = pair.memory.allocate("values", 100)
+    array = np.frombuffer(buffer.view, np.uint8)
+    assert array.ctypes.data % 64 == 0
+    assert not array.any()
+    assert pair.memory.allocate("nothing", 0).view.nbytes == 0
+
+    buffer.close()
+    buffer.close()
+    assert array.sum() == 0
+
+
+def test_an_address_in_use_is_refused_by_name(pair: Pair) -> None:
+    if pair.kind is TransportKind.SHARED_MEMORY:
+        with pytest.raises(AddressRefused, match=r"tcp://0\.0\.0\.0"):
+            pair.transport.listen("tcp://0.0.0.0:0")
+        return
+    with pytest.raises(AddressRefused, match=pair.listener.address):
+        pair.transport.listen(pair.listener.address)
+
+
+def test_closing_does_not_wait_for_messages_to_nobody(kind: TransportKind, tmp_path: Path) -> None:
+    with opened(a_config(kind)) as transport:
+        channel = transport.connect(an_address(kind, tmp_path).replace(":0", ":9"))
+        channel.send(a_header(Verb.HELLO))
+        start = time.monotonic()
+    assert time.monotonic() - start < 2.0
+
+
+def test_a_client_killed_in_the_middle_leaves_its_push_readable(pair: Pair) -> None:
+    with Peer("client", pair.kind, pair.listener.address) as peer:
+        received = must_be_asked(pair.listener)
+        peer.kill()
+
+        payload = np.frombuffer(received.payload, np.float32)
+        np.testing.assert_array_equal(payload, 1.0)
+
+    gradient = pair.memory.allocate("gradient", NBYTES)
+    push(pair, Slice(gradient, 0, NBYTES), sender=7)
+    while (request := must_be_asked(pair.listener)).header.sender != 7:
+        pass
+    assert request.payload.nbytes == NBYTES
+
+
+def test_a_server_killed_in_the_middle_leaves_the_client_able_to_go_on(
+    kind: TransportKind, tmp_path: Path
+) -> None:
+    with opened(a_config(kind, role=Role.REPLICA)) as transport:
+        memory = transport.memory("replica-0-i1")
+        incoming = memory.allocate("incoming", NBYTES)
+        with Peer("server", kind, an_address(kind, tmp_path)) as peer:
+            channel = transport.connect(peer.line())
+            gradient = memory.allocate("gradient", NBYTES)
+            channel.send(a_chunk_header(Verb.PUSH, ELEMENTS), Slice(gradient, 0, NBYTES))
+            channel.send(a_header(Verb.FETCH, count=1), reply_into=Slice(incoming, 0, NBYTES))
+            assert peer.line() == "0"
+            assert must_receive(channel).header.verb == Verb.FETCHED
+            peer.kill()
+        assert channel.receive(0.05) is None
+        gradient.view[:] = incoming.view
+        memory.close()
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
