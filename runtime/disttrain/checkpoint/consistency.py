@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from disttrain.checkpoint import names
+from disttrain.checkpoint.element_types import TYPES
 from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece, ShardEntry
 
 
@@ -59,6 +60,11 @@ def _wrong_tensor(tensor: ModelTensor, pieces: list[Piece]) -> Iterator[str]:
         inside = all(part.first <= part.end <= size for part, size in sizes)
         if len(piece.slices) != len(tensor.shape) or not inside:
             yield f"a piece of tensor {tensor.name!r} lies outside its shape {tensor.shape}"
+    kind = TYPES.get(tensor.dtype)
+    if kind is None:
+        yield f"tensor {tensor.name!r} has the unknown type {tensor.dtype!r}"
+    elif len({piece.vector for piece in pieces} | kind.vectors) > len(kind.vectors):
+        yield f"tensor {tensor.name!r} of type {tensor.dtype} lies in a vector of another type"
     held = sum(piece.elements for piece in pieces)
     if not pieces or held != tensor.elements:
         yield f"tensor {tensor.name!r} has {tensor.elements} elements, its pieces have {held}"

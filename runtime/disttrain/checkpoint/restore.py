@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from disttrain.checkpoint import names, shard_file
-from disttrain.checkpoint.manifest import Manifest
+from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES
+from disttrain.checkpoint.errors import Corrupt
+from disttrain.checkpoint.manifest import Manifest, ShardEntry, VectorRange
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.shard_file import ShardFile
-from disttrain.parameter_server.layout import ELEMENT_TYPES, Range
-from disttrain.transport.header import ELEMENT_BYTES, Vector
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,29 +27,36 @@ class FilePart:
     count: int
 
 
-def parts(manifest: Manifest, vector: Vector, wanted: Range) -> tuple[FilePart, ...]:
+def parts(manifest: Manifest, wanted: VectorRange) -> tuple[FilePart, ...]:
     """Where the elements of a range lie, in their order. Pure.
 
-    ValueError if the checkpoint does not hold all of it.
+    ValueError if the model has no such elements.
     """
-    found = sorted(_parts(manifest, vector, wanted), key=lambda part: part.offset)
-    if sum(part.count for part in found) != wanted.count:
-        message = f"the checkpoint does not hold {vector.name} [{wanted.first}, {wanted.end})"
+    found = sorted(_parts(manifest, wanted), key=lambda part: part.offset)
+    if sum(part.count for part in found) != wanted.end - wanted.first:
+        message = (
+            f"checkpoint {manifest.number} holds no "
+            f"{wanted.vector.name} [{wanted.first}, {wanted.end})"
+        )
         raise ValueError(message)
     return tuple(found)
 
 
-def _parts(manifest: Manifest, vector: Vector, wanted: Range) -> Iterator[FilePart]:
+def _parts(manifest: Manifest, wanted: VectorRange) -> Iterator[FilePart]:
     for shard in manifest.shards:
         for held in shard.ranges:
             first, end = max(held.first, wanted.first), min(held.end, wanted.end)
-            if held.vector is vector and held.partition == 0 and first < end:
+            if _same_vector(held, wanted) and first < end:
                 yield FilePart(
                     shard=shard.index,
                     first=first - held.first,
                     offset=first - wanted.first,
                     count=end - first,
                 )
+
+
+def _same_vector(one: VectorRange, other: VectorRange) -> bool:
+    return (one.partition, one.vector) == (other.partition, other.vector)
 
 
 class Restore:
@@ -76,22 +84,42 @@ class Restore:
         """Close all files."""
         self._open.close()
 
-    def read(self, vector: Vector, wanted: Range, into: memoryview, state: str = "") -> None:
+    def read(self, wanted: VectorRange, into: memoryview, state: str = "") -> None:
         """Fill `into` with a range of a vector's values, or of an optimizer state of this kind.
 
         Raises Corrupt when a file does not hold what the manifest says.
         """
-        width = ELEMENT_BYTES[ELEMENT_TYPES[vector]]
-        name = names.state(vector, state) if state else names.values(vector)
+        width = VECTOR_TYPES[wanted.vector].itemsize
+        name = names.state(wanted.vector, state) if state else names.values(wanted.vector)
         target = into.cast("B")
-        for part in parts(self.manifest, vector, wanted):
+        for part in parts(self.manifest, wanted):
             end = part.offset + part.count
             place = target[part.offset * width : end * width]
             self.file(part.shard).read(name, part.first, place)
 
+    def check_files(self) -> None:
+        """Open all files, so that everything the manifest promises is there. Raises Corrupt."""
+        for entry in self.manifest.shards:
+            self.file(entry.index)
+
     def file(self, shard: int) -> ShardFile:
-        """The file of one shard, open until this is left."""
+        """The file of one shard, open until this is left. Raises Corrupt."""
         if shard not in self._files:
-            path = self._folder / self.manifest.shards[shard].file.name
-            self._files[shard] = self._open.enter_context(shard_file.opened(path))
+            entry = self.manifest.shards[shard]
+            path = self._folder / entry.file.name
+            file = self._open.enter_context(shard_file.opened(path))
+            _check_tensors(path, file, entry)
+            self._files[shard] = file
         return self._files[shard]
+
+
+def _check_tensors(path: Path, file: ShardFile, entry: ShardEntry) -> None:
+    for held in entry.ranges:
+        name, count = names.values(held.vector), held.end - held.first
+        tensor = file.tensors.get(name)
+        if tensor is None:
+            raise Corrupt(path, f"it has no tensor {name!r}")
+        kind = FILE_TYPES[VECTOR_TYPES[held.vector]]
+        if (tensor.type, tensor.elements) != (kind, count):
+            found = f"{tensor.elements} elements of type {tensor.type}"
+            raise Corrupt(path, f"{name} has {found}, the manifest says {count} of {kind}")

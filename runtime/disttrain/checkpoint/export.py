@@ -1,0 +1,131 @@
+"""A checkpoint as one file that plain PyTorch loads."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from disttrain.checkpoint import store, tensor_file
+from disttrain.checkpoint.durable import DurableFile
+from disttrain.checkpoint.element_types import TYPES, VECTOR_TYPES, OutOfRange, Values
+from disttrain.checkpoint.errors import Corrupt
+from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece, VectorRange
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.restore import Restore
+from disttrain.checkpoint.tensor_file import Tensor
+
+HASH_KEY = "disttrain.sha256"
+"""Metadata: SHA-256 of everything behind the header, so that Python alone can check it."""
+
+_READ_ELEMENTS = 1024 * 1024
+_NO_HASH = "0" * 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exported:
+    """What was written."""
+
+    tensors: int
+    """Names in the file; a tied tensor is there under each of its names."""
+    bytes: int
+    sha256: str
+    """Of the data, as in the file's metadata."""
+
+
+def export(checkpoint: Path, out: Path) -> Exported:
+    """Write the model of a checkpoint folder to `out`, after checking all hashes.
+
+    The file has the model's own names, all names of tied tensors and the model's own types, so
+    that `load_state_dict(safetensors.torch.load_file(out))` takes it. Streamed: needs memory for
+    some megabytes (a tensor divided over partitions: for that tensor). Replaces `out`, whole or
+    not at all. Raises NoCheckpoint, Corrupt, NotWritten.
+    """
+    return write(store.verify(checkpoint), out)
+
+
+def write(checkpoint: Checkpoint, out: Path) -> Exported:
+    """As `export`, of a checkpoint that was verified."""
+    manifest = checkpoint.manifest
+    named = _named(manifest)
+    tensors = [_file_tensor(name, tensor) for name, tensor in named]
+    header = tensor_file.encode(tensors, _metadata(manifest, _NO_HASH))
+    digest = hashlib.sha256()
+    with Restore(checkpoint) as restore, DurableFile(out.absolute()) as file:
+        restore.check_files()
+        file.write(header)
+        pieces = _pieces(manifest)
+        for _, tensor in named:
+            for values in _values(restore, tensor, pieces[tensor.name]):
+                content = memoryview(values.tobytes())
+                digest.update(content)
+                file.write(content)
+        file.overwrite(0, tensor_file.encode(tensors, _metadata(manifest, digest.hexdigest())))
+    size = len(header) + sum(tensor.nbytes for tensor in tensors)
+    return Exported(tensors=len(tensors), bytes=size, sha256=digest.hexdigest())
+
+
+def _named(manifest: Manifest) -> list[tuple[str, ModelTensor]]:
+    """Every name with its tensor, wide elements first: no element lies across its own width."""
+    named = [(name, t) for t in manifest.tensors for name in (t.name, *t.aliases)]
+    return sorted(named, key=lambda found: -tensor_file.TYPE_BYTES[_file_type(found[1])])
+
+
+def _file_type(tensor: ModelTensor) -> str:
+    return TYPES[tensor.dtype].file_type
+
+
+def _file_tensor(name: str, tensor: ModelTensor) -> Tensor:
+    return Tensor(name=name, type=_file_type(tensor), shape=tensor.shape)
+
+
+def _metadata(manifest: Manifest, data_hash: str) -> dict[str, str]:
+    return {
+        "format": "pt",  # Libraries around PyTorch ask for it.
+        "disttrain.job": manifest.job.name,
+        "disttrain.job_uid": manifest.job.uid,
+        "disttrain.checkpoint": str(manifest.number),
+        "disttrain.samples": str(manifest.samples),
+        HASH_KEY: data_hash,
+    }
+
+
+def _pieces(manifest: Manifest) -> dict[str, list[Piece]]:
+    pieces = defaultdict(list)
+    for piece in manifest.pieces:
+        pieces[piece.tensor].append(piece)
+    return pieces
+
+
+def _values(restore: Restore, tensor: ModelTensor, pieces: list[Piece]) -> Iterator[Values]:
+    narrow = TYPES[tensor.dtype].narrow
+    parts = _stream(restore, pieces[0]) if len(pieces) == 1 else _assemble(restore, tensor, pieces)
+    for values in parts:
+        try:
+            yield narrow(values)
+        except OutOfRange as error:
+            file = Path(f"checkpoint {restore.manifest.number}, tensor '{tensor.name}'")
+            raise Corrupt(file, str(error)) from error
+
+
+def _stream(restore: Restore, piece: Piece) -> Iterator[Values]:
+    """The elements of a piece, some at a time. The only piece of a tensor is all of it."""
+    end = piece.first + piece.elements
+    for first in range(piece.first, end, _READ_ELEMENTS):
+        values = np.empty(min(_READ_ELEMENTS, end - first), VECTOR_TYPES[piece.vector])
+        wanted = VectorRange(
+            partition=piece.partition, vector=piece.vector, first=first, end=first + values.size
+        )
+        restore.read(wanted, values.data)
+        yield values
+
+
+def _assemble(restore: Restore, tensor: ModelTensor, pieces: list[Piece]) -> Iterator[Values]:
+    whole = np.empty(tensor.shape, VECTOR_TYPES[pieces[0].vector])
+    for piece in pieces:
+        box = tuple(slice(part.first, part.end) for part in piece.slices)
+        read = np.concatenate([np.empty(0, whole.dtype), *_stream(restore, piece)])
+        whole[box] = read.reshape(whole[box].shape)
+    yield whole.reshape(-1)
