@@ -62,13 +62,21 @@ class _Section:
     schema: Schema
 
 
+@dataclass(frozen=True, slots=True)
+class _Types:
+    schemas: dict[str, Schema]
+    """Schemas of the named types."""
+    headings: dict[str, str]
+    """Where each section's type is explained: the path that is its heading."""
+
+
 def page() -> str:
     """Return the whole page, ending with one line feed."""
     schema = job_schema()
     sections = list(_sections(_Section("", "DistTrainJob", schema), schema["$defs"], set()))
-    headings = {section.name: section.path for section in sections}
+    types = _Types(schema["$defs"], {section.name: section.path for section in sections})
     parts = [_HEAD.replace("{example}", EXAMPLE)]
-    parts += [_section_text(section, headings) for section in sections]
+    parts += [_section_text(section, types) for section in sections]
     return "\n".join([*parts, _rules_text()])
 
 
@@ -89,7 +97,7 @@ def _target(field: Schema) -> str | None:
     return next((each["$ref"].rsplit("/", 1)[-1] for each in options if "$ref" in each), None)
 
 
-def _section_text(section: _Section, headings: dict[str, str]) -> str:
+def _section_text(section: _Section, types: _Types) -> str:
     fields = section.schema.get("properties", {})
     required = section.schema.get("required", [])
     lines = [f"## {section.path or 'The whole'}", "", _one_line(section.schema["description"]), ""]
@@ -98,14 +106,16 @@ def _section_text(section: _Section, headings: dict[str, str]) -> str:
     lines += ["| field | value | default | meaning |", "|---|---|---|---|"]
     for name, field in fields.items():
         default = "**required**" if name in required else _default(field)
-        lines.append(f"| `{name}` | {_value(field, headings)} | {default} | {_meaning(field)} |")
+        lines.append(
+            f"| `{name}` | {_value(field, types)} | {default} | {_meaning(field, types)} |"
+        )
     return "\n".join([*lines, ""])
 
 
-def _meaning(field: Schema) -> str:
+def _meaning(field: Schema, types: _Types) -> str:
     target = _target(field)
     # The schema leaves a field's text out where the type's text is the same.
-    text = field.get("description") or job_schema()["$defs"][target]["description"]
+    text = field.get("description") or types.schemas[target]["description"]
     enum = next((enum for enum in ENUMS if enum.__name__ == target), None)
     values = enum_values.meanings(enum) if enum else {}
     return " ".join([_one_line(text), *(f"`{value}`: {says}" for value, says in values.items())])
@@ -119,27 +129,27 @@ def _default(field: Schema) -> str:
     return "see there" if len(given) > 1 else f"`{json.dumps(given)}`"
 
 
-def _value(field: Schema, headings: dict[str, str]) -> str:
+def _value(field: Schema, types: _Types) -> str:
     options = field.get("anyOf", [field])
-    return " or ".join(_one_value(option, headings) for option in options)
+    return " or ".join(_one_value(option, types) for option in options)
 
 
-def _one_value(option: Schema, headings: dict[str, str]) -> str:
+def _one_value(option: Schema, types: _Types) -> str:
     target = _target(option)
     if target:
-        return _linked(target, headings)
+        return _linked(target, types)
     if "const" in option:
         return f"`{option['const']}`"
     kind = _KINDS.get(option.get("type", ""), "any value")
-    items = f" of: {_value(option['items'], headings)}" if "items" in option else ""
+    items = f" of: {_value(option['items'], types)}" if "items" in option else ""
     return f"{kind}{items}{_bounds(option)}"
 
 
-def _linked(target: str, headings: dict[str, str]) -> str:
-    if target in headings:
-        path = headings[target]
+def _linked(target: str, types: _Types) -> str:
+    if target in types.headings:
+        path = types.headings[target]
         return f"[section](#{path.replace('.', '').lower()})"
-    values = job_schema()["$defs"][target].get("enum", [])
+    values = types.schemas[target].get("enum", [])
     return ", ".join(f"`{value}`" for value in values) or "any value"
 
 

@@ -18,6 +18,12 @@ MAX_ROUNDS = 10
 """Each round repairs one level of nesting; the manifest has fewer."""
 
 
+MAX_FINDINGS = 100
+"""More than a person reads, few enough that no file takes long to refuse."""
+
+_MORE = Finding(path=(), message=f"more than {MAX_FINDINGS} findings; the others are not shown")
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """A job, or None if there are errors; with what is wrong, warnings included."""
@@ -34,11 +40,13 @@ def validate(value: JsonValue, known: Sequence[Finding] = ()) -> Outcome:
     findings = list(known)
     value = _repaired(value, (finding.path for finding in known))
     for _ in range(MAX_ROUNDS):
+        if len(findings) > MAX_FINDINGS:
+            return Outcome(None, (*findings[:MAX_FINDINGS], _MORE))
         try:
             job = DistTrainJob.model_validate(value, by_alias=True, by_name=False)
         except ValidationError as error:
             fresh = _findings(error)
-            findings += [finding for finding in fresh if not _follows(finding.path, findings)]
+            findings += _not_said(fresh, findings)
             value = _repaired(value, (finding.path for finding in fresh))
         else:
             return _with_rules(job, findings)
@@ -46,13 +54,15 @@ def validate(value: JsonValue, known: Sequence[Finding] = ()) -> Outcome:
 
 
 def _findings(error: ValidationError) -> list[Finding]:
-    details = error.errors(include_url=False)
+    details = error.errors(include_url=False)[: MAX_FINDINGS + 1]
     return [Finding(path=each["loc"], message=messages.message_for(each)) for each in details]
 
 
-def _follows(path: Path, findings: Iterable[Finding]) -> bool:
-    """Whether a finding at this path only says again that it or one of its fields is wrong."""
-    return any(path in {finding.path, finding.path[:-1]} for finding in findings)
+def _not_said(fresh: list[Finding], findings: list[Finding]) -> list[Finding]:
+    """Leave out what only says again that a place, or one of its direct fields, is wrong."""
+    said = {finding.path for finding in findings}
+    said |= {finding.path[:-1] for finding in findings}
+    return [finding for finding in fresh if finding.path not in said]
 
 
 def _with_rules(job: DistTrainJob, findings: list[Finding]) -> Outcome:

@@ -1,5 +1,7 @@
 """The generated files: current, complete, and checked."""
 
+import re
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -30,15 +32,13 @@ def test_every_field_of_the_manifest_is_on_the_page() -> None:
 
 def test_links_lead_to_headings() -> None:
     text = page()
-    headings = {
-        line[3:].replace(".", "").lower() for line in text.splitlines() if line[:3] == "## "
-    }
+    headings = {title.replace(".", "").lower() for title in re.findall("^## (.*)$", text, re.M)}
     links = {link.split(")")[0] for link in text.split("](#")[1:]}
     assert links <= headings
 
 
 @pytest.mark.parametrize("enum", enum_values.ENUMS)
-def test_every_value_of_an_enum_has_a_meaning(enum: type[enum_values.StrEnum]) -> None:
+def test_every_value_of_an_enum_has_a_meaning(enum: type[StrEnum]) -> None:
     assert list(enum_values.meanings(enum)) == [member.value for member in enum]
 
 
