@@ -106,17 +106,16 @@ def _section_text(section: _Section, types: _Types) -> str:
     lines += ["| field | value | default | meaning |", "|---|---|---|---|"]
     for name, field in fields.items():
         default = "**required**" if name in required else _default(field)
-        lines.append(
-            f"| `{name}` | {_value(field, types)} | {default} | {_meaning(field, types)} |"
-        )
+        cells = [f"`{name}`", _value(field, types), default, _meaning(field, types)]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
 def _meaning(field: Schema, types: _Types) -> str:
-    target = _target(field)
+    target = types.schemas.get(_target(field) or "", {})
     # The schema leaves a field's text out where the type's text is the same.
-    text = field.get("description") or types.schemas[target]["description"]
-    enum = next((enum for enum in ENUMS if enum.__name__ == target), None)
+    text = field.get("description") or target["description"]
+    enum = next((enum for enum in ENUMS if enum.__name__ == target.get("title")), None)
     values = enum_values.meanings(enum) if enum else {}
     return " ".join([_one_line(text), *(f"`{value}`: {says}" for value, says in values.items())])
 
