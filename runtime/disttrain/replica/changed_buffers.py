@@ -1,0 +1,52 @@
+"""Which of a model's buffers change in training; constant ones are not sent."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from disttrain.parameter_server.layout import Range, TensorSpec
+from disttrain.replica.flat_vector import FlatVector
+from disttrain.replica.model_tensors import ModelTensors
+from disttrain.transport.header import Vector
+
+
+class ChangedBuffers:
+    """Watches the values that are pushed. What changed once counts as changing for ever."""
+
+    def __init__(self, tensors: ModelTensors, initial: Mapping[Vector, FlatVector]) -> None:
+        """`initial`: the values that the shards have."""
+        self._specs = {vector: tensors.specs(vector) for vector in initial}
+        self._constant = {
+            spec.name: _part(initial[vector].host, spec).clone()
+            for vector, specs in self._specs.items()
+            for spec in specs
+        }
+
+    def runs(self, values: Mapping[Vector, FlatVector]) -> dict[Vector, tuple[Range, ...]]:
+        """The ranges of each vector that hold changing buffers; neighbours are joined."""
+        return {vector: self._runs(vector, flat.host) for vector, flat in values.items()}
+
+    def _runs(self, vector: Vector, host: Tensor) -> tuple[Range, ...]:
+        runs: list[Range] = []
+        for spec in self._specs[vector]:
+            if not spec.elements or not self._changes(spec, host):
+                continue
+            first, end = spec.first, spec.first + spec.elements
+            if runs and runs[-1].end == first:
+                first = runs.pop().first
+            runs.append(Range(first=first, end=end))
+        return tuple(runs)
+
+    def _changes(self, spec: TensorSpec, host: Tensor) -> bool:
+        before = self._constant.get(spec.name)
+        if before is None:
+            return True
+        if torch.equal(_part(host, spec), before):
+            return False
+        del self._constant[spec.name]
+        return True
+
+
+def _part(host: Tensor, spec: TensorSpec) -> Tensor:
+    return host[spec.first : spec.first + spec.elements]

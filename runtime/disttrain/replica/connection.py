@@ -1,0 +1,54 @@
+"""A model joined to the parameter server: its flat vectors, and the threads that move them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from disttrain.replica.exchange import FetchSide, PushSide, Versions
+from disttrain.replica.fetch_thread import FetchThread
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.halt import Halt
+from disttrain.replica.push_thread import PushThread
+
+_CLOSE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sides:
+    """Both halves of the parameter server's client; each belongs to one thread."""
+
+    push: PushSide
+    fetch: FetchSide
+
+
+class Connection:
+    """Made when the coordinator has told who this process is. For the compute thread."""
+
+    def __init__(self, model: FlatModel, sides: Sides, halt: Halt) -> None:
+        self.model = model
+        self.pushes = PushThread(sides.push, model, halt)
+        self.fetches = FetchThread(sides.fetch, halt)
+        self._sides = sides
+        self._halt = halt
+
+    def upload(self, shards: Sequence[int]) -> None:
+        """Send the model's present values to these shards; return when they have them."""
+        values = self.model.values_to_upload()
+        self.pushes.call(lambda: self._sides.push.upload(values, shards))
+
+    def first_fetch(self, meanwhile: Callable[[], None]) -> Versions:
+        """Take over what the shards have; `meanwhile()` is called until they have answered.
+
+        They answer only when somebody uploaded the initial values, which may be this process.
+        """
+        self.fetches.ask(self.model.first_fetch_into)
+        while (fetched := self.fetches.take()) is None:
+            meanwhile()
+            self._halt.check()
+        self.model.adopt_first_fetch()
+        return fetched.versions
+
+    def close(self) -> None:
+        """End the threads; what is under way is not waited for long."""
+        self._halt.say()
+        self.pushes.close(_CLOSE_SECONDS)
+        self.fetches.close(_CLOSE_SECONDS)

@@ -1,0 +1,43 @@
+"""Where a replica computes, and how a batch gets there."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from disttrain.job.roles import Device
+from disttrain.replica.errors import DeviceNotFound
+
+
+def resolve(wanted: Device) -> torch.device:
+    """The device that the manifest means on this machine. Raises DeviceNotFound."""
+    found = torch.cuda.is_available()
+    if wanted is Device.CUDA and not found:
+        message = "spec.replicas.device: cuda was asked for, but PyTorch finds no GPU; use auto"
+        raise DeviceNotFound(message)
+    return torch.device("cuda" if found and wanted is not Device.CPU else "cpu")
+
+
+def mover(device: torch.device) -> Callable[[Any], Any]:
+    """What moves a batch to the device; on the CPU it stays as it is."""
+    if device.type == "cpu":
+        return _stay
+    return lambda batch: move(batch, device)
+
+
+def move(batch: Any, device: torch.device) -> Any:
+    """The batch with every tensor in tuples, lists and dicts on the device."""
+    if isinstance(batch, Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, dict):
+        return {name: move(part, device) for name, part in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(move(part, device) for part in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(move(part, device) for part in batch)
+    return batch
+
+
+def _stay(batch: Any) -> Any:
+    return batch

@@ -1,0 +1,80 @@
+"""Fetches parameters beside the training step."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from disttrain.replica.exchange import FetchResult, FetchSide
+from disttrain.replica.halt import Halt
+from disttrain.transport.header import Vector
+from disttrain.transport.interface import Buffer
+
+
+class FetchThread:
+    """At most one fetch is under way or waits to be taken; asking again meanwhile changes nothing.
+
+    `client` is used by this thread only, the methods by the compute thread only.
+    """
+
+    def __init__(self, client: FetchSide, halt: Halt) -> None:
+        self._client = client
+        self._halt = halt
+        self._asked = False
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[FetchResult] = queue.SimpleQueue()
+        self.waited_seconds = 0.0
+        """How long `wait` blocked, in all."""
+        self.fetch_seconds = 0.0
+        """How long fetching took, in all."""
+        self._thread = threading.Thread(target=self._run, name="fetch", daemon=True)
+        self._thread.start()
+
+    def ask(
+        self, into: Callable[[], dict[Vector, Buffer]], land: Callable[[], None] = lambda: None
+    ) -> None:
+        """Start fetching; the two functions are called by the thread, before and after."""
+        if not self._asked:
+            self._asked = True
+            self._requests.put((into, land))
+
+    def take(self) -> FetchResult | None:
+        """What arrived, once; None if nothing has. Never waits."""
+        if not self._asked:
+            return None
+        try:
+            result = self._results.get_nowait()
+        except queue.Empty:
+            return None
+        self._asked = False
+        return result
+
+    def wait(self) -> FetchResult | None:
+        """What was asked for; None if nothing was. Raises Halted."""
+        if not self._asked:
+            return None
+        began = time.perf_counter()
+        result = self._halt.get(self._results)
+        self.waited_seconds += time.perf_counter() - began
+        self._asked = False
+        return result
+
+    def close(self, timeout: float) -> None:
+        """End the thread when the fetch under way has ended."""
+        self._requests.put(None)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            while (request := self._requests.get()) is not None:
+                into, land = request
+                began = time.perf_counter()
+                result = self._client.fetch(into())
+                land()
+                self.fetch_seconds += time.perf_counter() - began
+                self._results.put(result)
+        except BaseException as error:
+            self._halt.say(error)
+
+
+_Request = tuple[Callable[[], dict[Vector, Buffer]], Callable[[], None]]

@@ -1,0 +1,189 @@
+"""A model whose parameters and gradients are views into flat vectors: a step gathers nothing.
+
+Memory: parameters, one incoming copy that changes places with them, and the gradient buffers. All
+methods belong to the compute thread unless they say otherwise.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from disttrain.parameter_server.layout import ELEMENT_TYPES
+from disttrain.replica import model_tensors
+from disttrain.replica.flat_vector import FlatVector, PinnedVector
+from disttrain.replica.model_tensors import BUFFER_VECTORS, ELEMENT_DTYPES, ModelTensors
+from disttrain.transport.header import ELEMENT_BYTES, Vector
+from disttrain.transport.interface import Buffer, Memory
+
+Allocate = Callable[[str, Vector], FlatVector]
+
+
+class Outgoing:
+    """One gradient on its way to the shards, with the model's buffers as they were after the step.
+
+    From `leave` until the push is answered nothing may be written to it.
+    """
+
+    def __init__(self, tensors: ModelTensors, allocate: Allocate, number: int) -> None:
+        self.gradient = allocate(f"gradient-{number}", Vector.PARAMETERS)
+        self.gradient_views = self.gradient.views(tensors.specs(Vector.PARAMETERS))
+        self.buffers = _ModelBuffers(tensors, allocate, f"outgoing-{number}")
+
+    def leave(self) -> None:
+        """Take the model's buffers along and begin the way to the host."""
+        self.buffers.gather()
+        self.gradient.leave()
+
+    def wait_left(self) -> None:
+        """Return when everything is in host memory (push thread)."""
+        self.gradient.wait_left()
+        for vector in self.buffers.vectors.values():
+            vector.wait_left()
+
+
+class FlatModel:
+    """Puts a model's parameters into flat vectors, and exchanges them when others were fetched."""
+
+    def __init__(
+        self, model: nn.Module, memory: Memory, device: torch.device, *, outgoing_buffers: int
+    ) -> None:
+        self.model = model.to(device)
+        self.device = device
+        self.tensors = model_tensors.describe(model)
+        self._allocate = _allocator(self.tensors, memory, device)
+        self._parameters = self.tensors.tensors(Vector.PARAMETERS)
+        self._current = self._half("parameters-a", Vector.PARAMETERS)
+        self._spare = self._half("parameters-b", Vector.PARAMETERS)
+        self._frozen = self._half("frozen", Vector.FROZEN) if self._has(Vector.FROZEN) else None
+        self._incoming_buffers = _ModelBuffers(self.tensors, self._allocate, "incoming")
+        self.outgoing = [
+            Outgoing(self.tensors, self._allocate, number) for number in range(outgoing_buffers)
+        ]
+        self._take_over()
+
+    @property
+    def parameters(self) -> Tensor:
+        """The flat parameters that the model computes with now; others after `adopt`."""
+        return self._current[0].tensor
+
+    def new_gradient(self) -> tuple[Tensor, list[Tensor]]:
+        """A further gradient vector that stays here, and its views."""
+        flat = torch.zeros_like(self.parameters)
+        specs = self.tensors.specs(Vector.PARAMETERS)
+        return flat, [flat[s.first : s.first + s.elements].view(s.shape) for s in specs]
+
+    def collect_gradients_in(self, views: Sequence[Tensor]) -> None:
+        """Let backward add to these views from now on."""
+        for parameter, view in zip(self._parameters, views, strict=True):
+            parameter.grad = view
+
+    def buffer_values(self) -> dict[Vector, FlatVector]:
+        """The model's buffers as they are now; unchanged until the next fetch."""
+        self._incoming_buffers.gather()
+        for vector in self._incoming_buffers.vectors.values():
+            vector.wait_left()
+        return self._incoming_buffers.vectors
+
+    def values_to_upload(self) -> dict[Vector, Buffer]:
+        """All values of the model in host memory; unchanged until the next fetch."""
+        self._incoming_buffers.gather()
+        vectors = self._first_fetch()
+        for vector in vectors.values():
+            vector.leave()
+            vector.wait_left()
+        return {name: vector.buffer for name, vector in vectors.items()}
+
+    def first_fetch_into(self) -> dict[Vector, Buffer]:
+        """Where everything goes before training: into the model itself, but for its buffers."""
+        return {name: vector.buffer for name, vector in self._first_fetch().items()}
+
+    def adopt_first_fetch(self) -> None:
+        """Take over what was fetched into `first_fetch_into`."""
+        for vector in self._first_fetch().values():
+            vector.arrive()
+        self._incoming_buffers.scatter()
+        if self._frozen is not None:
+            torch._foreach_copy_(self.tensors.tensors(Vector.FROZEN), self._frozen[1])
+
+    def fetch_into(self) -> dict[Vector, Buffer]:
+        """Where fetched values go: memory that computing does not use (fetch thread)."""
+        return {name: vector.buffer for name, vector in self._fetched().items()}
+
+    def land(self) -> None:
+        """Bring fetched values from the host to where the model computes (fetch thread)."""
+        for vector in self._fetched().values():
+            vector.arrive()
+
+    def adopt(self, *, buffers: bool) -> None:
+        """Compute with the fetched values from now on; between two steps only."""
+        self._current[0].release()
+        self._current, self._spare = self._spare, self._current
+        for parameter, view in zip(self._parameters, self._current[1], strict=True):
+            parameter.data = view
+        if buffers:
+            self._incoming_buffers.scatter()
+
+    def _first_fetch(self) -> dict[Vector, FlatVector]:
+        vectors = {Vector.PARAMETERS: self._current[0], **self._incoming_buffers.vectors}
+        if self._frozen is not None:
+            vectors[Vector.FROZEN] = self._frozen[0]
+        return vectors
+
+    def _fetched(self) -> dict[Vector, FlatVector]:
+        return {Vector.PARAMETERS: self._spare[0], **self._incoming_buffers.vectors}
+
+    def _has(self, vector: Vector) -> bool:
+        return self.tensors.layout.elements(vector) > 0
+
+    def _half(self, name: str, vector: Vector) -> tuple[FlatVector, list[Tensor]]:
+        flat = self._allocate(name, vector)
+        return flat, flat.views(self.tensors.specs(vector))
+
+    def _take_over(self) -> None:
+        halves = {Vector.PARAMETERS: self._current, Vector.FROZEN: self._frozen}
+        for vector, half in halves.items():
+            if half is None:
+                continue
+            for tensor, view in zip(self.tensors.tensors(vector), half[1], strict=True):
+                view.copy_(tensor.data)
+                if tensor.dtype == view.dtype:
+                    tensor.data = view
+
+
+class _ModelBuffers:
+    """Copies of the model's buffers (running statistics and the like) as flat vectors."""
+
+    def __init__(self, tensors: ModelTensors, allocate: Allocate, name: str) -> None:
+        present = [v for v in BUFFER_VECTORS if tensors.layout.elements(v)]
+        self._tensors = tensors
+        self.vectors = {v: allocate(f"{name}-{v.name.lower()}", v) for v in present}
+        self._views = {v: self.vectors[v].views(tensors.specs(v)) for v in present}
+
+    def gather(self) -> None:
+        """Copy the model's buffers here, and on to the host."""
+        for vector, views in self._views.items():
+            torch._foreach_copy_(views, self._tensors.tensors(vector))
+            self.vectors[vector].leave()
+
+    def scatter(self) -> None:
+        """Copy what lies here into the model's buffers; counters never go backwards."""
+        for vector, views in self._views.items():
+            present, new = self._tensors.tensors(vector), views
+            if vector is Vector.BUFFERS_INT64:
+                new = [torch.maximum(v, p) for v, p in zip(views, present, strict=True)]
+            torch._foreach_copy_(present, new)
+            self.vectors[vector].release()
+
+
+def _allocator(tensors: ModelTensors, memory: Memory, device: torch.device) -> Allocate:
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def allocate(name: str, vector: Vector) -> FlatVector:
+        nbytes = tensors.layout.elements(vector) * ELEMENT_BYTES[ELEMENT_TYPES[vector]]
+        buffer = memory.allocate(name, nbytes)
+        if stream is None:
+            return FlatVector(buffer, ELEMENT_DTYPES[vector])
+        return PinnedVector(buffer, ELEMENT_DTYPES[vector], device, stream)
+
+    return allocate

@@ -1,0 +1,31 @@
+"""Whether a step's gradient may be used, and how far it is scaled down. Pure."""
+
+import math
+from dataclasses import dataclass
+
+LARGEST_NORM = 1e18
+"""From here on a norm counts as not finite: its square is near the largest float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the check of one step's gradient says."""
+
+    norm: float
+    scale: float
+    """Factor that clips the norm; 0 for a gradient that must not be used."""
+
+    @property
+    def finite(self) -> bool:
+        """False: neither push nor step with this gradient."""
+        return self.scale > 0
+
+
+def check(squared_norm: float, loss: float, clip_norm: float | None) -> Verdict:
+    """Judge a gradient by its dot product with itself and the loss it comes from."""
+    if not (math.isfinite(loss) and 0 <= squared_norm < LARGEST_NORM**2):
+        return Verdict(squared_norm, 0.0)
+    norm = math.sqrt(squared_norm)
+    if clip_norm is None or norm <= clip_norm:
+        return Verdict(norm, 1.0)
+    return Verdict(norm, clip_norm / norm)

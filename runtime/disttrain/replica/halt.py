@@ -1,0 +1,50 @@
+"""Ends every wait of a replica's threads when the process is to end."""
+
+import queue
+import threading
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_LOOK_AGAIN_SECONDS = 0.1
+
+
+class Halted(Exception):
+    """The process is to end; what was waited for will not come."""
+
+
+class Halt:
+    """Said once, from any thread; the waits of all threads end with `Halted`, or with its cause."""
+
+    def __init__(self) -> None:
+        self._said = threading.Event()
+        self.cause: BaseException | None = None
+
+    def say(self, cause: BaseException | None = None) -> None:
+        """End all waits. The first cause stays."""
+        if not self._said.is_set():
+            self.cause = cause
+        self._said.set()
+
+    @property
+    def said(self) -> bool:
+        """Whether the process is to end."""
+        return self._said.is_set()
+
+    def check(self) -> None:
+        """Raise the cause, or `Halted`, if the process is to end."""
+        if self._said.is_set():
+            raise Halted from self.cause
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for that long; raises as `check` as soon as the process is to end."""
+        self._said.wait(seconds)
+        self.check()
+
+    def get(self, source: "queue.SimpleQueue[T]") -> T:
+        """The next item of the queue; raises as `check` while there is none."""
+        while True:
+            try:
+                return source.get(timeout=_LOOK_AGAIN_SECONDS)
+            except queue.Empty:
+                self.check()

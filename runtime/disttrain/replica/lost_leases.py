@@ -1,0 +1,25 @@
+"""Leases that were given to others while this replica held them: what is not begun is skipped."""
+
+from collections.abc import Callable, Set
+
+from disttrain.coordinator.fields import Position
+from disttrain.replica.work import WorkItem
+
+
+class LostLeases:
+    """Belongs to the compute thread; `abandoned` may be read by any."""
+
+    def __init__(self, lost: Callable[[], Set[int]]) -> None:
+        """`lost`: the numbers of the leases that the coordinator gave to others."""
+        self._lost = lost
+        self.abandoned: tuple[Position, ...] = ()
+        """Where each lost lease ended here for good."""
+
+    def skips(self, item: WorkItem, reached: Position) -> bool:
+        """Whether the batch must not be computed; `reached` is the position of the last one."""
+        if item.lease not in self._lost():
+            return False
+        if all(ended.lease != item.lease for ended in self.abandoned):
+            offset = reached.offset if reached.lease == item.lease else 0
+            self.abandoned = (*self.abandoned, Position(lease=item.lease, offset=offset))
+        return True

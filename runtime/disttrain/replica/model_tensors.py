@@ -1,0 +1,142 @@
+"""Which tensors a model has, and the place of each in its flat vectors. Moves no values."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from disttrain.parameter_server.layout import ModelLayout, TensorSpec
+from disttrain.replica.errors import ModelNotSupported
+from disttrain.transport.header import Vector
+
+BUFFER_VECTORS = (Vector.BUFFERS_FLOAT32, Vector.BUFFERS_FLOAT64, Vector.BUFFERS_INT64)
+
+ELEMENT_DTYPES = {
+    Vector.PARAMETERS: torch.float32,
+    Vector.FROZEN: torch.float32,
+    Vector.BUFFERS_FLOAT32: torch.float32,
+    Vector.BUFFERS_FLOAT64: torch.float64,
+    Vector.BUFFERS_INT64: torch.int64,
+}
+
+_BUFFER_VECTOR = {
+    torch.float32: Vector.BUFFERS_FLOAT32,
+    torch.float16: Vector.BUFFERS_FLOAT32,
+    torch.bfloat16: Vector.BUFFERS_FLOAT32,
+    torch.float64: Vector.BUFFERS_FLOAT64,
+    torch.int8: Vector.BUFFERS_INT64,
+    torch.int16: Vector.BUFFERS_INT64,
+    torch.int32: Vector.BUFFERS_INT64,
+    torch.int64: Vector.BUFFERS_INT64,
+    torch.uint8: Vector.BUFFERS_INT64,
+    torch.bool: Vector.BUFFERS_INT64,
+}
+_FROZEN_TYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+class Place(NamedTuple):
+    """Where a tensor hangs. Looked up anew each time, because a module may replace its buffers."""
+
+    module: nn.Module
+    attribute: str
+
+    @property
+    def tensor(self) -> Tensor:
+        """The tensor that hangs there now."""
+        return getattr(self.module, self.attribute)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelTensors:
+    """A model's tensors by vector; specs and places have the same order."""
+
+    layout: ModelLayout
+    places: dict[Vector, tuple[Place, ...]]
+
+    def specs(self, vector: Vector) -> tuple[TensorSpec, ...]:
+        """The specs of one vector, in its order."""
+        return tuple(spec for spec in self.layout.tensors if spec.vector is vector)
+
+    def tensors(self, vector: Vector) -> list[Tensor]:
+        """The tensors of one vector, as they are now."""
+        return [place.tensor for place in self.places.get(vector, ())]
+
+    @property
+    def vectors(self) -> tuple[Vector, ...]:
+        """The vectors that this model has."""
+        return tuple(vector for vector in ELEMENT_DTYPES if self.layout.elements(vector))
+
+
+def describe(model: nn.Module) -> ModelTensors:
+    """Assign every parameter and every persistent buffer a place in a flat vector.
+
+    Tied tensors get one place and several names. Raises ModelNotSupported for a type that no
+    vector carries.
+    """
+    names = _names_by_tensor(model)
+    specs: list[TensorSpec] = []
+    places: dict[Vector, tuple[Place, ...]] = {}
+    for vector in ELEMENT_DTYPES:
+        members = [found for found in names if _vector_of(*found) is vector]
+        specs.extend(_specs(vector, members))
+        if members:
+            places[vector] = tuple(_place(model, names[0]) for _, names in members)
+    return ModelTensors(layout=ModelLayout(tensors=tuple(specs)), places=places)
+
+
+def _names_by_tensor(model: nn.Module) -> list[tuple[Tensor, list[str]]]:
+    found: dict[int, tuple[Tensor, list[str]]] = {}
+    for name, tensor in _state(model):
+        found.setdefault(id(tensor), (tensor, []))[1].append(name)
+    return list(found.values())
+
+
+def _state(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
+    yield from model.named_parameters(remove_duplicate=False)
+    persistent = model.state_dict().keys()
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        if name in persistent:
+            yield name, buffer
+
+
+def _vector_of(tensor: Tensor, names: list[str]) -> Vector:
+    if not isinstance(tensor, nn.Parameter):
+        vector = _BUFFER_VECTOR.get(tensor.dtype)
+    elif tensor.requires_grad:
+        vector = Vector.PARAMETERS if tensor.dtype is torch.float32 else None
+    else:
+        vector = Vector.FROZEN if tensor.dtype in _FROZEN_TYPES else None
+    if vector is None:
+        kind = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
+        message = (
+            f"{kind} '{names[0]}' has the type {type_name(tensor)}, which cannot be shared; "
+            "make it float32 in model()"
+        )
+        raise ModelNotSupported(message)
+    return vector
+
+
+def type_name(tensor: Tensor) -> str:
+    """The name of a tensor's element type as manifests and layouts write it: "float32"."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _specs(vector: Vector, members: list[tuple[Tensor, list[str]]]) -> Iterable[TensorSpec]:
+    first = 0
+    for tensor, names in members:
+        yield TensorSpec(
+            name=names[0],
+            aliases=tuple(names[1:]),
+            shape=tuple(tensor.shape),
+            dtype=type_name(tensor),
+            vector=vector,
+            first=first,
+        )
+        first += tensor.numel()
+
+
+def _place(model: nn.Module, name: str) -> Place:
+    module, _, attribute = name.rpartition(".")
+    return Place(model.get_submodule(module), attribute)

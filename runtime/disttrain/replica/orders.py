@@ -1,0 +1,109 @@
+"""Carries out the coordinator's orders, between two steps."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from torch import nn
+
+from disttrain.checkpoint import export
+from disttrain.coordinator.fields import Progress
+from disttrain.coordinator.orders import (
+    Done,
+    Drain,
+    Drained,
+    End,
+    Evaluate,
+    Evaluated,
+    Export,
+    Order,
+    OrderFailed,
+    Result,
+    Upload,
+)
+from disttrain.errors import DistTrainError
+from disttrain.replica import device, evaluation
+from disttrain.replica.evaluation import Sums
+from disttrain.replica.exchange import Versions
+from disttrain.replica.task_calls import TaskCalls
+from disttrain.task.task import Split
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Abilities:
+    """What orders can make this replica do."""
+
+    upload: Callable[[tuple[int, ...]], None]
+    fetch_now: Callable[[], Versions]
+    drain: Callable[[], Progress]
+
+
+class Orders:
+    """Carries out one order at a time; belongs to the compute thread."""
+
+    def __init__(
+        self, task: TaskCalls, model: nn.Module, place: torch.device, abilities: Abilities
+    ) -> None:
+        self._task = task
+        self._model = model
+        self._device = place
+        self._abilities = abilities
+
+    def carry_out(self, order: Order) -> Result:
+        """The answer to the order. What goes wrong is told to the coordinator, not raised."""
+        try:
+            return self._carry_out(order)
+        except (DistTrainError, OSError, RuntimeError, safetensors.SafetensorError) as error:
+            LOG.exception("order failed", order=order.kind)
+            return OrderFailed(message=str(error)[:32_000])
+
+    def _carry_out(self, order: Order) -> Result:
+        match order:
+            case Upload():
+                self._abilities.upload(order.shards)
+            case Evaluate():
+                return self._evaluate(order)
+            case Export():
+                export.export(Path(order.checkpoint), Path(order.out))
+            case Drain():
+                return Drained(progress=self._abilities.drain())
+            case End():
+                LOG.info("told to end", reason=order.reason)
+            case _:
+                return OrderFailed(message=f"'{order.kind}' is no order for a replica")
+        return Done()
+
+    def _evaluate(self, order: Evaluate) -> Evaluated:
+        began = time.perf_counter()
+        versions: tuple[int, ...] = ()
+        if order.model_file is None:
+            versions = tuple(count for _, count in self._abilities.fetch_now())
+            model = self._model
+        else:
+            model = self._load(Path(order.model_file))
+        sums = self._sums(model, Split(order.split), order.batch_size)
+        return Evaluated(
+            sums=sums.measures,
+            samples=sums.samples,
+            loss=sums.mean_loss,
+            versions=versions,
+            seconds=time.perf_counter() - began,
+        )
+
+    def _load(self, file: Path) -> nn.Module:
+        """A new model with exactly what the file holds."""
+        model = self._task.model(seed=0)
+        model.load_state_dict(safetensors.torch.load_file(file), strict=True)
+        return model.to(self._device)
+
+    def _sums(self, model: nn.Module, split: Split, batch_size: int) -> Sums:
+        examples = self._task.examples(split, batch_size=1)
+        return evaluation.evaluate(
+            self._task, model, examples, batch_size, device.mover(self._device)
+        )

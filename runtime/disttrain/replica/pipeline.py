@@ -1,0 +1,182 @@
+"""The data pipeline: read, process, train. The first two run beside the training step.
+
+PyTorch's DataLoader reads and processes: in worker processes (`workers` of the task's
+`input_pipeline`), or in a thread of this process when there are none.
+"""
+
+import queue
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from disttrain.coordinator.fields import Lease
+from disttrain.replica import seeding
+from disttrain.replica.halt import Halt, Halted
+from disttrain.replica.work import Cutting, WorkItem, WorkSource
+
+Collate = Callable[[list[Any]], Any]
+
+
+class Loaded(NamedTuple):
+    """A batch that is ready for training."""
+
+    item: WorkItem
+    batch: Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineConfig:
+    """How batches are prepared."""
+
+    workers: int = 0
+    """Processes that read and process; 0: a thread of this process."""
+    prefetch: int = 2
+    """Batches that lie ready, per worker."""
+    pin_memory: bool = False
+    """Put batches into page-locked memory, for a GPU."""
+    seed: int = 0
+
+
+class Batches(Dataset[Loaded]):
+    """A data set whose "sample" is a whole batch, named by a work item."""
+
+    def __init__(
+        self, dataset: Dataset[Any], collate: Collate, config: PipelineConfig, *, seeded: bool
+    ) -> None:
+        self._dataset = dataset
+        self._collate = collate
+        self._config = config
+        self._seeded = seeded
+
+    def __getitem__(self, item: WorkItem) -> Loaded:
+        """Read and process one batch."""
+        if self._seeded:
+            seeding.seed_everything(
+                seeding.batch_seed(self._config.seed, item.epoch, item.portion, item.first)
+            )
+        return Loaded(item, self._collate(read(self._dataset, item.indices)))
+
+
+class Pipeline:
+    """Makes batches of the leases that the work source gives, ahead of the training step.
+
+    A data set that draws random numbers and has no workers is read between the steps instead: the
+    generators are the process's, and a thread would make the numbers depend on timing.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        collate: Collate,
+        source: WorkSource,
+        cutting: Cutting,
+        config: PipelineConfig,
+        halt: Halt,
+    ) -> None:
+        self._source = source
+        self._cutting = cutting
+        self._halt = halt
+        self._dropped = False
+        inline = config.workers == 0 and draws_random_numbers(dataset, collate)
+        seeded = inline or config.workers > 0
+        self._loader = _loader(Batches(dataset, collate, config, seeded=seeded), self, config)
+        self._ready: queue.Queue[Loaded | None] = queue.Queue(maxsize=max(1, config.prefetch))
+        self._inline = self._produce() if inline else None
+        if not inline:
+            threading.Thread(target=self._fill, name="pipeline", daemon=True).start()
+
+    def next(self, timeout: float) -> Loaded | None:
+        """The next batch, or None after `timeout` seconds without one. Compute thread only."""
+        if self._inline is not None:
+            return next(self._inline, None)
+        try:
+            return self._ready.get(timeout=timeout) if timeout else self._ready.get_nowait()
+        except queue.Empty:
+            return None
+
+    def drop(self) -> None:
+        """Make no more batches and forget those that lie ready."""
+        self._dropped = True
+        while self.next(0) is not None:
+            pass
+
+    def __iter__(self) -> Iterator[WorkItem]:
+        """What the loader reads: the batches of all leases held. Ends rather than waits.
+
+        If it waited for a lease, the loader would keep back batches that the coordinator wants to
+        see done before it gives one.
+        """
+        lease: Lease | None = self._first
+        while lease is not None:
+            for item in self._cutting.items(lease):
+                if self._dropped:
+                    return
+                yield item
+            lease = self._source.next_now()
+
+    def _produce(self) -> Iterator[Loaded]:
+        while not self._dropped and (lease := self._source.wait_for_next()) is not None:
+            self._first = lease
+            yield from self._loader
+
+    def _fill(self) -> None:
+        try:
+            for loaded in self._produce():
+                self._put(loaded)
+        except Halted:
+            return
+        except BaseException as error:
+            self._halt.say(error)
+
+    def _put(self, loaded: Loaded) -> None:
+        while not self._dropped:
+            try:
+                return self._ready.put(loaded, timeout=0.1)
+            except queue.Full:
+                self._halt.check()
+        return None
+
+
+def read(dataset: Dataset[Any], indices: list[int]) -> list[Any]:
+    """The samples of a batch; at once where the data set can do that."""
+    at_once = getattr(dataset, "__getitems__", None)
+    if at_once is not None:
+        return at_once(indices)  # type: ignore[no-any-return]
+    return [dataset[index] for index in indices]
+
+
+def draws_random_numbers(dataset: Dataset[Any], collate: Collate) -> bool:
+    """Whether preparing a batch advances a generator of this process. Prepares one to see."""
+    before = _generator_states()
+    collate(read(dataset, [0]))
+    return before != _generator_states()
+
+
+def _generator_states() -> tuple[object, ...]:
+    numpy_state = np.random.get_state(legacy=True)
+    torch_state = torch.default_generator.get_state().numpy().tobytes()
+    return torch_state, str(numpy_state), random.getstate()
+
+
+def _loader(batches: Batches, items: Pipeline, config: PipelineConfig) -> DataLoader[Loaded]:
+    several = config.workers > 0
+    return DataLoader(
+        batches,
+        batch_size=None,
+        sampler=items,
+        num_workers=config.workers,
+        collate_fn=_as_it_is,
+        pin_memory=config.pin_memory,
+        prefetch_factor=max(1, config.prefetch) if several else None,
+        persistent_workers=several,
+    )
+
+
+def _as_it_is(loaded: Sequence[Any]) -> Sequence[Any]:
+    return loaded

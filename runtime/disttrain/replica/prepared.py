@@ -1,0 +1,39 @@
+"""What a replica makes before it joins: the task, the model, the data. It may fail, and is slow."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from disttrain.launch.config import LaunchConfig
+from disttrain.replica import device, model_tensors, task_calls
+from disttrain.replica.model_tensors import ModelTensors
+from disttrain.replica.task_calls import Examples, TaskCalls
+from disttrain.task.task import Split
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """Everything of the task that was checked."""
+
+    task: TaskCalls
+    model: nn.Module
+    tensors: ModelTensors
+    train: Examples
+    test: Examples
+    device: torch.device
+
+
+def prepare(config: LaunchConfig) -> Prepared:
+    """Load and check the task of a job. Raises a FinalError that says what is wrong with it."""
+    spec = config.job.spec
+    task = task_calls.load(config.job, config.task_folder)
+    model = task.model(spec.seed)
+    return Prepared(
+        task=task,
+        model=model,
+        tensors=model_tensors.describe(model),
+        train=task.examples(Split.TRAIN, spec.batch_size),
+        test=task.examples(Split.TEST, spec.batch_size),
+        device=device.resolve(config.device),
+    )

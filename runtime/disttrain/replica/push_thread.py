@@ -1,0 +1,159 @@
+"""Pushes gradients beside the training step."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from disttrain.coordinator.fields import START, Position
+from disttrain.coordinator.reports import STALENESS_BOUNDS, staleness_bucket
+from disttrain.replica.changed_buffers import ChangedBuffers
+from disttrain.replica.exchange import Push, PushResult, PushSide, Versions
+from disttrain.replica.flat_model import FlatModel, Outgoing
+from disttrain.replica.halt import Halt
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Departure:
+    """One push, ready to go."""
+
+    outgoing: Outgoing | None
+    """None: nothing to send, only the position moves on."""
+    position: Position
+    samples: int = 0
+    scale: float = 1.0
+    versions: Versions = ()
+    """Of the parameters that the gradient was computed on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Acknowledged:
+    """What all shards have answered so far."""
+
+    position: Position = START
+    samples: int = 0
+    pushes: int = 0
+
+
+class _Errand(NamedTuple):
+    act: Callable[[], None]
+    answered: "queue.SimpleQueue[None]"
+
+
+class PushThread:
+    """Sends departures in their order, and gives each gradient buffer back when it was answered.
+
+    `client` is used by this thread only, the methods by the compute thread only; `acknowledged`
+    and the staleness may be read by any.
+    """
+
+    def __init__(self, client: PushSide, model: FlatModel, halt: Halt) -> None:
+        self._client = client
+        self._halt = halt
+        self._changed = ChangedBuffers(model.tensors, model.buffer_values())
+        self._free: queue.SimpleQueue[Outgoing] = queue.SimpleQueue()
+        for outgoing in model.outgoing:
+            self._free.put(outgoing)
+        self._departures: queue.SimpleQueue[Departure | _Errand | None] = queue.SimpleQueue()
+        self._sequence = 0
+        self.acknowledged = Acknowledged()
+        self.staleness = [0] * len(STALENESS_BOUNDS)
+        self.staleness_unknown = 0
+        self.waited_seconds = 0.0
+        """How long `acquire` and `wait_answered` blocked, in all."""
+        self.push_seconds = 0.0
+        self._thread = threading.Thread(target=self._run, name="push", daemon=True)
+        self._thread.start()
+
+    def acquire(self) -> Outgoing:
+        """A gradient buffer that nobody else uses; waits for a push's answer when all are out."""
+        try:
+            return self._free.get_nowait()
+        except queue.Empty:
+            return self._wait_for(self._free)
+
+    def call(self, act: Callable[[], None]) -> None:
+        """Let the thread do something with its client; return when it is done. Raises Halted."""
+        answered: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._departures.put(_Errand(act, answered))
+        self._wait_for(answered)
+
+    def submit(self, departure: Departure) -> None:
+        """Start pushing; the buffer belongs to this thread until it comes out of `acquire`."""
+        if departure.outgoing is not None:
+            departure.outgoing.leave()
+        self._departures.put(departure)
+
+    def wait_answered(self) -> None:
+        """Return when everything submitted was answered by every shard. Raises Halted."""
+        self.call(_nothing)
+
+    def close(self, timeout: float) -> None:
+        """End the thread after what was submitted."""
+        self._departures.put(None)
+        self._thread.join(timeout)
+
+    def _wait_for(self, source: "queue.SimpleQueue[T]") -> T:
+        began = time.perf_counter()
+        item = self._halt.get(source)
+        self.waited_seconds += time.perf_counter() - began
+        return item
+
+    def _run(self) -> None:
+        try:
+            while (departure := self._departures.get()) is not None:
+                if isinstance(departure, Departure):
+                    self._send(departure)
+                else:
+                    departure.act()
+                    departure.answered.put(None)
+        except BaseException as error:
+            self._halt.say(error)
+
+    def _send(self, departure: Departure) -> None:
+        if departure.outgoing is None:
+            return self._advance(departure, pushes=0)
+        began = time.perf_counter()
+        departure.outgoing.wait_left()
+        self._sequence += 1
+        results = self._client.push(self._push(departure, departure.outgoing))
+        self.push_seconds += time.perf_counter() - began
+        self._note(results)
+        self._advance(departure, pushes=1)
+        return self._free.put(departure.outgoing)
+
+    def _push(self, departure: Departure, outgoing: Outgoing) -> Push:
+        return Push(
+            sequence=self._sequence,
+            gradient=outgoing.gradient.buffer,
+            versions=departure.versions,
+            scale=departure.scale,
+            samples=departure.samples,
+            lease=departure.position.lease,
+            lease_offset=departure.position.offset,
+            buffers={v: flat.buffer for v, flat in outgoing.buffers.vectors.items()},
+            changed=self._changed.runs(outgoing.buffers.vectors),
+        )
+
+    def _advance(self, departure: Departure, *, pushes: int) -> None:
+        before = self.acknowledged
+        self.acknowledged = Acknowledged(
+            position=max(before.position, departure.position),
+            samples=before.samples + departure.samples,
+            pushes=before.pushes + pushes,
+        )
+
+    def _note(self, results: list[PushResult]) -> None:
+        for result in results:
+            if result.staleness < 0:
+                self.staleness_unknown += 1
+            else:
+                self.staleness[staleness_bucket(result.staleness)] += 1
+
+
+def _nothing() -> None:
+    """Done as soon as everything before it is."""

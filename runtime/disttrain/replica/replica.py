@@ -1,0 +1,156 @@
+"""One life of a replica: join, take over the shards' values, train, carry out orders, end."""
+
+import time
+from functools import partial
+
+from disttrain.coordinator import permutation
+from disttrain.coordinator.client import CoordinatorClient
+from disttrain.coordinator.fields import Progress
+from disttrain.coordinator.messages import Joined, Leave
+from disttrain.coordinator.orders import End
+from disttrain.coordinator.reports import ReplicaReport
+from disttrain.job import defaults
+from disttrain.job.spec import Spec
+from disttrain.launch.exit_code import ExitCode
+from disttrain.replica import device, report
+from disttrain.replica.connection import Connection
+from disttrain.replica.halt import Halt
+from disttrain.replica.leases import LeaseSource
+from disttrain.replica.loop import LoopConfig, TrainingLoop
+from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.orders import Abilities, Orders
+from disttrain.replica.pipeline import Pipeline, PipelineConfig
+from disttrain.replica.prepared import Prepared
+from disttrain.replica.trainer import Trainer
+from disttrain.replica.work import Cutting
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+_ORDER_SECONDS = 0.01
+_ANSWER_SECONDS = 2.0
+
+
+class Replica:
+    """Belongs to the compute thread, but for `report` and `leave`."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        prepared: Prepared,
+        coordinator: CoordinatorClient,
+        joined: Joined,
+        connection: Connection,
+        halt: Halt,
+    ) -> None:
+        self._coordinator = coordinator
+        self._member = joined.member
+        self._connection = connection
+        self._exit_code: ExitCode | None = None
+        self._leaving = False
+
+        place = device.mover(prepared.device)
+        self._loop = TrainingLoop(
+            connection.model,
+            lambda batch: prepared.task.loss(prepared.model, place(batch)),
+            connection.pushes,
+            connection.fetches,
+            loop_config(spec),
+        )
+        self._lost = LostLeases(lambda: coordinator.lost_leases)
+        source = LeaseSource(coordinator, joined.member, self._progress, halt)
+        pipeline = _pipeline(spec, prepared, joined, source, halt)
+        self._trainer = Trainer(self._loop, pipeline, source, self._lost)
+        self._orders = Orders(
+            prepared.task,
+            prepared.model,
+            prepared.device,
+            Abilities(upload=connection.upload, fetch_now=self._loop.fetch_now, drain=self._drain),
+        )
+
+    def report(self) -> ReplicaReport:
+        """The counters as they are now."""
+        pushes, fetches = self._connection.pushes, self._connection.fetches
+        return report.replica_report(self._loop.counters, pushes, fetches, self._lost)
+
+    def leave(self) -> None:
+        """End after the current step; the rest of the work goes to others. For signal handlers."""
+        self._leaving = True
+
+    def run(self) -> ExitCode:
+        """Train until told to end. Raises what ended one of the threads."""
+        try:
+            self._loop.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
+            LOG.info("trains", incarnation=self._member.incarnation)
+            self._trainer.train_until(self._ends)
+            return self._exit_code or self._say_goodbye()
+        except _Ended:
+            return self._exit_code or ExitCode.INTERRUPTED
+
+    def _ends(self) -> bool:
+        self._carry_out_orders()
+        return self._leaving or self._exit_code is not None
+
+    def _wait_for_order(self) -> None:
+        if self._ends():
+            raise _Ended
+        time.sleep(_ORDER_SECONDS)
+
+    def _carry_out_orders(self) -> None:
+        while not self._coordinator.orders.empty():
+            numbered = self._coordinator.orders.get()
+            self._coordinator.answer(numbered, self._orders.carry_out(numbered.order))
+            if isinstance(numbered.order, End):
+                self._exit_code = ExitCode.COMPLETE if numbered.id else ExitCode.RESTART
+
+    def _drain(self) -> Progress:
+        self._trainer.drain()
+        return self._progress()
+
+    def _progress(self) -> Progress:
+        return report.progress(self._connection.pushes, self._lost)
+
+    def _say_goodbye(self) -> ExitCode:
+        progress = self._drain()
+        self._coordinator.request(Leave(member=self._member, reason="SIGTERM", progress=progress))
+        LOG.info("left", samples=progress.samples)
+        return ExitCode.INTERRUPTED
+
+
+class _Ended(Exception):
+    """Told to end before the first step."""
+
+
+def loop_config(spec: Spec) -> LoopConfig:
+    """What the manifest says about the loop."""
+    downpour = spec.strategy.rule
+    return LoopConfig(
+        push_every=downpour.push_every,
+        fetch_every=downpour.fetch_every,
+        waits_for_answers=downpour.max_in_flight == 0,
+        local_learning_rate=defaults.local_learning_rate(downpour),
+        clip_norm=downpour.optimizer.rule.clip_norm,
+        seed=spec.seed,
+    )
+
+
+def outgoing_buffers(spec: Spec) -> int:
+    """Gradient buffers that can be on their way, and the one that is being filled."""
+    return spec.strategy.rule.max_in_flight + 1
+
+
+def _pipeline(
+    spec: Spec, prepared: Prepared, joined: Joined, source: LeaseSource, halt: Halt
+) -> Pipeline:
+    wanted = prepared.task.input_pipeline()
+    config = PipelineConfig(
+        workers=wanted.workers,
+        prefetch=wanted.prefetch,
+        pin_memory=prepared.device.type == "cuda",
+        seed=joined.seed,
+    )
+    indices = partial(
+        permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
+    )
+    cutting = Cutting(batch_size=spec.batch_size, portion_indices=indices)
+    return Pipeline(prepared.train.dataset, prepared.task.collate, source, cutting, config, halt)

@@ -1,0 +1,38 @@
+"""What a replica tells the coordinator in each heartbeat."""
+
+from disttrain.coordinator.fields import Progress
+from disttrain.coordinator.reports import ReplicaReport
+from disttrain.replica.fetch_thread import FetchThread
+from disttrain.replica.loop import Counters
+from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.push_thread import PushThread
+
+
+def progress(pushes: PushThread, lost: LostLeases) -> Progress:
+    """What is finished: acknowledged by all shards, or given up."""
+    acknowledged = pushes.acknowledged
+    return Progress(
+        position=acknowledged.position, samples=acknowledged.samples, abandoned=lost.abandoned
+    )
+
+
+def replica_report(
+    counters: Counters, pushes: PushThread, fetches: FetchThread, lost: LostLeases
+) -> ReplicaReport:
+    """The counters as they are now; any thread may ask."""
+    waited = pushes.waited_seconds + fetches.waited_seconds
+    return ReplicaReport(
+        progress=progress(pushes, lost),
+        steps=counters.steps,
+        pushes=pushes.acknowledged.pushes,
+        loss_sum=counters.loss_sum,
+        loss_steps=counters.loss_steps,
+        non_finite=counters.non_finite,
+        non_finite_lease=counters.non_finite_lease,
+        staleness=tuple(pushes.staleness),
+        staleness_unknown=pushes.staleness_unknown,
+        compute_seconds=max(0.0, counters.step_seconds - waited),
+        data_seconds=counters.data_seconds,
+        push_seconds=pushes.waited_seconds,
+        fetch_seconds=fetches.waited_seconds,
+    )

@@ -1,0 +1,78 @@
+"""Calls the user's task, and checks what comes back where it enters."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from disttrain.job.spec import DistTrainJob
+from disttrain.replica import seeding
+from disttrain.task import checks, loading, user_code
+from disttrain.task.task import InputPipeline, Split, Task
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Examples:
+    """One split of the task's data."""
+
+    dataset: Dataset[Any]
+    count: int
+    """Samples."""
+
+
+class TaskCalls:
+    """A task whose errors name the method, and whose values are checked."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._name = type(task).__name__
+        self._examples: dict[Split, Examples] = {}
+
+    def model(self, seed: int) -> nn.Module:
+        """A new model with the seed's initial values, in training mode. Raises TaskError."""
+        seeding.seed_model(seed)
+        with user_code.running(f"{self._name}.model()"):
+            model: object = self._task.model()
+        return checks.check_model(model).train()
+
+    def examples(self, split: Split, batch_size: int) -> Examples:
+        """The data of a split, made once. Raises TaskError."""
+        if split not in self._examples:
+            with user_code.running(f"{self._name}.dataset('{split}')"):
+                dataset = self._task.dataset(split)
+            count = checks.check_dataset(dataset, split, batch_size=batch_size)
+            self._examples[split] = Examples(dataset=dataset, count=count)
+        return self._examples[split]
+
+    def input_pipeline(self) -> InputPipeline:
+        """How the data wants to be read."""
+        with user_code.running(f"{self._name}.input_pipeline()"):
+            return self._task.input_pipeline()
+
+    def collate(self, samples: Any) -> Any:
+        """A batch of samples."""
+        with user_code.running(f"{self._name}.collate()"):
+            return self._task.collate(samples)
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """The loss of a training step."""
+        with user_code.running(f"{self._name}.loss()"):
+            return checks.check_loss(self._task.loss(model, batch))
+
+    def loss_value(self, model: nn.Module, batch: Any) -> float:
+        """The loss of a batch in an evaluation, where nothing has a gradient."""
+        with user_code.running(f"{self._name}.loss()"):
+            return float(self._task.loss(model, batch))
+
+    def measures(self, model: nn.Module, batch: Any) -> dict[str, float]:
+        """Sums over a batch."""
+        with user_code.running(f"{self._name}.measure()"):
+            return checks.check_measures(self._task.measure(model, batch))
+
+
+def load(job: DistTrainJob, folder: Path) -> TaskCalls:
+    """The task of a manifest. Raises TaskError."""
+    reference = job.spec.task
+    return TaskCalls(loading.load_task(reference.entrypoint, reference.arguments, folder))
