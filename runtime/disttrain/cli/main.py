@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from disttrain.cli import schema, validate
+from disttrain.cli import resume, run, schema, validate
 from disttrain.cli.exit_code import ExitCode
 from disttrain.errors import DistTrainError
 from disttrain.job.errors import InvalidManifest
@@ -21,6 +21,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(run.run)
+app.command()(resume.resume)
 app.command()(validate.validate)
 app.command()(schema.schema)
 

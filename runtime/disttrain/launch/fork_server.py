@@ -1,4 +1,4 @@
-"""Imports torch and the roles once, then forks shards and replicas on command.
+"""Imports the roles and with them torch once, then forks shards and replicas on command.
 
 `python -m disttrain.launch.fork_server SOCKET PARENT`, with the allocator's settings in its
 environment. It has one thread and starts none: a fork copies only the thread that forks, with
@@ -17,8 +17,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
-
-import torch
 
 from disttrain.job.names import Role
 from disttrain.launch import config as launch_config
@@ -163,15 +161,20 @@ def _redirect(log: Path) -> None:
 
 def _run_child(start: Start) -> NoReturn:
     config_file = Path(start.config)
-    threads = launch_config.read(config_file).threads
-    os.environ["OMP_NUM_THREADS"] = str(threads)
-    torch.set_num_threads(threads)
+    _set_threads(launch_config.read(config_file).threads)
     code = process.run(config_file)
     # The interpreter's own end tears down torch and takes long, and is a place to crash in.
     atexit._run_exitfuncs()  # noqa: SLF001 - as multiprocessing does
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _set_threads(threads: int) -> None:
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    # The roles have imported torch, if they need it at all.
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
 
 
 def main() -> None:

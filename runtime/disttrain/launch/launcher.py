@@ -135,8 +135,10 @@ class Launcher:
 
     def _restart(self, event: Ended, verdict: Restart) -> None:
         exit_ = Exit(event.code)
-        if event.code != ExitCode.COMPLETE:
-            self._link.died(event.name, event.pid, exit_, self._log_tail(event))
+        # At the job's end members end a moment before the coordinator; that is no news.
+        if event.code == ExitCode.COMPLETE:
+            return
+        self._link.died(event.name, event.pid, exit_, self._log_tail(event))
         again = f"starts again in {verdict.delay_seconds:.1f} s (restart {verdict.number})"
         self._watcher.event(f"{event.name}: {exit_}; {again}")
 

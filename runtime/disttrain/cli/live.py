@@ -1,0 +1,63 @@
+"""What `run` and `resume` have in common: show the job while it runs, and say how it ended."""
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import typer
+
+from disttrain.cli.plain_display import PlainDisplay
+from disttrain.job import manifest_file
+from disttrain.job.spec import DistTrainJob
+from disttrain.launch import local
+from disttrain.launch import run as runs
+from disttrain.launch.errors import OutputFolderInUse
+from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.launcher import Watcher
+from disttrain.launch.outcome import Outcome, Result
+from disttrain.launch.run import Run
+from disttrain.launch.run_folder import RunFolder, default_folder
+
+
+def run(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
+    """Run a new job to its end; returns the exit code of the command."""
+    folder = output or default_folder(job.metadata.name, datetime.now().astimezone())
+    return _watched(lambda: runs.new(job, folder, task_folder))
+
+
+def resume(path: Path) -> ExitCode:
+    """Go on with the run in a folder; returns the exit code. Raises NotARunFolder."""
+    folder = RunFolder(path.resolve())
+    folder.read_record()
+    job = manifest_file.load_job(folder.job)
+    return _watched(lambda: runs.resumed(job, folder))
+
+
+def _watched(prepare: Callable[[], Run]) -> ExitCode:
+    try:
+        run = prepare()
+    except OutputFolderInUse as error:
+        typer.echo(f"error: {error}", err=True)
+        return ExitCode.USAGE
+    typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
+    watcher: Watcher = PlainDisplay(run)
+    outcome = local.run_job(run, watcher)
+    _conclude(outcome, run.folder)
+    return outcome.exit_code
+
+
+def _conclude(outcome: Outcome, folder: RunFolder) -> None:
+    shown = _shown(folder)
+    if outcome.result is Result.COMPLETE:
+        typer.echo(f"Complete: the model is {shown}/{folder.model.name}")
+    elif outcome.result is Result.STOPPED:
+        typer.echo(f"Stopped. Go on with: disttrain resume {shown}")
+    else:
+        typer.echo(f"Failed ({outcome.reason}): {outcome.message}", err=True)
+        typer.echo(f"The logs are in {shown}/{folder.logs.name}", err=True)
+
+
+def _shown(folder: RunFolder) -> str:
+    here = Path.cwd()
+    path = folder.path
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

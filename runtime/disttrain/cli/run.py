@@ -1,0 +1,36 @@
+"""`disttrain run`: train a job with processes of this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disttrain.job import manifest_file
+
+Manifest = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="Manifest of the job.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Folder for the results, new or empty. Default: runs/NAME-DATE-TIME."
+    ),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Change a field of the manifest; repeatable."),
+]
+
+
+def run(manifest: Manifest, output: Output = None, assignments: Assignments = None) -> None:
+    """Train a job with processes of this machine and show how it goes.
+
+    DIR gets summary.json, metrics.jsonl, model.safetensors, checkpoints/ and one log per process.
+    Ctrl-C writes a checkpoint and stops; a second one kills. Exits with 0 when the job is complete,
+    1 when it failed, 2 for a bad manifest or a DIR that is not empty, 130 when it was interrupted.
+
+    Example: disttrain run job.yaml --output runs/first --set spec.replicas.count=4
+    """
+    job = manifest_file.load_job(manifest, assignments or ())
+    # What runs a job is slow to import, and the other commands do without it.
+    from disttrain.cli import live  # noqa: PLC0415
+
+    raise typer.Exit(live.run(job, output, manifest.parent))

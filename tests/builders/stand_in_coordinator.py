@@ -1,0 +1,50 @@
+"""A coordinator that does nothing but listen: for tests of the launcher.
+
+It writes every request into coordinator.requests and ends when it is told to, or as the file
+`coordinator.exit` in the run folder says.
+"""
+
+from pathlib import Path
+
+from disttrain.coordinator import messages
+from disttrain.launch.config import LaunchConfig
+from disttrain.transport.config import TransportConfig
+from disttrain.transport.factory import open_transport
+from disttrain.transport.header import Header, Role, Verb
+
+EMPTY = Header(*([0] * len(Header._fields)))
+
+
+def main(config: LaunchConfig) -> int:
+    transport = open_transport(
+        TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.COORDINATOR)
+    )
+    listener = transport.listen(str(config.listen_address))
+    while (code := _wanted_exit(config.run_folder)) is None:
+        request = listener.receive(0.05)
+        if request is None:
+            continue
+        parsed = messages.parse_request(request.payload)
+        with (config.run_folder / "coordinator.requests").open("ab") as log:
+            log.write(messages.encode_request(parsed) + b"\n")
+        reply = EMPTY._replace(
+            verb=Verb.CONTROL_REPLY,
+            job=transport.job,
+            role=Role.COORDINATOR,
+            sequence=request.header.sequence,
+        )
+        listener.reply(request, reply, messages.encode_reply(messages.Acknowledged()))
+        if isinstance(parsed, messages.Stop):
+            return 130
+        if isinstance(parsed, messages.Fail | messages.MemberDied) and _final(parsed):
+            return 1
+    return code
+
+
+def _final(request: messages.Fail | messages.MemberDied) -> bool:
+    return isinstance(request, messages.Fail) or request.final
+
+
+def _wanted_exit(folder: Path) -> int | None:
+    file = folder / "coordinator.exit"
+    return int(file.read_text()) if file.exists() else None
