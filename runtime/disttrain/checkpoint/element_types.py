@@ -55,7 +55,7 @@ def _whole(name: str) -> Callable[[Values], Values]:
 
 
 def _bool(values: Values) -> Values:
-    return (values != 0).astype(np.uint8)
+    return np.not_equal(values, 0).astype(np.uint8)
 
 
 def _same(values: Values) -> Values:

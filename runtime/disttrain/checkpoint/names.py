@@ -1,6 +1,7 @@
 """The names of everything in a checkpoint folder; nothing else makes or takes them apart. Pure."""
 
 import re
+from enum import Enum, auto
 
 from disttrain.transport.header import Vector
 
@@ -8,6 +9,17 @@ MANIFEST = "manifest.json"
 COORDINATOR = "coordinator.json"
 
 _FOLDER = re.compile(r"[0-9]{8,19}")
+
+
+class Kind(Enum):
+    """What a tensor in a shard's file is."""
+
+    VALUES = auto()
+    """A vector's values."""
+    STATE = auto()
+    """The optimizer's state for a vector."""
+    TABLE = auto()
+    """Anything else that the shard remembers."""
 
 
 def folder(number: int) -> str:
@@ -50,3 +62,11 @@ def values(vector: Vector) -> str:
 def state(vector: Vector, kind: str) -> str:
     """The tensor with an optimizer's state of this kind ("momentum", "sum_of_squares")."""
     return f"{vector.name}.{kind}"
+
+
+def kind(tensor: str) -> Kind:
+    """What the tensor of this name is."""
+    vector, dot, _ = tensor.partition(".")
+    if vector not in Vector.__members__:
+        return Kind.TABLE
+    return Kind.STATE if dot else Kind.VALUES

@@ -87,6 +87,11 @@ class Store:
         """The newest checkpoint with a good manifest; None if there is none."""
         return next(self._newest_first(), None)
 
+    def newest_folder(self) -> Path | None:
+        """The folder with the highest number, damaged or not; None if there is none."""
+        numbers = self._numbers()
+        return self.folder / names.folder(numbers[-1]) if numbers else None
+
     def retain(self, keep: int) -> tuple[int, ...]:
         """Delete all but the newest `keep` (at least 1) checkpoints; the numbers deleted.
 

@@ -1,0 +1,136 @@
+"""What there is to say about a checkpoint, for people and programs."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from disttrain.checkpoint import names
+from disttrain.checkpoint.manifest import Manifest
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.restore import Restore
+from disttrain.checkpoint.shard_file import ShardFile
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredTensor:
+    """A flat vector, an optimizer's state or a table in a shard's file."""
+
+    name: str
+    elements: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardPart:
+    """One shard's file."""
+
+    index: int
+    file: str
+    bytes: int
+    hash: str
+    version: int
+    values: tuple[StoredTensor, ...]
+    optimizer_state: tuple[StoredTensor, ...]
+    tables: tuple[StoredTensor, ...]
+    """What else the shard remembers, such as which pushes it has applied."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelPart:
+    """One tensor of the model."""
+
+    name: str
+    aliases: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    elements: int
+    vector: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inspection:
+    """A checkpoint whose hashes all match."""
+
+    path: Path
+    number: int
+    job: str
+    job_uid: str
+    created: datetime
+    seed: int
+    samples: int
+    update_rule: str
+    bytes: int
+    """Of all files but the manifest."""
+    hashes_verified: int
+    """Files whose hash was checked."""
+    shards: tuple[ShardPart, ...]
+    tensors: tuple[ModelPart, ...]
+
+
+_INSPECTION = TypeAdapter(Inspection)
+
+
+def inspect(checkpoint: Checkpoint) -> Inspection:
+    """What a verified checkpoint holds. Raises Corrupt when files and manifest disagree."""
+    manifest = checkpoint.manifest
+    with Restore(checkpoint) as restore:
+        restore.check_files()
+        shards = tuple(_shard(manifest, restore, index) for index in range(len(manifest.shards)))
+    return Inspection(
+        path=checkpoint.path,
+        number=manifest.number,
+        job=manifest.job.name,
+        job_uid=manifest.job.uid,
+        created=manifest.created,
+        seed=manifest.seed,
+        samples=manifest.samples,
+        update_rule=manifest.update_rule,
+        bytes=sum(entry.bytes for entry in manifest.files),
+        hashes_verified=len(manifest.files),
+        shards=shards,
+        tensors=_model(manifest),
+    )
+
+
+def to_json(inspection: Inspection) -> str:
+    """One JSON object."""
+    return _INSPECTION.dump_json(inspection, indent=1).decode()
+
+
+def _shard(manifest: Manifest, restore: Restore, index: int) -> ShardPart:
+    entry, file = manifest.shards[index], restore.file(index)
+    return ShardPart(
+        index=index,
+        file=entry.file.name,
+        bytes=entry.file.bytes,
+        hash=entry.file.hash,
+        version=entry.version,
+        values=_stored(file, names.Kind.VALUES),
+        optimizer_state=_stored(file, names.Kind.STATE),
+        tables=_stored(file, names.Kind.TABLE),
+    )
+
+
+def _stored(file: ShardFile, kind: names.Kind) -> tuple[StoredTensor, ...]:
+    return tuple(
+        StoredTensor(name=tensor.name, elements=tensor.elements, bytes=tensor.nbytes)
+        for tensor in file.tensors.values()
+        if names.kind(tensor.name) is kind
+    )
+
+
+def _model(manifest: Manifest) -> tuple[ModelPart, ...]:
+    vectors = {piece.tensor: piece.vector.name for piece in manifest.pieces}
+    return tuple(
+        ModelPart(
+            name=tensor.name,
+            aliases=tensor.aliases,
+            shape=tensor.shape,
+            dtype=tensor.dtype,
+            elements=tensor.elements,
+            vector=vectors[tensor.name],
+        )
+        for tensor in manifest.tensors
+    )

@@ -1,0 +1,78 @@
+"""What `disttrain evaluate` does."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from torch import nn
+
+from disttrain.checkpoint import compare, export, model_map, store
+from disttrain.checkpoint.errors import NoCheckpoint
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.cli import checkpoint_folder
+from disttrain.job import manifest_file
+from disttrain.job.spec import DistTrainJob
+from disttrain.launch.run_folder import RunFolder
+from disttrain.replica import device, evaluation, model_tensors, task_calls
+from disttrain.replica.evaluation import Sums
+from disttrain.replica.task_calls import TaskCalls
+from disttrain.task.task import Split
+
+BATCHES_AT_ONCE = 4
+"""Batches of training in one forward pass, where the manifest gives no batch size."""
+
+
+def run(checkpoint: Path, job_file: Path | None) -> Iterator[str]:
+    """Measure a checkpoint; what to print. Raises DistTrainError."""
+    path = checkpoint_folder.resolve(checkpoint)
+    job, folder = _own_job(path) if job_file is None else _given_job(job_file)
+    found = store.verify(path)
+    task = task_calls.load(job, folder)
+    place = device.resolve(job.spec.replicas.device)
+    model = _model(found, task, job.spec.seed).to(place)
+    return _lines(path, _measure(job, task, model, place))
+
+
+def _own_job(checkpoint: Path) -> tuple[DistTrainJob, Path]:
+    """The job of the run that a checkpoint lies in, and the folder of its task."""
+    for folder in checkpoint.parents:
+        run_folder = RunFolder(folder)
+        if run_folder.job.exists() and run_folder.record.exists():
+            job = manifest_file.load_job(run_folder.job)
+            return job, run_folder.read_record().task_folder
+    message = f"{checkpoint} lies in no output folder of `disttrain run`; name its job with --job"
+    raise NoCheckpoint(message)
+
+
+def _given_job(file: Path) -> tuple[DistTrainJob, Path]:
+    return manifest_file.load_job(file), file.absolute().parent
+
+
+def _model(checkpoint: Checkpoint, task: TaskCalls, seed: int) -> nn.Module:
+    """The task's model with exactly the checkpoint's values."""
+    model = task.model(seed)
+    wanted = model_tensors.describe(model).layout
+    compare.require_same(model_map.layout(checkpoint.manifest), wanted)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.safetensors"
+        export.write(checkpoint, file)
+        model.load_state_dict(safetensors.torch.load_file(file), strict=True)
+    return model
+
+
+def _measure(job: DistTrainJob, task: TaskCalls, model: nn.Module, place: torch.device) -> Sums:
+    settings = job.spec.evaluation
+    given = None if settings is None else settings.batch_size
+    batch_size = given or BATCHES_AT_ONCE * job.spec.batch_size
+    examples = task.examples(Split.TEST, batch_size=1)
+    return evaluation.evaluate(task, model, examples, batch_size, device.mover(place))
+
+
+def _lines(path: Path, sums: Sums) -> Iterator[str]:
+    yield f"checkpoint {path}"
+    yield f"samples {sums.samples}"
+    yield f"loss {sums.mean_loss:.6g}"
+    for name, value in sums.measures.items():
+        yield f"{name} {value / sums.samples:.6g}"

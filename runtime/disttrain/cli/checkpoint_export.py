@@ -1,0 +1,17 @@
+"""What `disttrain export` does."""
+
+from pathlib import Path
+
+from disttrain.checkpoint import export
+from disttrain.checkpoint.errors import AlreadyThere
+from disttrain.cli import checkpoint_folder
+
+
+def run(checkpoint: Path, out: Path) -> str:
+    """Write `out`; a sentence about it. Raises CheckpointError."""
+    if out.exists():
+        message = f"{out} exists already; delete it or choose another name"
+        raise AlreadyThere(message)
+    source = checkpoint_folder.resolve(checkpoint)
+    written = export.export(source, out)
+    return f"wrote {out}: {written.tensors} tensors, {written.bytes:,} bytes, of {source}"

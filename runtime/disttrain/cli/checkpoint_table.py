@@ -1,0 +1,83 @@
+"""The text that `disttrain inspect` prints. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from disttrain.checkpoint.inspection import Inspection, ModelPart, ShardPart, StoredTensor
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def text(found: Inspection) -> str:
+    """Three tables: the checkpoint, its shards, the model's tensors."""
+    parts = (_table(_summary(found)), _table(_shards(found)), _table(_tensors(found)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(found: Inspection) -> list[Sequence[str]]:
+    state = sum(tensor.bytes for shard in found.shards for tensor in shard.optimizer_state)
+    return [
+        ("checkpoint", str(found.path)),
+        ("job", f"{found.job} ({found.job_uid})"),
+        ("written", f"{found.created:%Y-%m-%d %H:%M:%S %Z}"),
+        ("samples", f"{found.samples:,}"),
+        ("seed", str(found.seed)),
+        ("optimizer", f"{found.update_rule}, state of {_size(state)}"),
+        ("size", f"{_size(found.bytes)} in {found.hashes_verified} files"),
+        ("hashes", f"all {found.hashes_verified} verified"),
+    ]
+
+
+def _shards(found: Inspection) -> list[Sequence[str]]:
+    head = ("shard", "version", "size", "values", "optimizer state", "tables", "hash")
+    return [head, *(_shard(shard) for shard in found.shards)]
+
+
+def _shard(shard: ShardPart) -> Sequence[str]:
+    return (
+        str(shard.index),
+        str(shard.version),
+        _size(shard.bytes),
+        _names(shard.values),
+        _names(shard.optimizer_state),
+        _names(shard.tables),
+        shard.hash,
+    )
+
+
+def _names(tensors: Iterable[StoredTensor]) -> str:
+    return ", ".join(f"{tensor.name} {tensor.elements:,}" for tensor in tensors) or "-"
+
+
+def _tensors(found: Inspection) -> list[Sequence[str]]:
+    head = ("tensor", "shape", "type", "elements", "vector")
+    total = sum(tensor.elements for tensor in found.tensors)
+    rows = [head, *(_tensor(tensor) for tensor in found.tensors)]
+    return [*rows, (f"{len(found.tensors)} tensors", "", "", f"{total:,}", "")]
+
+
+def _tensor(tensor: ModelPart) -> Sequence[str]:
+    shape = " x ".join(map(str, tensor.shape)) or "scalar"
+    names = " = ".join((tensor.name, *tensor.aliases))
+    return (names, shape, tensor.dtype, f"{tensor.elements:,}", tensor.vector)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = (_shown(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
+    return "  ".join(cells).rstrip()
+
+
+def _shown(cell: str) -> str:
+    # Names come from a file: what could steer the terminal is shown, not sent.
+    return "".join(char if char.isprintable() else "?" for char in cell)
+
+
+def _size(count: int) -> str:
+    value, unit = float(count), 0
+    while value >= 1000 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.3g} {_UNITS[unit]}" if unit else f"{count} B"

@@ -1,0 +1,28 @@
+"""`disttrain export`: a checkpoint as one file for plain PyTorch."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disttrain.cli.checkpoint_argument import CheckpointPath
+
+Out = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; must not exist.")]
+
+
+def export(checkpoint: CheckpointPath, out: Out) -> None:
+    """Write the model of a checkpoint as one safetensors file.
+
+    The file has the model's own names and types, all names of tied parameters included. PyTorch
+    loads it without DistTrain:
+
+    model.load_state_dict(safetensors.torch.load_file("model.safetensors"))
+
+    All hashes of the checkpoint are checked before. The file's metadata hold a SHA-256 of the
+    data behind its header ("disttrain.sha256").
+
+    Example: disttrain export runs/digits/checkpoints/00000003 model.safetensors
+    """
+    from disttrain.cli import checkpoint_export  # noqa: PLC0415 - It imports numpy.
+
+    typer.echo(checkpoint_export.run(checkpoint, out))
