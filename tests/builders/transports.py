@@ -1,5 +1,6 @@
 """Transports, headers and peers in other processes for tests."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -100,6 +101,12 @@ def until(condition: Callable[[], bool], listener: Listener) -> None:
             return
         listener.receive(0.02)
     raise AssertionError(listener.refused)
+
+
+def resident_bytes() -> int:
+    """Memory that this process occupies."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class Peer:

@@ -1,6 +1,5 @@
 """What every transport promises, run on each of them."""
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from builders.transports import (
     must_be_asked,
     must_receive,
     opened,
+    resident_bytes,
     until,
 )
 from disttrain.transport.config import Limits, TransportKind
@@ -335,8 +335,3 @@ def test_a_server_killed_in_the_middle_leaves_the_client_able_to_go_on(
         assert channel.receive(0.05) is None
         gradient.view[:] = incoming.view
         memory.close()
-
-
-def resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -102,6 +102,9 @@ def parse(payload: bytes | memoryview) -> Description:
         message = f"not a description of a segment: {error}"
         raise SegmentRefused(message) from error
     numbers = (description.segment, description.process, description.descriptor, description.nbytes)
+    if not isinstance(description.name, str):
+        message = f"name {description.name!r}"
+        raise SegmentRefused(message)
     if any(type(number) is not int or not 0 <= number < 1 << 62 for number in numbers):
         message = f"numbers out of range: {numbers}"
         raise SegmentRefused(message)
@@ -136,7 +139,7 @@ def _check_name(path: str, description: Description, job: int) -> None:
         message = f"process {description.process} shows no segment {description.name!r}: {error}"
         raise SegmentRefused(message) from error
     expected = f"/memfd:{description.name} (deleted)"
-    if target != expected or not str(description.name).startswith(name_prefix(job)):
+    if target != expected or not description.name.startswith(name_prefix(job)):
         message = (
             f"{path} is {target!r} instead of a segment of this job named {description.name!r}"
         )

@@ -142,6 +142,8 @@ class TcpListener:
             return None
 
     def _request(self, peer: bytes, header: Header, rest: Sequence[Frame]) -> Request | None:
+        if header.verb == Verb.ATTACH:
+            raise MalformedMessage(Refusal.SEGMENT, "memory cannot be shared over TCP")
         return Request(peer, header, inline_payload(header, rest))
 
     def _check_role(self, header: Header, frame: Frame) -> None:

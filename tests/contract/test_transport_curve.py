@@ -1,0 +1,75 @@
+"""Encrypted connections: who may connect, and as what."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import zmq
+
+from builders.transports import a_config, a_header, must_be_asked, must_receive, opened, until
+from disttrain.transport.config import CurveKeys, TransportKind
+from disttrain.transport.errors import Refusal
+from disttrain.transport.header import Reason, Role, Verb
+from disttrain.transport.interface import Listener
+
+SERVER_PUBLIC, SERVER_SECRET = (key.decode() for key in zmq.curve_keypair())
+REPLICA_PUBLIC, REPLICA_SECRET = (key.decode() for key in zmq.curve_keypair())
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    keys = CurveKeys(
+        public=SERVER_PUBLIC,
+        secret=SERVER_SECRET,
+        server_public=SERVER_PUBLIC,
+        allowed={REPLICA_PUBLIC: Role.REPLICA},
+    )
+    with opened(a_config(TransportKind.TCP, curve=keys)) as transport:
+        yield transport.listen("tcp://127.0.0.1:0")
+
+
+def client_keys(public: str, secret: str, server_public: str = SERVER_PUBLIC) -> CurveKeys:
+    return CurveKeys(public=public, secret=secret, server_public=server_public)
+
+
+def test_an_allowed_key_speaks_as_its_role(listener: Listener) -> None:
+    keys = client_keys(REPLICA_PUBLIC, REPLICA_SECRET)
+    with opened(a_config(TransportKind.TCP, curve=keys)) as transport:
+        channel = transport.connect(listener.address)
+        payload = os.urandom(200_000)
+        channel.send(a_header(Verb.CONTROL_REQUEST), payload)
+        request = must_be_asked(listener)
+        assert request.role is Role.REPLICA
+        assert request.payload == payload
+        assert listener.reply(request, a_header(Verb.CONTROL_REPLY), b"yes")
+        assert bytes(must_receive(channel).payload) == b"yes"
+
+
+def test_a_key_that_speaks_as_another_role_is_refused(listener: Listener) -> None:
+    keys = client_keys(REPLICA_PUBLIC, REPLICA_SECRET)
+    with opened(a_config(TransportKind.TCP, curve=keys)) as transport:
+        channel = transport.connect(listener.address)
+        channel.send(a_header(Verb.CONTROL_REQUEST, role=Role.COORDINATOR))
+        until(lambda: listener.refused[Refusal.ROLE] == 1, listener)
+        answer = must_receive(channel)
+        assert answer.header.reason == Reason.NOT_ALLOWED
+        assert b"REPLICA speaks as COORDINATOR" in bytes(answer.payload)
+
+
+@pytest.mark.parametrize("stranger", ["no key", "unknown key", "false server"])
+def test_strangers_are_never_heard(listener: Listener, stranger: str) -> None:
+    public, secret = (key.decode() for key in zmq.curve_keypair())
+    keys = {
+        "no key": None,
+        "unknown key": client_keys(public, secret),
+        "false server": client_keys(REPLICA_PUBLIC, REPLICA_SECRET, public),
+    }[stranger]
+    with opened(a_config(TransportKind.TCP, curve=keys)) as transport:
+        channel = transport.connect(listener.address)
+        channel.send(a_header(Verb.CONTROL_REQUEST))
+        assert listener.receive(0.3) is None
+        assert not listener.refused
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "secret-text" not in repr(client_keys("public", "secret-text"))

@@ -1,0 +1,159 @@
+"""The wire decoder, which reads what anybody may have written."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.transports import a_chunk_header, a_header
+from disttrain.transport import codec
+from disttrain.transport.errors import MalformedMessage, Refusal
+from disttrain.transport.header import (
+    ELEMENT_BYTES,
+    ElementType,
+    Header,
+    Reason,
+    Role,
+    Vector,
+    Verb,
+)
+
+JOB = 0x1234
+VALID = codec.encode(a_chunk_header(Verb.PUSH, 4), job=JOB, place=(0, 0, 16, 99))
+
+small = st.integers(0, (1 << 32) - 1)
+large = st.integers(0, (1 << 58))
+
+
+@st.composite
+def chunk_headers(draw: st.DrawFn) -> tuple[Header, tuple[int, int, int, int]]:
+    element_type = draw(st.sampled_from(ElementType))
+    count = draw(st.integers(0, 1 << 40))
+    chunks = draw(st.integers(1, (1 << 32) - 1))
+    header = a_header(
+        draw(st.sampled_from([Verb.UPLOAD, Verb.PUSH, Verb.FETCHED])),
+        role=draw(st.sampled_from(Role)),
+        sender=draw(small),
+        incarnation=draw(small),
+        receiver_incarnation=draw(small),
+        sequence=draw(large),
+        version_incarnation=draw(small),
+        version=draw(large),
+        reason=draw(st.sampled_from(Reason)),
+        vector=draw(st.sampled_from(Vector)),
+        element_type=element_type,
+        chunk=draw(st.integers(0, chunks - 1)),
+        chunks=chunks,
+        first=draw(large),
+        count=count,
+        samples=draw(large),
+        lease=draw(large),
+        lease_offset=draw(large),
+        scale=draw(st.floats(allow_nan=False, allow_infinity=False)),
+        staleness=draw(st.integers(-1, 1 << 62)),
+    )
+    offset = draw(st.integers(0, 1 << 40)) * 8
+    nbytes = count * ELEMENT_BYTES[element_type]
+    return header, (draw(small), offset, nbytes, draw(st.integers(0, (1 << 64) - 1)))
+
+
+@given(chunk_headers())
+def test_what_was_encoded_is_decoded(sent: tuple[Header, tuple[int, int, int, int]]) -> None:
+    header, place = sent
+    frame = codec.encode(header, job=JOB, place=place)
+    assert len(frame) == codec.HEADER_BYTES
+    assert codec.decode(frame, job=JOB) == Header._make((header.verb, JOB, *header[2:-4], *place))
+
+
+@given(st.binary(max_size=2 * codec.HEADER_BYTES))
+def test_any_bytes_are_refused_and_nothing_else_is_raised(frame: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        codec.decode(frame, job=JOB)
+
+
+@given(st.binary(min_size=codec.HEADER_BYTES - 14, max_size=codec.HEADER_BYTES - 14))
+def test_any_fields_behind_the_right_prefix_are_consistent_or_refused(fields: bytes) -> None:
+    try:
+        header = codec.decode(VALID[:6] + fields[:1] + VALID[7:15] + fields[1:], job=JOB)
+    except MalformedMessage:
+        return
+    check_promises(header)
+
+
+@given(st.data())
+def test_any_changed_byte_gives_a_consistent_header_or_a_refusal(data: st.DataObject) -> None:
+    frame = bytearray(VALID)
+    for _ in range(data.draw(st.integers(1, 3))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        header = codec.decode(bytes(frame), job=JOB)
+    except MalformedMessage:
+        return
+    check_promises(header)
+
+
+def check_promises(header: Header) -> None:
+    """What the code behind the decoder relies on."""
+    assert header.job == JOB
+    assert header.verb in set(Verb)
+    assert header.role in set(Role)
+    assert header.reason in set(Reason)
+    assert header.vector in set(Vector)
+    assert math.isfinite(header.scale)
+    assert header.first + header.count < 1 << 63
+    assert header.segment_offset + header.payload_bytes < 1 << 63
+    if header.verb in (Verb.UPLOAD, Verb.PUSH, Verb.FETCHED):
+        size = ELEMENT_BYTES[ElementType(header.element_type)]
+        assert header.count * size == header.payload_bytes
+        assert header.segment_offset % size == 0
+        assert header.chunk < header.chunks
+
+
+@pytest.mark.parametrize(
+    ("changed", "place", "refusal"),
+    [
+        ({"verb": 99}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"role": 0}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"reason": 200}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"vector": 6}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"element_type": 4}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"scale": math.nan}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"scale": math.inf}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"count": 5}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"chunk": 1}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"first": 1 << 62}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"verb": Verb.PUSHED}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"verb": Verb.HELLO}, (1, 0, 16, 0), Refusal.FIELDS),
+        ({}, (1, 2, 16, 0), Refusal.FIELDS),
+        ({}, (1, 1 << 62, 16, 0), Refusal.FIELDS),
+    ],
+)
+def test_a_contradiction_is_refused(
+    changed: dict[str, Any], place: tuple[int, int, int, int], refusal: Refusal
+) -> None:
+    frame = codec.encode(a_chunk_header(Verb.PUSH, 4)._replace(**changed), job=JOB, place=place)
+    with pytest.raises(MalformedMessage) as caught:
+        codec.decode(frame, job=JOB)
+    assert caught.value.refusal is refusal
+
+
+def test_another_job_length_or_version_is_refused_by_its_own_name() -> None:
+    for frame, refusal in (
+        (VALID[:-1], Refusal.LENGTH),
+        (VALID + b"\0", Refusal.LENGTH),
+        (b"HTTP" + VALID[4:], Refusal.MAGIC),
+        (VALID[:4] + b"\7\0" + VALID[6:], Refusal.MAGIC),
+    ):
+        with pytest.raises(MalformedMessage) as caught:
+            codec.decode(frame, job=JOB)
+        assert caught.value.refusal is refusal
+    with pytest.raises(MalformedMessage) as caught:
+        codec.decode(VALID, job=JOB + 1)
+    assert caught.value.refusal is Refusal.WRONG_JOB
+
+
+def test_a_field_that_does_not_fit_is_the_callers_error() -> None:
+    with pytest.raises(ValueError, match="sender=-1"):
+        codec.encode(a_header(Verb.HELLO, sender=-1), job=JOB)
