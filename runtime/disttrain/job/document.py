@@ -16,8 +16,12 @@ MAX_BYTES = 2**20
 MAX_DEPTH = 50
 """Levels of nesting; a manifest has about 8."""
 
-MAX_VALUES = 100_000
-"""Values after the expansion of aliases, so that a few lines cannot fill the memory."""
+MAX_VALUES = 5_000
+"""Values after the expansion of aliases, so that a few lines cannot fill the memory, and so that
+no file takes more than about a second to read."""
+
+_TOO_DEEP = f"more than {MAX_DEPTH} levels of nesting"
+_TOO_MANY = f"more than {MAX_VALUES} values, aliases expanded"
 
 _UNQUOTED = "unquoted"
 _KNOWN_TAGS = {_UNQUOTED} | {f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")}
@@ -73,12 +77,15 @@ class _Loader(yaml.SafeLoader):
     """Composes nodes only; tells unquoted scalars from quoted ones and limits the depth."""
 
     depth = 0
+    num_nodes = 0
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         # PyYAML recurses: without a limit, a file of brackets ends in a RecursionError.
-        if self.depth > MAX_DEPTH:
+        if self.depth > MAX_DEPTH or self.num_nodes > 2 * MAX_VALUES:
+            problem = _TOO_DEEP if self.depth > MAX_DEPTH else _TOO_MANY
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call] # Not in the stubs.
-            raise yaml.MarkedYAMLError(problem=_too_deep(), problem_mark=mark)
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+        self.num_nodes += 1
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -98,10 +105,6 @@ def _whole_characters(text: str) -> str:
     except UnicodeDecodeError as error:
         message = f"must be text, got half a character (a lone surrogate) in {text!a}"
         raise ValueError(message) from error
-
-
-def _too_deep() -> str:
-    return f"more than {MAX_DEPTH} levels of nesting"
 
 
 def _nodes(text: str) -> Iterator[Node]:
@@ -138,9 +141,8 @@ class _Builder:
     def _limit(self, node: Node, path: Path) -> None:
         self._num_values += 1
         # Aliases can make a value contain itself, or double it many times.
-        too_many = f"more than {MAX_VALUES} values, aliases expanded"
-        problem = _too_deep() if len(path) > MAX_DEPTH else too_many
         if len(path) > MAX_DEPTH or self._num_values > MAX_VALUES:
+            problem = _TOO_DEEP if len(path) > MAX_DEPTH else _TOO_MANY
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
     def _mapping(self, node: MappingNode, path: Path) -> JsonValue:

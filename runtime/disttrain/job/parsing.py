@@ -24,8 +24,8 @@ def parse_job(
 ) -> DistTrainJob:
     """Return the one job of a text, after assignments such as `spec.replicas.count=4`.
 
-    Raises InvalidManifest with everything that is wrong. Warnings are not errors: `parse_jobs`
-    tells them. `source` is the name of the file in messages.
+    Raises InvalidManifest with everything that is wrong. Warnings raise nothing: `rules.check`
+    tells those of a good job. `source` is the name of the file in messages.
     """
     documents = document.read(text)
     if len(documents) > 1 and not any(each.findings for each in documents):

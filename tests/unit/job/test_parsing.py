@@ -99,8 +99,9 @@ def test_texts_that_hold_no_single_job_say_why(text: str, expected: str) -> None
         (
             "a0: &a0 [1, 1, 1, 1]\n"
             + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)),
-            "more than 100000 values, aliases expanded",
+            "more than 5000 values, aliases expanded",
         ),
+        ("a: [" + "1," * 500_000 + "]", "more than 5000 values, aliases expanded"),
         ("x" * (2**20 + 1), "must be at most 1048576 bytes, got 1048577"),
         (f"a: {'9' * 5000}", "must have at most 300 digits, got 5000"),
     ],
