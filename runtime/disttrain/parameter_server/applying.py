@@ -1,0 +1,152 @@
+"""Applies pushes chunk by chunk, each at most once and only if it is sound."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from disttrain.parameter_server import buffers
+from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered
+from disttrain.parameter_server.layout import Range
+from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
+from disttrain.parameter_server.received import is_finite, tensor_of
+from disttrain.parameter_server.records import ChunkApplied, Records
+from disttrain.parameter_server.schedule import Factor
+from disttrain.parameter_server.state import REASONS, Answer, ShardState
+from disttrain.parameter_server.update_rules import Rule
+from disttrain.parameter_server.values import Values
+from disttrain.transport.header import ElementType, Header, Reason, Vector, Verb
+
+BeforeChange = Callable[[Vector, Range], None]
+"""Called before elements change, so that a snapshot can copy them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Updates:
+    """How gradients change parameters."""
+
+    rule: Rule
+    learning_rate: float
+    factor: Factor
+
+
+class Applier:
+    """The way of a chunk from its header into the values."""
+
+    def __init__(self, state: ShardState, updates: Updates, records: Records) -> None:
+        self.before_change: BeforeChange | None = None
+        self._state = state
+        self._updates = updates
+        self._records = records
+        self._scratch = torch.zeros(0)
+
+    @property
+    def state_names(self) -> Sequence[str]:
+        """Of the vectors that the update rule keeps."""
+        return self._updates.rule.state_names
+
+    def push(self, header: Header, payload: memoryview) -> list[Answer]:
+        """Decide first: the payload of a repeated chunk may be long gone and is not touched."""
+        name = ChunkName(header.sequence, header.chunk, header.chunks)
+        decision = self._state.deliveries.decide(header.sender, header.incarnation, name)
+        if decision is Decision.APPLY:
+            return self._apply(header, payload)
+        if decision is Decision.DUPLICATE:
+            return self._repeated(header)
+        sentence = f"chunk {header.chunk} of push {header.sequence}: {decision.name}"
+        return [self._state.refuse(header, REASONS[decision], sentence)]
+
+    def _apply(self, header: Header, payload: memoryview) -> list[Answer]:
+        values = self._state.values
+        if values is None or not _fits(values, header):
+            sentence = f"elements {header.first} to {header.first + header.count} are not chunk {header.chunk}"
+            return [self._state.refuse(header, Reason.WRONG_LAYOUT, sentence)]
+        sent = tensor_of(payload, ElementType(header.element_type))
+        if not is_finite(sent):
+            return [self._give_up(header)]
+        if header.chunk == 0:
+            self._state.deliveries.begin(
+                header.sender, header.incarnation, header.chunks, self._state.samples
+            )
+        rate = self._change(values, header, sent)
+        return self._applied(header, rate)
+
+    def _change(self, values: Values, header: Header, sent: Tensor) -> float:
+        vector = Vector(header.vector)
+        part = Range(first=header.first, end=header.first + header.count)
+        if self.before_change is not None:
+            self.before_change(vector, part)
+        rate = self._rate(header)
+        if vector is not Vector.PARAMETERS:
+            buffers.merge(values.part(vector, part), sent, self._state.live_replicas)
+        elif header.count:
+            gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
+            state = values.state_parts(part)
+            self._updates.rule.apply(values.part(vector, part), gradient, state, rate)
+        return rate
+
+    def _applied(self, header: Header, rate: float) -> list[Answer]:
+        self._records.applied(header, ChunkApplied(self._state.count, rate))
+        if self._state.deliveries.applied(header.sender, header.incarnation):
+            return [self._complete(header, rate)]
+        if header.chunk % ACKNOWLEDGE_EVERY == ACKNOWLEDGE_EVERY - 1:
+            return [self._pushed(header, -1)]
+        return []
+
+    def _complete(self, header: Header, rate: float) -> Answer:
+        state = self._state
+        known = header.version_incarnation == state.incarnation
+        staleness = max(0, state.count - header.version) if known else -1
+        state.count += 1
+        state.samples += header.samples
+        after = Delivered(
+            lease=header.lease,
+            lease_offset=header.lease_offset,
+            samples=header.samples,
+            version=state.count,
+            staleness=staleness,
+        )
+        delivered = state.deliveries.complete(header.sender, header.incarnation, after)
+        self._records.pushed(header, delivered, rate)
+        return self._pushed(header, staleness)
+
+    def _repeated(self, header: Header) -> list[Answer]:
+        """The answer to a last chunk may have been lost; nobody waits for the others'."""
+        if header.chunk + 1 < header.chunks:
+            return []
+        delivered = self._state.deliveries.of(header.sender, header.incarnation)
+        latest = delivered.sequence == header.sequence
+        return [self._pushed(header, delivered.staleness if latest else -1)]
+
+    def _pushed(self, header: Header, staleness: int) -> Answer:
+        answer = self._state.answer(Verb.PUSHED, header)
+        return Answer(answer._replace(staleness=staleness, count=0, first=0))
+
+    def _give_up(self, header: Header) -> Answer:
+        self._state.deliveries.give_up(header.sender, header.incarnation)
+        sentence = (
+            f"chunk {header.chunk} of push {header.sequence} holds values that are not finite"
+        )
+        return self._state.refuse(header, Reason.NOT_FINITE, sentence)
+
+    def _rate(self, header: Header) -> float:
+        delivered = self._state.deliveries.of(header.sender, header.incarnation)
+        return self._updates.learning_rate * self._updates.factor(delivered.schedule_samples)
+
+    def _scaled(self, sent: Tensor, scale: float) -> Tensor:
+        if self._scratch.numel() < sent.numel():
+            self._scratch = torch.zeros(sent.numel())
+        return torch.mul(sent, scale, out=self._scratch[: sent.numel()])
+
+
+def _fits(values: Values, header: Header) -> bool:
+    """The parameters' chunks come first, cut as everywhere; then parts of the buffers."""
+    if not values.holds(header):
+        return False
+    parameter_chunks = values.chunks(Vector.PARAMETERS)
+    if header.chunk >= parameter_chunks:
+        return header.vector not in (Vector.PARAMETERS, Vector.FROZEN)
+    part = values.chunk(Vector.PARAMETERS, header.chunk)
+    is_whole = (part.first, part.count) == (header.first, header.count)
+    return is_whole and header.vector == Vector.PARAMETERS and header.chunks >= parameter_chunks

@@ -1,0 +1,116 @@
+"""What a replica says to the parameter server. Push side and fetch side belong to one thread each."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from disttrain.parameter_server.conversation import ClientConfig, Conversation, Directory
+from disttrain.parameter_server.fetching import FetchTask
+from disttrain.parameter_server.messages import Identity, Side, Version
+from disttrain.parameter_server.pushing import Push, PushResult, PushTask
+from disttrain.parameter_server.uploading import UploadTask
+from disttrain.transport.header import Vector
+from disttrain.transport.interface import Buffer
+
+__all__ = [
+    "ClientConfig",
+    "Directory",
+    "FetchClient",
+    "FetchResult",
+    "Identity",
+    "Push",
+    "PushClient",
+    "PushResult",
+    "Version",
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FetchResult:
+    """What the values are of."""
+
+    versions: tuple[Version, ...]
+    """Of every shard: the version of its first chunk; the others are of this one or a later one."""
+    buffers_changed: bool
+    """Whether buffers were fetched that may differ from those of the last fetch."""
+
+
+class PushClient:
+    """Used by one thread, except `stop`."""
+
+    def __init__(self, config: ClientConfig, shards: int) -> None:
+        self._config = config
+        self._shards = shards
+        self._conversation = Conversation(config, Side.PUSH)
+
+    def push(self, push: Push) -> list[PushResult]:
+        """Blocks until every shard has answered, restarts of shards included.
+
+        Raises Fenced (end the process), PushRefused (all shards have answered; the next push may be
+        fine), RequestRefused and ShardsAway.
+        """
+        self._conversation.wait_for_shards(self._shards)
+        links = self._conversation.links
+        tasks = {
+            shard: PushTask(links[shard], self._config.identity, push)
+            for shard in range(self._shards)
+        }
+        self._conversation.run(tasks)
+        for task in tasks.values():
+            if task.refused is not None:
+                raise task.refused
+        return [tasks[shard].result for shard in range(self._shards)]
+
+    def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
+        """Send the initial values to these shards; blocks until they have all of them."""
+        self._conversation.wait_for_shards(self._shards)
+        links = self._conversation.links
+        self._conversation.run(
+            {shard: UploadTask(links[shard], self._config.identity, values) for shard in shards}
+        )
+
+    def stop(self) -> None:
+        """Whatever is under way raises ShardsAway soon; any thread."""
+        self._conversation.stop()
+
+    def close(self) -> None:
+        """Drops what was not sent."""
+        self._conversation.close()
+
+
+class FetchClient:
+    """Used by one thread, except `stop`."""
+
+    def __init__(self, config: ClientConfig, shards: int) -> None:
+        self._config = config
+        self._shards = shards
+        self._conversation = Conversation(config, Side.FETCH)
+        self._number = 0
+        self._versions: tuple[Version, ...] = ()
+
+    def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
+        """Fill the buffers (whole vectors); blocks until every shard has answered.
+
+        No chunk is torn. Raises Fenced, RequestRefused and ShardsAway; then what lies in the
+        buffers is of no use.
+        """
+        self._conversation.wait_for_shards(self._shards)
+        self._number += 1
+        links = self._conversation.links
+        tasks = {
+            shard: FetchTask(links[shard], self._config.identity, self._number, into)
+            for shard in range(self._shards)
+        }
+        self._conversation.run(tasks)
+        versions = tuple(tasks[shard].version for shard in range(self._shards))
+        has_buffers = any(vector >= Vector.BUFFERS_FLOAT32 for vector in into)
+        changed = has_buffers and versions != self._versions
+        self._versions = versions
+        return FetchResult(versions=versions, buffers_changed=changed)
+
+    def stop(self) -> None:
+        """Whatever is under way raises ShardsAway soon; any thread."""
+        self._conversation.stop()
+
+    def close(self) -> None:
+        """Drops what was not sent."""
+        self._conversation.close()

@@ -1,0 +1,157 @@
+"""Asks all shards for something at once and stays at it until each has answered, restarts included."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from disttrain.coordinator.messages import ShardAddress
+from disttrain.parameter_server.errors import RequestRefused, ShardsAway
+from disttrain.parameter_server.link import LinkConfig, LinkState, ShardLink
+from disttrain.parameter_server.messages import Identity, Side, Welcome
+from disttrain.transport.header import Vector, Verb
+from disttrain.transport.interface import Channel, Destination, Message, Transport
+
+Directory = Callable[[], Sequence[ShardAddress]]
+"""Where the shards' present lives are; asked again and again, from the client's thread."""
+
+_TICK_SECONDS = 0.05
+
+
+class Task(Protocol):
+    """What one shard is asked for."""
+
+    is_done: bool
+    destination: Destination | None
+    """Where payloads of answers go."""
+
+    @property
+    def first_unacknowledged(self) -> int:
+        """For HELLO; 0 if this is no push."""
+        ...
+
+    def welcomed(self, message: Message) -> None:
+        """The shard said where to go on."""
+        ...
+
+    def send_more(self) -> bool:
+        """Send as much as the window allows. False: nothing was to be sent."""
+        ...
+
+    def take(self, message: Message) -> None:
+        """An answer. May raise."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientConfig:
+    """What all clients of a process share."""
+
+    transport: Transport
+    identity: Identity
+    directory: Directory
+    sizes: Mapping[Vector, int]
+    """Length of the model's vectors; a shard that was told others is refused."""
+    patience_seconds: float = 3600.0
+    """How long a dead shard is waited for before ShardsAway."""
+
+
+class Conversation:
+    """The links to all shards for one side; belongs to one thread, except `stop`."""
+
+    def __init__(self, config: ClientConfig, side: Side) -> None:
+        self._config = config
+        self._side = side
+        self._stopped = threading.Event()
+        self.links: dict[int, ShardLink] = {}
+        self._follow_directory()
+
+    def run(self, tasks: Mapping[int, Task]) -> None:
+        """Returns when every task (by shard) is done. Raises Fenced, RequestRefused, ShardsAway."""
+        end = time.monotonic() + self._config.patience_seconds
+        for shard in tasks:
+            self.links[shard].expect_answer()
+        pending = dict(tasks)
+        while pending:
+            self._advance(pending)
+            pending = {shard: task for shard, task in pending.items() if not task.is_done}
+            if pending and (time.monotonic() > end or self._stopped.is_set()):
+                message = f"no answer from shards {sorted(pending)}; are they running?"
+                raise ShardsAway(message)
+
+    def stop(self) -> None:
+        """`run` raises ShardsAway soon, in whatever thread it is."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Drops what was not sent."""
+        for link in self.links.values():
+            link.close()
+
+    def wait_for_shards(self, shards: int) -> None:
+        """Returns when the directory knows so many shards. Raises ShardsAway."""
+        end = time.monotonic() + self._config.patience_seconds
+        while len(self.links) < shards:
+            if self._stopped.wait(_TICK_SECONDS) or time.monotonic() > end:
+                message = f"{len(self.links)} of {shards} shards are known; are the others running?"
+                raise ShardsAway(message)
+            self._follow_directory()
+
+    def _advance(self, pending: Mapping[int, Task]) -> None:
+        sent = False
+        for shard, task in pending.items():
+            link = self.links[shard]
+            link.greet_if_due(task.first_unacknowledged)
+            if link.state is LinkState.OPEN:
+                sent |= task.send_more()
+        channels: list[Channel] = [
+            link.channel for shard in pending if (link := self.links[shard]).channel is not None
+        ]
+        if not self._receive(pending) and not sent:
+            self._follow_directory()
+            self._config.transport.wait(channels, _TICK_SECONDS)
+
+    def _receive(self, pending: Mapping[int, Task]) -> bool:
+        received = False
+        for shard, task in pending.items():
+            link = self.links[shard]
+            while not task.is_done and (message := link.receive(task.destination)) is not None:
+                received = True
+                self._take(link, task, message)
+        return received
+
+    def _take(self, link: ShardLink, task: Task, message: Message) -> None:
+        if message.header.verb != Verb.WELCOME:
+            task.take(message)
+        elif link.open(message):
+            self._check_layout(link.welcome)
+            task.welcomed(message)
+
+    def _check_layout(self, welcome: Welcome | None) -> None:
+        sizes = {vector: count for vector, count in self._config.sizes.items() if count}
+        told = {vector: n for vector, n in welcome.elements.items() if n} if welcome else {}
+        for vector in sorted({*sizes, *told}):
+            if sizes.get(vector, 0) != told.get(vector, 0):
+                message = (
+                    f"the model has {sizes.get(vector, 0)} elements in {vector.name}, the shard "
+                    f"expects {told.get(vector, 0)}; do all replicas build the same model?"
+                )
+                raise RequestRefused(message)
+
+    def _follow_directory(self) -> None:
+        for address in self._config.directory():
+            link = self.links.get(address.index)
+            if link is None:
+                link = self.links[address.index] = self._link(address.index)
+            link.follow(address.address, address.incarnation)
+
+    def _link(self, shard: int) -> ShardLink:
+        return ShardLink(
+            LinkConfig(
+                identity=self._config.identity,
+                side=self._side,
+                shard=shard,
+                connect=self._config.transport.connect,
+            )
+        )

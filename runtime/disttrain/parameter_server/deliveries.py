@@ -1,0 +1,211 @@
+"""Which chunk of which push may be applied: at most once per sender's life, whatever the network does.
+
+Pure. A sender has one push under way at a shard. Its chunks are applied in their order: exactly the
+next one is taken, everything before it is a duplicate, everything after it came too early. The
+table is part of a checkpoint, so that a restored shard knows what its values contain.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import NamedTuple
+
+
+class Decision(Enum):
+    """What is to be done with a chunk."""
+
+    APPLY = auto()
+    DUPLICATE = auto()
+    """It was applied before, or belongs to a push that is over."""
+    OUT_OF_ORDER = auto()
+    """Another one is expected; the sender has to say HELLO."""
+    UNKNOWN_SENDER = auto()
+    """Not admitted (yet)."""
+    OLD_INCARNATION = auto()
+    """Fenced."""
+    REFUSED_BEFORE = auto()
+    """Belongs to the push that was given up because of what it holds."""
+
+
+class SenderLife(NamedTuple):
+    """One life of one replica."""
+
+    sender: int
+    incarnation: int
+
+
+class ChunkName(NamedTuple):
+    """Which chunk of which push."""
+
+    sequence: int
+    chunk: int
+    chunks: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delivered:
+    """What a shard holds of one life of a sender. Every field is a whole number that fits 64 bits."""
+
+    sequence: int = 0
+    """Last push that is over: applied completely, given up or lost in a rollback. They count from 1."""
+    pushes: int = 0
+    """Pushes applied completely, in these values."""
+    next_chunk: int = 0
+    """Chunks applied of the push after `sequence`."""
+    chunks: int = 0
+    """How many that push has; 0 before its first."""
+    schedule_samples: int = 0
+    """Samples processed before that push: all of its chunks get the same rate."""
+    refused: int = 0
+    """Last push that was given up because of what it holds."""
+    partial_pushes: int = 0
+    """Pushes of which only some chunks are in the values."""
+    lease: int = 0
+    lease_offset: int = 0
+    """Position after the last push that was applied completely."""
+    samples: int = 0
+    version: int = 0
+    """Version of the shard after that push, and its staleness, for when the answer was lost."""
+    staleness: int = -1
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some chunks of the push under way are in the values."""
+        return self.next_chunk > 0
+
+
+NOTHING = Delivered()
+
+
+@dataclass(slots=True)
+class Deliveries:
+    """The table of all senders of one shard."""
+
+    admitted: dict[int, int] = field(default_factory=dict)
+    """Sender -> its life that may push."""
+    fenced: dict[int, int] = field(default_factory=dict)
+    """Sender -> its last life that may not."""
+    delivered: dict[SenderLife, Delivered] = field(default_factory=dict)
+
+    def admit(self, sender: int, incarnation: int) -> None:
+        """This life may push from now on, and all earlier ones may not. A fenced one stays fenced."""
+        if incarnation > self.fenced.get(sender, 0):
+            self.admitted[sender] = max(incarnation, self.admitted.get(sender, 0))
+            self.fenced[sender] = self.admitted[sender] - 1
+
+    def fence(self, sender: int, incarnation: int) -> Delivered:
+        """This life and all earlier ones may not push any more; what is here of this one."""
+        self.fenced[sender] = max(incarnation, self.fenced.get(sender, 0))
+        if self.admitted.get(sender, 0) <= self.fenced[sender]:
+            self.admitted.pop(sender, None)
+        return self.of(sender, incarnation)
+
+    def of(self, sender: int, incarnation: int) -> Delivered:
+        """What is here of a life."""
+        return self.delivered.get(SenderLife(sender, incarnation), NOTHING)
+
+    def standing(self, sender: int, incarnation: int) -> Decision:
+        """APPLY if this life may push and fetch, else why not."""
+        if incarnation <= self.fenced.get(sender, 0):
+            return Decision.OLD_INCARNATION
+        if self.admitted.get(sender) != incarnation:
+            return Decision.UNKNOWN_SENDER
+        return Decision.APPLY
+
+    def decide(self, sender: int, incarnation: int, name: ChunkName) -> Decision:
+        """What to do with a chunk. Changes nothing: say `applied` afterwards."""
+        standing = self.standing(sender, incarnation)
+        if standing is not Decision.APPLY:
+            return standing
+        state = self.of(sender, incarnation)
+        if name.sequence <= state.sequence:
+            is_refused = name.sequence == state.refused
+            return Decision.REFUSED_BEFORE if is_refused else Decision.DUPLICATE
+        if name.sequence > state.sequence + 1 or name.chunk > state.next_chunk:
+            return Decision.OUT_OF_ORDER
+        if name.chunk < state.next_chunk:
+            return Decision.DUPLICATE
+        fits = name.chunk == 0 or name.chunks == state.chunks
+        return Decision.APPLY if fits else Decision.OUT_OF_ORDER
+
+    def hello(self, sender: int, incarnation: int, first_unacknowledged: int) -> Delivered:
+        """A sender says which push it goes on with; where that is to begin is in the answer.
+
+        Pushes between what is here and that one were acknowledged by an earlier life of this shard
+        and lost with it. An old or repeated hello changes nothing.
+        """
+        state = self.of(sender, incarnation)
+        if first_unacknowledged > state.sequence + 1:
+            state = replace(_abandoned(state), sequence=first_unacknowledged - 1)
+            self.delivered[SenderLife(sender, incarnation)] = state
+        return state
+
+    def begin(self, sender: int, incarnation: int, chunks: int, schedule_samples: int) -> None:
+        """The first chunk of the next push is about to be applied."""
+        state = self.of(sender, incarnation)
+        self.delivered[SenderLife(sender, incarnation)] = replace(
+            state, chunks=chunks, schedule_samples=schedule_samples
+        )
+
+    def applied(self, sender: int, incarnation: int) -> bool:
+        """The chunk that `decide` allowed is in the values. True: it was the last one of its push."""
+        life = SenderLife(sender, incarnation)
+        state = self.delivered[life]
+        self.delivered[life] = replace(state, next_chunk=state.next_chunk + 1)
+        return state.next_chunk + 1 == state.chunks
+
+    def complete(self, sender: int, incarnation: int, after: Delivered) -> Delivered:
+        """All chunks are in: `after` gives position, added samples, version and staleness."""
+        life = SenderLife(sender, incarnation)
+        state = self.delivered[life]
+        self.delivered[life] = replace(
+            after,
+            sequence=state.sequence + 1,
+            pushes=state.pushes + 1,
+            refused=state.refused,
+            partial_pushes=state.partial_pushes,
+            samples=state.samples + after.samples,
+        )
+        return self.delivered[life]
+
+    def give_up(self, sender: int, incarnation: int) -> None:
+        """The push under way is refused for what it holds; its chunks so far stay in the values."""
+        life = SenderLife(sender, incarnation)
+        state = self.of(sender, incarnation)
+        over = state.sequence + 1
+        self.delivered[life] = replace(_abandoned(state), sequence=over, refused=over)
+
+    def copy(self) -> dict[SenderLife, Delivered]:
+        """The table as it is now, for a snapshot."""
+        return dict(self.delivered)
+
+    def restore(self, delivered: dict[SenderLife, Delivered]) -> None:
+        """Take over the table of a snapshot. Who may push is not in it: the coordinator says that."""
+        self.delivered = dict(delivered)
+
+
+def _abandoned(state: Delivered) -> Delivered:
+    """The push under way does not go on."""
+    return replace(
+        state, next_chunk=0, chunks=0, partial_pushes=state.partial_pushes + int(state.is_partial)
+    )
+
+
+COLUMNS = ("sender", "incarnation", *Delivered.__dataclass_fields__)
+"""Of the table in a checkpoint: one row of int64 per life."""
+
+
+def to_rows(delivered: dict[SenderLife, Delivered]) -> list[list[int]]:
+    """The table as numbers, one row of `COLUMNS` per life."""
+    names = COLUMNS[2:]
+    return [[*life, *(getattr(state, name) for name in names)] for life, state in delivered.items()]
+
+
+def from_rows(rows: Iterable[Iterable[int]]) -> dict[SenderLife, Delivered]:
+    """The table that `to_rows` gave."""
+    table = {}
+    for row in rows:
+        sender, incarnation, *numbers = row
+        state = Delivered(**dict(zip(COLUMNS[2:], numbers, strict=True)))
+        table[SenderLife(sender, incarnation)] = state
+    return table

@@ -1,0 +1,33 @@
+"""What can go wrong between a replica and the shards, and inside a shard.
+
+DistTrainError
+├── RetryableError
+│   └── ShardsAway          no answer from a shard within the time allowed; its restart may be under way
+└── FinalError
+    ├── Fenced              a newer life of this replica exists, or it was declared dead: it must end
+    ├── PushRefused         a shard refused the update for what it holds; the next one may be fine
+    ├── RequestRefused      a shard refused a request for good: another layout, a verb not allowed
+    └── WrongSnapshot       a checkpoint does not fit the job: other ranges, another update rule
+"""
+
+from disttrain.errors import FinalError, RetryableError
+
+
+class ShardsAway(RetryableError):
+    """A shard did not answer within the time allowed."""
+
+
+class Fenced(FinalError):
+    """The shards refuse this life of the sender."""
+
+
+class PushRefused(FinalError):
+    """An update was refused for what it holds, such as values that are not finite."""
+
+
+class RequestRefused(FinalError):
+    """A request that no repetition can make right."""
+
+
+class WrongSnapshot(FinalError):
+    """Restored values do not fit what the job wants."""

@@ -1,0 +1,128 @@
+"""One fetch from one shard: asks in windows, places each chunk where it belongs."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from disttrain.parameter_server import parts
+from disttrain.parameter_server.layout import ELEMENT_TYPES
+from disttrain.parameter_server.link import ShardLink, refusal
+from disttrain.parameter_server.messages import UNKNOWN, Identity, Version
+from disttrain.transport.header import Header, Vector, Verb
+from disttrain.transport.interface import Buffer, Message, Slice
+
+WINDOW_CHUNKS = 8
+"""Chunks asked for and not yet here: what a shard may have queued for one fetch."""
+CHUNKS_PER_REQUEST = 4
+
+
+class FetchTask:
+    """See `conversation.Task`."""
+
+    def __init__(
+        self, link: ShardLink, identity: Identity, number: int, into: Mapping[Vector, Buffer]
+    ) -> None:
+        self.is_done = False
+        self.version = UNKNOWN
+        """Of the first chunk: every other one is of this version or a later one."""
+        self._link = link
+        self._into = into
+        self._header = identity.header(Verb.FETCH)._replace(sequence=number)
+        self._requests: list[list[parts.Part]] = []
+        self._expected: dict[tuple[int, int], parts.Part] = {}
+        self._asked = 0
+        self._on_the_way = 0
+        self._begin()
+
+    @property
+    def first_unacknowledged(self) -> int:
+        """A fetch says nothing about pushes."""
+        return 0
+
+    def destination(self, header: Header) -> memoryview | None:
+        """Where a chunk goes; None for what was not asked for."""
+        part = self._part(header)
+        if part is None:
+            return None
+        return self._into[part.vector].view[part.offset : part.offset + part.nbytes]
+
+    def welcomed(self, message: Message) -> None:
+        """Ask again for what is missing; for everything if this is another life of the shard."""
+        del message
+        self._begin()
+
+    def send_more(self) -> bool:
+        """Keep the window full."""
+        first = self._asked
+        while self._asked < len(self._requests):
+            request = self._requests[self._asked]
+            is_full = self._on_the_way and self._on_the_way + len(request) > WINDOW_CHUNKS
+            if is_full or not self._send(request):
+                break
+            self._asked += 1
+            self._on_the_way += len(request)
+        return self._asked > first
+
+    def take(self, message: Message) -> None:
+        """One chunk, or a refusal for good."""
+        header = message.header
+        if header.sequence != self._header.sequence:
+            return
+        if header.verb == Verb.REFUSED:
+            raise refusal(self._link, message)
+        part = self._part(header)
+        if part is None or not self._is_placed(part, message):
+            return
+        del self._expected[(header.vector, header.chunk)]
+        self._on_the_way -= 1
+        if self.version == UNKNOWN:
+            self.version = Version(header.version_incarnation, header.version)
+        self.is_done = not self._expected
+
+    def _begin(self) -> None:
+        welcome = self._link.welcome
+        if welcome is None:
+            return
+        if not self._expected or self.version.incarnation not in (0, self._link.incarnation):
+            missing = parts.all_chunks(welcome, self._into)
+            self.version = UNKNOWN
+        else:
+            missing = list(self._expected.values())
+        self._expected = {(part.vector, part.chunk): part for part in missing}
+        self._requests = _runs(missing)
+        self._asked = self._on_the_way = 0
+
+    def _part(self, header: Header) -> parts.Part | None:
+        """The expected chunk that an answer holds."""
+        if header.verb != Verb.FETCHED or header.sequence != self._header.sequence:
+            return None
+        part = self._expected.get((header.vector, header.chunk))
+        same = part is not None and (part.first, part.count) == (header.first, header.count)
+        return part if same and header.incarnation == self._link.incarnation else None
+
+    def _is_placed(self, part: parts.Part, message: Message) -> bool:
+        """The transport put it there; a chunk that came otherwise is not used."""
+        return message.payload.nbytes == part.nbytes
+
+    def _send(self, request: Sequence[parts.Part]) -> bool:
+        first = request[0]
+        header = self._header._replace(
+            vector=first.vector,
+            element_type=ELEMENT_TYPES[first.vector],
+            chunk=first.chunk,
+            first=first.first,
+            count=len(request),
+        )
+        nbytes = sum(part.nbytes for part in request)
+        into = Slice(self._into[first.vector], first.offset, nbytes)
+        return self._link.send(header, into=into)
+
+
+def _runs(missing: Sequence[parts.Part]) -> list[list[parts.Part]]:
+    """Neighbouring chunks, a few at a time."""
+    runs = []
+    for _, group in groupby(
+        enumerate(missing), lambda item: (item[1].vector, item[1].chunk - item[0])
+    ):
+        run = [part for _, part in group]
+        runs.extend(run[i : i + CHUNKS_PER_REQUEST] for i in range(0, len(run), CHUNKS_PER_REQUEST))
+    return runs

@@ -1,0 +1,116 @@
+"""The shard's append-only log of what it applied and gave out: fixed records, written at once.
+
+One file per life, `shard-{index}.i{incarnation}.bin` in the run's ledger folder. `disttrain audit`
+and `disttrain replay` read it. A record is one write call, so that kill -9 loses none that was
+answered.
+"""
+
+import os
+import struct
+import time
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_STRUCT = struct.Struct("<QBBBBIIIIQQQQQQqIIdQ")
+RECORD = np.dtype(
+    [
+        ("time_ns", "<u8"),
+        ("kind", "u1"),
+        ("role", "u1"),
+        ("vector", "u1"),
+        ("reason", "u1"),
+        ("sender", "<u4"),
+        ("incarnation", "<u4"),
+        ("shard_incarnation", "<u4"),
+        ("read_incarnation", "<u4"),
+        ("sequence", "<u8"),
+        ("version", "<u8"),
+        ("read_version", "<u8"),
+        ("samples", "<u8"),
+        ("lease", "<u8"),
+        ("lease_offset", "<u8"),
+        ("staleness", "<i8"),
+        ("chunk", "<u4"),
+        ("chunks", "<u4"),
+        ("rate", "<f8"),
+        ("first", "<u8"),
+    ]
+)
+
+
+class Kind(IntEnum):
+    """What a record tells."""
+
+    PUSHED = 1
+    """A push was applied completely; `version` is the shard's after it, `read_version` the one that
+    its gradient was computed on, in the shard's life `read_incarnation`."""
+    CHUNK_APPLIED = 2
+    """Only with `record: true`. `rate` includes the schedule, `first` counts in the whole vector."""
+    CHUNK_FETCHED = 3
+    """Only with `record: true`. `sequence` is the sender's fetch."""
+    REFUSED = 4
+    """A push was given up; `reason` says why."""
+    FENCED = 5
+    ADMITTED = 6
+    RESTORED = 7
+    """The first record of a life that began with a checkpoint; `version` is the checkpoint's."""
+    LOST = 8
+    """Pushes of this sender that an earlier life acknowledged and this one does not hold: `samples` of them."""
+
+
+class Record(NamedTuple):
+    """One event; fields that it does not use are zero. See `Kind`."""
+
+    kind: int
+    role: int = 0
+    vector: int = 0
+    reason: int = 0
+    sender: int = 0
+    incarnation: int = 0
+    shard_incarnation: int = 0
+    read_incarnation: int = 0
+    sequence: int = 0
+    version: int = 0
+    read_version: int = 0
+    samples: int = 0
+    lease: int = 0
+    lease_offset: int = 0
+    staleness: int = 0
+    chunk: int = 0
+    chunks: int = 0
+    rate: float = 0.0
+    first: int = 0
+
+
+class Ledger:
+    """Appends to the file of one life."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the file. Raises OSError."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o600)
+
+    def append(self, record: Record) -> None:
+        """Write one record, with the present time. Raises OSError."""
+        os.write(self._descriptor, _STRUCT.pack(time.time_ns(), *record))
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._descriptor)
+
+
+def path_of(folder: Path, shard: int, incarnation: int) -> Path:
+    """The file of one life of a shard."""
+    return folder / f"shard-{shard}.i{incarnation}.bin"
+
+
+def read(path: Path) -> NDArray[np.void]:
+    """All whole records of a file, as `RECORD`. Raises OSError."""
+    content = path.read_bytes()
+    whole = len(content) // RECORD.itemsize * RECORD.itemsize
+    return np.frombuffer(content[:whole], dtype=RECORD)

@@ -1,0 +1,152 @@
+"""A client's connection to one shard: greets it, notices its restart, and never trusts silence."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from disttrain.parameter_server.errors import Fenced, RequestRefused
+from disttrain.parameter_server.messages import Identity, Side, Welcome, parse_welcome
+from disttrain.transport.errors import TransportError
+from disttrain.transport.header import Header, Reason, Verb
+from disttrain.transport.interface import Channel, Destination, Message, Payload, Slice
+
+SILENCE_SECONDS = 1.0
+"""Without a word for so long, the shard is greeted again: messages may be lost."""
+RETRY_SECONDS = 0.02
+"""Pause before a shard that is not ready is asked again."""
+_REOPEN_AFTER = 3
+"""Greetings without an answer before the connection is made anew and its queue thrown away."""
+_TRY_AGAIN = frozenset({Reason.NOT_READY, Reason.UNKNOWN_SENDER, Reason.BUSY})
+
+
+class LinkState(Enum):
+    """Where the conversation with a shard is."""
+
+    GREETING = auto()
+    """HELLO is to be said at `_greet_at`, or was said and not answered."""
+    OPEN = auto()
+    """Requests are answered."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LinkConfig:
+    """Who talks to which shard for what."""
+
+    identity: Identity
+    side: Side
+    shard: int
+    connect: Callable[[str], Channel]
+
+
+class ShardLink:
+    """Belongs to one thread."""
+
+    def __init__(self, config: LinkConfig) -> None:
+        self.shard = config.shard
+        self.state = LinkState.GREETING
+        self.welcome: Welcome | None = None
+        self.incarnation = 0
+        """The shard's life, as it said itself; 0 before its first word."""
+        self.channel: Channel | None = None
+        self._config = config
+        self._address = ""
+        self._known_incarnation = 0
+        self._greet_at = 0.0
+        self._unanswered = 0
+
+    def follow(self, address: str, incarnation: int) -> None:
+        """Where the directory says that the shard's present life is."""
+        if (address, incarnation) != (self._address, self._known_incarnation):
+            self._address = address
+            self._known_incarnation = incarnation
+            self._reopen()
+
+    def greet_if_due(self, sequence: int) -> None:
+        """Say HELLO when that is needed; `sequence` is the first push that is not acknowledged."""
+        now = time.monotonic()
+        if now < self._greet_at or self.channel is None:
+            return
+        if self._unanswered and self._unanswered % _REOPEN_AFTER == 0:
+            self._reopen()
+        self.state = LinkState.GREETING
+        self._unanswered += 1
+        self._greet_at = now + SILENCE_SECONDS
+        header = self._config.identity.header(Verb.HELLO)
+        self.send(header._replace(sequence=sequence, count=self._config.side))
+
+    def expect_answer(self) -> None:
+        """A request is about to be sent to a shard that is not waited for: silence counts from now."""
+        self._greet_at = time.monotonic() + SILENCE_SECONDS
+
+    def send(self, header: Header, payload: Payload = b"", *, into: Slice | None = None) -> bool:
+        """False: the queue stayed full, and the connection was made anew."""
+        channel = self.channel
+        if channel is None:
+            return False
+        try:
+            channel.send(
+                header._replace(receiver_incarnation=self.incarnation), payload, reply_into=into
+            )
+        except TransportError:
+            self._reopen()
+            return False
+        return True
+
+    def receive(self, destination: Destination | None) -> Message | None:
+        """The next message that is not about the connection itself. Raises Fenced, RequestRefused."""
+        while self.channel is not None:
+            message = self.channel.receive(0.0, destination)
+            if message is None:
+                return None
+            self._greet_at = time.monotonic() + SILENCE_SECONDS
+            self._unanswered = 0
+            if message.header.verb != Verb.REFUSED:
+                return message
+            if self._is_final(message):
+                return message
+        return None
+
+    def open(self, message: Message) -> bool:
+        """Take a WELCOME in. False: the conversation was open already, and it says nothing new."""
+        if self.state is LinkState.OPEN:
+            return False
+        self.welcome = parse_welcome(message.payload)
+        self.incarnation = message.header.incarnation
+        self.state = LinkState.OPEN
+        return True
+
+    def close(self) -> None:
+        """Drops what was not sent."""
+        if self.channel is not None:
+            self.channel.close()
+        self.channel = None
+
+    def _is_final(self, message: Message) -> bool:
+        """Deal with a refusal: greet again, wait, or leave it to whoever asked."""
+        reason = Reason(message.header.reason)
+        if reason is Reason.OLD_INCARNATION:
+            text = f"shard {self.shard}: {bytes(message.payload).decode(errors='replace')}; end this process"
+            raise Fenced(text)
+        if reason >= Reason.OLD_INCARNATION and reason is not Reason.CORRUPT:
+            return True
+        if reason in _TRY_AGAIN:
+            self.state = LinkState.GREETING
+            self._greet_at = time.monotonic() + RETRY_SECONDS
+        elif self.state is LinkState.OPEN:
+            self.state = LinkState.GREETING
+            self._greet_at = 0.0
+        return False
+
+    def _reopen(self) -> None:
+        self.close()
+        self.channel = self._config.connect(self._address)
+        self.state = LinkState.GREETING
+        self._greet_at = 0.0
+
+
+def refusal(link: ShardLink, message: Message) -> RequestRefused:
+    """The error for a final refusal."""
+    sentence = bytes(message.payload).decode(errors="replace")
+    reason = Reason(message.header.reason).name
+    return RequestRefused(f"shard {link.shard} refused a request ({reason}): {sentence}")

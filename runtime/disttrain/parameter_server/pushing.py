@@ -1,0 +1,162 @@
+"""One push at one shard: sends chunks within a window and goes on where the shard says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from disttrain.parameter_server import parts
+from disttrain.parameter_server.errors import PushRefused
+from disttrain.parameter_server.layout import ELEMENT_TYPES, Range
+from disttrain.parameter_server.link import ShardLink, refusal
+from disttrain.parameter_server.messages import UNKNOWN, Identity, Version
+from disttrain.transport.header import Header, Reason, Vector, Verb
+from disttrain.transport.interface import Buffer, Destination, Message, Slice
+
+WINDOW_CHUNKS = 12
+"""Chunks on their way to one shard. Fewer than the transport queues, so that sending never blocks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Push:
+    """One update for all shards. Nothing in its buffers may change until `push` returns."""
+
+    sequence: int
+    """Number of this push in the sender's life: 1, 2, 3, ..."""
+    gradient: Buffer
+    """The whole flat gradient, float32."""
+    versions: Sequence[Version] = ()
+    """Of every shard, as fetched, that the gradient was computed on; empty: unknown."""
+    scale: float = 1.0
+    """Factor for the gradient: gradient-norm clipping."""
+    samples: int = 0
+    """Training samples behind it."""
+    lease: int = 0
+    lease_offset: int = 0
+    """Position after it."""
+    buffers: Mapping[Vector, Buffer] = field(default_factory=dict)
+    """The model's buffers after the step: whole vectors."""
+    changed: Mapping[Vector, Sequence[Range]] | None = None
+    """Parts of `buffers` that are to be sent; None: all of it."""
+
+    def runs(self) -> Mapping[Vector, Sequence[Range]]:
+        """The parts of the buffers that are to be sent."""
+        if self.changed is not None:
+            return {
+                vector: self.changed[vector] for vector in self.changed if vector in self.buffers
+            }
+        size = {vector: Vector(vector) for vector in self.buffers}
+        return {vector: [Range(first=0, end=1 << 60)] for vector in size}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PushResult:
+    """What one shard answered."""
+
+    shard: int
+    version: Version
+    """After the push."""
+    staleness: int
+    """Updates between the gradient's version and the one it met; -1: unknown."""
+
+
+class PushTask:
+    """See `conversation.Task`."""
+
+    destination: Destination | None = None
+
+    def __init__(self, link: ShardLink, identity: Identity, push: Push) -> None:
+        self.is_done = False
+        self.result = PushResult(shard=link.shard, version=UNKNOWN, staleness=-1)
+        self.refused: PushRefused | None = None
+        self._link = link
+        self._push = push
+        self._parts: list[parts.Part] = []
+        self._sent = 0
+        self._acknowledged = 0
+        self._header = self._template(identity)
+        self._cut()
+
+    @property
+    def first_unacknowledged(self) -> int:
+        """This push: the ones before it are answered."""
+        return self._push.sequence
+
+    def welcomed(self, message: Message) -> None:
+        """Go on at the first chunk that is not applied."""
+        header = message.header
+        if header.sequence < self._push.sequence:
+            return
+        self._cut()
+        if header.sequence > self._push.sequence:
+            self._finish(header)
+        self._sent = self._acknowledged = header.chunk
+
+    def send_more(self) -> bool:
+        """Fill the window."""
+        end = min(len(self._parts), self._acknowledged + WINDOW_CHUNKS)
+        first = self._sent
+        while self._sent < end and self._send(self._parts[self._sent]):
+            self._sent += 1
+        return self._sent > first
+
+    def take(self, message: Message) -> None:
+        """Progress, the end, or a refusal for good."""
+        header = message.header
+        if header.sequence != self._push.sequence:
+            return
+        if header.verb == Verb.REFUSED:
+            self._refused(message)
+        if header.verb != Verb.PUSHED:
+            return
+        self._acknowledged = max(self._acknowledged, header.chunk + 1)
+        if header.chunk + 1 == header.chunks:
+            self._finish(header)
+
+    def _refused(self, message: Message) -> None:
+        error = refusal(self._link, message)
+        if message.header.reason != Reason.NOT_FINITE:
+            raise error
+        self.refused = PushRefused(str(error))
+        self.is_done = True
+
+    def _finish(self, header: Header) -> None:
+        if header.verb == Verb.WELCOME and header.reason == Reason.NOT_FINITE:
+            self.refused = PushRefused(
+                f"shard {self._link.shard} refused push {self._push.sequence}"
+            )
+        self.is_done = True
+        self.result = PushResult(
+            shard=self._link.shard,
+            version=Version(header.version_incarnation, header.version),
+            staleness=header.staleness,
+        )
+
+    def _cut(self) -> None:
+        if self._link.welcome is not None:
+            self._parts = parts.push_chunks(self._link.welcome, self._push.runs())
+
+    def _send(self, part: parts.Part) -> bool:
+        buffers: Mapping[Vector, Buffer] = self._push.buffers
+        is_parameters = part.vector is Vector.PARAMETERS
+        buffer = self._push.gradient if is_parameters else buffers[part.vector]
+        header = self._header._replace(
+            vector=part.vector,
+            element_type=ELEMENT_TYPES[part.vector],
+            chunk=self._sent,
+            chunks=len(self._parts),
+            first=part.first,
+            count=part.count,
+        )
+        return self._link.send(header, Slice(buffer, part.offset, part.nbytes))
+
+    def _template(self, identity: Identity) -> Header:
+        push, shard = self._push, self._link.shard
+        version = push.versions[shard] if shard < len(push.versions) else UNKNOWN
+        return identity.header(Verb.PUSH)._replace(
+            sequence=push.sequence,
+            version_incarnation=version.incarnation,
+            version=version.count,
+            scale=push.scale,
+            samples=push.samples,
+            lease=push.lease,
+            lease_offset=push.lease_offset,
+        )

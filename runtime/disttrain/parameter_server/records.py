@@ -1,0 +1,99 @@
+"""What a shard leaves behind for people and tools: acknowledged counts, the ledger, histograms."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
+from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.ledger import Kind, Ledger, Record
+from disttrain.transport.header import Header
+
+
+class ChunkApplied(NamedTuple):
+    """What only the shard knows of an applied chunk."""
+
+    version: int
+    rate: float
+
+
+@dataclass(slots=True)
+class Records:
+    """Both files may be missing: then nothing is written (tests, benchmarks)."""
+
+    incarnation: int
+    acknowledged: AcknowledgedFile | None = None
+    ledger: Ledger | None = None
+    every_chunk: bool = False
+    """The manifest's `record`: chunks are written too, so that the run can be replayed."""
+    pushes: int = 0
+    staleness: Counter[int] = field(default_factory=Counter)
+    """Complete pushes by staleness; -1 is unknown."""
+
+    def pushed(self, header: Header, state: Delivered, rate: float) -> None:
+        """A push is complete: stored before its answer leaves."""
+        self.pushes += 1
+        self.staleness[state.staleness] += 1
+        life = SenderLife(header.sender, header.incarnation)
+        if self.acknowledged is not None:
+            self.acknowledged.store(life, Count(state.pushes, state.sequence))
+        if self.ledger is not None:
+            self.ledger.append(self._push_record(header, state, rate))
+
+    def applied(self, header: Header, event: ChunkApplied) -> None:
+        """A chunk is in the values."""
+        if self.every_chunk and self.ledger is not None:
+            record = self._chunk_record(Kind.CHUNK_APPLIED, header, header.chunk)
+            self.ledger.append(
+                record._replace(version=event.version, rate=event.rate, first=header.first)
+            )
+
+    def fetched(self, header: Header, chunk: int) -> None:
+        """A chunk is being given out."""
+        if self.every_chunk and self.ledger is not None:
+            self.ledger.append(self._chunk_record(Kind.CHUNK_FETCHED, header, chunk))
+
+    def event(self, kind: Kind, life: SenderLife, amount: int = 0) -> None:
+        """Something about a sender as a whole."""
+        if self.ledger is not None:
+            self.ledger.append(
+                Record(
+                    kind=kind,
+                    sender=life.sender,
+                    incarnation=life.incarnation,
+                    shard_incarnation=self.incarnation,
+                    samples=amount,
+                )
+            )
+
+    def _push_record(self, header: Header, state: Delivered, rate: float) -> Record:
+        return Record(
+            kind=Kind.PUSHED,
+            role=header.role,
+            sender=header.sender,
+            incarnation=header.incarnation,
+            shard_incarnation=self.incarnation,
+            read_incarnation=header.version_incarnation,
+            sequence=header.sequence,
+            version=state.version,
+            read_version=header.version,
+            samples=header.samples,
+            lease=header.lease,
+            lease_offset=header.lease_offset,
+            staleness=state.staleness,
+            chunks=header.chunks,
+            rate=rate,
+        )
+
+    def _chunk_record(self, kind: Kind, header: Header, chunk: int) -> Record:
+        return Record(
+            kind=kind,
+            role=header.role,
+            vector=header.vector,
+            sender=header.sender,
+            incarnation=header.incarnation,
+            shard_incarnation=self.incarnation,
+            sequence=header.sequence,
+            chunk=chunk,
+            chunks=header.chunks,
+        )

@@ -1,0 +1,65 @@
+"""Carries messages between a listener and a shard, and remembers which connections are over."""
+
+from collections import OrderedDict
+
+from disttrain.parameter_server.messages import Side
+from disttrain.parameter_server.shard import Shard
+from disttrain.transport.header import Header, Verb
+from disttrain.transport.interface import Listener, Request
+
+_REMEMBERED = 4096
+REQUESTS_AT_ONCE = 64
+"""Handled before anything else gets its turn."""
+
+
+class Serving:
+    """Belongs to the shard's thread."""
+
+    def __init__(self, listener: Listener, shard: Shard) -> None:
+        self.unanswered = 0
+        """Answers that could not be sent: the peer is gone or does not read."""
+        self._listener = listener
+        self._shard = shard
+        self._peers: dict[tuple[int, int, int], bytes] = {}
+        self._over: OrderedDict[bytes, None] = OrderedDict()
+
+    def serve_waiting(self) -> int:
+        """Handle requests that have arrived, up to a bound; how many there were."""
+        for handled in range(REQUESTS_AT_ONCE):
+            request = self._listener.receive(0.0)
+            if request is None:
+                return handled
+            self._serve(request)
+        return REQUESTS_AT_ONCE
+
+    def forget(self, sender: int, incarnation: int) -> None:
+        """The connections of this life of a sender, and of earlier ones, are over."""
+        for key in [k for k in self._peers if k[0] == sender and k[1] <= incarnation]:
+            self._end(self._peers.pop(key))
+
+    def _serve(self, request: Request) -> None:
+        if request.peer in self._over:
+            # A sender that connected again may still have requests in the old connection. To answer
+            # such a FETCH would write into memory that the sender uses for something else by now.
+            return
+        header = request.header
+        if header.verb == Verb.HELLO:
+            self._replace_connection(request.peer, header)
+        for answer in self._shard.handle(header, request.payload):
+            if not self._listener.reply(request, answer.header, answer.payload):
+                self.unanswered += 1
+
+    def _replace_connection(self, peer: bytes, header: Header) -> None:
+        if header.count not in set(Side):
+            return
+        key = (header.sender, header.incarnation, header.count)
+        before = self._peers.get(key)
+        if before is not None and before != peer:
+            self._end(before)
+        self._peers[key] = peer
+
+    def _end(self, peer: bytes) -> None:
+        self._listener.forget(peer)
+        self._over[peer] = None
+        while len(self._over) > _REMEMBERED:
+            self._over.popitem(last=False)

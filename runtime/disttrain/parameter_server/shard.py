@@ -1,0 +1,158 @@
+"""One shard: requests in, answers out. No socket, no clock; one thread."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from disttrain.parameter_server.applying import Applier
+from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
+from disttrain.parameter_server.layout import ELEMENT_TYPES
+from disttrain.parameter_server.ledger import Kind
+from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.state import REASONS, Answer, ShardState
+from disttrain.parameter_server.upload import UploadProgress, store_chunk
+from disttrain.parameter_server.values import Values, ranges_of
+from disttrain.transport.header import Header, Reason, Role, Vector, Verb
+
+Answers = Iterable[Answer]
+
+
+class Shard:
+    """Carries out what replicas ask of one shard."""
+
+    def __init__(self, state: ShardState, applier: Applier, records: Records) -> None:
+        self.state = state
+        self.applier = applier
+        self.refused: Counter[str] = Counter()
+        """Requests not carried out, by the lower-case name of the reason."""
+        self._records = records
+        self._upload: UploadProgress | None = None
+        self._handlers: dict[int, Callable[[Header, memoryview], Answers]] = {
+            Verb.HELLO: self._hello,
+            Verb.UPLOAD: self._store,
+            Verb.PUSH: self._push,
+            Verb.FETCH: self._fetch,
+        }
+
+    def configure(self, elements: Mapping[Vector, int], shards: int, chunk_bytes: int) -> None:
+        """Learn the length of the model's vectors and make room. Said again, it changes nothing."""
+        if self.state.values is None:
+            self.state.elements = dict(elements)
+            self.state.shards = shards
+            self.state.values = Values(ranges_of(elements, self.state.index, shards), chunk_bytes)
+            self.state.values.add_state(self.applier.state_names)
+
+    def admit(self, life: SenderLife) -> None:
+        """This life of a replica may push and fetch, earlier ones may not."""
+        self.state.deliveries.admit(life.sender, life.incarnation)
+        self._records.event(Kind.ADMITTED, life)
+
+    def fence(self, life: SenderLife) -> Delivered:
+        """Nothing of this life is applied from now on; what is here of it."""
+        self._records.event(Kind.FENCED, life)
+        return self.state.deliveries.fence(life.sender, life.incarnation)
+
+    def handle(self, header: Header, payload: memoryview) -> Answers:
+        """The answers to one request. Take them one by one: a payload is the shard's own memory."""
+        handler = self._handlers.get(header.verb)
+        if handler is None or header.role != Role.REPLICA:
+            return self._refuse(
+                header, Reason.NOT_ALLOWED, f"verb {header.verb} is not for a shard"
+            )
+        standing = self.state.deliveries.standing(header.sender, header.incarnation)
+        if standing is not Decision.APPLY:
+            return self._refuse(header, REASONS[standing], self._standing_sentence(header))
+        if self.state.values is None:
+            return self._refuse(header, Reason.NOT_READY, "the model's size is not known yet")
+        return handler(header, payload)
+
+    def _hello(self, header: Header, _payload: memoryview) -> Answers:
+        known = self.state.deliveries.hello(header.sender, header.incarnation, header.sequence)
+        welcome = Welcome(
+            shard=self.state.index,
+            shards=self.state.shards,
+            chunk_bytes=self._values.chunk_bytes,
+            elements=self.state.elements,
+        )
+        answer = self.state.answer(Verb.WELCOME, header)._replace(
+            sequence=known.sequence + 1,
+            chunk=known.next_chunk,
+            staleness=known.staleness,
+            reason=Reason.NOT_FINITE if 0 < header.sequence == known.refused else Reason.NONE,
+        )
+        return [Answer(answer, encode_welcome(welcome))]
+
+    def _store(self, header: Header, payload: memoryview) -> Answers:
+        if self.state.is_initialised:
+            return [Answer(self.state.answer(Verb.UPLOADED, header)._replace(count=0))]
+        if self._upload is None:
+            self._upload = UploadProgress(self._values)
+        reason = store_chunk(self._values, header, payload)
+        if reason:
+            return self._refuse(
+                header, reason, f"chunk {header.chunk} cannot be stored: {reason.name}"
+            )
+        self.state.is_initialised = self._upload.add(Vector(header.vector), header.chunk)
+        if not self.state.is_initialised:
+            return []
+        self._upload = None
+        return [Answer(self.state.answer(Verb.UPLOADED, header)._replace(count=0))]
+
+    def _push(self, header: Header, payload: memoryview) -> Answers:
+        unready = self._unready(header)
+        if unready:
+            return self._refuse(header, *unready)
+        answers = self.applier.push(header, payload)
+        for answer in answers:
+            if answer.header.verb == Verb.REFUSED:
+                self.refused[Reason(answer.header.reason).name.lower()] += 1
+        return answers
+
+    def _fetch(self, header: Header, _payload: memoryview) -> Answers:
+        unready = self._unready(header)
+        if unready:
+            return self._refuse(header, *unready)
+        vector, end = Vector(header.vector), header.chunk + header.count
+        known = vector in self._values.ranges and end <= self._values.chunks(vector)
+        if not known or header.count > MOST_CHUNKS_PER_FETCH:
+            sentence = f"chunks {header.chunk} to {end} of {vector.name} are not here"
+            return self._refuse(header, Reason.WRONG_LAYOUT, sentence)
+        return self._chunks(header, vector)
+
+    def _chunks(self, header: Header, vector: Vector) -> Answers:
+        answer = self.state.answer(Verb.FETCHED, header)._replace(
+            chunks=self._values.chunks(vector), element_type=ELEMENT_TYPES[vector]
+        )
+        for number in range(header.chunk, header.chunk + header.count):
+            part = self._values.chunk(vector, number)
+            payload = self._values.bytes_of(vector, part)
+            self._records.fetched(header, number)
+            yield Answer(
+                answer._replace(
+                    chunk=number, first=part.first, count=part.count, payload_bytes=payload.nbytes
+                ),
+                payload,
+            )
+
+    @property
+    def _values(self) -> Values:
+        values = self.state.values
+        if values is None:
+            message = "a shard without values answers no request"
+            raise AssertionError(message)
+        return values
+
+    def _unready(self, header: Header) -> tuple[Reason, str] | None:
+        if not self.state.is_initialised:
+            return Reason.NOT_READY, "the initial values are not complete"
+        if header.receiver_incarnation != self.state.incarnation:
+            life = self.state.incarnation
+            return Reason.WRONG_RECEIVER, f"this is life {life} of shard {self.state.index}"
+        return None
+
+    def _standing_sentence(self, header: Header) -> str:
+        return f"life {header.incarnation} of replica {header.sender} is not admitted here"
+
+    def _refuse(self, header: Header, reason: Reason, sentence: str) -> Answers:
+        self.refused[reason.name.lower()] += 1
+        return [self.state.refuse(header, reason, sentence)]

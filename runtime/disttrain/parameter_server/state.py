@@ -1,0 +1,71 @@
+"""Everything that one shard knows, and the answers it makes from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from disttrain.parameter_server.deliveries import Decision, Deliveries
+from disttrain.parameter_server.messages import Version
+from disttrain.parameter_server.values import Values
+from disttrain.transport.header import Header, Reason, Role, Vector, Verb
+
+
+class Answer(NamedTuple):
+    """One message to the peer that asked. The payload is to be copied before anything else is done."""
+
+    header: Header
+    payload: bytes | memoryview = b""
+
+
+REASONS = {
+    Decision.OUT_OF_ORDER: Reason.OUT_OF_ORDER,
+    Decision.UNKNOWN_SENDER: Reason.UNKNOWN_SENDER,
+    Decision.OLD_INCARNATION: Reason.OLD_INCARNATION,
+    Decision.REFUSED_BEFORE: Reason.NOT_FINITE,
+}
+
+
+@dataclass(slots=True)
+class ShardState:
+    """Belongs to the shard's one thread."""
+
+    index: int
+    incarnation: int
+    values: Values | None = None
+    """None until the coordinator has said how long the vectors are."""
+    elements: Mapping[Vector, int] = field(default_factory=dict)
+    shards: int = 1
+    deliveries: Deliveries = field(default_factory=Deliveries)
+    is_initialised: bool = False
+    """Whether every value was uploaded or restored."""
+    count: int = 0
+    """Updates in the values."""
+    samples: int = 0
+    """Samples of all pushes applied completely, which the schedule goes by."""
+    live_replicas: int = 1
+
+    @property
+    def version(self) -> Version:
+        """Of the values now."""
+        return Version(self.incarnation, self.count)
+
+    def answer(self, verb: Verb, request: Header) -> Header:
+        """The header of an answer, with the present version."""
+        return request._replace(
+            verb=verb,
+            role=Role.SHARD,
+            sender=self.index,
+            incarnation=self.incarnation,
+            receiver_incarnation=request.incarnation,
+            version_incarnation=self.incarnation,
+            version=self.count,
+            segment=0,
+            segment_offset=0,
+            payload_bytes=0,
+            checksum=0,
+        )
+
+    def refuse(self, request: Header, reason: Reason, sentence: str) -> Answer:
+        """The answer to what is not carried out."""
+        header = self.answer(Verb.REFUSED, request)._replace(reason=reason)
+        return Answer(header, sentence.encode())

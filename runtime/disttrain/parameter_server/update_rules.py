@@ -1,0 +1,102 @@
+"""The update rules, applied in place to one chunk at a time.
+
+Every rule works on each coordinate by itself, so the result does not depend on how the vector is
+cut. Fused kernels of torch read each value once.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from disttrain.job.optimizer import Adagrad, Momentum, Sgd
+
+State = Mapping[str, Tensor]
+"""Of a chunk: views of the rule's state vectors, by name."""
+
+
+class Rule(Protocol):
+    """One update rule. Keeps nothing per coordinate: that is in the state vectors."""
+
+    state_names: Sequence[str]
+    """Of the vectors, as long as the parameters and zero at first, that the rule needs."""
+
+    def apply(self, parameters: Tensor, gradient: Tensor, state: State, rate: float) -> None:
+        """Update the parameters in place; the gradient is not changed. All float32 and as long."""
+        ...
+
+
+class SgdRule:
+    """parameters -= rate * gradient, with the very operation of torch.optim.SGD, hence its bits."""
+
+    state_names: Sequence[str] = ()
+
+    def __init__(self, config: Sgd) -> None:
+        self._weight_decay = config.weight_decay
+
+    def apply(self, parameters: Tensor, gradient: Tensor, state: State, rate: float) -> None:
+        """See `Rule.apply`."""
+        del state
+        if self._weight_decay:
+            gradient = gradient.add(parameters, alpha=self._weight_decay)
+        parameters.add_(gradient, alpha=-rate)
+
+
+class MomentumRule:
+    """velocity = momentum * velocity + gradient, as torch.optim.SGD without dampening."""
+
+    state_names: Sequence[str] = ("momentum",)
+
+    def __init__(self, config: Momentum) -> None:
+        self._config = config
+
+    def apply(self, parameters: Tensor, gradient: Tensor, state: State, rate: float) -> None:
+        """See `Rule.apply`."""
+        torch._fused_sgd_(
+            [parameters],
+            [gradient],
+            [state["momentum"]],
+            weight_decay=self._config.weight_decay,
+            momentum=self._config.momentum,
+            lr=rate,
+            dampening=0.0,
+            nesterov=self._config.nesterov,
+            maximize=False,
+            is_first_step=False,
+        )
+
+
+class AdagradRule:
+    """rate / (root of the sum of squared gradients + epsilon), DistBelief 4.1, as torch.optim.Adagrad."""
+
+    state_names: Sequence[str] = ("sum_of_squares",)
+
+    def __init__(self, config: Adagrad) -> None:
+        self._config = config
+        self._step = torch.zeros(())
+
+    def apply(self, parameters: Tensor, gradient: Tensor, state: State, rate: float) -> None:
+        """See `Rule.apply`."""
+        torch._fused_adagrad_(
+            [parameters],
+            [gradient],
+            [state["sum_of_squares"]],
+            [self._step],
+            lr=rate,
+            lr_decay=0.0,
+            weight_decay=self._config.weight_decay,
+            eps=self._config.epsilon,
+            maximize=False,
+        )
+
+
+def rule_for(config: Sgd | Momentum | Adagrad) -> Rule:
+    """The rule that a manifest asks for."""
+    match config:
+        case Sgd():
+            return SgdRule(config)
+        case Momentum():
+            return MomentumRule(config)
+        case Adagrad():
+            return AdagradRule(config)

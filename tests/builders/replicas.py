@@ -1,0 +1,77 @@
+"""A replica's side of the parameter server, for tests: flat buffers and both clients."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from builders.shard_process import JOB, ShardProcess
+from disttrain.coordinator.messages import ShardAddress
+from disttrain.parameter_server.client import ClientConfig, FetchClient, Identity, PushClient
+from disttrain.parameter_server.layout import ELEMENT_TYPES
+from disttrain.parameter_server.values import DTYPES
+from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.factory import open_transport
+from disttrain.transport.header import ELEMENT_BYTES, Role, Vector
+from disttrain.transport.interface import Buffer, Memory, Transport
+
+
+@dataclass
+class Replica:
+    """Both clients, and memory that the transport can send."""
+
+    transport: Transport
+    memory: Memory
+    pushes: PushClient
+    fetches: FetchClient
+    identity: Identity
+
+    def buffer(self, values: Tensor) -> Buffer:
+        """A buffer with these values."""
+        buffer = self.memory.allocate("values", values.numel() * values.element_size())
+        if values.numel():
+            torch.frombuffer(buffer.view, dtype=values.dtype).copy_(values.flatten())
+        return buffer
+
+    def empty(self, vector: Vector, elements: int) -> Buffer:
+        return self.memory.allocate("empty", elements * ELEMENT_BYTES[ELEMENT_TYPES[vector]])
+
+    def fetch(self, elements: dict[Vector, int]) -> dict[Vector, Tensor]:
+        """The values of whole vectors."""
+        into = {vector: self.empty(vector, n) for vector, n in elements.items() if n}
+        self.fetches.fetch(into)
+        return {vector: tensor(buffer, vector).clone() for vector, buffer in into.items()}
+
+
+def tensor(buffer: Buffer, vector: Vector) -> Tensor:
+    return torch.frombuffer(buffer.view, dtype=DTYPES[ELEMENT_TYPES[vector]])
+
+
+@contextmanager
+def replica(
+    kind: TransportKind,
+    shards: Sequence[ShardProcess],
+    index: int = 0,
+    incarnation: int = 1,
+    directory: Callable[[], Sequence[ShardAddress]] | None = None,
+) -> Iterator[Replica]:
+    transport = open_transport(TransportConfig(kind=kind, job_uid=JOB, role=Role.REPLICA))
+    memory = transport.memory(f"replica-{index}-i{incarnation}")
+    identity = Identity(index, incarnation)
+    config = ClientConfig(
+        transport=transport,
+        identity=identity,
+        directory=directory or (lambda: [shard.directory_entry for shard in shards]),
+        sizes=shards[0].plan.elements,
+        patience_seconds=60.0,
+    )
+    pushes, fetches = PushClient(config, len(shards)), FetchClient(config, len(shards))
+    try:
+        yield Replica(transport, memory, pushes, fetches, identity)
+    finally:
+        pushes.close()
+        fetches.close()
+        transport.close()
+        memory.close()
