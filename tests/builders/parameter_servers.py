@@ -1,11 +1,11 @@
 """A parameter server inside the test: plain SGD on the whole vector, no shards, no messages."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 
 import torch
 
-from disttrain.replica.exchange import FetchResult, Push, PushResult
+from disttrain.parameter_server.client import FetchResult, Push, PushResult, Version
 from disttrain.replica.model_tensors import ELEMENT_DTYPES
 from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
@@ -24,7 +24,7 @@ class OneShard:
         self.fetch_gate = threading.Event()
         self.fetch_gate.set()
 
-    def upload(self, values: dict[Vector, Buffer], shards: Sequence[int]) -> None:
+    def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
         del shards
         self.values = {vector: tensor(buffer, vector).clone() for vector, buffer in values.items()}
 
@@ -35,19 +35,26 @@ class OneShard:
         if push.scale != 1.0:
             gradient = gradient * push.scale
         self.values[Vector.PARAMETERS].add_(gradient, alpha=-self.learning_rate)
-        for vector, runs in push.changed.items():
+        for vector, runs in push.runs().items():
             for run in runs:
                 sent = tensor(push.buffers[vector], vector)[run.first : run.end]
                 self.values[vector][run.first : run.end] = sent
         self.version += 1
         self.pushes.append(push)
-        return [PushResult(version=(1, self.version), staleness=staleness)]
+        return [PushResult(shard=0, version=Version(1, self.version), staleness=staleness)]
 
-    def fetch(self, into: dict[Vector, Buffer]) -> FetchResult:
+    def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
         assert self.fetch_gate.wait(20)
         for vector, buffer in into.items():
             tensor(buffer, vector).copy_(self.values[vector])
-        return FetchResult(versions=((1, self.version),))
+        return FetchResult(versions=(Version(1, self.version),), buffers_changed=True)
+
+    def stop(self) -> None:
+        self.gate.set()
+        self.fetch_gate.set()
+
+    def close(self) -> None:
+        pass
 
 
 def tensor(buffer: Buffer, vector: Vector) -> torch.Tensor:

@@ -50,5 +50,7 @@ class Connection:
     def close(self) -> None:
         """End the threads; what is under way is not waited for long."""
         self._halt.say()
+        self._sides.push.stop()
+        self._sides.fetch.stop()
         self.pushes.close(_CLOSE_SECONDS)
         self.fetches.close(_CLOSE_SECONDS)

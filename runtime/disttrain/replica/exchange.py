@@ -1,61 +1,47 @@
-"""What the push and fetch threads hand to the parameter server's client."""
+"""What the push and fetch threads need of the parameter server's client."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from typing import Protocol, TypeAlias
 
-from disttrain.parameter_server.layout import Range
+from disttrain.parameter_server.client import FetchResult, Push, PushResult, Version
 from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
 
-Versions: TypeAlias = tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Push:
-    """One update on its way to all shards."""
-
-    sequence: int
-    gradient: Buffer
-    versions: Versions
-    scale: float
-    samples: int
-    lease: int
-    lease_offset: int
-    buffers: dict[Vector, Buffer]
-    changed: dict[Vector, tuple[Range, ...]]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PushResult:
-    """One shard's answer."""
-
-    version: tuple[int, int]
-    staleness: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FetchResult:
-    """What came with fetched values."""
-
-    versions: Versions
+Versions: TypeAlias = tuple[Version, ...]
+"""Of every shard."""
 
 
 class PushSide(Protocol):
-    """The part of the client that pushes; belongs to the push thread."""
+    """The half that pushes: `PushClient`. Belongs to the push thread, except `stop`."""
 
     def push(self, push: Push) -> list[PushResult]:
         """Send one gradient; blocks until every shard has answered."""
         ...
 
-    def upload(self, values: dict[Vector, Buffer], shards: Sequence[int]) -> None:
+    def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
         """Send initial values; blocks until these shards have stored them."""
+        ...
+
+    def stop(self) -> None:
+        """End what is under way with an error; any thread."""
+        ...
+
+    def close(self) -> None:
+        """Drop what was not sent."""
         ...
 
 
 class FetchSide(Protocol):
-    """The part of the client that fetches; belongs to the fetch thread."""
+    """The half that fetches: `FetchClient`. Belongs to the fetch thread, except `stop`."""
 
-    def fetch(self, into: dict[Vector, Buffer]) -> FetchResult:
+    def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
         """Fill the buffers; blocks until every shard has answered."""
+        ...
+
+    def stop(self) -> None:
+        """End what is under way with an error; any thread."""
+        ...
+
+    def close(self) -> None:
+        """Drop what was not sent."""
         ...

@@ -5,7 +5,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from disttrain.replica.exchange import FetchResult, FetchSide
+from disttrain.parameter_server.client import FetchResult
+from disttrain.replica.exchange import FetchSide
 from disttrain.replica.halt import Halt
 from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
@@ -75,6 +76,8 @@ class FetchThread:
                 self._results.put(result)
         except BaseException as error:
             self._halt.say(error)
+        finally:
+            self._client.close()
 
 
 _Request = tuple[Callable[[], dict[Vector, Buffer]], Callable[[], None]]

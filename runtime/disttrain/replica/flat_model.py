@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from disttrain.parameter_server.layout import ELEMENT_TYPES
 from disttrain.replica import model_tensors
-from disttrain.replica.flat_vector import FlatVector, PinnedVector
+from disttrain.replica.flat_vector import FlatVector, PinnedVector, side_stream
 from disttrain.replica.model_tensors import BUFFER_VECTORS, ELEMENT_DTYPES, ModelTensors
 from disttrain.transport.header import ELEMENT_BYTES, Vector
 from disttrain.transport.interface import Buffer, Memory
@@ -177,7 +177,7 @@ class _ModelBuffers:
 
 
 def _allocator(tensors: ModelTensors, memory: Memory, device: torch.device) -> Allocate:
-    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    stream = side_stream(device)
 
     def allocate(name: str, vector: Vector) -> FlatVector:
         nbytes = tensors.layout.elements(vector) * ELEMENT_BYTES[ELEMENT_TYPES[vector]]

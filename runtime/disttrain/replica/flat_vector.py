@@ -50,8 +50,8 @@ class PinnedVector(FlatVector):
         _pin(self.host)
         self.tensor = torch.zeros(len(self.host), dtype=dtype, device=device)
         self._stream = stream
-        self._computed = torch.cuda.Event()
-        self._copied = torch.cuda.Event()
+        self._computed = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
 
     def leave(self) -> None:
         """Queue the copy behind what computes the values."""
@@ -81,3 +81,10 @@ class PinnedVector(FlatVector):
 def _pin(host: Tensor) -> None:
     runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
     torch.cuda.check_error(runtime.cudaHostRegister(host.data_ptr(), host.nbytes, 0))
+
+
+def side_stream(device: torch.device) -> torch.cuda.Stream | None:
+    """A stream for copies beside computing; None where there is no GPU."""
+    if device.type != "cuda":
+        return None
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

@@ -32,9 +32,9 @@ class Halt:
         return self._said.is_set()
 
     def check(self) -> None:
-        """Raise the cause, or `Halted`, if the process is to end."""
+        """Raise the cause, or `Halted` without one, if the process is to end."""
         if self._said.is_set():
-            raise Halted from self.cause
+            raise self.cause or Halted
 
     def sleep(self, seconds: float) -> None:
         """Wait for that long; raises as `check` as soon as the process is to end."""

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from disttrain.coordinator.fields import START
+from disttrain.parameter_server.client import FetchResult
 from disttrain.replica import gradient_check, seeding
 from disttrain.replica.accrual import Accrual, EveryStep, SeveralSteps
-from disttrain.replica.exchange import FetchResult, Versions
+from disttrain.replica.exchange import Versions
 from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.gradient_check import Verdict
@@ -161,7 +162,7 @@ class TrainingLoop:
     def _adopt(self, fetched: FetchResult | None) -> bool:
         if fetched is None:
             return False
-        self._model.adopt(buffers=True)
+        self._model.adopt(buffers=fetched.buffers_changed)
         self._versions = fetched.versions
         return True
 

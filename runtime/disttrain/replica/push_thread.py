@@ -9,10 +9,15 @@ from typing import NamedTuple, TypeVar
 
 from disttrain.coordinator.fields import START, Position
 from disttrain.coordinator.reports import STALENESS_BOUNDS, staleness_bucket
+from disttrain.parameter_server.client import Push, PushResult
+from disttrain.parameter_server.errors import PushRefused
 from disttrain.replica.changed_buffers import ChangedBuffers
-from disttrain.replica.exchange import Push, PushResult, PushSide, Versions
+from disttrain.replica.exchange import PushSide, Versions
 from disttrain.replica.flat_model import FlatModel, Outgoing
 from disttrain.replica.halt import Halt
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
 
 T = TypeVar("T")
 
@@ -63,6 +68,8 @@ class PushThread:
         self.acknowledged = Acknowledged()
         self.staleness = [0] * len(STALENESS_BOUNDS)
         self.staleness_unknown = 0
+        self.refused = 0
+        """Pushes that a shard refused for what they held."""
         self.waited_seconds = 0.0
         """How long `acquire` and `wait_answered` blocked, in all."""
         self.push_seconds = 0.0
@@ -113,6 +120,8 @@ class PushThread:
                     departure.answered.put(None)
         except BaseException as error:
             self._halt.say(error)
+        finally:
+            self._client.close()
 
     def _send(self, departure: Departure) -> None:
         if departure.outgoing is None:
@@ -120,10 +129,13 @@ class PushThread:
         began = time.perf_counter()
         departure.outgoing.wait_left()
         self._sequence += 1
-        results = self._client.push(self._push(departure, departure.outgoing))
+        try:
+            self._note(self._client.push(self._push(departure, departure.outgoing)))
+            self._advance(departure, pushes=1)
+        except PushRefused as error:
+            LOG.warning("push refused", sequence=self._sequence, error=error)
+            self.refused += 1
         self.push_seconds += time.perf_counter() - began
-        self._note(results)
-        self._advance(departure, pushes=1)
         return self._free.put(departure.outgoing)
 
     def _push(self, departure: Departure, outgoing: Outgoing) -> Push:

@@ -23,7 +23,7 @@ def batch_seed(seed: int, epoch: int, portion: int, offset: int) -> int:
 def seed_step(seed: int) -> None:
     """Seed the generators that a model draws from: PyTorch's, on the CPU and the GPU."""
     torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed(seed)
 
 

@@ -8,9 +8,10 @@ import uuid
 import torch
 
 from disttrain.coordinator.client import CoordinatorClient
+from disttrain.coordinator.fields import MemberId
 from disttrain.coordinator.messages import Join
 from disttrain.launch.config import LaunchConfig
-from disttrain.parameter_server.client import ShardClient
+from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity
 from disttrain.replica import prepared
 from disttrain.replica.connection import Connection, Sides
@@ -62,7 +63,8 @@ def _live(
         _join(config.index, ready, served.address), served.latest_report, _JOIN_SECONDS
     )
     halt = Halt()
-    connection = _connect(config, ready, transport, coordinator, joined, halt)
+    client = _client_config(ready, transport, coordinator, joined.member)
+    connection = _connect(config, ready, transport, client, halt)
     try:
         replica = Replica(config.job.spec, ready, coordinator, joined, connection, halt)
         served.source = replica.report
@@ -86,22 +88,23 @@ def _join(index: int, ready: Prepared, metrics_address: str) -> Join:
 
 
 def _connect(
-    config: LaunchConfig,
-    ready: Prepared,
-    transport: Transport,
-    coordinator: CoordinatorClient,
-    joined: Joined,
-    halt: Halt,
+    config: LaunchConfig, ready: Prepared, transport: Transport, client: ClientConfig, halt: Halt
 ) -> Connection:
-    member = joined.member
-    memory = transport.memory(f"{config.process}-i{member.incarnation}")
-    client = ShardClient(
-        transport,
-        Identity(index=member.index, incarnation=member.incarnation),
-        {v: ready.tensors.layout.elements(v) for v in ready.tensors.vectors},
-        config.job.spec.parameter_server.shards,
-        lambda: coordinator.shards,
-    )
     spec = config.job.spec
+    memory = transport.memory(f"{config.process}-i{client.identity.incarnation}")
     model = FlatModel(ready.model, memory, ready.device, outgoing_buffers=outgoing_buffers(spec))
-    return Connection(model, Sides(push=client.push_side(), fetch=client.fetch_side()), halt)
+    shards = spec.parameter_server.shards
+    sides = Sides(push=PushClient(client, shards), fetch=FetchClient(client, shards))
+    return Connection(model, sides, halt)
+
+
+def _client_config(
+    ready: Prepared, transport: Transport, coordinator: CoordinatorClient, member: MemberId
+) -> ClientConfig:
+    layout = ready.tensors.layout
+    return ClientConfig(
+        transport=transport,
+        identity=Identity(index=member.index, incarnation=member.incarnation),
+        directory=lambda: coordinator.shards,
+        sizes={vector: layout.elements(vector) for vector in ready.tensors.vectors},
+    )

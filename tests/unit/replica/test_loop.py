@@ -1,0 +1,301 @@
+import copy
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from builders.networks import a_network, a_normalised_network
+from builders.parameter_servers import OneShard
+from disttrain.coordinator.fields import Position
+from disttrain.replica.connection import Connection, Sides
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.halt import Halt
+from disttrain.replica.loop import LoopConfig, TrainingLoop
+from disttrain.replica.pipeline import Loaded
+from disttrain.replica.work import WorkItem
+from disttrain.transport.header import Vector
+from disttrain.transport.memory import OrdinaryMemory
+
+AWAITED = LoopConfig(waits_for_answers=True, local_learning_rate=0.05)
+
+
+class Trained:
+    """A loop on a model, a parameter server inside the test, and what connects them."""
+
+    def __init__(
+        self, model: nn.Module, server: OneShard, config: LoopConfig, *, in_flight: int = 0
+    ) -> None:
+        self.model = model
+        self.halt = Halt()
+        flat = FlatModel(
+            model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=in_flight + 1
+        )
+        self.connection = Connection(flat, Sides(push=server, fetch=server), self.halt)
+        self.connection.upload([0])
+        self.loop = TrainingLoop(
+            flat, self._loss, self.connection.pushes, self.connection.fetches, config
+        )
+        self.loop.begin(self.connection.first_fetch(meanwhile=lambda: None))
+
+    def _loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return functional.cross_entropy(self.model(batch[0]), batch[1])
+
+
+def batches(count: int) -> Iterator[Loaded]:
+    generator = torch.Generator().manual_seed(1)
+    for number in range(count):
+        x = torch.randn(8, 1, 8, 8, generator=generator)
+        y = torch.randint(0, 7, (8,), generator=generator)
+        item = WorkItem(1, 0, 0, number * 8, number * 8 + 8, list(range(8)))
+        yield Loaded(item, (x, y))
+
+
+def plainly(model: nn.Module, steps: int, clip: float | None = None) -> None:
+    """The same training as a loop without DistTrain."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for loaded in batches(steps):
+        x, y = loaded.batch
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+        if clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+
+
+def flat(model: nn.Module) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def test_sgd_with_answers_awaited_is_bit_identical_to_a_plain_loop() -> None:
+    model = a_network()
+    plain = copy.deepcopy(model)
+    plainly(plain, 200)
+    trained = Trained(model, OneShard(0.05), AWAITED)
+
+    for loaded in batches(200):
+        trained.loop.step(loaded)
+    trained.loop.fetch_now()
+
+    assert torch.equal(flat(model), flat(plain))
+    trained.connection.close()
+
+
+def test_batch_norm_with_answers_awaited_equals_a_plain_loop() -> None:
+    model = a_normalised_network()
+    plain = copy.deepcopy(model)
+    plainly(plain, 30)
+    trained = Trained(model, OneShard(0.05), AWAITED)
+
+    for loaded in batches(30):
+        trained.loop.step(loaded)
+    trained.loop.fetch_now()
+
+    ours, theirs = model.state_dict(), plain.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert theirs["2.num_batches_tracked"] == 30
+    trained.connection.close()
+
+
+def test_the_first_push_holds_one_gradient_and_the_others_push_every() -> None:
+    server = OneShard(0.05)
+    trained = Trained(a_network(), server, LoopConfig(push_every=3), in_flight=1)
+
+    for loaded in batches(8):
+        trained.loop.step(loaded)
+    trained.loop.flush()
+
+    assert [push.samples for push in server.pushes] == [8, 24, 24, 8]
+    assert [push.lease_offset for push in server.pushes] == [8, 32, 56, 64]
+    trained.connection.close()
+
+
+def test_accrued_gradients_are_sums() -> None:
+    once, accrued = OneShard(1.0), OneShard(1.0)
+    for server, config in (
+        (once, LoopConfig(push_every=1, fetch_every=100)),
+        (accrued, LoopConfig(push_every=4, fetch_every=100)),
+    ):
+        trained = Trained(a_network(), server, config, in_flight=1)
+        # Never answered, so that all gradients are those of the initial parameters.
+        server.fetch_gate.clear()
+        for loaded in batches(9):
+            trained.loop.step(loaded)
+        trained.loop.flush()
+        server.fetch_gate.set()
+        trained.connection.close()
+
+    moved = (once.values[Vector.PARAMETERS], accrued.values[Vector.PARAMETERS])
+    assert torch.allclose(*moved, atol=1e-6)
+    assert len(accrued.pushes) == 3
+
+
+def test_a_local_step_is_taken_while_no_fetch_arrives() -> None:
+    model = a_network()
+    plain = copy.deepcopy(model)
+    plainly(plain, 5)
+    server = OneShard(0.05)
+    trained = Trained(
+        model, server, LoopConfig(fetch_every=100, local_learning_rate=0.05), in_flight=1
+    )
+    server.fetch_gate.clear()
+
+    for loaded in batches(5):
+        trained.loop.step(loaded)
+
+    assert torch.equal(flat(model), flat(plain))
+    server.fetch_gate.set()
+    trained.connection.close()
+
+
+def test_without_a_local_rate_parameters_change_only_by_fetching() -> None:
+    model = a_network()
+    before = flat(model)
+    server = OneShard(0.05)
+    trained = Trained(model, server, LoopConfig(fetch_every=100), in_flight=1)
+    server.fetch_gate.clear()
+
+    for loaded in batches(5):
+        trained.loop.step(loaded)
+
+    assert torch.equal(flat(model), before)
+    server.fetch_gate.set()
+    trained.loop.flush()
+    trained.loop.fetch_now()
+    assert torch.equal(flat(model), server.values[Vector.PARAMETERS])
+    trained.connection.close()
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_computing_goes_on_until_max_in_flight_pushes_are_unanswered(in_flight: int) -> None:
+    server = OneShard(0.05)
+    trained = Trained(a_network(), server, LoopConfig(), in_flight=in_flight)
+    waited = trained.connection.pushes.waited_seconds
+    server.gate.clear()
+
+    for loaded in batches(in_flight + 1):
+        trained.loop.step(loaded)
+
+    assert server.pushes == []
+    assert trained.connection.pushes.waited_seconds == waited
+    server.gate.set()
+    trained.loop.flush()
+    assert len(server.pushes) == in_flight + 1
+    trained.connection.close()
+
+
+def test_the_step_after_max_in_flight_waits_and_says_how_long() -> None:
+    server = OneShard(0.05)
+    trained = Trained(a_network(), server, LoopConfig(), in_flight=1)
+    waited = trained.connection.pushes.waited_seconds
+    server.gate.clear()
+    steps = list(batches(3))
+    trained.loop.step(steps[0])
+    trained.loop.step(steps[1])
+    third = threading.Thread(target=trained.loop.step, args=[steps[2]], daemon=True)
+
+    third.start()
+    third.join(0.2)
+    assert third.is_alive()
+    server.gate.set()
+    third.join(20)
+
+    assert not third.is_alive()
+    assert trained.connection.pushes.waited_seconds - waited > 0.1
+    trained.connection.close()
+
+
+def test_a_clipped_gradient_travels_unscaled_with_its_factor() -> None:
+    model = a_network()
+    plain = copy.deepcopy(model)
+    plainly(plain, 20, clip=0.1)
+    server = OneShard(0.05)
+    config = LoopConfig(waits_for_answers=True, clip_norm=0.1)
+    trained = Trained(model, server, config)
+
+    for loaded in batches(20):
+        trained.loop.step(loaded)
+    trained.loop.fetch_now()
+
+    assert all(0 < push.scale < 1 for push in server.pushes)
+    assert torch.allclose(flat(model), flat(plain), atol=1e-5)
+    trained.connection.close()
+
+
+def test_each_step_is_clipped_by_itself_when_gradients_accrue() -> None:
+    server = OneShard(1.0)
+    trained = Trained(
+        a_network(), server, LoopConfig(push_every=4, fetch_every=100, clip_norm=1e-3), in_flight=1
+    )
+    before = server.values[Vector.PARAMETERS].clone()
+
+    for loaded in batches(5):
+        trained.loop.step(loaded)
+    trained.loop.flush()
+
+    moved = (server.values[Vector.PARAMETERS] - before).norm().item()
+    assert [push.scale for push in server.pushes] == [1.0, 1.0]
+    assert 0 < moved <= 5 * 1e-3 * 1.001
+    trained.connection.close()
+
+
+@pytest.mark.parametrize("push_every", [1, 2])
+def test_a_gradient_that_is_not_finite_is_counted_and_reaches_nothing(push_every: int) -> None:
+    model = a_network()
+    server = OneShard(0.05)
+    config = LoopConfig(push_every=push_every, local_learning_rate=0.05)
+    trained = Trained(model, server, config, in_flight=1)
+
+    for number, loaded in enumerate(batches(5)):
+        bad = loaded.batch[0] * float("nan") if number == 2 else loaded.batch[0]
+        trained.loop.step(loaded._replace(batch=(bad, loaded.batch[1])))
+    trained.loop.flush()
+
+    assert trained.loop.counters.non_finite == 1
+    assert trained.loop.counters.non_finite_lease == 1
+    assert sum(push.samples for push in server.pushes) == 4 * 8
+    assert torch.isfinite(server.values[Vector.PARAMETERS]).all()
+    assert torch.isfinite(flat(model)).all()
+    trained.connection.close()
+
+
+def test_a_gradient_that_is_not_finite_still_moves_the_position_on() -> None:
+    server = OneShard(0.05)
+    trained = Trained(a_network(), server, LoopConfig(), in_flight=1)
+
+    for loaded in batches(3):
+        bad = loaded.batch[0] * float("inf")
+        trained.loop.step(loaded._replace(batch=(bad, loaded.batch[1])))
+    trained.loop.flush()
+
+    acknowledged = trained.connection.pushes.acknowledged
+    assert server.pushes == []
+    assert acknowledged.position == Position(lease=1, offset=24)
+    assert (acknowledged.samples, acknowledged.pushes) == (0, 0)
+    trained.connection.close()
+
+
+def test_pushes_name_the_version_that_their_gradient_was_computed_on() -> None:
+    server = OneShard(0.05)
+    trained = Trained(a_network(), server, LoopConfig(waits_for_answers=True))
+
+    for loaded in batches(4):
+        trained.loop.step(loaded)
+
+    assert [push.versions for push in server.pushes] == [((1, n),) for n in range(4)]
+    assert trained.connection.pushes.staleness[0] == 4
+    trained.connection.close()
+
+
+def test_an_error_of_the_push_thread_ends_the_loop_with_its_cause() -> None:
+    class Failing(OneShard):
+        def push(self, push: object) -> list[object]:  # type: ignore[override]  # noqa: ARG002
+            raise ConnectionError("shard 0 is gone")
+
+    trained = Trained(a_network(), Failing(0.05), LoopConfig(waits_for_answers=True))
+
+    with pytest.raises(ConnectionError, match="shard 0 is gone"):
+        trained.loop.step(next(batches(1)))
+    trained.connection.close()
