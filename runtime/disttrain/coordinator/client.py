@@ -34,7 +34,7 @@ class CoordinatorClient:
     def __init__(
         self, connect: Callable[[], Channel], role: Role, heartbeat_seconds: float = 0.5
     ) -> None:
-        """`connect` makes the channel, inside the client's thread: a channel belongs to one thread."""
+        """`connect` makes the channel inside the client's thread, which owns it."""
         self.orders: queue.Queue[NumberedOrder] = queue.Queue()
         """Orders to carry out, each once; answer with `answer`."""
         self._connect = connect
@@ -74,7 +74,7 @@ class CoordinatorClient:
         return self._lost
 
     def join(self, join: messages.Join, report: Report, timeout: float = 60.0) -> messages.Joined:
-        """Introduces this process and starts its heartbeats, each with `report()` (called in the client's thread).
+        """Introduces this process and starts heartbeats, each with `report()`, in the background.
 
         Raises NotJoined, or TimeoutError when the coordinator is not there in time.
         """

@@ -75,7 +75,7 @@ class Progress(Strict):
     samples: Count = 0
     """Samples of its pushes acknowledged by all shards, since its process started."""
     abandoned: tuple[Position, ...] = ()
-    """Leases it was told are lost and has given up: where each ended for good (offset 0: not begun).
+    """Leases it was told are lost and has given up: where each ended (offset 0: not begun).
 
     All since its process started. New work is given only when every lost lease is listed here or
     completed, so that repeats are counted exactly.

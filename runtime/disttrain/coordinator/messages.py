@@ -140,6 +140,8 @@ class FailureReason(StrEnum):
     TOO_MANY_RESTARTS = "TooManyRestarts"
     WRONG_MODEL = "WrongModel"
     """A replica's model differs from the others' or the checkpoint's."""
+    WRONG_DATA = "WrongData"
+    """A replica sees another number of samples."""
     EMPTY_DATA = "EmptyData"
     BATCH_TOO_LARGE = "BatchTooLarge"
     EXPORT_FAILED = "ExportFailed"
@@ -249,6 +251,8 @@ class RefusalReason(StrEnum):
     ENDED = "Ended"
     """The job is over."""
     MALFORMED = "Malformed"
+    NOT_ALLOWED = "NotAllowed"
+    """Not for the sender's role."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,170 @@
+"""How a process becomes a member. Decides; no I/O."""
+
+from disttrain.checkpoint import compare
+from disttrain.coordinator import entries, membership, permutation
+from disttrain.coordinator.fields import MemberId
+from disttrain.coordinator.messages import (
+    FailureReason,
+    Join,
+    Joined,
+    RefusalReason,
+    Refused,
+    ShardAddress,
+)
+from disttrain.coordinator.state import Life, LifeState
+from disttrain.coordinator.turn import Turn
+from disttrain.parameter_server.layout import ELEMENT_TYPES, ModelLayout
+from disttrain.transport.header import Role
+
+_MOST_REPLICAS = 4096
+
+
+def join(turn: Turn, request: Join) -> Joined | Refused:
+    """Names the process and its life; the same instance gets the same answer."""
+    if request.role not in {Role.REPLICA, Role.SHARD}:
+        return _refused(RefusalReason.NO_SUCH_INDEX, f"{request.role.name} does not join")
+    lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards
+    known = next((life for life in lives.values() if life.instance == request.instance), None)
+    if known is not None:
+        return membership.standing(turn, known.member) or _joined(turn, known)
+    if refusal := _refusal(turn, request):
+        return refusal
+    index = _choose_index(turn, request) if request.index is None else request.index
+    if index is None:
+        return _refused(RefusalReason.FULL, "every replica of the manifest is there already")
+    if index in lives:
+        membership.lose(turn, lives[index], LifeState.DEAD, "a newer life has joined")
+    return _joined(turn, _admit(turn, request, index))
+
+
+def shard_addresses(turn: Turn) -> tuple[ShardAddress, ...]:
+    """Where the living shards listen."""
+    return tuple(
+        ShardAddress(index=shard.index, incarnation=shard.incarnation, address=shard.address)
+        for shard in turn.live_shards()
+    )
+
+
+def elements(layout: ModelLayout) -> dict[int, int]:
+    """Length of each vector that a model has."""
+    counts = {int(vector): layout.elements(vector) for vector in ELEMENT_TYPES}
+    return {vector: count for vector, count in counts.items() if count}
+
+
+def _refusal(turn: Turn, request: Join) -> Refused | None:
+    if turn.state.phase.ended:
+        return _refused(RefusalReason.ENDED, f"the job is over: {turn.state.phase}")
+    count = _places(turn, request)
+    if request.index is not None and request.index >= count:
+        message = f"index {request.index} of {request.role.name.lower()}s; there are {count}"
+        return _refused(RefusalReason.NO_SUCH_INDEX, message)
+    if request.role is Role.REPLICA:
+        return _wrong_data(turn, request) or _wrong_model(turn, request)
+    return None
+
+
+def _places(turn: Turn, request: Join) -> int:
+    if request.role is Role.SHARD:
+        return turn.settings.shards
+    own_data = request.train_samples is None
+    return _MOST_REPLICAS if own_data else turn.settings.replicas
+
+
+def _wrong_data(turn: Turn, request: Join) -> Refused | None:
+    samples, batch = request.train_samples, turn.settings.batch_size
+    if samples is None:
+        return None
+    if samples == 0:
+        message = "the training data is empty: dataset(Split.TRAIN) has length 0"
+        return _fatal(turn, FailureReason.EMPTY_DATA, message)
+    if batch > samples:
+        message = f"batchSize is {batch}, the training data has only {samples} samples"
+        return _fatal(turn, FailureReason.BATCH_TOO_LARGE, message)
+    known = turn.state.data.samples
+    if known and samples != known:
+        message = f"this replica sees {samples} training samples, the job has {known}"
+        return _fatal(turn, FailureReason.WRONG_DATA, message)
+    return None
+
+
+def _wrong_model(turn: Turn, request: Join) -> Refused | None:
+    ours, theirs = turn.state.layout, request.layout
+    if theirs is None:
+        return _refused(RefusalReason.WRONG_MODEL, "a replica must describe its model")
+    difference = compare.first_mismatch(ours, theirs) if ours is not None else None
+    if difference is None:
+        return None
+    message = f"this replica's model is not the job's: {difference}"
+    return _fatal(turn, FailureReason.WRONG_MODEL, message)
+
+
+def _fatal(turn: Turn, reason: FailureReason, message: str) -> Refused:
+    turn.fail(reason, message)
+    wrong_data = reason is not FailureReason.WRONG_MODEL
+    refusal = RefusalReason.WRONG_DATA if wrong_data else RefusalReason.WRONG_MODEL
+    return _refused(refusal, message)
+
+
+def _choose_index(turn: Turn, request: Join) -> int | None:
+    lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards
+    taken = {index for index, life in lives.items() if life.live}
+    return next((i for i in range(_places(turn, request)) if i not in taken), None)
+
+
+def _admit(turn: Turn, request: Join, index: int) -> Life:
+    incarnation = membership.next_incarnation(turn, request.role, index)
+    member = MemberId(role=request.role, index=index, incarnation=incarnation)
+    joined = entries.MemberJoined(
+        member=member,
+        instance=request.instance,
+        pid=request.pid,
+        address=request.data_address or "",
+        metrics_address=request.metrics_address or "",
+        own_data=request.role is Role.REPLICA and request.train_samples is None,
+        now=turn.now,
+    )
+    turn.record(joined)
+    turn.watch.heard[member] = turn.now
+    if request.role is Role.REPLICA:
+        _learn(turn, request)
+        membership.admit(turn, member)
+        return turn.state.replicas[index]
+    membership.answer_fences(turn, index, request.restored)
+    if request.restored is not None:
+        turn.record(entries.ShardRestored(member=member, restored=request.restored))
+    return turn.state.shards[index]
+
+
+def _learn(turn: Turn, request: Join) -> None:
+    if turn.state.layout is None and request.layout is not None:
+        turn.record(entries.LayoutKnown(layout=request.layout))
+    samples, settings = request.train_samples, turn.settings
+    if samples is None or (turn.state.data.samples and turn.state.test_samples):
+        return
+    default = permutation.default_portion_size(samples, settings.batch_size, settings.replicas)
+    known = entries.DataKnown(
+        seed=settings.seed,
+        samples=samples,
+        portion_size=settings.portion_size or default,
+        batch_size=settings.batch_size,
+        test_samples=request.test_samples or 0,
+    )
+    turn.record(known)
+
+
+def _joined(turn: Turn, life: Life) -> Joined:
+    state = turn.state
+    layout = state.layout if life.role is Role.SHARD else None
+    return Joined(
+        member=life.member,
+        seed=turn.settings.seed,
+        shards=shard_addresses(turn),
+        replicas=tuple(replica.member for replica in turn.live_replicas()),
+        elements=elements(layout) if layout is not None else None,
+        portion_size=state.data.portion_size,
+        live_replicas=len(turn.live_replicas()),
+    )
+
+
+def _refused(reason: RefusalReason, message: str) -> Refused:
+    return Refused(reason=reason, message=message)

@@ -1,0 +1,169 @@
+"""The journal on disk: lines of JSON with a checksum, appended before anything is answered.
+
+A file begins with a snapshot of the state and goes on with entries; a new one is begun at each
+checkpoint, so that replaying stays short. A torn last line is what a crash leaves and is dropped;
+damage before the end is refused.
+"""
+
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from disttrain.coordinator import entries, fold, state
+from disttrain.coordinator.errors import JournalDamaged
+from disttrain.coordinator.state import State
+
+_SUFFIX = ".jsonl"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replayed:
+    """What a journal holds."""
+
+    state: State
+    entries: int
+    """How many it is made of, beside its snapshot."""
+
+
+def replay(folder: Path) -> Replayed | None:
+    """The state that the newest journal leads to; None without a journal. Raises JournalDamaged."""
+    files = _files(folder)
+    if not files:
+        return None
+    file = files[-1]
+    content = file.read_bytes()
+    lines = list(_good_lines(content))
+    good_bytes = sum(len(line) + 10 for line in lines)
+    _refuse_damage(file, content, good_bytes)
+    if not lines:
+        message = f"{file} holds no snapshot; restore the job from a checkpoint"
+        raise JournalDamaged(message)
+    try:
+        found = state.from_json(lines[0])
+        fold.fold(found, (entries.from_json(line) for line in lines[1:]))
+    except ValidationError as error:
+        message = f"{file} is of another version: {error.errors()[0]['msg']}"
+        raise JournalDamaged(message) from error
+    return Replayed(state=found, entries=len(lines) - 1)
+
+
+class Journal:
+    """The open journal. Belongs to one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptor = -1
+        self._length = 0
+        self._backlog = b""
+        self._unsynced = False
+
+    @property
+    def is_behind(self) -> bool:
+        """Some entries could not be written yet: the disk is full."""
+        return bool(self._backlog)
+
+    def begin(self, found: State) -> None:
+        """Begins a new file with a snapshot; the older ones are deleted. Raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        older = _files(self._folder)
+        number = 1 + max((int(file.stem) for file in older), default=0)
+        file = self._folder / f"{number:08d}{_SUFFIX}"
+        temporary = file.with_suffix(".new")
+        snapshot = _line(state.to_json(found))
+        _write_durably(temporary, snapshot)
+        temporary.rename(file)
+        _sync_folder(self._folder)
+        self._open(file)
+        self._length, self._backlog = len(snapshot), b""
+        for old in older:
+            old.unlink()
+
+    def append(self, decided: Sequence[entries.Entry]) -> None:
+        """Writes entries; they survive this process. Keeps what a full disk refuses for later."""
+        self._backlog += b"".join(_line(entries.to_json(entry)) for entry in decided)
+        if not self._backlog:
+            return
+        try:
+            _write_all(self._descriptor, self._backlog, self._length)
+        except OSError:
+            os.ftruncate(self._descriptor, self._length)
+            return
+        self._length += len(self._backlog)
+        self._backlog = b""
+        self._unsynced = True
+
+    def sync(self) -> None:
+        """What was appended survives the machine, too."""
+        if self._unsynced:
+            os.fdatasync(self._descriptor)
+            self._unsynced = False
+
+    def close(self) -> None:
+        """Syncs and closes."""
+        if self._descriptor >= 0:
+            self.sync()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _open(self, file: Path) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+
+
+def _files(folder: Path) -> list[Path]:
+    found = folder.glob(f"*{_SUFFIX}")
+    return sorted(file for file in found if file.stem.isdecimal())
+
+
+def _line(content: bytes) -> bytes:
+    return b"%08x %s\n" % (zlib.crc32(content), content)
+
+
+def _good_lines(content: bytes) -> Iterator[bytes]:
+    """The leading lines whose checksums hold."""
+    for line in content.split(b"\n")[:-1]:
+        if line[8:9] != b" " or line[:8] != b"%08x" % zlib.crc32(line[9:]):
+            return
+        yield line[9:]
+
+
+def _refuse_damage(file: Path, content: bytes, good_bytes: int) -> None:
+    """A crash tears the last write only: no whole line may follow a bad one."""
+    torn = content[good_bytes:].split(b"\n")[1:-1]
+    for line in torn:
+        if line[:8] == b"%08x" % zlib.crc32(line[9:]):
+            message = (
+                f"{file} is damaged at byte {good_bytes}, before its end; "
+                "resume the job from its last checkpoint"
+            )
+            raise JournalDamaged(message)
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        _write_all(descriptor, content, 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, content: bytes, offset: int) -> None:
+    view = memoryview(content)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

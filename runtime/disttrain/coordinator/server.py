@@ -1,0 +1,88 @@
+"""The coordinator's process: what `disttrain run` and a pod start."""
+
+from disttrain.checkpoint import names
+from disttrain.checkpoint.store import Store
+from disttrain.coordinator import settings, start
+from disttrain.coordinator.checkpoints import Checkpoints, Job
+from disttrain.coordinator.journal import Journal
+from disttrain.coordinator.machine import Coordinator
+from disttrain.coordinator.reporting import Reporting
+from disttrain.coordinator.run_files import RunFiles
+from disttrain.coordinator.served_metrics import ServedMetrics
+from disttrain.coordinator.service import Parts, Service, steady_clock
+from disttrain.coordinator.start import Origin
+from disttrain.coordinator.turn import Places
+from disttrain.launch.config import LaunchConfig
+from disttrain.telemetry import exporter, logs, metrics
+from disttrain.transport.config import TransportConfig
+from disttrain.transport.factory import open_transport
+from disttrain.transport.header import Role
+
+LOG = logs.get(__name__)
+
+JOURNAL = "journal"
+"""The journal's folder, beside the checkpoints."""
+
+
+def main(config: LaunchConfig) -> int:
+    """Serves the job until it has ended, well or not; the exit code. Raises JournalDamaged."""
+    parts, origin = _parts(config)
+    transport = open_transport(
+        TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.COORDINATOR)
+    )
+    try:
+        service = Service(parts, transport.listen(config.coordinator_address))
+        LOG.info("coordinator serves", state=str(origin))
+        if origin is Origin.JOURNAL:
+            committed = parts.checkpoints.committed()
+            service.settle(parts.machine.restarted(parts.clock(), committed))
+        service.run()
+        parts.reporting.finish(parts.clock())
+    finally:
+        parts.journal.close()
+        transport.close()
+    return 0
+
+
+def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
+    store = Store(config.checkpoint_folder)
+    journal_folder = store.folder / JOURNAL
+    begun = start.first_state(journal_folder, config.resume_from, store.next_number())
+    journal = Journal(journal_folder)
+    journal.begin(begun.state)
+    machine = Coordinator(begun.state, settings.from_spec(config.job.spec), _places(config, store))
+    parts = Parts(
+        machine=machine,
+        journal=journal,
+        checkpoints=Checkpoints(store, _job(config)),
+        reporting=_reporting(config, machine),
+        clock=steady_clock(),
+    )
+    return parts, begun.origin
+
+
+def _places(config: LaunchConfig, store: Store) -> Places:
+    return Places(
+        model_file=str(config.run_folder / "model.safetensors"),
+        staging=lambda number: str(store.folder / names.staging(number)),
+        checkpoint=lambda number: str(store.folder / names.folder(number)),
+    )
+
+
+def _job(config: LaunchConfig) -> Job:
+    spec = config.job.spec
+    rule = spec.strategy.rule.optimizer.rule
+    return Job(
+        uid=config.job_uid,
+        name=config.job.metadata.name,
+        seed=spec.seed,
+        update_rule=type(rule).__name__.lower(),
+        keep_last=spec.checkpoint.keep_last,
+    )
+
+
+def _reporting(config: LaunchConfig, machine: Coordinator) -> Reporting:
+    registry = metrics.new_registry()
+    served = ServedMetrics(registry)
+    address = exporter.start(config.metrics_address, registry)
+    return Reporting(machine, RunFiles(config.run_folder), served, address)

@@ -1,0 +1,195 @@
+"""The coordinator's loop: requests in, journal, effects, replies and orders out."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from disttrain.coordinator import messages
+from disttrain.coordinator.checkpoints import Checkpoints
+from disttrain.coordinator.entries import CheckpointEnded, Entry
+from disttrain.coordinator.errors import MessageRefused
+from disttrain.coordinator.fields import MemberId
+from disttrain.coordinator.journal import Journal
+from disttrain.coordinator.machine import Coordinator, Decision
+from disttrain.coordinator.reporting import Reporting
+from disttrain.coordinator.turn import BeginCheckpoint, CommitCheckpoint, Effect
+from disttrain.telemetry import logs
+from disttrain.transport.header import Header, Role, Verb
+from disttrain.transport.interface import Listener, Request
+
+LOG = logs.get(__name__)
+
+_BATCH = 256
+"""Requests whose entries are synced to disk together."""
+_TICK_SECONDS = 0.05
+_LAUNCHER_ONLY = (messages.MemberDied, messages.Stop)
+_EMPTY = Header(*([0] * len(Header._fields)))
+
+
+@dataclass(kw_only=True, slots=True)
+class Parts:
+    """What the loop joins."""
+
+    machine: Coordinator
+    journal: Journal
+    checkpoints: Checkpoints
+    reporting: Reporting
+    clock: Callable[[], float]
+
+
+def steady_clock() -> Callable[[], float]:
+    """Seconds since 1970 that do not jump while this process lives."""
+    ahead = time.time() - time.monotonic()
+    return lambda: time.monotonic() + ahead
+
+
+class Service:
+    """Belongs to one thread."""
+
+    def __init__(self, parts: Parts, listener: Listener) -> None:
+        self._parts = parts
+        self._listener = listener
+        self._peers: dict[MemberId, bytes] = {}
+        self._pushed: set[int] = set()
+        """Orders sent unasked; heartbeat replies repeat them."""
+        self._next_tick = 0.0
+        self._ended: float | None = None
+        self._rotate = False
+
+    def settle(self, decision: Decision) -> None:
+        """Journals what was decided, then carries out its effects, which lead to decisions."""
+        parts = self._parts
+        parts.journal.append(decision.entries)
+        for entry in decision.entries:
+            self._note(entry)
+        for effect in decision.effects:
+            self._carry_out(effect)
+
+    def run(self) -> None:
+        """Serves until the job has ended and everybody knows it."""
+        while not self._is_over():
+            replies = self._serve()
+            self._tick()
+            self._parts.journal.sync()
+            for request, reply in replies:
+                self._reply(request, reply)
+            self._push_orders()
+            self._parts.reporting.write_if_due(self._parts.clock())
+
+    def _serve(self) -> list[tuple[Request, messages.Reply]]:
+        replies: list[tuple[Request, messages.Reply]] = []
+        request = self._listener.receive(_TICK_SECONDS)
+        for _ in range(_BATCH):
+            if request is None:
+                break
+            reply = self._handle(request)
+            if reply is not None:
+                replies.append((request, reply))
+            request = self._listener.receive(0.0)
+        return replies
+
+    def _handle(self, request: Request) -> messages.Reply | None:
+        if request.header.verb != Verb.CONTROL_REQUEST:
+            return None
+        try:
+            parsed = messages.parse_request(request.payload)
+        except MessageRefused as error:
+            LOG.warning("request refused", sender=request.header.sender, reason=str(error))
+            return _refused(messages.RefusalReason.MALFORMED, str(error))
+        if not _is_allowed(request.role, parsed):
+            words = f"{parsed.kind} is not for {request.role.name.lower()}s"
+            return _refused(messages.RefusalReason.NOT_ALLOWED, words)
+        decision = self._parts.machine.request(parsed, self._parts.clock())
+        self.settle(decision)
+        self._remember_peer(request, parsed, decision.reply)
+        if self._parts.journal.is_behind and isinstance(decision.reply, messages.Joined):
+            # A life must be on disk before it is told; the process asks again.
+            return None
+        return decision.reply
+
+    def _remember_peer(
+        self, request: Request, parsed: messages.Request, reply: messages.Reply | None
+    ) -> None:
+        if isinstance(reply, messages.Joined):
+            self._peers[reply.member] = request.peer
+        elif isinstance(parsed, messages.Heartbeat) and isinstance(reply, messages.HeartbeatReply):
+            self._peers[parsed.member] = request.peer
+            # The reply holds every order, so none needs to be pushed again.
+            self._pushed.update(order.id for order in reply.orders)
+
+    def _tick(self) -> None:
+        now = self._parts.clock()
+        if now < self._next_tick:
+            return
+        self._next_tick = now + _TICK_SECONDS
+        self.settle(self._parts.machine.tick(now))
+        heard = self._parts.machine.watch.heard
+        self._peers = {member: peer for member, peer in self._peers.items() if member in heard}
+        self._pushed.intersection_update(self._parts.machine.state.orders)
+
+    def _note(self, entry: Entry) -> None:
+        if isinstance(entry, CheckpointEnded):
+            self._rotate = self._rotate or entry.committed
+        self._parts.reporting.note(entry, self._parts.clock())
+
+    def _carry_out(self, effect: Effect) -> None:
+        machine, clock = self._parts.machine, self._parts.clock
+        failure = self._parts.checkpoints.carry_out(effect, machine.state)
+        if isinstance(effect, CommitCheckpoint) or (
+            isinstance(effect, BeginCheckpoint) and failure
+        ):
+            self.settle(machine.checkpoint_ended(effect.number, clock(), failure))
+        if self._rotate:
+            self._rotate = False
+            self._begin_journal()
+
+    def _begin_journal(self) -> None:
+        try:
+            self._parts.journal.begin(self._parts.machine.state)
+        except OSError as error:
+            LOG.warning("journal not shortened", reason=str(error))
+
+    def _reply(self, request: Request, reply: messages.Reply) -> None:
+        header = _header(Verb.CONTROL_REPLY, request.header.sequence)
+        if not self._listener.reply(request, header, messages.encode_reply(reply)):
+            LOG.debug("reply not sent", kind=reply.kind, sender=request.header.sender)
+
+    def _push_orders(self) -> None:
+        machine = self._parts.machine
+        for number in machine.state.orders.keys() - self._pushed:
+            issued = machine.state.orders[number]
+            peer = self._peers.get(issued.member)
+            if peer is None:
+                continue
+            payload = messages.encode_order(machine.numbered(issued))
+            self._listener.reply(peer, _header(Verb.CONTROL_ORDER, number), payload)
+            self._pushed.add(number)
+
+    def _is_over(self) -> bool:
+        machine, now = self._parts.machine, self._parts.clock()
+        if not machine.state.phase.ended:
+            return False
+        self._ended = self._ended or now
+        waited = now - self._ended
+        return not machine.state.orders or waited > machine.settings.end_grace_seconds
+
+
+def _header(verb: Verb, sequence: int) -> Header:
+    return _EMPTY._replace(verb=verb, role=Role.COORDINATOR, sequence=sequence)
+
+
+def _refused(reason: messages.RefusalReason, message: str) -> messages.Refused:
+    return messages.Refused(reason=reason, message=message)
+
+
+def _is_allowed(role: Role, request: messages.Request) -> bool:
+    """Whether a sender of this role may say this: with CURVE, the role is proven by its key."""
+    if isinstance(request, _LAUNCHER_ONLY):
+        return role is Role.LAUNCHER
+    if isinstance(request, messages.Join):
+        return role is request.role
+    if isinstance(request, messages.Status):
+        return True
+    if isinstance(request, messages.Fail) and request.member is None:
+        return True
+    return request.member is not None and role is request.member.role

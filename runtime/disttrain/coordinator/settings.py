@@ -1,0 +1,56 @@
+"""What the coordinator needs of the manifest, with the defaults filled in. Pure."""
+
+from dataclasses import dataclass
+
+from disttrain.job import defaults
+from disttrain.job.evaluation import Evaluation
+from disttrain.job.roles import Durability
+from disttrain.job.spec import Spec
+from disttrain.job.stop import Stop
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """The rules of one job."""
+
+    replicas: int
+    shards: int
+    batch_size: int
+    seed: int
+    stop: Stop
+    portion_size: int | None = None
+    """Samples; None: derived from the size of the data."""
+    evaluation: Evaluation | None = None
+    """None: never but at the end."""
+    evaluation_batch_size: int = 1
+    warm_start_samples: int = 0
+    durability: Durability = Durability.CHECKPOINT
+    checkpoint_seconds: float = 60.0
+    lease_seconds: float = 30.0
+    """Silence after which a replica's leases go to others."""
+    member_timeout_seconds: float = 60.0
+    """Silence after which a member counts as dead."""
+    max_non_finite: int = 10
+    end_grace_seconds: float = 5.0
+    """Time that members have to leave after the end."""
+
+
+def from_spec(spec: Spec) -> Settings:
+    """The settings of a manifest."""
+    downpour = spec.strategy.rule
+    return Settings(
+        replicas=spec.replicas.count,
+        shards=spec.parameter_server.shards,
+        batch_size=spec.batch_size,
+        seed=spec.seed,
+        stop=spec.stop,
+        portion_size=spec.portion_size,
+        evaluation=spec.evaluation,
+        evaluation_batch_size=defaults.evaluation_batch_size(spec),
+        warm_start_samples=defaults.warm_start_samples(downpour),
+        durability=spec.parameter_server.durability,
+        checkpoint_seconds=spec.checkpoint.every_seconds,
+        lease_seconds=spec.coordinator.lease_seconds,
+        member_timeout_seconds=spec.coordinator.member_timeout_seconds,
+        max_non_finite=spec.failure_policy.max_non_finite_gradients,
+    )

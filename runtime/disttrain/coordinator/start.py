@@ -1,0 +1,59 @@
+"""The state that a coordinator starts with: from its journal, a checkpoint's ledger, or new."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from disttrain.checkpoint import names
+from disttrain.coordinator import journal, resume, state
+from disttrain.coordinator.errors import JournalDamaged
+from disttrain.coordinator.state import State
+
+
+class Origin(StrEnum):
+    """Where the state came from."""
+
+    NEW = "new"
+    JOURNAL = "journal"
+    """The coordinator itself was restarted."""
+    CHECKPOINT = "checkpoint"
+    """The whole job was started again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """What to begin with."""
+
+    state: State
+    origin: Origin
+
+
+def first_state(journal_folder: Path, checkpoint: Path | None, next_checkpoint: int) -> Start:
+    """A checkpoint to resume comes before the journal, which belongs to the run that ended.
+
+    `next_checkpoint` is the lowest number that is free. Raises JournalDamaged.
+    """
+    start = _found(journal_folder, checkpoint)
+    start.state.next_checkpoint = max(start.state.next_checkpoint, next_checkpoint)
+    return start
+
+
+def _found(journal_folder: Path, checkpoint: Path | None) -> Start:
+    if checkpoint is not None:
+        ledger = _read_ledger(checkpoint / names.COORDINATOR)
+        resumed = resume.from_ledger(ledger, str(checkpoint))
+        return Start(state=resumed, origin=Origin.CHECKPOINT)
+    replayed = journal.replay(journal_folder)
+    if replayed is not None:
+        return Start(state=replayed.state, origin=Origin.JOURNAL)
+    return Start(state=State(), origin=Origin.NEW)
+
+
+def _read_ledger(file: Path) -> State:
+    try:
+        return state.from_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        message = f"{file} cannot be read; resume from another checkpoint"
+        raise JournalDamaged(message) from error

@@ -1,0 +1,232 @@
+"""What comes next: the job's phases. Looks at the state and decides; no I/O.
+
+Everything here may be called at any time and again: a step is taken when the state says that it is
+needed and not under way.
+"""
+
+from disttrain.coordinator import entries, joining, membership, schedule, state, stop_rules
+from disttrain.coordinator.messages import FailureReason, Stop
+from disttrain.coordinator.orders import (
+    Checkpoint,
+    Configure,
+    Drain,
+    Evaluate,
+    Export,
+    Split,
+    Upload,
+)
+from disttrain.coordinator.state import Life, Phase
+from disttrain.coordinator.stop_rules import StopReason
+from disttrain.coordinator.turn import BeginCheckpoint, Turn
+from disttrain.job.roles import Durability
+from disttrain.transport.header import Vector
+
+_FINAL_ATTEMPTS = 3
+_FINAL_RETRY_SECONDS = 1.0
+
+
+def advance(turn: Turn) -> None:
+    """Takes every step that is due."""
+    if turn.state.phase.ended:
+        return
+    membership.check_silence(turn)
+    _check_gradients(turn)
+    if not turn.state.phase.ended:
+        _prepare_shards(turn)
+    before = None
+    while turn.state.phase is not before and not turn.state.phase.ended:
+        before = turn.state.phase
+        _STEPS[before](turn)
+
+
+def stop(turn: Turn, request: Stop) -> None:
+    """A person wants the job to end: first with a checkpoint, the second time at once."""
+    phase = turn.state.phase
+    if phase.ended:
+        return
+    if request.at_once or turn.state.stopping or phase is Phase.WAITING:
+        turn.go_to(Phase.STOPPED, StopReason.STOPPED, request.reason)
+    elif phase is Phase.RUNNING:
+        change = entries.PhaseChanged(
+            phase=Phase.DRAINING,
+            now=turn.now,
+            reason=StopReason.STOPPED,
+            message=request.reason,
+            stopping=True,
+        )
+        turn.record(change)
+
+
+def _check_gradients(turn: Turn) -> None:
+    total = turn.state.non_finite()
+    if total <= turn.settings.max_non_finite:
+        return
+    by_replica = ", ".join(f"{name}: {n}" for name, n in turn.state.non_finite_by_name().items())
+    message = (
+        f"{total} gradients were not finite ({by_replica}); maxNonFiniteGradients is "
+        f"{turn.settings.max_non_finite}. Try a lower learningRate or clipNorm."
+    )
+    turn.fail(FailureReason.DIVERGED, message)
+
+
+def _prepare_shards(turn: Turn) -> None:
+    layout = turn.state.layout
+    if layout is None:
+        return
+    configuring = {issued.member for issued in turn.open_orders(Configure)}
+    for shard in turn.live_shards():
+        if not shard.configured and shard.member not in configuring:
+            counts = {Vector(key): n for key, n in joining.elements(layout).items()}
+            turn.issue(shard.member, Configure(elements=counts, shards=turn.settings.shards))
+    empty = [shard for shard in turn.live_shards() if not shard.initialised]
+    ready = all(shard.configured for shard in empty) and (
+        turn.state.began is not None or len(turn.live_shards()) == turn.settings.shards
+    )
+    if empty and ready:
+        _upload(turn, empty)
+
+
+def _upload(turn: Turn, empty: list[Life]) -> None:
+    replicas = turn.live_replicas()
+    if not replicas or turn.open_orders(Upload):
+        return
+    order = Upload(shards=tuple(shard.index for shard in empty))
+    lives = {shard.index: shard.incarnation for shard in empty}
+    turn.issue(replicas[0].member, order, lives)
+
+
+def _wait(turn: Turn) -> None:
+    if turn.shards_ready() and turn.live_replicas():
+        turn.go_to(Phase.RUNNING)
+
+
+def _run(turn: Turn) -> None:
+    reason = stop_rules.met(turn.settings.stop, _reached(turn))
+    if reason is not None:
+        turn.go_to(Phase.DRAINING, reason)
+        return
+    _evaluate_if_due(turn)
+    _checkpoint_if_due(turn)
+
+
+def _reached(turn: Turn) -> stop_rules.Reached:
+    data, evaluations = turn.state.data, turn.state.evaluations
+    return stop_rules.Reached(
+        epochs=data.epochs_done,
+        steps=data.steps_done,
+        samples=turn.state.samples,
+        seconds=turn.state.seconds(turn.now),
+        measures=evaluations[-1].measures if evaluations else {},
+    )
+
+
+def _evaluate_if_due(turn: Turn) -> None:
+    rules, found = turn.settings.evaluation, turn.state
+    replicas = turn.live_replicas()
+    if rules is None or not found.test_samples or not replicas or turn.open_orders(Evaluate):
+        return
+    due = schedule.evaluation_due(
+        rules,
+        epochs_done=found.data.epochs_done,
+        evaluated_epoch=found.evaluated_epoch,
+        since_last=turn.now - (found.evaluation_tried or turn.now),
+    )
+    if due:
+        begun = entries.EvaluationBegun(epoch=found.data.epochs_done, now=turn.now)
+        turn.record(begun)
+        turn.issue(_evaluator(turn, replicas).member, _evaluation(turn, None))
+
+
+def _evaluator(turn: Turn, replicas: list[Life]) -> Life:
+    """Replicas take turns, so that none falls behind with its portions."""
+    return replicas[turn.state.totals.evaluations % len(replicas)]
+
+
+def _evaluation(turn: Turn, model_file: str | None) -> Evaluate:
+    return Evaluate(
+        split=Split.TEST,
+        batch_size=turn.settings.evaluation_batch_size,
+        model_file=model_file,
+    )
+
+
+def _checkpoint_if_due(turn: Turn) -> None:
+    found = turn.state
+    if turn.settings.durability is Durability.NONE:
+        return
+    tried = found.checkpoint_tried
+    due = schedule.checkpoint_due(
+        since_last=None if tried is None else turn.now - tried,
+        every=turn.settings.checkpoint_seconds,
+        last_failed=found.last_checkpoint != found.next_checkpoint - 1,
+    )
+    if due and found.checkpoint is None and turn.shards_ready():
+        _begin_checkpoint(turn)
+
+
+def _begin_checkpoint(turn: Turn) -> None:
+    number = turn.state.next_checkpoint
+    # The ledger is cut before the shards', so that a resume repeats samples rather than losing
+    # them.
+    turn.state.ledger_time = turn.now
+    turn.effects.append(BeginCheckpoint(number=number, ledger=state.to_json(turn.state)))
+    turn.record(entries.CheckpointBegun(number=number, now=turn.now))
+    order = Checkpoint(number=number, folder=turn.places.staging(number))
+    for shard in turn.live_shards():
+        turn.issue(shard.member, order)
+
+
+def _drain(turn: Turn) -> None:
+    draining = {issued.member for issued in turn.open_orders(Drain)}
+    busy = [replica for replica in turn.live_replicas() if not replica.drained]
+    for replica in busy:
+        if replica.member not in draining:
+            turn.issue(replica.member, Drain())
+    settled = not busy and not turn.state.fencings and turn.state.checkpoint is None
+    if settled and turn.shards_ready():
+        turn.go_to(Phase.CHECKPOINTING)
+
+
+def _last_checkpoint(turn: Turn) -> None:
+    found = turn.state
+    if (found.last_checkpoint or 0) >= found.final_checkpoint:
+        turn.go_to(Phase.STOPPED if found.stopping else Phase.EXPORTING)
+    elif found.final_failures >= _FINAL_ATTEMPTS:
+        message = f"the last checkpoint failed {found.final_failures} times; see the log"
+        turn.fail(FailureReason.CHECKPOINT_FAILED, message)
+    elif found.checkpoint is None and turn.shards_ready():
+        waited = turn.now - (found.checkpoint_tried or 0.0)
+        if not found.final_failures or waited >= _FINAL_RETRY_SECONDS:
+            _begin_checkpoint(turn)
+
+
+def _export(turn: Turn) -> None:
+    replicas = turn.live_replicas()
+    if replicas and not turn.open_orders(Export):
+        checkpoint = turn.places.checkpoint(turn.state.last_checkpoint or 0)
+        order = Export(checkpoint=checkpoint, out=turn.places.model_file)
+        turn.issue(replicas[0].member, order)
+
+
+def _evaluate_result(turn: Turn) -> None:
+    replicas, evaluations = turn.live_replicas(), turn.state.evaluations
+    if not turn.state.test_samples or (evaluations and evaluations[-1].final):
+        turn.go_to(Phase.COMPLETE)
+        return
+    asked = [one for one in turn.open_orders(Evaluate) if _is_final(one.order)]
+    if replicas and not asked:
+        turn.issue(replicas[0].member, _evaluation(turn, turn.places.model_file))
+
+
+def _is_final(order: object) -> bool:
+    return isinstance(order, Evaluate) and order.model_file is not None
+
+
+_STEPS = {
+    Phase.WAITING: _wait,
+    Phase.RUNNING: _run,
+    Phase.DRAINING: _drain,
+    Phase.CHECKPOINTING: _last_checkpoint,
+    Phase.EXPORTING: _export,
+    Phase.EVALUATING: _evaluate_result,
+}

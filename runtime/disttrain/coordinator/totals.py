@@ -1,0 +1,117 @@
+"""Counters of the job that outlive the processes that counted. Pure."""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from disttrain.coordinator.fields import MemberId, Strict
+from disttrain.coordinator.reports import ReplicaReport, ShardReport
+from disttrain.job import names
+from disttrain.transport.header import Role
+
+
+@dataclass(kw_only=True, slots=True)
+class Totals(Strict):
+    """Sums over all lives that have ended, and what no single member knows."""
+
+    restarts: dict[str, int] = field(default_factory=dict)
+    """By role."""
+    updates_lost: dict[str, int] = field(default_factory=dict)
+    """Acknowledged and rolled back, by replica; a shard's part of a push counts as one."""
+    partial_chunks: int = 0
+    """Chunks of pushes of the dead that were applied only in part."""
+    non_finite: dict[str, int] = field(default_factory=dict)
+    """Of ended lives, by replica."""
+    checkpoints: int = 0
+    checkpoint_failures: int = 0
+    blocking_seconds: float = 0.0
+    """Longest time that a checkpoint stopped a shard."""
+    evaluations: int = 0
+    replica_reports: dict[int, ReplicaReport] = field(default_factory=dict)
+    """Last reports of ended lives, added up, by index."""
+    shard_reports: dict[int, ShardReport] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True, slots=True)
+class Extremes(Strict):
+    """The lowest and highest value that a measure had."""
+
+    lowest: float
+    highest: float
+
+
+def name(role: Role, index: int) -> str:
+    """A process's name in counters and logs."""
+    if role is Role.REPLICA:
+        return names.replica_name(index)
+    return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR
+
+
+def add_restart(totals: Totals, role: Role) -> None:
+    """Counts one more life of a process that had one already."""
+    key = role.name.lower()
+    totals.restarts[key] = totals.restarts.get(key, 0) + 1
+
+
+def add_lost_updates(totals: Totals, index: int, lost: int) -> None:
+    """Counts updates of a replica that a restored shard does not hold."""
+    if lost:
+        key = name(Role.REPLICA, index)
+        totals.updates_lost[key] = totals.updates_lost.get(key, 0) + lost
+
+
+def add_non_finite(totals: Totals, index: int, count: int) -> None:
+    """Counts the non-finite gradients of a life that ended."""
+    if count:
+        key = name(Role.REPLICA, index)
+        totals.non_finite[key] = totals.non_finite.get(key, 0) + count
+
+
+def add_report(
+    totals: Totals, member: MemberId, replica: ReplicaReport | None, shard: ShardReport | None
+) -> None:
+    """Keeps the last report of a life that ended."""
+    if replica is not None:
+        old = totals.replica_reports.get(member.index, ReplicaReport())
+        totals.replica_reports[member.index] = added(old, replica)
+    if shard is not None:
+        old_shard = totals.shard_reports.get(member.index, ShardReport())
+        totals.shard_reports[member.index] = added(old_shard, shard)
+
+
+def remember_best(best: dict[str, Extremes], measures: dict[str, float]) -> None:
+    """Widens each measure's extremes."""
+    for key, value in measures.items():
+        known = best.get(key, Extremes(lowest=value, highest=value))
+        best[key] = Extremes(lowest=min(known.lowest, value), highest=max(known.highest, value))
+
+
+_Report = TypeVar("_Report", ReplicaReport, ShardReport)
+
+
+def added(old: _Report, new: _Report) -> _Report:
+    """A report whose numbers and histograms are the sums; everything else is the newer one's."""
+    sums = {
+        item.name: _sum(getattr(old, item.name), getattr(new, item.name))
+        for item in fields(new)
+        if item.name != "version"
+    }
+    changes: dict[str, Any] = {key: value for key, value in sums.items() if value is not None}
+    return replace(new, **changes)
+
+
+def _sum(old: object, new: object) -> object | None:
+    if isinstance(old, int | float) and isinstance(new, int | float):
+        return old + new
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {key: old.get(key, 0) + new.get(key, 0) for key in {*old, *new}}
+    return _sum_histograms(old, new)
+
+
+def _sum_histograms(old: object, new: object) -> tuple[int, ...] | None:
+    if not isinstance(old, tuple) or not isinstance(new, tuple):
+        return None
+    if not all(isinstance(count, int) for count in (*old, *new)):
+        return None
+    longest = max(len(old), len(new))
+    filled = [(*counts, *[0] * (longest - len(counts))) for counts in (old, new)]
+    return tuple(a + b for a, b in zip(*filled, strict=True))

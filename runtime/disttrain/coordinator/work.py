@@ -1,0 +1,52 @@
+"""Giving out work. Decides; no I/O."""
+
+from disttrain.coordinator import entries, membership, portions, warm_start
+from disttrain.coordinator.fields import Lease, MemberId
+from disttrain.coordinator.messages import RequestWork, Work
+from disttrain.coordinator.state import Phase
+from disttrain.coordinator.turn import Turn
+
+_MOST_OPEN = 64
+"""Leases of one replica that may be computed but not acknowledged."""
+
+
+def request_work(turn: Turn, request: RequestWork) -> Work:
+    """Leases for a replica, those first whose answer was lost on the way."""
+    member = request.member
+    membership.take_progress(turn, member, request.progress, 0)
+    lost = membership.lost_leases(turn, member)
+    early = turn.state.phase is Phase.WAITING
+    if turn.state.phase is not Phase.RUNNING or lost:
+        return _work(turn, (), wait=early or bool(lost), lost=lost)
+    leases = portions.unseen(turn.state.data.held(member), request.last_lease)
+    wanted = _wanted(turn, member) - request.held - len(leases)
+    leases += _grant(turn, member, wanted)
+    return _work(turn, tuple(leases), wait=True, lost=())
+
+
+def _wanted(turn: Turn, member: MemberId) -> int:
+    speed = turn.watch.speed_of(member, turn.now)
+    return portions.leases_ahead(turn.state.data.portion_size, speed)
+
+
+def _grant(turn: Turn, member: MemberId, wanted: int) -> list[Lease]:
+    data, settings = turn.state.data, turn.settings
+    live = [replica.index for replica in turn.live_replicas()]
+    done = data.samples_done + data.samples_outside
+    if not warm_start.may_work(member.index, live, done, settings.warm_start_samples):
+        return []
+    granted: list[Lease] = []
+    while len(granted) < wanted and len(data.held(member)) < _MOST_OPEN:
+        lease = portions.next_lease(data, member.index, settings.stop)
+        if lease is not None:
+            turn.record(entries.LeaseGranted(member=member, lease=lease))
+            granted.append(lease)
+        elif portions.may_open_epoch(data, settings.stop):
+            turn.record(entries.EpochOpened())
+        else:
+            break
+    return granted
+
+
+def _work(turn: Turn, leases: tuple[Lease, ...], *, wait: bool, lost: tuple[int, ...]) -> Work:
+    return Work(leases=leases, wait=wait, lost_leases=lost, live_replicas=len(turn.live_replicas()))
