@@ -1,0 +1,37 @@
+"""What every benchmark prints: one JSON object with all figures and their bars."""
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A figure and its bound; `at_least` tells the direction."""
+
+    name: str
+    value: float
+    bound: float
+    at_least: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """Whether the figure reaches its bound; never for NaN."""
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+
+def print_report(name: str, figures: dict[str, Any], bars: list[Bar]) -> None:
+    """Write the JSON object to standard output."""
+    rows = [
+        {
+            "name": bar.name,
+            "value": bar.value,
+            "bound": bar.bound,
+            "direction": "at least" if bar.at_least else "at most",
+            "holds": bar.holds,
+        }
+        for bar in bars
+    ]
+    json.dump({"benchmark": name, **figures, "bars": rows}, sys.stdout, indent=2)
+    sys.stdout.write("\n")

@@ -1,0 +1,154 @@
+"""Jobs that run for real: `disttrain run` in a process of its own, to watch, kill and examine."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+TASKS = Path(__file__).parents[1] / "tasks"
+TIMEOUT_SECONDS = 90.0
+
+COUNTING = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: counting}
+spec:
+  task: {entrypoint: counting:Counting}
+  strategy:
+    downpour:
+      localLearningRate: 0
+      optimizer: {sgd: {learningRate: 1.0}}
+  batchSize: 8
+  stop: {epochs: 2}
+  evaluation: null
+  checkpoint: {everySeconds: 2}
+  coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 20}
+  parameterServer: {shards: 2}
+  replicas: {count: 2, device: cpu}
+  failurePolicy: {restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}
+"""
+
+
+class RunningJob:
+    """One `disttrain run`; leaves no process behind."""
+
+    def __init__(
+        self, folder: Path, assignments: Sequence[str] = (), manifest: str = COUNTING
+    ) -> None:
+        self.output = folder / "output"
+        for task in TASKS.glob("*.py"):
+            shutil.copy(task, folder)
+        job = folder / "job.yaml"
+        job.write_text(manifest)
+        command = [sys.executable, "-m", "disttrain", "run", str(job), "--output", str(self.output)]
+        for assignment in assignments:
+            command += ["--set", assignment]
+        self._start(command)
+        self._wait_started()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        if error is not None:
+            self._tell()
+
+    def resume(self) -> None:
+        """Continue the run after its launcher has ended."""
+        self._start([sys.executable, "-m", "disttrain", "resume", str(self.output)])
+        self._wait_started()
+
+    def wait(self, timeout: float = TIMEOUT_SECONDS) -> int:
+        """The exit code of `disttrain run`; its output is in `printed`."""
+        return self._process.wait(timeout)
+
+    def interrupt(self) -> None:
+        """What Ctrl-C does."""
+        self._process.send_signal(signal.SIGINT)
+
+    def kill_launcher(self) -> None:
+        """End `disttrain run` itself with SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+
+    def pid(self, name: str) -> int:
+        """The process that has this name now, e.g. "replica-0"."""
+        return int(self._json("run.json")["processes"][name])
+
+    def signal(self, name: str, number: int) -> int:
+        """Send a signal to a process; its pid."""
+        pid = self.pid(name)
+        os.kill(pid, number)
+        return pid
+
+    def kill(self, name: str) -> int:
+        """SIGKILL; the pid that was killed."""
+        return self.signal(name, signal.SIGKILL)
+
+    def status(self) -> dict[str, Any]:
+        """What status.json says; empty before it is there."""
+        return self._json("status.json")
+
+    def summary(self) -> dict[str, Any]:
+        """What summary.json says."""
+        return self._json("summary.json")
+
+    def printed(self) -> str:
+        """What the command has printed."""
+        return self._printed.read_text()
+
+    def log(self, name: str) -> str:
+        """The log of a process."""
+        path = self.output / "logs" / f"{name}.log"
+        return path.read_text() if path.exists() else ""
+
+    def wait_until(
+        self, holds: Callable[[dict[str, Any]], bool], timeout: float = TIMEOUT_SECONDS
+    ) -> dict[str, Any]:
+        """The first status for which `holds`; fails when the job ends before."""
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            status = self.status()
+            if status and holds(status):
+                return status
+            assert self._process.poll() is None, f"the job ended first:\n{self.printed()}"
+            time.sleep(0.02)
+        message = f"not within {timeout} s: {self.status()}\n{self.printed()}"
+        raise AssertionError(message)
+
+    def _start(self, command: Sequence[str]) -> None:
+        self._printed = self.output.parent / "printed"
+        with self._printed.open("a") as printed:
+            self._process = subprocess.Popen(command, stdout=printed, stderr=printed)
+
+    def _wait_started(self) -> None:
+        end = time.monotonic() + TIMEOUT_SECONDS
+        while not (self.output / "job.yaml").exists() and self._process.poll() is None:
+            assert time.monotonic() < end, "disttrain run did not begin"
+            time.sleep(0.01)
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            value: dict[str, Any] = json.loads((self.output / name).read_text())
+        except (OSError, ValueError):
+            return {}
+        return value
+
+    def _tell(self) -> None:
+        sys.stderr.write(f"--- printed ---\n{self.printed()}\n")
+        for log in sorted((self.output / "logs").glob("*.log")):
+            sys.stderr.write(f"--- {log.name} ---\n{log.read_text()[-4000:]}\n")
