@@ -150,6 +150,16 @@ def test_a_fetch_lands_in_the_given_place_and_nowhere_else(pair: Pair) -> None:
     np.testing.assert_array_equal(values[64 + 2 * half :], 0.0)
 
 
+def test_an_empty_answer_is_an_answer(pair: Pair) -> None:
+    incoming = pair.memory.allocate("incoming", NBYTES)
+    pair.channel.send(a_header(Verb.FETCH, count=1), reply_into=Slice(incoming, 0, NBYTES))
+    request = must_be_asked(pair.listener)
+    nothing = np.zeros((0, 3), np.float32)
+
+    assert pair.listener.reply(request, a_chunk_header(Verb.FETCHED, 0), nothing.data)
+    assert must_receive(pair.channel).payload.nbytes == 0
+
+
 def test_an_answer_of_another_length_than_its_place_is_passed_over(pair: Pair) -> None:
     pair.channel.send(a_header(Verb.FETCH, count=1))
     request = must_be_asked(pair.listener)

@@ -20,14 +20,17 @@ class TransportKind(StrEnum):
 class Limits:
     """Bounds on what peers can make this process hold."""
 
-    payload_bytes: int = 64 << 20
+    payload_bytes: int = 8 << 20
     """Largest frame that is taken; a peer that announces more is disconnected at once."""
     send_queue: int = 16
     """Messages with a payload waiting for one peer: at most this many chunks of memory per peer."""
     receive_queue: int = 16
-    """Messages taken from one peer and not yet handled; then its connection is no longer read."""
-    header_queue: int = 1024
-    """Both queues for shared memory, where a message is a few hundred bytes."""
+    """Messages taken from one peer and not yet handled; then its connection is no longer read.
+
+    With the largest frames that is 128 MiB for one peer.
+    """
+    header_queue: int = 64
+    """Both queues for shared memory, where most messages are a few hundred bytes."""
     segments_per_peer: int = 64
     segment_bytes_per_peer: int = 256 << 30
     """Address space, not memory: the pages belong to the peer."""

@@ -22,7 +22,7 @@ from disttrain.transport.interface import (
 )
 from disttrain.transport.segments import Access, SegmentMemory
 from disttrain.transport.sockets import Frame, Socket
-from disttrain.transport.tcp import TcpChannel, TcpListener, TcpTransport, inline_payload
+from disttrain.transport.tcp import TcpChannel, TcpListener, TcpTransport, as_bytes, inline_payload
 
 _LOCAL = ("ipc://", "tcp://127.0.0.1:")
 
@@ -88,7 +88,7 @@ class SharedMemoryListener(TcpListener):
         """FETCHED is copied to the place its request gave, everything else into the message."""
         if header.verb != Verb.FETCHED or not isinstance(to, Request) or not to.header.segment:
             return super().reply(to, header, payload)
-        view = payload.view if isinstance(payload, Slice) else memoryview(payload).cast("B")
+        view = as_bytes(payload)
         try:
             offset = self._copy_to_place(to, header, view)
         except SegmentRefused:

@@ -82,7 +82,7 @@ class TcpChannel:
         return inline_payload(header, rest)
 
     def _placed(self, header: Header, place: memoryview) -> memoryview:
-        place = place.cast("B")
+        place = as_bytes(place)
         if place.nbytes != header.payload_bytes:
             detail = f"{header.payload_bytes} bytes for a place of {place.nbytes}"
             raise MalformedMessage(Refusal.PAYLOAD, detail)
@@ -203,11 +203,18 @@ class TcpTransport:
         self._sockets.close()
 
 
+def as_bytes(payload: Payload) -> memoryview:
+    """The payload without its shape and element type."""
+    view = payload.view if isinstance(payload, Slice) else memoryview(payload)
+    # A memoryview without elements cannot be cast.
+    return view.cast("B") if view.nbytes else _EMPTY
+
+
 def inline_frames(
     header: Header, payload: Payload, job: int, limit: int
 ) -> list[bytes | memoryview]:
     """Header and payload as they travel, with length and checksum filled in."""
-    view = payload.view if isinstance(payload, Slice) else memoryview(payload).cast("B")
+    view = as_bytes(payload)
     nbytes = view.nbytes
     if nbytes > limit:
         message = f"payload of {nbytes} bytes; at most {limit}: send it in chunks"
