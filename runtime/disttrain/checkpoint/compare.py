@@ -26,28 +26,32 @@ def require_same(checkpoint: ModelLayout, model: ModelLayout) -> None:
 
 
 def _difference(found: TensorSpec | None, wanted: TensorSpec | None) -> str:
-    if wanted is None or found is None:
-        extra, place = (found, "checkpoint") if wanted is None else (wanted, "model")
-        name = "" if extra is None else f"'{extra.name}' of shape {list(extra.shape)}"
-        return f"only the {place} has the tensor {name}"
+    if found is None or wanted is None:
+        return _only_one(found, wanted)
     if found.name != wanted.name:
         return f"the checkpoint has {_said(found)} where the model has {_said(wanted)}"
     if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
-        return f"tensor {_said(found)} in the checkpoint and {_form(wanted)} in the model"
+        return f"'{found.name}' is {_form(found)} in the checkpoint, {_form(wanted)} in the model"
     if found.aliases != wanted.aliases:
         return (
-            f"tensor '{found.name}' is shared with {list(found.aliases)} in the checkpoint "
-            f"and with {list(wanted.aliases)} in the model"
+            f"'{found.name}' is shared with {list(found.aliases)} in the checkpoint, "
+            f"with {list(wanted.aliases)} in the model"
         )
     return (
-        f"tensor {_said(found)} lies in {found.vector.name} at {found.first} in the checkpoint "
-        f"and in {wanted.vector.name} at {wanted.first} in the model"
+        f"{_said(found)} lies in {found.vector.name} at {found.first} in the checkpoint, "
+        f"in {wanted.vector.name} at {wanted.first} in the model"
     )
 
 
+def _only_one(found: TensorSpec | None, wanted: TensorSpec | None) -> str:
+    if found is not None:
+        return f"only the checkpoint has {_said(found)}"
+    return f"only the model has {_said(wanted)}" if wanted is not None else "no tensor"
+
+
 def _said(spec: TensorSpec) -> str:
-    return f"'{spec.name}' {_form(spec)}"
+    return f"'{spec.name}' ({_form(spec)})"
 
 
 def _form(spec: TensorSpec) -> str:
-    return f"is {spec.dtype} of shape {list(spec.shape)}"
+    return f"{spec.dtype} of shape {list(spec.shape)}"

@@ -109,10 +109,12 @@ def sync_folder(path: Path) -> None:
 
 def make_folder(path: Path) -> None:
     """Make a folder and its parents, on disk. Raises NotWritten."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
     try:
-        if not path.is_dir():
-            path.mkdir(parents=True, mode=0o700)
-            sync_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(path.parent)
     except OSError as error:
         raise _not_written(path, error) from error
 

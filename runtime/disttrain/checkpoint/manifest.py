@@ -19,8 +19,11 @@ Text = Annotated[str, Field(max_length=4096)]
 Hash = Annotated[str, Field(pattern=digest.PATTERN)]
 
 
-def _vector(value: object) -> object:
-    return Vector.__members__.get(value, value) if isinstance(value, str) else value
+def _vector(name: object) -> Vector:
+    if not isinstance(name, str) or name not in Vector.__members__:
+        message = f"must be one of {', '.join(Vector.__members__)}"
+        raise ValueError(message)
+    return Vector[name]
 
 
 VectorName = Annotated[

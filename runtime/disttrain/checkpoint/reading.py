@@ -32,6 +32,8 @@ def read(path: Path) -> Checkpoint:
         manifest = manifest_text.parse(shard_file.small_content(file, manifest_text.LIMIT_BYTES))
     except MalformedManifest as error:
         raise Corrupt(file, str(error)) from error
+    if names.number(path.name) not in (None, manifest.number):
+        raise Corrupt(file, f"it is of checkpoint {manifest.number}, not of {path.name}")
     return Checkpoint(path.absolute(), manifest)
 
 

@@ -1,0 +1,172 @@
+"""Models, values and checkpoints on disk, in which a test says only what matters to it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from disttrain.checkpoint import model_map, names, shard_file
+from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES, Values
+from disttrain.checkpoint.manifest import (
+    FileEntry,
+    JobIdentity,
+    Manifest,
+    ModelTensor,
+    Piece,
+    ShardEntry,
+    VectorRange,
+)
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.shard_file import Content
+from disttrain.checkpoint.store import Staging, Store
+from disttrain.checkpoint.tensor_file import Tensor
+from disttrain.parameter_server.layout import ModelLayout, TensorSpec
+from disttrain.transport.header import Vector
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+SMALL: Shapes = {"first.weight": (5, 7), "first.bias": (5,), "second.weight": (9, 5)}
+"""A model of 85 parameters."""
+
+
+def a_layout(shapes: Shapes = SMALL) -> ModelLayout:
+    """A model of float32 parameters with these names and shapes."""
+    specs: list[TensorSpec] = []
+    for name, shape in shapes.items():
+        first = specs[-1].first + specs[-1].elements if specs else 0
+        specs.append(a_tensor(name, shape, first=first))
+    return ModelLayout(tensors=tuple(specs))
+
+
+def a_tensor(
+    name: str,
+    shape: tuple[int, ...] = (3,),
+    *,
+    dtype: str = "float32",
+    vector: Vector = Vector.PARAMETERS,
+    first: int = 0,
+    aliases: tuple[str, ...] = (),
+) -> TensorSpec:
+    """A tensor of a model."""
+    return TensorSpec(
+        name=name, aliases=aliases, shape=shape, dtype=dtype, vector=vector, first=first
+    )
+
+
+def counting(layout: ModelLayout) -> dict[Vector, Values]:
+    """Values 0, 1, 2, ... for every vector of a model."""
+    return {
+        vector: np.arange(layout.elements(vector), dtype=kind)
+        for vector, kind in VECTOR_TYPES.items()
+        if layout.elements(vector)
+    }
+
+
+def write_shard(
+    folder: Path,
+    index: int,
+    ranges: Sequence[VectorRange],
+    values: Mapping[Vector, Values],
+    version: int = 7,
+) -> ShardEntry:
+    """One shard's file with the values of its ranges, and Adagrad's state: ten times as much."""
+    contents = [
+        Content(tensor=tensor, pieces=pieces)
+        for part in ranges
+        for tensor, pieces in _tensors(part, values[part.vector][part.first : part.end])
+    ]
+    name = names.shard_file(index)
+    written = shard_file.write(folder / name, contents, {"version": str(version)})
+    entry = FileEntry(name=name, bytes=written.bytes, hash=written.hash)
+    return ShardEntry(index=index, file=entry, version=version, ranges=tuple(ranges))
+
+
+def _tensors(part: VectorRange, values: Values) -> Iterator[tuple[Tensor, list[memoryview]]]:
+    yield _tensor(names.values(part.vector), values)
+    if part.vector is Vector.PARAMETERS:
+        yield _tensor(names.state(part.vector, "sum_of_squares"), values * 10)
+
+
+def _tensor(name: str, values: Values) -> tuple[Tensor, list[memoryview]]:
+    kind = FILE_TYPES[values.dtype]
+    halves = [values[: values.size // 2].data, values[values.size // 2 :].data]
+    return Tensor(name=name, type=kind, shape=(values.size,)), halves
+
+
+def a_manifest(
+    shards: Sequence[ShardEntry],
+    *,
+    layout: ModelLayout | None = None,
+    number: int = 1,
+    coordinator: FileEntry | None = None,
+) -> Manifest:
+    """A manifest of an undivided model."""
+    layout = layout or a_layout()
+    return Manifest(
+        number=number,
+        job=JobIdentity(uid="0123abcd", name="digits"),
+        created=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        seed=11,
+        samples=4096,
+        update_rule="adagrad",
+        tensors=model_map.tensors(layout),
+        pieces=model_map.pieces(layout),
+        shards=tuple(shards),
+        coordinator=coordinator,
+    )
+
+
+def stage(staging: Staging, layout: ModelLayout, shards: int) -> Manifest:
+    """Write all files but the manifest of a checkpoint with `counting` values."""
+    values = counting(layout)
+    entries = [
+        write_shard(staging.path, index, model_map.ranges(layout, index, shards), values)
+        for index in range(shards)
+    ]
+    own = staging.write_coordinator(b'{"ledger": []}')
+    return a_manifest(entries, layout=layout, number=staging.number, coordinator=own)
+
+
+def a_checkpoint(
+    folder: Path, *, layout: ModelLayout | None = None, shards: int = 2, number: int = 1
+) -> Checkpoint:
+    """A complete checkpoint in the store `folder`."""
+    store = Store(folder)
+    return store.commit(stage(store.begin(number), layout or a_layout(), shards))
+
+
+def a_divided_checkpoint(
+    folder: Path,
+    tensors: Sequence[ModelTensor],
+    pieces: Sequence[Piece],
+    values: Mapping[tuple[int, Vector], Values],
+) -> Checkpoint:
+    """A checkpoint of a model over partitions: one shard for each (partition, vector)."""
+    store = Store(folder)
+    staging = store.begin(1)
+    entries = []
+    for index, ((partition, vector), held) in enumerate(values.items()):
+        part = VectorRange(partition=partition, vector=vector, first=0, end=held.size)
+        entries.append(write_shard(staging.path, index, [part], {vector: held}))
+    whole = a_manifest(entries)
+    return store.commit(
+        Manifest(
+            number=1,
+            job=whole.job,
+            created=whole.created,
+            seed=0,
+            samples=0,
+            update_rule="sgd",
+            tensors=tuple(tensors),
+            pieces=tuple(pieces),
+            shards=tuple(entries),
+        )
+    )
+
+
+def flip_bit(file: Path, at: int) -> None:
+    """Change one bit of a file; `at` may count from the end."""
+    content = bytearray(file.read_bytes())
+    content[at] ^= 0x10
+    file.write_bytes(content)

@@ -1,0 +1,106 @@
+"""A checkpoint is there whole or not at all, whatever happens to its writer."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from builders import checkpoint_writer
+from builders.checkpoints import a_checkpoint, a_layout, stage
+from disttrain.checkpoint import export, store
+from disttrain.checkpoint.errors import NotWritten
+from disttrain.checkpoint.store import Store
+
+MEBIBYTE = 1024 * 1024
+BIG = a_layout({"big": (1024, 512)})
+"""2 MiB of parameters and as much of optimizer state."""
+
+
+def test_a_killed_writer_leaves_the_previous_checkpoint_or_the_whole_new_one(
+    tmp_path: Path,
+) -> None:
+    program = Path(checkpoint_writer.__file__)
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(program.parents[1])},
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    deaths = [json.loads(line) for line in done.stdout.splitlines()]
+    assert deaths[-1]["status"] == 0
+    assert deaths[-1]["complete"] == ["00000002"]
+    assert len(deaths) > 60  # Each file is opened, written, synced, closed, renamed; folders too.
+    latest = [death["latest"] for death in deaths]
+    assert latest == sorted(latest)
+    assert set(latest) == {1, 2}
+    for death in deaths:
+        assert death["complete"][-1] == f"{death['latest']:08d}"
+
+
+def test_a_writer_after_a_killed_one_begins_anew(tmp_path: Path) -> None:
+    kept = Store(tmp_path)
+    a_checkpoint(tmp_path, number=1)
+    stage(kept.begin(2), a_layout(), 3)
+    committed = kept.commit(stage(kept.begin(2), a_layout(), 1))
+    assert sorted(path.name for path in committed.path.iterdir()) == [
+        "coordinator.json", "manifest.json", "shard-00000.safetensors",
+    ]  # fmt: skip
+
+
+def test_a_full_disk_leaves_the_previous_checkpoint_and_is_reported(tmp_path: Path) -> None:
+    with _small_disk(tmp_path / "disk", 7 * MEBIBYTE) as folder:
+        kept = Store(folder / "checkpoints")
+        whole = a_checkpoint(kept.folder, layout=BIG, number=1)
+        with pytest.raises(NotWritten, match=r"shard-0000.*No space left on device; make room"):
+            stage(kept.begin(2), BIG, 2)
+        kept.abandon(2)
+        assert store.verify(whole.path) == whole
+        assert kept.latest() == whole
+        assert kept.retain(1) == ()
+        _write_again_when_there_is_room(kept)
+
+
+def _write_again_when_there_is_room(kept: Store) -> None:
+    small = kept.commit(stage(kept.begin(kept.next_number()), a_layout(), 2))
+    assert store.verify(small.path) == kept.latest()
+
+
+def test_an_export_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    whole = a_checkpoint(tmp_path / "store", layout=BIG)
+    with _small_disk(tmp_path / "disk", MEBIBYTE) as folder:
+        with pytest.raises(NotWritten, match="No space left on device"):
+            export.export(whole.path, folder / "model.safetensors")
+        assert list(folder.iterdir()) == []
+
+
+def test_a_limit_on_the_size_of_files_is_reported(tmp_path: Path) -> None:
+    whole = a_checkpoint(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    kept = Store(tmp_path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MEBIBYTE, hard))
+    try:
+        with pytest.raises(NotWritten, match="File too large"):
+            stage(kept.begin(2), BIG, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert store.verify(whole.path) == kept.latest()
+
+
+@contextmanager
+def _small_disk(folder: Path, size: int) -> Iterator[Path]:
+    """A file system of this size; skips the test where this user may not mount one."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    try:
+        subprocess.run(command, check=True, capture_output=True, timeout=20)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs the right to mount a tmpfs")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True, timeout=20)

@@ -1,0 +1,63 @@
+"""The first difference between two models, said so that a person can act."""
+
+import pytest
+
+from builders.checkpoints import a_layout, a_tensor
+from disttrain.checkpoint import compare
+from disttrain.checkpoint.errors import WrongModel
+from disttrain.parameter_server.layout import ModelLayout, TensorSpec
+from disttrain.transport.header import Vector
+
+
+def _layout(*tensors: TensorSpec) -> ModelLayout:
+    return ModelLayout(tensors=tensors)
+
+
+A, B = a_tensor("a", (3, 2)), a_tensor("b", (4,), first=6)
+
+
+def test_equal_layouts_have_no_difference() -> None:
+    assert compare.first_mismatch(a_layout(), a_layout()) is None
+    compare.require_same(a_layout(), a_layout())
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "said"),
+    [
+        (
+            _layout(A, B),
+            _layout(A, a_tensor("b", (5,), first=6)),
+            "'b' is float32 of shape [4] in the checkpoint, float32 of shape [5] in the model",
+        ),
+        (
+            _layout(A),
+            _layout(a_tensor("a", (3, 2), dtype="float16", vector=Vector.FROZEN)),
+            "'a' is float32 of shape [3, 2] in the checkpoint, "
+            "float16 of shape [3, 2] in the model",
+        ),
+        (_layout(A, B), _layout(A), "only the checkpoint has 'b' (float32 of shape [4])"),
+        (_layout(A), _layout(A, B), "only the model has 'b' (float32 of shape [4])"),
+        (
+            _layout(B),
+            _layout(A),
+            "the checkpoint has 'b' (float32 of shape [4]) "
+            "where the model has 'a' (float32 of shape [3, 2])",
+        ),
+        (
+            _layout(a_tensor("a", aliases=("c",))),
+            _layout(a_tensor("a")),
+            "'a' is shared with ['c'] in the checkpoint, with [] in the model",
+        ),
+        (
+            _layout(a_tensor("a")),
+            _layout(a_tensor("a", vector=Vector.FROZEN)),
+            "'a' (float32 of shape [3]) lies in PARAMETERS at 0 in the checkpoint, "
+            "in FROZEN at 0 in the model",
+        ),
+    ],
+)
+def test_the_first_difference_is_named(found: ModelLayout, wanted: ModelLayout, said: str) -> None:
+    assert compare.first_mismatch(found, wanted) == said
+    with pytest.raises(WrongModel) as error:
+        compare.require_same(found, wanted)
+    assert said in str(error.value)

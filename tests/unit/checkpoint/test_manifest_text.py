@@ -1,0 +1,133 @@
+"""Manifests: what comes back is what was written, and nothing else comes back."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders.checkpoints import a_checkpoint
+from disttrain.checkpoint import manifest_text, names
+from disttrain.checkpoint.manifest_text import MalformedManifest
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(name="content")
+def _content(tmp_path: Path) -> Json:
+    text = (a_checkpoint(tmp_path).path / names.MANIFEST).read_text()
+    found: Json = json.loads(text)
+    return found
+
+
+def test_a_manifest_survives_the_way_through_its_text(tmp_path: Path) -> None:
+    manifest = a_checkpoint(tmp_path, shards=3).manifest
+    assert manifest_text.parse(manifest_text.encode(manifest)) == manifest
+
+
+def test_vectors_are_written_by_name(content: Json) -> None:
+    assert content["shards"][1]["ranges"] == [
+        {"partition": 0, "vector": "PARAMETERS", "first": 48, "end": 85}
+    ]
+    assert content["pieces"][0]["slices"] == [{"first": 0, "end": 5}, {"first": 0, "end": 7}]
+
+
+def _set(*path: str | int, to: object) -> Callable[[Json], None]:
+    def change(content: Any) -> None:
+        for step in path[:-1]:
+            content = content[step]
+        content[path[-1]] = to
+
+    return change
+
+
+def _drop(*path: str | int) -> Callable[[Json], None]:
+    def change(content: Any) -> None:
+        for step in path[:-1]:
+            content = content[step]
+        del content[path[-1]]
+
+    return change
+
+
+def _repeat(key: str) -> Callable[[Json], None]:
+    return lambda content: content[key].append(content[key][0])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_set("format_version", to=2), "format_version"),
+        (_set("surprise", to=1), "surprise"),
+        (_set("number", to=-1), "number"),
+        (_set("number", to=2**63), "number"),
+        (_set("number", to="1"), "number"),
+        (_set("samples", to=1.5), "samples"),
+        (_set("update_rule", to="../adagrad"), "update_rule"),
+        (_set("shards", to=[]), "shards"),
+        (_set("shards", 0, "file", "name", to="../../etc/passwd"), "its file is"),
+        (_set("shards", 0, "file", "name", to="/etc/passwd"), "its file is"),
+        (_set("shards", 0, "file", "name", to="shard-00001.safetensors"), "its file is"),
+        (_set("coordinator", "name", to="../coordinator.json"), "its file is"),
+        (_set("shards", 0, "file", "hash", to="md5:0"), "hash"),
+        (_set("shards", 0, "index", to=1), "its index is 1"),
+        (_set("shards", 0, "ranges", 0, "vector", to="WEIGHTS"), "vector"),
+        (_set("shards", 0, "ranges", 0, "vector", to=1), "vector"),
+        (_set("shards", 0, "ranges", 0, "end", to=31), "not covered exactly once"),
+        (_set("shards", 0, "ranges", 0, "end", to=33), "not covered exactly once"),
+        (_set("shards", 0, "ranges", 0, "partition", to=1), "not covered exactly once"),
+        (_drop("shards", 1), "not covered exactly once"),
+        (_repeat("tensors"), "occurs twice"),
+        (_set("tensors", 0, "aliases", to=["second.weight"]), "occurs twice"),
+        (_set("tensors", 0, "shape", to=[5, 8]), "has 40 elements"),
+        (_set("tensors", 0, "shape", to=[7, 5]), "lies outside its shape"),
+        (_set("tensors", 0, "shape", to=[35]), "lies outside its shape"),
+        (_set("tensors", 0, "dtype", to="float8"), "unknown type"),
+        (_set("tensors", 0, "dtype", to="int64"), "vector of another type"),
+        (_drop("tensors", 0), "does not have"),
+        (_drop("pieces", 0), "its pieces have 0"),
+        (_repeat("pieces"), "its pieces have 70"),
+        (_set("pieces", 1, "first", to=34), "not covered exactly once"),
+        (_set("pieces", 0, "slices", 0, "first", to=6), "outside its shape"),
+    ],
+)
+def test_a_wrong_manifest_is_refused(
+    content: Json, change: Callable[[Json], None], said: str
+) -> None:
+    change(content)
+    with pytest.raises(MalformedManifest, match=said):
+        manifest_text.parse(json.dumps(content).encode())
+
+
+def test_pieces_that_overlap_are_refused(content: Json) -> None:
+    half = {"first": 0, "end": 5}
+    row = {"tensor": "first.weight", "vector": "PARAMETERS", "partition": 0}
+    first = {**row, "slices": [half, {"first": 0, "end": 4}], "first": 0}
+    second = {**row, "slices": [half, {"first": 3, "end": 6}], "first": 20}
+    content["pieces"][0:1] = [first, second]
+    with pytest.raises(MalformedManifest, match="overlap"):
+        manifest_text.parse(json.dumps(content).encode())
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[", b"[]", b"null", b'{"format": 1}', b"\xff\xfe", b"[" * 90_000]
+)
+def test_what_is_no_manifest_is_refused(text: bytes) -> None:
+    with pytest.raises(MalformedManifest):
+        manifest_text.parse(text)
+
+
+def test_a_text_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_text, "LIMIT_BYTES", 10)
+    with pytest.raises(MalformedManifest, match="it has 11 bytes"):
+        manifest_text.parse(b" " * 11)
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_give_a_manifest_or_the_one_error(content: bytes) -> None:
+    with pytest.raises(MalformedManifest):
+        manifest_text.parse(content)
