@@ -1,25 +1,25 @@
 """What can go wrong between a member and the coordinator.
 
 CoordinatorError
-├── MessageRefused        a control payload is no valid message; final for that message
-├── NotJoined             the coordinator refused the join; final, the member ends
-├── MemberFenced          the coordinator declared this life dead; final, the member ends
-├── CoordinatorSilent     no answer within the time allowed; worth trying again
-└── JournalDamaged        the journal is damaged before its end; final
+├── MessageRefused        a control payload is no valid message (final for that message)
+├── NotJoined             the coordinator refused the join (final: the member ends)
+├── MemberFenced          this life was declared dead (the process ends, a new life may join)
+├── CoordinatorSilent     no answer within the time allowed (worth trying again)
+└── JournalDamaged        the journal or a ledger cannot be read (final)
 """
 
-from disttrain.errors import DistTrainError
+from disttrain.errors import DistTrainError, FinalError, RetryableError
 
 
 class CoordinatorError(DistTrainError):
     """Root of this package's errors."""
 
 
-class MessageRefused(CoordinatorError):
+class MessageRefused(CoordinatorError, FinalError):
     """A control payload is no valid message."""
 
 
-class NotJoined(CoordinatorError):
+class NotJoined(CoordinatorError, FinalError):
     """The coordinator refused the join."""
 
 
@@ -27,9 +27,9 @@ class MemberFenced(CoordinatorError):
     """The coordinator declared this life of the member dead; it must end without another push."""
 
 
-class CoordinatorSilent(CoordinatorError):
+class CoordinatorSilent(CoordinatorError, RetryableError):
     """No answer came within the time allowed."""
 
 
-class JournalDamaged(CoordinatorError):
-    """The journal is damaged before its end."""
+class JournalDamaged(CoordinatorError, FinalError):
+    """The journal, or the ledger of a checkpoint, cannot be read."""

@@ -40,7 +40,7 @@ class RestoredSender(Strict):
     acknowledged: Count
     """Pushes of this sender that earlier lives of this shard acknowledged (mapped file)."""
     lost: Count
-    """Of these, pushes that are not in the restored state."""
+    """Of these, pushes that are not in the restored values; earlier rollbacks not counted again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -31,7 +31,9 @@ def main(config: LaunchConfig) -> int:
         TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.COORDINATOR)
     )
     try:
-        service = Service(parts, transport.listen(config.coordinator_address))
+        service = Service(
+            parts, transport.listen(config.listen_address or config.coordinator_address)
+        )
         LOG.info("coordinator serves", state=str(origin))
         if origin is Origin.JOURNAL:
             committed = parts.checkpoints.committed()

@@ -1,4 +1,4 @@
-"""The state that a coordinator starts with: from its journal, a checkpoint's ledger, or new."""
+"""The state that a coordinator starts with: from its journal, from a checkpoint, or new."""
 
 from dataclasses import dataclass
 from enum import StrEnum
