@@ -93,6 +93,8 @@ class Pipeline:
 
     def next(self, timeout: float) -> Loaded | None:
         """The next batch, or None after `timeout` seconds without one. Compute thread only."""
+        if self._dropped:
+            return None
         if self._inline is not None:
             return next(self._inline, None)
         try:
@@ -103,8 +105,6 @@ class Pipeline:
     def drop(self) -> None:
         """Make no more batches and forget those that lie ready."""
         self._dropped = True
-        while self.next(0) is not None:
-            pass
 
     def __iter__(self) -> Iterator[WorkItem]:
         """What the loader reads: the batches of all leases held. Ends rather than waits.

@@ -1,0 +1,150 @@
+import torch
+from torch import Tensor, nn
+
+from builders.networks import Unusual, a_network, a_normalised_network
+from builders.parameter_servers import tensor
+from disttrain.replica.flat_model import FlatModel
+from disttrain.transport.header import Vector
+from disttrain.transport.memory import OrdinaryMemory
+
+
+def a_flat_model(model: nn.Module, outgoing: int = 2) -> FlatModel:
+    return FlatModel(model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=outgoing)
+
+
+def flat(model: nn.Module) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def test_flattening_keeps_every_value() -> None:
+    before = Unusual().state_dict()
+    model = Unusual()
+    model.load_state_dict(before)
+
+    a_flat_model(model)
+
+    after = model.state_dict()
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    assert model.out.weight is model.embed.weight
+
+
+def test_parameters_are_views_of_one_vector() -> None:
+    model = a_network()
+    flattened = a_flat_model(model)
+
+    flattened.parameters.fill_(0.25)
+
+    assert all((parameter == 0.25).all() for parameter in model.parameters())
+
+
+def test_backward_adds_into_the_buffer_that_is_sent() -> None:
+    model = a_network()
+    flattened = a_flat_model(model)
+    outgoing = flattened.outgoing[1]
+    flattened.collect_gradients_in(outgoing.gradient_views)
+
+    model(torch.ones(2, 1, 8, 8)).sum().backward()
+
+    gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+    sent = tensor(outgoing.gradient.buffer, Vector.PARAMETERS)
+    assert torch.equal(sent, torch.cat(gradients))
+    assert sent.abs().sum() > 0
+    assert not tensor(flattened.outgoing[0].gradient.buffer, Vector.PARAMETERS).any()
+
+
+def test_fetched_values_are_used_from_adopting_on_and_not_before() -> None:
+    model = a_network()
+    flattened = a_flat_model(model)
+    before = flat(model)
+
+    tensor(flattened.fetch_into()[Vector.PARAMETERS], Vector.PARAMETERS).fill_(2.0)
+    assert torch.equal(flat(model), before)
+    flattened.adopt(buffers=True)
+
+    assert (flat(model) == 2.0).all()
+    assert (flattened.parameters == 2.0).all()
+
+
+def test_two_halves_change_places() -> None:
+    model = a_network()
+    flattened = a_flat_model(model)
+
+    for value in (1.0, 2.0, 3.0):
+        tensor(flattened.fetch_into()[Vector.PARAMETERS], Vector.PARAMETERS).fill_(value)
+        flattened.adopt(buffers=True)
+        assert (flat(model) == value).all()
+
+
+def test_adopting_keeps_the_parameter_objects_and_their_gradients() -> None:
+    model = a_network()
+    flattened = a_flat_model(model)
+    flattened.collect_gradients_in(flattened.outgoing[0].gradient_views)
+    objects = list(model.parameters())
+
+    flattened.adopt(buffers=False)
+
+    assert all(a is b for a, b in zip(objects, model.parameters(), strict=True))
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_everything_that_a_model_holds_is_uploaded_and_fetched() -> None:
+    source, target = Unusual(), Unusual()
+    with torch.no_grad():
+        for value in source.state_dict().values():
+            value.copy_(torch.ones_like(value))
+    uploaded = a_flat_model(source).values_to_upload()
+    flattened = a_flat_model(target)
+
+    for vector, buffer in flattened.first_fetch_into().items():
+        tensor(buffer, vector).copy_(tensor(uploaded[vector], vector))
+    flattened.adopt_first_fetch()
+
+    expected, state = source.state_dict(), target.state_dict()
+    # Whole numbers never go backwards.
+    expected["counts"] = torch.tensor([3, 4], dtype=torch.int32)
+    assert all(torch.equal(state[name], expected[name]) for name in expected)
+
+
+def test_a_gradient_takes_the_running_statistics_along() -> None:
+    model = a_normalised_network()
+    flattened = a_flat_model(model)
+    model(torch.randn(4, 1, 8, 8))
+
+    outgoing = flattened.outgoing[0]
+    outgoing.leave()
+    outgoing.wait_left()
+
+    counted = outgoing.buffers.vectors[Vector.BUFFERS_INT64].host
+    running = outgoing.buffers.vectors[Vector.BUFFERS_FLOAT32].host
+    assert counted.tolist() == [1]
+    assert torch.equal(running[:9], model.state_dict()["2.running_mean"])
+
+
+def test_a_counter_that_is_ahead_of_the_shards_stays() -> None:
+    model = a_normalised_network()
+    flattened = a_flat_model(model)
+    model(torch.randn(4, 1, 8, 8))
+
+    for vector, buffer in flattened.fetch_into().items():
+        tensor(buffer, vector).zero_()
+    flattened.adopt(buffers=True)
+
+    assert model.state_dict()["2.num_batches_tracked"] == 1
+    assert not model.state_dict()["2.running_mean"].any()
+
+
+def test_memory_is_parameters_incoming_copy_and_gradient_buffers() -> None:
+    class Counting(OrdinaryMemory):
+        total = 0
+
+        def allocate(self, name: str, nbytes: int):  # type: ignore[no-untyped-def]
+            self.total += nbytes
+            return super().allocate(name, nbytes)
+
+    memory = Counting()
+    model = nn.Linear(100, 10, bias=False)
+
+    FlatModel(model, memory, torch.device("cpu"), outgoing_buffers=2)
+
+    assert memory.total == 4 * 1000 * 4

@@ -1,0 +1,24 @@
+from disttrain.coordinator.fields import START, Position
+from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.work import WorkItem
+
+
+def a_batch(lease: int) -> WorkItem:
+    return WorkItem(lease, 0, 0, 0, 8, [0])
+
+
+def test_batches_of_a_lease_that_others_have_are_skipped() -> None:
+    lost = LostLeases(lambda: {3})
+
+    assert lost.skips(a_batch(3), START)
+    assert not lost.skips(a_batch(4), START)
+
+
+def test_where_a_lost_lease_ended_is_told_once() -> None:
+    lost = LostLeases(lambda: {3, 4})
+
+    lost.skips(a_batch(3), Position(lease=3, offset=16))
+    lost.skips(a_batch(3), Position(lease=3, offset=16))
+    lost.skips(a_batch(4), Position(lease=3, offset=16))
+
+    assert lost.abandoned == (Position(lease=3, offset=16), Position(lease=4, offset=0))

@@ -1,0 +1,80 @@
+import pytest
+import torch
+from torch import nn
+
+from builders.networks import Unusual, a_normalised_network
+from disttrain.replica import model_tensors
+from disttrain.replica.errors import ModelNotSupported
+from disttrain.transport.header import Vector
+
+
+def names(described: model_tensors.ModelTensors, vector: Vector) -> list[str]:
+    return [spec.name for spec in described.specs(vector)]
+
+
+def test_parameters_lie_one_after_the_other_in_the_models_order() -> None:
+    model = a_normalised_network()
+
+    specs = model_tensors.describe(model).specs(Vector.PARAMETERS)
+
+    assert [spec.name for spec in specs] == [name for name, _ in model.named_parameters()]
+    assert [spec.first for spec in specs] == [0, 576, 585, 594, 603, 666]
+    assert model_tensors.describe(model).layout.elements(Vector.PARAMETERS) == 673
+
+
+def test_a_tied_parameter_has_one_place_and_two_names() -> None:
+    (weight, bias) = model_tensors.describe(Unusual()).specs(Vector.PARAMETERS)
+
+    assert (weight.name, weight.aliases) == ("embed.weight", ("out.weight",))
+    assert (bias.name, bias.first) == ("out.bias", 24)
+
+
+def test_frozen_parameters_and_buffers_have_vectors_of_their_own() -> None:
+    described = model_tensors.describe(Unusual())
+
+    assert names(described, Vector.FROZEN) == ["frozen.weight", "frozen.bias"]
+    assert names(described, Vector.BUFFERS_INT64) == ["mask", "counts"]
+    assert names(described, Vector.BUFFERS_FLOAT64) == ["scale"]
+    assert [spec.dtype for spec in described.specs(Vector.BUFFERS_INT64)] == ["bool", "int32"]
+
+
+def test_a_buffer_that_is_not_persistent_has_no_place() -> None:
+    described = model_tensors.describe(Unusual())
+
+    assert names(described, Vector.BUFFERS_FLOAT32) == []
+    assert Vector.BUFFERS_FLOAT32 not in described.vectors
+
+
+def test_a_buffer_that_a_module_replaced_is_found() -> None:
+    model = Unusual()
+    described = model_tensors.describe(model)
+
+    model.counts = torch.tensor([7, 8], dtype=torch.int32)
+
+    assert described.tensors(Vector.BUFFERS_INT64)[1].tolist() == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda m: m.embed.to(torch.float64), "parameter 'embed.weight' has the type float64"),
+        (lambda m: m.frozen.to(torch.float64), "parameter 'frozen.weight' has the type float64"),
+        (
+            lambda m: m.register_buffer("phase", torch.zeros(1, dtype=torch.complex64)),
+            "buffer 'phase' has the type complex64",
+        ),
+    ],
+)
+def test_a_type_that_no_vector_carries_is_named(break_it: object, message: str) -> None:
+    model = Unusual()
+    assert callable(break_it)
+    break_it(model)
+
+    with pytest.raises(ModelNotSupported, match=message):
+        model_tensors.describe(model)
+
+
+def test_a_model_may_be_a_single_module() -> None:
+    (weight,) = model_tensors.describe(nn.Linear(2, 3, bias=False)).specs(Vector.PARAMETERS)
+
+    assert (weight.name, weight.shape) == ("weight", (3, 2))

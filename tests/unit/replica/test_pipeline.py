@@ -1,0 +1,163 @@
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, default_collate
+
+from disttrain.coordinator.fields import Lease
+from disttrain.replica.halt import Halt
+from disttrain.replica.pipeline import Loaded, Pipeline, PipelineConfig, draws_random_numbers
+from disttrain.replica.work import Cutting
+
+
+class Leases:
+    """Gives its leases one by one; `held` of them without waiting."""
+
+    def __init__(self, *leases: Lease, held: int = 0) -> None:
+        self._leases = list(leases)
+        self._held = held
+        self.waited = 0
+
+    def next_now(self) -> Lease | None:
+        if self._held == 0 or not self._leases:
+            return None
+        self._held -= 1
+        return self._leases.pop(0)
+
+    def wait_for_next(self) -> Lease | None:
+        self.waited += 1
+        return self._leases.pop(0) if self._leases else None
+
+
+class Squares(Dataset[Tensor]):
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.tensor(index**2)
+
+
+class Noise(Dataset[Tensor]):
+    def __init__(self, draw: Callable[[], float]) -> None:
+        self._draw = draw
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.tensor(self._draw())
+
+
+class AtOnce(Dataset[Tensor]):
+    def __getitems__(self, indices: list[int]) -> Tensor:
+        return torch.tensor(indices)
+
+
+def a_lease(number: int) -> Lease:
+    return Lease(id=number, epoch=0, portion=number, first=0, end=6)
+
+
+def a_pipeline(
+    dataset: Dataset[Any], leases: Leases, config: PipelineConfig | None = None
+) -> Pipeline:
+    cutting = Cutting(batch_size=4, portion_indices=lambda p, _: np.arange(6) + 10 * p)
+    return Pipeline(dataset, collate, leases, cutting, config or PipelineConfig(), Halt())
+
+
+def collate(samples: Any) -> Any:
+    return default_collate(samples) if isinstance(samples, list) else samples
+
+
+def taken(pipeline: Pipeline, count: int) -> list[Loaded]:
+    loaded = [pipeline.next(20) for _ in range(count)]
+    return [batch for batch in loaded if batch is not None]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_come_in_the_order_of_the_leases(workers: int) -> None:
+    pipeline = a_pipeline(
+        Squares(), Leases(a_lease(1), a_lease(2)), PipelineConfig(workers=workers)
+    )
+
+    loaded = taken(pipeline, 4)
+
+    assert [batch.item.indices for batch in loaded] == [
+        [10, 11, 12, 13],
+        [14, 15],
+        [20, 21, 22, 23],
+        [24, 25],
+    ]
+    assert loaded[3].batch.tolist() == [576, 625]
+    pipeline.drop()
+
+
+def test_all_batches_of_a_lease_come_before_another_is_waited_for() -> None:
+    halt = Halt()
+
+    class OnlyOne(Leases):
+        def wait_for_next(self) -> Lease | None:
+            if self.waited:
+                halt.sleep(60)
+            return super().wait_for_next()
+
+    pipeline = a_pipeline(Squares(), OnlyOne(a_lease(1)), PipelineConfig(workers=1, prefetch=4))
+
+    assert [batch.item.end_offset for batch in taken(pipeline, 2)] == [4, 6]
+    halt.say()
+    pipeline.drop()
+
+
+def test_a_data_set_may_give_a_batch_at_once() -> None:
+    pipeline = a_pipeline(AtOnce(), Leases(a_lease(1)))
+
+    assert taken(pipeline, 1)[0].batch.tolist() == [10, 11, 12, 13]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [lambda: torch.rand(()).item(), random.random, lambda: float(np.random.random())],
+)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_random_samples_depend_on_their_place_alone(
+    draw: Callable[[], float], workers: int
+) -> None:
+    seen = []
+    for disturbance in range(2):
+        torch.manual_seed(disturbance)
+        random.seed(disturbance)
+        np.random.seed(disturbance)
+        config = PipelineConfig(workers=workers, seed=5)
+        pipeline = a_pipeline(Noise(draw), Leases(a_lease(1), a_lease(2)), config)
+        seen.append([batch.batch.tolist() for batch in taken(pipeline, 4)])
+        pipeline.drop()
+
+    assert seen[0] == seen[1]
+    assert len({str(batch) for batch in seen[0]}) == 4
+
+
+def test_drawing_random_numbers_is_noticed() -> None:
+    assert draws_random_numbers(Noise(random.random), default_collate)
+    assert not draws_random_numbers(Squares(), default_collate)
+
+
+def test_after_a_drop_nothing_comes() -> None:
+    pipeline = a_pipeline(Squares(), Leases(*(a_lease(n) for n in range(1, 9))))
+    taken(pipeline, 1)
+
+    pipeline.drop()
+
+    assert pipeline.next(0.05) is None
+
+
+def test_what_a_data_set_raises_ends_all_waits() -> None:
+    class Broken(Dataset[Tensor]):
+        def __getitem__(self, index: int) -> Tensor:
+            if index > 0:
+                message = "no such file"
+                raise FileNotFoundError(message)
+            return torch.zeros(())
+
+    halt = Halt()
+    cutting = Cutting(batch_size=4, portion_indices=lambda p, _: np.arange(6) + 10 * p)
+    Pipeline(Broken(), collate, Leases(a_lease(1)), cutting, PipelineConfig(), halt)
+
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        halt.sleep(20)
