@@ -4,6 +4,7 @@ It writes every request into coordinator.requests and ends when it is told to, o
 `coordinator.exit` in the run folder says.
 """
 
+import threading
 from pathlib import Path
 
 from disttrain.coordinator import messages
@@ -20,6 +21,7 @@ def main(config: LaunchConfig) -> int:
         TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.COORDINATOR)
     )
     listener = transport.listen(str(config.listen_address))
+    (config.run_folder / f"{config.process}.threads").write_text(str(threading.active_count()))
     while (code := _wanted_exit(config.run_folder)) is None:
         request = listener.receive(0.05)
         if request is None:
@@ -35,7 +37,7 @@ def main(config: LaunchConfig) -> int:
         )
         listener.reply(request, reply, messages.encode_reply(messages.Acknowledged()))
         if isinstance(parsed, messages.Stop):
-            return 130
+            (config.run_folder / "coordinator.exit").write_text("130")
         if isinstance(parsed, messages.Fail | messages.MemberDied) and _final(parsed):
             return 1
     return code

@@ -1,11 +1,13 @@
 """What `run` and `resume` have in common: show the job while it runs, and say how it ended."""
 
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
 import typer
 
+from disttrain.cli.display import LiveDisplay
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.job import manifest_file
 from disttrain.job.spec import DistTrainJob
@@ -13,7 +15,6 @@ from disttrain.launch import local
 from disttrain.launch import run as runs
 from disttrain.launch.errors import OutputFolderInUse
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launch.launcher import Watcher
 from disttrain.launch.outcome import Outcome, Result
 from disttrain.launch.run import Run
 from disttrain.launch.run_folder import RunFolder, default_folder
@@ -40,10 +41,14 @@ def _watched(prepare: Callable[[], Run]) -> ExitCode:
         typer.echo(f"error: {error}", err=True)
         return ExitCode.USAGE
     typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
-    watcher: Watcher = PlainDisplay(run)
-    outcome = local.run_job(run, watcher)
+    with _display(run.folder) as display:
+        outcome = local.run_job(run, display)
     _conclude(outcome, run.folder)
     return outcome.exit_code
+
+
+def _display(folder: RunFolder) -> PlainDisplay | LiveDisplay:
+    return LiveDisplay(folder) if sys.stdout.isatty() else PlainDisplay(folder)
 
 
 def _conclude(outcome: Outcome, folder: RunFolder) -> None:

@@ -2,10 +2,14 @@
 
 import time
 from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
 
 import typer
 
-from disttrain.launch.run import Run
+from disttrain.cli.job_status import read_status
+from disttrain.cli.wording import measures, progress_line
+from disttrain.launch.run_folder import RunFolder
 from disttrain.launch.supervision import Process
 
 LINE_SECONDS = 5.0
@@ -14,13 +18,35 @@ LINE_SECONDS = 5.0
 class PlainDisplay:
     """Prints lines to standard output."""
 
-    def __init__(self, run: Run) -> None:
-        self._status = run.folder.status
-        self._next = time.monotonic() + LINE_SECONDS
+    def __init__(self, folder: RunFolder) -> None:
+        self._status = folder.status
+        self._next = time.monotonic()
+        self._phase = ""
+        self._measures = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return
 
     def event(self, text: str) -> None:
         """Print what happened."""
         typer.echo(text)
 
-    def tick(self, processes: Sequence[Process]) -> None:
-        """Print a line of progress when it is time for one."""
+    def tick(self, processes: Sequence[Process]) -> None:  # noqa: ARG002 - a line has no room for them
+        """Print a line of progress when it is time for one, or when there is news."""
+        status = read_status(self._status)
+        if status is None:
+            return
+        measured = measures(status.latest_measures)
+        news = (status.phase, measured) != (self._phase, self._measures)
+        if news or time.monotonic() >= self._next:
+            typer.echo(progress_line(status))
+            self._next = time.monotonic() + LINE_SECONDS
+            self._phase, self._measures = status.phase, measured

@@ -47,7 +47,7 @@ class Fleet:
     def can_start(self, name: str) -> bool:
         """Whether a process of this name may be started now."""
         role, _ = names.role_and_index(name)
-        return role is not Role.REPLICA or (self._preloaded and self._forks[-1].alive)
+        return role is not Role.REPLICA or (self._preloaded and self._has_fork_server())
 
     def start(self, name: str) -> None:
         """Start the process with the launch config that lies in the run folder."""
@@ -85,8 +85,11 @@ class Fleet:
     def _hosts(self) -> list[Host]:
         return [self._programs, *self._forks]
 
+    def _has_fork_server(self) -> bool:
+        return bool(self._forks) and self._forks[-1].alive
+
     def _fork_server(self) -> ForkHost:
-        if not (self._forks and self._forks[-1].alive):
+        if not self._has_fork_server():
             self._forks.append(ForkHost(self._folder.log(FORK_SERVER)))
             self._preload_asked = False
             self._preloaded = False

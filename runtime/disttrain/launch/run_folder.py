@@ -79,7 +79,8 @@ class RunFolder:
         return self.path / "launch" / f"{process}.failure.json"
 
     @property
-    def _lock(self) -> Path:
+    def lock_file(self) -> Path:
+        """Locked by the launcher as long as it lives."""
         return self.path / "launch" / "lock"
 
     def create(self) -> None:
@@ -94,7 +95,7 @@ class RunFolder:
 
     def prepare(self) -> None:
         """Make the parts that the launcher writes into, if they are missing."""
-        for part in (self.logs, self._lock.parent):
+        for part in (self.logs, self.lock_file.parent):
             part.mkdir(parents=True, exist_ok=True)
 
     def lock(self) -> int:
@@ -102,7 +103,7 @@ class RunFolder:
 
         Raises OutputFolderInUse while another launcher holds it.
         """
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

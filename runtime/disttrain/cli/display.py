@@ -1,0 +1,104 @@
+"""Live progress on a terminal: a bar, a table of the processes, the latest events."""
+
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from disttrain.cli import wording
+from disttrain.cli.job_status import JobStatus, Member, read_status
+from disttrain.launch.run_folder import RunFolder
+from disttrain.launch.supervision import Process, State
+
+EVENTS_SHOWN = 5
+ROWS_SHOWN = 24
+"""Rows of processes; a job may have thousands, a terminal has not."""
+
+STATE_STYLES = {State.RUNNING: "green", State.WAITING: "yellow", State.ENDED: "dim"}
+
+
+class LiveDisplay:
+    """Redraws itself at each tick; leaves the last picture on the screen."""
+
+    def __init__(self, folder: RunFolder, console: Console | None = None) -> None:
+        self._file = folder.status
+        self._events: deque[str] = deque(maxlen=EVENTS_SHOWN)
+        self._live = Live(console=console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def event(self, text: str) -> None:
+        """Show what happened, with the latest few others."""
+        self._events.append(text)
+
+    def tick(self, processes: Sequence[Process]) -> None:
+        """Draw the present state."""
+        status = read_status(self._file)
+        self._live.update(picture(status, processes, list(self._events)), refresh=True)
+
+
+def picture(
+    status: JobStatus | None, processes: Sequence[Process], events: Sequence[str]
+) -> RenderableType:
+    """The whole display."""
+    members = {member.name: member for member in status.members} if status else {}
+    head = [Text("starting")] if status is None else _head(status)
+    return Group(*head, _table(processes, members), *(Text(text, "yellow") for text in events))
+
+
+def _head(status: JobStatus) -> list[RenderableType]:
+    bar = Table.grid(padding=(0, 1))
+    left = status.remaining_seconds
+    remaining = "" if left is None else f"{wording.duration(left)} left"
+    bar.add_row(
+        f"epoch {status.epoch:.2f}",
+        ProgressBar(total=1.0, completed=status.progress, width=40),
+        f"{status.progress:.0%}",
+        remaining,
+    )
+    return [bar, Text(wording.progress_line(status)), Text(status.limit, "dim")]
+
+
+def _table(processes: Sequence[Process], members: dict[str, Member]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("process", "state", "life", "done", "restarts"):
+        table.add_column(title)
+    for process in processes[:ROWS_SHOWN]:
+        table.add_row(*_row(process, members.get(process.name)))
+    if len(processes) > ROWS_SHOWN:
+        table.add_row(f"and {len(processes) - ROWS_SHOWN} more")
+    return table
+
+
+def _row(process: Process, member: Member | None) -> tuple[RenderableType, ...]:
+    state = Text(process.state.value, STATE_STYLES.get(process.state, ""))
+    if member is None:
+        return (process.name, state, "", "", str(process.restarts))
+    # The coordinator's word says more than "running": joining, serving, fenced.
+    known = member.activity or member.state
+    if process.state is State.RUNNING and known:
+        state = Text(known, "green")
+    return (process.name, state, str(member.incarnation), done(member), str(process.restarts))
+
+
+def done(member: Member) -> str:
+    """What a member has achieved: samples of a replica, updates of a shard."""
+    if member.samples is not None:
+        return f"{wording.count(member.samples)} samples"
+    return "" if member.version is None else f"{wording.count(member.version)} updates"

@@ -1,0 +1,73 @@
+"""What status.json says, as far as commands show it; other fields are left alone."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True
+    )
+
+
+class Staleness(_Part):
+    """Updates between a gradient's parameters and the gradient."""
+
+    p50: int | None = None
+    p99: int | None = None
+
+
+class Member(_Part):
+    """One shard or replica."""
+
+    name: str
+    incarnation: int = 0
+    state: str = ""
+    activity: str = ""
+    """What a shard does just now."""
+    pid: int = 0
+    metrics_address: str | None = None
+    silent_seconds: float | None = None
+    samples: int | None = None
+    version: int | None = None
+
+
+class JobStatus(_Part):
+    """How a job is."""
+
+    phase: str
+    reason: str | None = None
+    message: str | None = None
+    seconds: float = 0.0
+    samples: int = 0
+    steps: int = 0
+    epoch: float = 0.0
+    samples_per_second: float = 0.0
+    loss: float | None = None
+    progress: Annotated[float, Field(ge=0, le=1)] = 0.0
+    remaining_seconds: float | None = None
+    latest_measures: dict[str, float | None] | None = None
+    staleness: Staleness = Staleness()
+    restarts: dict[str, int] = {}
+    checkpoint: int | None = None
+    warm_start: bool = False
+    portions_done: int = 0
+    portions_requeued: int = 0
+    samples_repeated: int = 0
+    updates_lost: int = 0
+    limit: str = ""
+    """One sentence: what limits the speed."""
+    metrics_address: str | None = None
+    """Of the coordinator."""
+    members: list[Member] = []
+
+
+def read_status(file: Path) -> JobStatus | None:
+    """The status in a file; None before the coordinator has written one that can be read."""
+    try:
+        return JobStatus.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        return None

@@ -1,0 +1,40 @@
+"""`disttrain status`: how a run is, or how it ended."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disttrain.cli.exit_code import ExitCode
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of the run.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print status.json on one line instead.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Print every two seconds until the end.")]
+
+WATCH_SECONDS = 2.0
+
+
+def status(folder: Folder, *, as_json: AsJson = False, watch: Watch = False) -> None:
+    """Show how the run in DIR is, and in one sentence what limits its speed.
+
+    The table lists each process with the address of its Prometheus metrics.
+
+    Example: disttrain status runs/digits-20260131-120000 --watch
+    """
+    # Tables are slow to import, and the other commands do without them.
+    from disttrain.cli import status_page  # noqa: PLC0415
+
+    while True:
+        found = status_page.find(folder)
+        if found is None:
+            typer.echo(f"error: {folder} holds no run that has begun", err=True)
+            raise typer.Exit(ExitCode.FAILED)
+        if as_json:
+            typer.echo(json.dumps(found.content))
+        else:
+            status_page.show(found)
+        if not watch or found.is_over:
+            return
+        time.sleep(WATCH_SECONDS)

@@ -1,0 +1,94 @@
+"""What `disttrain status` prints."""
+
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from disttrain.cli import wording
+from disttrain.cli.display import done
+from disttrain.cli.job_status import JobStatus, read_status
+from disttrain.launch.run_folder import RunFolder
+
+ENDED = {"Complete", "Failed", "Stopped"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The status of a run and whether somebody still works on it."""
+
+    content: dict[str, Any]
+    """status.json, with `running` added."""
+    status: JobStatus
+    running: bool
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will not change any more."""
+        return not self.running or self.status.phase in ENDED
+
+
+def find(path: Path) -> Found | None:
+    """The status of the run in a folder; None if there is none."""
+    folder = RunFolder(path)
+    status = read_status(folder.status)
+    if status is None:
+        return None
+    running = is_running(folder)
+    content = json.loads(folder.status.read_bytes()) | {"running": running}
+    return Found(content, status, running)
+
+
+def is_running(folder: RunFolder) -> bool:
+    """Whether a launcher holds the folder."""
+    try:
+        descriptor = os.open(folder.lock_file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def show(found: Found, console: Console | None = None) -> None:
+    """Print a table of the processes, the figures and the sentence."""
+    out = console or Console(highlight=False, markup=False)
+    status = found.status
+    out.print(wording.progress_line(status), soft_wrap=True)
+    out.print(_table(status))
+    if status.message:
+        out.print(f"{status.reason}: {status.message}", soft_wrap=True)
+    if status.limit:
+        out.print(f"What limits the speed: {status.limit}", soft_wrap=True)
+    if not found.running and status.phase not in ENDED:
+        out.print("No launcher is running; go on with `disttrain resume`.", soft_wrap=True)
+
+
+def _table(status: JobStatus) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("process", "state", "life", "pid", "done", "metrics"):
+        table.add_column(title, overflow="fold")
+    table.add_row("coordinator", status.phase, "", "", "", _url(status.metrics_address))
+    for member in status.members:
+        table.add_row(
+            member.name,
+            member.activity or member.state,
+            str(member.incarnation),
+            str(member.pid),
+            done(member),
+            _url(member.metrics_address),
+        )
+    return table
+
+
+def _url(address: str | None) -> str:
+    return f"http://{address}/metrics" if address else ""

@@ -1,0 +1,51 @@
+"""Numbers and states as people read them. Pure."""
+
+from collections.abc import Mapping
+
+from disttrain.cli.job_status import JobStatus, Staleness
+
+
+def count(number: float) -> str:
+    """A whole number with separators."""
+    return f"{number:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as `42 s`, `3 min 05 s` or `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def measures(values: Mapping[str, float | None] | None) -> str:
+    """The task's measures: `accuracy 0.972`."""
+    known = (values or {}).items()
+    return ", ".join(f"{name} {value:.4g}" for name, value in known if value is not None)
+
+
+def staleness(figures: Staleness) -> str:
+    """Median and 99th percentile; empty before the first push."""
+    if figures.p50 is None or figures.p99 is None:
+        return ""
+    return f"staleness p50 {figures.p50} p99 {figures.p99}"
+
+
+def progress_line(status: JobStatus) -> str:
+    """How the job is, in one line."""
+    loss = "" if status.loss is None else f"loss {status.loss:.4g}"
+    left = status.remaining_seconds
+    parts = [
+        status.phase.lower() + (" (warm start)" if status.warm_start else ""),
+        f"{status.progress:.0%}",
+        f"epoch {status.epoch:.2f}",
+        f"{count(status.samples)} samples",
+        f"{count(status.samples_per_second)} samples/s",
+        loss,
+        measures(status.latest_measures),
+        staleness(status.staleness),
+        "" if left is None else f"{duration(left)} left",
+    ]
+    return " · ".join(part for part in parts if part)

@@ -1,0 +1,135 @@
+"""A `disttrain run` with stand-ins for the roles, and what a test does to it and asks of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from builders.jobs import SMALL
+
+TESTS = Path(__file__).parents[1]
+MARK = "DISTTRAIN_TEST_RUN"
+
+STAND_INS = (
+    "coordinator=builders.stand_in_coordinator,"
+    "shard=builders.stand_in_member,replica=builders.stand_in_member"
+)
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    """Return when the condition holds; fail with the text after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {what}"
+        time.sleep(0.02)
+
+
+class LaunchedRun:
+    """One command in a folder of its own; at the end of the block everything of it is killed."""
+
+    def __init__(self, folder: Path, *arguments: str, module: str = "") -> None:
+        self.output = folder / "out"
+        self.mark = uuid.uuid4().hex
+        (folder / "job.yaml").write_text(SMALL)
+        (folder / "digits.py").write_text(module)
+        self._folder = folder
+        self.command = self.start("run", "job.yaml", "--output", "out", *arguments)
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start another command of disttrain in the same folder."""
+        known = {"PYTHONPATH": str(TESTS), "DISTTRAIN_SERVERS": STAND_INS, MARK: self.mark}
+        return subprocess.Popen(
+            [sys.executable, "-m", "disttrain", *arguments],
+            cwd=self._folder,
+            env=os.environ | known,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for process in self.processes():
+            process.kill()
+        self.command.kill()
+        output, _ = self.command.communicate()
+        if error is not None:
+            logs = sorted((self.output / "logs").glob("*.log"))
+            texts = (f"--- {log.name}\n{log.read_text()}" for log in logs)
+            sys.stderr.write("\n".join([output, *texts]))
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that the run started and that still lives, the command included."""
+        return [each for each in psutil.process_iter() if _has_mark(each, self.mark)]
+
+    def pid(self, name: str) -> int:
+        """Process id of the present life of a process; 0 before the first."""
+        file = self.output / "run.json"
+        if not file.exists():
+            return 0
+        processes: dict[str, int] = json.loads(file.read_text())["processes"]
+        return processes.get(name, 0)
+
+    def wait_for(self, *names: str) -> None:
+        """Wait until each of these processes has begun."""
+        for name in names:
+            begun = self.output / f"{name}.threads"
+            wait_until(lambda begun=begun, name=name: bool(self.pid(name)) and begun.exists(), name)
+
+    def wait_for_new_life(self, name: str, before: int) -> None:
+        """Wait until a process has another id than before."""
+        wait_until(lambda: self.pid(name) not in {0, before}, f"a new life of {name}")
+
+    def kill(self, name: str) -> int:
+        """kill -9 a process; returns the id that it had."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def tell(self, name: str, word: str) -> None:
+        """Have a stand-in member do something."""
+        temporary = self.output / f".{name}.do"
+        temporary.write_text(word)
+        temporary.rename(self.output / f"{name}.do")
+
+    def complete(self) -> None:
+        """Have the stand-in coordinator end the job."""
+        (self.output / "coordinator.exit").write_text("0")
+
+    def requests(self, kind: str) -> list[dict[str, Any]]:
+        """What the coordinator was told, of one kind."""
+        file = self.output / "coordinator.requests"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [each for each in map(json.loads, lines) if each["kind"] == kind]
+
+    def end(self, seconds: float = 30.0) -> tuple[int, str]:
+        """Wait for the command's end; returns its exit code and its output."""
+        output, _ = self.command.communicate(timeout=seconds)
+        return self.command.returncode, output
+
+    def wait_until_nothing_is_left(self, seconds: float = 10.0) -> None:
+        """Fail unless every process of the run ends in time."""
+        wait_until(lambda: not self.processes(), "no process is left", seconds)
+
+
+def _has_mark(process: psutil.Process, mark: str) -> bool:
+    try:
+        return process.environ().get(MARK) == mark
+    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+        return False

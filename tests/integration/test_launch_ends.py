@@ -1,0 +1,94 @@
+"""However a run ends, no process is left, and it says how to go on."""
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from builders.launches import LaunchedRun, wait_until
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_orders_a_stop_and_says_how_to_resume(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with LaunchedRun(tmp_path) as run:
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        run.command.send_signal(number)
+        code, output = run.end()
+        assert code == 130
+        assert len(run.requests("stop")) == 1
+        assert "disttrain resume out" in output
+        run.wait_until_nothing_is_left(1)
+
+
+def test_a_second_interrupt_kills(tmp_path: Path) -> None:
+    with LaunchedRun(tmp_path) as run:
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        os.kill(run.pid("coordinator"), signal.SIGSTOP)
+        run.command.send_signal(signal.SIGINT)
+        assert run.command.stdout is not None
+        wait_until(lambda: "stopping" in run.command.stdout.readline(), "the first is noticed")
+        run.command.send_signal(signal.SIGINT)
+        code, _ = run.end(10)
+        assert code == 130
+        run.wait_until_nothing_is_left(1)
+
+
+def test_nothing_outlives_a_killed_launcher(tmp_path: Path) -> None:
+    with LaunchedRun(tmp_path) as run:
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        run.tell("replica-0", "child")
+        wait_until(lambda: any(p.name() == "sleep" for p in run.processes()), "a grandchild")
+        run.command.kill()
+        run.wait_until_nothing_is_left()
+
+
+def test_nothing_outlives_a_launcher_killed_while_it_starts(tmp_path: Path) -> None:
+    with LaunchedRun(tmp_path) as run:
+        wait_until(lambda: len(run.processes()) > 1, "the first child")
+        run.command.kill()
+        run.wait_until_nothing_is_left()
+
+
+def test_a_killed_fork_server_takes_its_children_along_and_all_come_back(tmp_path: Path) -> None:
+    quick = ("--set", "spec.failurePolicy.restartBackoff.initialSeconds=0.01")
+    with LaunchedRun(tmp_path, *quick) as run:
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        before = {name: run.pid(name) for name in ("shard-0", "replica-0")}
+        _fork_server(run).kill()
+        for name, pid in before.items():
+            run.wait_for_new_life(name, pid)
+            assert not psutil.pid_exists(pid)
+        run.complete()
+        assert run.end()[0] == 0
+        run.wait_until_nothing_is_left(1)
+
+
+def test_a_killed_run_can_be_resumed_and_a_living_one_cannot(tmp_path: Path) -> None:
+    with LaunchedRun(tmp_path) as run:
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        refused = run.start("resume", "out")
+        output, _ = refused.communicate(timeout=30)
+        assert refused.returncode == 2
+        assert "still going on" in output
+        run.command.kill()
+        run.command.communicate()
+        run.wait_until_nothing_is_left()
+        before = run.pid("replica-0")
+        run.command = run.start("resume", "out")
+        run.wait_for_new_life("replica-0", before)
+        run.complete()
+        code, output = run.end()
+        assert code == 0, output
+
+
+def _fork_server(run: LaunchedRun) -> psutil.Process:
+    (server,) = (
+        each
+        for each in run.processes()
+        if each.ppid() == run.command.pid and "disttrain.launch.fork_server" in each.cmdline()
+    )
+    return server
