@@ -1,0 +1,66 @@
+"""`disttrain evaluate`: a checkpoint's measures, with the task of its job."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from builders.checkpointed_runs import a_run, checkpoint_of
+from disttrain.cli import main
+
+
+def evaluated(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr("sys.argv", ["disttrain", "evaluate", *map(str, arguments)])
+    # The task's folder is put into sys.path; this list is thrown away afterwards.
+    monkeypatch.setattr("sys.path", list(sys.path))
+    try:
+        return int(main.main())
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def a_line(weight: float, bias: float, width: int = 1) -> nn.Linear:
+    model = nn.Linear(1, width)
+    with torch.no_grad():
+        model.weight.fill_(weight)
+        model.bias.fill_(bias)
+    return model
+
+
+def test_the_checkpoints_values_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = a_run(tmp_path, "signs_good", a_line(100.0, 0.5))
+    checkpoint_of(run / "checkpoints", a_line(-100.0, 0.5), number=2)
+    assert evaluated(monkeypatch, run / "checkpoints" / "00000001") == 0
+    good = capsys.readouterr().out.splitlines()
+    assert evaluated(monkeypatch, run) == 0
+    bad = capsys.readouterr().out.splitlines()
+    assert good[0].endswith("checkpoints/00000001")
+    assert (good[1], good[3]) == ("samples 40", "accuracy 1")
+    assert (bad[0][-8:], bad[3]) == ("00000002", "accuracy 0")
+    assert good[2].startswith("loss ")
+
+
+def test_a_checkpoint_elsewhere_needs_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = a_run(tmp_path, "signs_moved", a_line(100.0, 0.5))
+    moved = (run / "checkpoints" / "00000001").rename(tmp_path / "00000001")
+    assert evaluated(monkeypatch, moved) == 1
+    assert "name its job with --job" in capsys.readouterr().err
+    assert evaluated(monkeypatch, moved, "--job", tmp_path / "job.yaml") == 0
+    assert "accuracy 1" in capsys.readouterr().out
+
+
+def test_a_checkpoint_of_another_model_names_the_first_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = a_run(tmp_path, "signs_other", a_line(1.0, 0.0, width=3))
+    assert evaluated(monkeypatch, run) == 1
+    assert (
+        "'weight' is float32 of shape [3, 1] in the checkpoint, float32 of shape [1, 1] in the "
+        "model"
+    ) in capsys.readouterr().err

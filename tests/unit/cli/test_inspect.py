@@ -1,0 +1,84 @@
+"""`disttrain inspect`: tables for people, JSON for programs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builders.checkpoints import SMALL, a_checkpoint, a_layout, a_tensor, flip_bit
+from disttrain.checkpoint import names
+from disttrain.cli import main
+from disttrain.parameter_server.layout import ModelLayout
+from disttrain.transport.header import Vector
+
+
+def inspected(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr("sys.argv", ["disttrain", "inspect", *map(str, arguments)])
+    try:
+        return int(main.main())
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def test_the_tables_say_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count = a_tensor("count", (), dtype="int64", vector=Vector.BUFFERS_INT64, aliases=("n",))
+    layout = ModelLayout(tensors=(*a_layout(SMALL).tensors, count))
+    checkpoint = a_checkpoint(tmp_path, layout=layout)
+    assert inspected(monkeypatch, checkpoint.path) == 0
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    hashes = [shard.file.hash for shard in checkpoint.manifest.shards]
+    sizes = [shard.file.bytes for shard in checkpoint.manifest.shards]
+    assert rows[1:7] == [
+        "job digits (0123abcd)",
+        "written 2026-01-02 03:04:05 UTC",
+        "samples 4,096",
+        "seed 11",
+        "optimizer adagrad, state of 340 B",
+        rows[6],
+    ]
+    assert rows[7] == "hashes all 3 verified"
+    assert rows[9] == "shard version size values optimizer state tables hash"
+    assert rows[10] == (
+        f"0 7 {sizes[0]} B PARAMETERS 48 PARAMETERS.sum_of_squares 48 - {hashes[0]}"
+    )
+    assert rows[14:19] == [
+        "first.weight 5 x 7 float32 35 PARAMETERS",
+        "first.bias 5 float32 5 PARAMETERS",
+        "second.weight 9 x 5 float32 45 PARAMETERS",
+        "count = n scalar int64 1 BUFFERS_INT64",
+        "4 tensors 86",
+    ]
+
+
+def test_json_holds_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = a_checkpoint(tmp_path)
+    assert inspected(monkeypatch, checkpoint.path, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["job"], found["samples"], found["hashes_verified"]) == ("digits", 4096, 3)
+    assert found["shards"][1]["optimizer_state"] == [
+        {"name": "PARAMETERS.sum_of_squares", "elements": 37, "bytes": 148}
+    ]
+    assert [tensor["shape"] for tensor in found["tensors"]] == [[5, 7], [5], [9, 5]]
+
+
+def test_a_damaged_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = a_checkpoint(tmp_path)
+    flip_bit(checkpoint.path / names.COORDINATOR, 0)
+    assert inspected(monkeypatch, checkpoint.path) == 1
+    assert "coordinator.json: its hash is" in capsys.readouterr().err
+
+
+def test_names_cannot_steer_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = a_checkpoint(tmp_path, layout=a_layout({"\x1b[2Jw\n": (4,)}))
+    assert inspected(monkeypatch, checkpoint.path) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert "?[2Jw?" in said
