@@ -1,19 +1,23 @@
 """A shard in a process of its own, without a coordinator: what a test tells it at the start holds."""
 
+import atexit
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from disttrain.coordinator.messages import ShardAddress
 from disttrain.job.optimizer import Optimizer
+from disttrain.launch import linux
 from disttrain.parameter_server import assembly
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.deliveries import SenderLife
@@ -62,8 +66,8 @@ class ShardProcess:
     """A started process and where it listens."""
 
     plan: ShardPlan
-    process: "subprocess.Popen[str]"
-    address: str = field(default="")
+    pid: int
+    address: str
 
     @property
     def directory_entry(self) -> ShardAddress:
@@ -71,23 +75,50 @@ class ShardProcess:
             index=self.plan.index, incarnation=self.plan.incarnation, address=self.address
         )
 
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        """kill -9, and wait until it is gone."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        end = time.monotonic() + 10
+        while Path(f"/proc/{self.pid}").exists() and time.monotonic() < end:
+            time.sleep(0.001)
+
+
+class ForkServer:
+    """Imports torch once and forks the shards of all tests: a start costs milliseconds."""
+
+    def __init__(self) -> None:
+        environment = os.environ | MALLOC_ENVIRONMENT
+        environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "builders.shard_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
+        )
+        atexit.register(self._process.kill)
+
+    def start(self, plan: ShardPlan) -> ShardProcess:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(plan.to_json() + "\n")
+        self._process.stdin.flush()
+        words = self._process.stdout.readline().split()
+        assert len(words) == 2, "the shard process ended at once"
+        return ShardProcess(plan, int(words[0]), words[1])
+
+
+@functools.cache
+def _fork_server() -> ForkServer:
+    return ForkServer()
 
 
 def start(plan: ShardPlan) -> ShardProcess:
-    environment = os.environ | MALLOC_ENVIRONMENT | {"PYTHONPATH": str(Path(__file__).parents[1])}
-    process = subprocess.Popen(
-        [sys.executable, __file__, plan.to_json()],
-        stdout=subprocess.PIPE,
-        env=environment,
-        text=True,
-    )
-    assert process.stdout is not None
-    address = process.stdout.readline().strip()
-    assert address, "the shard process ended at once"
-    return ShardProcess(plan, process, address)
+    return _fork_server().start(plan)
 
 
 @contextmanager
@@ -99,8 +130,6 @@ def running(plans: Sequence[ShardPlan]) -> Iterator[list[ShardProcess]]:
     finally:
         for shard in shards:
             shard.kill()
-            if shard.process.stdout is not None:
-                shard.process.stdout.close()
 
 
 def main(plan: ShardPlan, told: Callable[[str], object]) -> None:
@@ -126,5 +155,17 @@ def main(plan: ShardPlan, told: Callable[[str], object]) -> None:
             transport.wait([listener], 1.0)
 
 
+def fork_for_ever() -> None:
+    """One plan per line; for each a child, which says its process number and its address."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        if os.fork() == 0:
+            linux.end_with_parent(os.getppid(), signal.SIGKILL)
+            main(
+                ShardPlan.from_json(line),
+                lambda address: print(os.getpid(), address, flush=True),  # noqa: T201
+            )
+
+
 if __name__ == "__main__":
-    main(ShardPlan.from_json(sys.argv[1]), lambda address: print(address, flush=True))  # noqa: T201
+    fork_for_ever()

@@ -20,3 +20,8 @@ def updates_for(config: Sgd | Momentum | Adagrad) -> Updates:
 def build(state: ShardState, config: Sgd | Momentum | Adagrad, records: Records) -> Shard:
     """A shard without values; see `Shard.configure`."""
     return Shard(state, Applier(state, updates_for(config), records), records)
+
+
+def rule_name(config: Sgd | Momentum | Adagrad) -> str:
+    """As the manifest of the job and that of a checkpoint write it: "sgd", "momentum", "adagrad"."""
+    return type(config).__name__.lower()

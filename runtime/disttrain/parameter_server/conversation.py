@@ -23,8 +23,11 @@ class Task(Protocol):
     """What one shard is asked for."""
 
     is_done: bool
-    destination: Destination | None
-    """Where payloads of answers go."""
+
+    @property
+    def destination(self) -> Destination | None:
+        """Where payloads of answers go."""
+        ...
 
     @property
     def first_unacknowledged(self) -> int:

@@ -96,7 +96,7 @@ class FetchTask:
         if header.verb != Verb.FETCHED or header.sequence != self._header.sequence:
             return None
         part = self._expected.get((header.vector, header.chunk))
-        same = part is not None and (part.first, part.count) == (header.first, header.count)
+        same = part is not None and (part.first, part.elements) == (header.first, header.count)
         return part if same and header.incarnation == self._link.incarnation else None
 
     def _is_placed(self, part: parts.Part, message: Message) -> bool:
@@ -119,7 +119,7 @@ class FetchTask:
 
 def _runs(missing: Sequence[parts.Part]) -> list[list[parts.Part]]:
     """Neighbouring chunks, a few at a time."""
-    runs = []
+    runs: list[list[parts.Part]] = []
     for _, group in groupby(
         enumerate(missing), lambda item: (item[1].vector, item[1].chunk - item[0])
     ):

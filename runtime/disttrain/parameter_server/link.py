@@ -76,8 +76,9 @@ class ShardLink:
         self.send(header._replace(sequence=sequence, count=self._config.side))
 
     def expect_answer(self) -> None:
-        """A request is about to be sent to a shard that is not waited for: silence counts from now."""
-        self._greet_at = time.monotonic() + SILENCE_SECONDS
+        """A request is about to be sent, to which the shard was not asked to answer so far."""
+        if self.state is LinkState.OPEN:
+            self._greet_at = time.monotonic() + SILENCE_SECONDS
 
     def send(self, header: Header, payload: Payload = b"", *, into: Slice | None = None) -> bool:
         """False: the queue stayed full, and the connection was made anew."""

@@ -25,7 +25,7 @@ class Version(NamedTuple):
     """A shard's version: its life, and the updates in its values."""
 
     incarnation: int
-    count: int
+    count: int  # type: ignore[assignment]  # Hides tuple.count, which no one asks of a version.
 
 
 UNKNOWN = Version(0, 0)

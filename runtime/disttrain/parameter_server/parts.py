@@ -10,13 +10,13 @@ from disttrain.transport.header import ELEMENT_BYTES, Vector
 
 
 class Part(NamedTuple):
-    """One chunk: elements [first, first + count) of a vector."""
+    """One chunk: elements [first, first + elements) of a vector."""
 
     vector: Vector
     chunk: int
     """Number among the chunks of this vector at this shard."""
     first: int
-    count: int
+    elements: int
 
     @property
     def offset(self) -> int:
@@ -26,7 +26,7 @@ class Part(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Length of the payload."""
-        return self.count * ELEMENT_BYTES[ELEMENT_TYPES[self.vector]]
+        return self.elements * ELEMENT_BYTES[ELEMENT_TYPES[self.vector]]
 
 
 def share(welcome: Welcome, vector: Vector) -> Range:

@@ -144,7 +144,7 @@ class PushTask:
             chunk=self._sent,
             chunks=len(self._parts),
             first=part.first,
-            count=part.count,
+            count=part.elements,
         )
         return self._link.send(header, Slice(buffer, part.offset, part.nbytes))
 

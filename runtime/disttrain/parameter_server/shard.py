@@ -9,6 +9,7 @@ from disttrain.parameter_server.layout import ELEMENT_TYPES
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
 from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.state import REASONS, Answer, ShardState
 from disttrain.parameter_server.upload import UploadProgress, store_chunk
 from disttrain.parameter_server.values import Values, ranges_of
@@ -25,7 +26,7 @@ class Shard:
         self.applier = applier
         self.refused: Counter[str] = Counter()
         """Requests not carried out, by the lower-case name of the reason."""
-        self._records = records
+        self.records = records
         self._upload: UploadProgress | None = None
         self._handlers: dict[int, Callable[[Header, memoryview], Answers]] = {
             Verb.HELLO: self._hello,
@@ -42,14 +43,26 @@ class Shard:
             self.state.values = Values(ranges_of(elements, self.state.index, shards), chunk_bytes)
             self.state.values.add_state(self.applier.state_names)
 
+    def restore(self, restored: RestoredShard) -> None:
+        """Begin with the values of a checkpoint."""
+        state = self.state
+        state.values, state.elements = restored.values, restored.elements
+        state.shards, state.count, state.samples = (
+            restored.shards,
+            restored.version,
+            restored.samples,
+        )
+        state.deliveries.restore(restored.delivered)
+        state.is_initialised = True
+
     def admit(self, life: SenderLife) -> None:
         """This life of a replica may push and fetch, earlier ones may not."""
         self.state.deliveries.admit(life.sender, life.incarnation)
-        self._records.event(Kind.ADMITTED, life)
+        self.records.event(Kind.ADMITTED, life)
 
     def fence(self, life: SenderLife) -> Delivered:
         """Nothing of this life is applied from now on; what is here of it."""
-        self._records.event(Kind.FENCED, life)
+        self.records.event(Kind.FENCED, life)
         return self.state.deliveries.fence(life.sender, life.incarnation)
 
     def handle(self, header: Header, payload: memoryview) -> Answers:
@@ -126,7 +139,7 @@ class Shard:
         for number in range(header.chunk, header.chunk + header.count):
             part = self._values.chunk(vector, number)
             payload = self._values.bytes_of(vector, part)
-            self._records.fetched(header, number)
+            self.records.fetched(header, number)
             yield Answer(
                 answer._replace(
                     chunk=number, first=part.first, count=part.count, payload_bytes=payload.nbytes

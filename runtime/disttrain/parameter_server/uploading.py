@@ -50,7 +50,7 @@ class UploadTask:
                 chunk=part.chunk,
                 chunks=sum(other.vector is part.vector for other in self._parts),
                 first=part.first,
-                count=part.count,
+                count=part.elements,
             )
             payload = Slice(self._values[part.vector], part.offset, part.nbytes)
             if not self._link.send(header, payload):

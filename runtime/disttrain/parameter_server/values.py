@@ -27,10 +27,7 @@ class Values:
             for vector, part in self.ranges.items()
         }
         self.state: dict[str, Tensor] = {}
-        self._bytes = {
-            vector: memoryview(tensor.numpy()).cast("B") if tensor.numel() else memoryview(b"")
-            for vector, tensor in self.vectors.items()
-        }
+        self._bytes = {vector: bytes_of(tensor) for vector, tensor in self.vectors.items()}
 
     def add_state(self, names: Sequence[str]) -> None:
         """Make the update rule's vectors."""
@@ -80,6 +77,14 @@ class Values:
         size = ELEMENT_BYTES[ELEMENT_TYPES[vector]]
         first = self.ranges[vector].first
         return self._bytes[vector][(part.first - first) * size : (part.end - first) * size]
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The tensor's own memory."""
+    if not tensor.numel():
+        return memoryview(b"")
+    array: memoryview = tensor.numpy().data
+    return array.cast("B")
 
 
 def ranges_of(elements: Mapping[Vector, int], shard: int, shards: int) -> dict[Vector, Range]:

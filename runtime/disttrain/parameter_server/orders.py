@@ -1,0 +1,99 @@
+"""Carries out the coordinator's orders to a shard."""
+
+from pathlib import Path
+
+from disttrain.checkpoint import names
+from disttrain.coordinator import orders
+from disttrain.coordinator.orders import NumberedOrder, Result
+from disttrain.parameter_server import reporting, writing
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.serving import Serving
+from disttrain.parameter_server.shard import Shard
+from disttrain.parameter_server.writing import Writer
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+
+class OrderBook:
+    """Belongs to the shard's thread. An order that takes long is answered later: see `finished`."""
+
+    def __init__(self, shard: Shard, serving: Serving, chunk_bytes: int) -> None:
+        self.is_ended = False
+        """The coordinator said that this is the end."""
+        self.failed_checkpoints = 0
+        self._shard = shard
+        self._serving = serving
+        self._chunk_bytes = chunk_bytes
+        self._writing: tuple[NumberedOrder, Writer] | None = None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a checkpoint is on its way to disk."""
+        return self._writing is not None
+
+    def carry_out(self, numbered: NumberedOrder) -> Result | None:
+        """The answer; None if it comes later."""
+        match numbered.order:
+            case orders.Configure() as order:
+                self._shard.configure(order.elements, order.shards, self._chunk_bytes)
+            case orders.Admit() as order:
+                self._shard.state.live_replicas = order.live_replicas
+                self._shard.admit(SenderLife(order.index, order.incarnation))
+            case orders.Fence() as order:
+                return self._fence(order)
+            case orders.Checkpoint() as order:
+                return self._checkpoint(numbered, order)
+            case orders.End():
+                self.is_ended = True
+            case _:
+                return orders.OrderFailed(message=f"a shard does not know {numbered.order.kind}")
+        return orders.Done()
+
+    def finished(self) -> tuple[NumberedOrder, Result] | None:
+        """An order that was begun earlier, and its answer."""
+        if self._writing is None or not self._writing[1].is_over:
+            return None
+        numbered, writer = self._writing
+        self._writing = None
+        self._shard.applier.before_change = None
+        return numbered, self._written(writer)
+
+    def _fence(self, order: orders.Fence) -> Result:
+        life = SenderLife(order.index, order.incarnation)
+        self._shard.state.live_replicas = order.live_replicas
+        known = self._shard.fence(life)
+        self._serving.forget(order.index, order.incarnation)
+        return orders.Fenced(
+            sender=reporting.position_of(life, known),
+            acknowledged=known.pushes,
+            partial_chunks=known.next_chunk,
+        )
+
+    def _checkpoint(self, numbered: NumberedOrder, order: orders.Checkpoint) -> Result | None:
+        state = self._shard.state
+        if state.values is None or not state.is_initialised:
+            return orders.OrderFailed(message="the initial values are not complete")
+        if self._writing is not None:
+            return orders.OrderFailed(message="an earlier checkpoint is still being written")
+        made = writing.cut(order.number, state, state.values)
+        self._shard.applier.before_change = made.before_change
+        path = Path(order.folder) / names.shard_file(state.index)
+        self._writing = (numbered, Writer(made, path))
+        return None
+
+    def _written(self, writer: Writer) -> Result:
+        made = writer.cut
+        if made.written is None:
+            self.failed_checkpoints += 1
+            LOG.error("a checkpoint could not be written", number=made.number, error=made.error)
+            return orders.OrderFailed(message=str(made.error)[:1000])
+        LOG.info("checkpoint written", number=made.number, bytes=made.written.bytes)
+        return orders.ShardWritten(
+            file=writer.path.name,
+            bytes=made.written.bytes,
+            hash=made.written.hash,
+            version=made.version,
+            senders=tuple(reporting.position_of(life, state) for life, state in made.table.items()),
+            blocking_seconds=made.blocking_seconds,
+        )

@@ -1,0 +1,93 @@
+"""What a shard tells the coordinator about itself, and serves to Prometheus."""
+
+import time
+from collections.abc import Mapping
+
+from disttrain.coordinator.fields import Position, SenderPosition
+from disttrain.coordinator.messages import Restored, RestoredSender
+from disttrain.coordinator.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
+from disttrain.parameter_server.acknowledged import Count
+from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
+from disttrain.parameter_server.restoring import RestoredShard
+from disttrain.parameter_server.shard import Shard
+
+
+def position_of(life: SenderLife, state: Delivered) -> SenderPosition:
+    """How far a sender is, in the coordinator's words."""
+    return SenderPosition(
+        index=life.sender,
+        incarnation=life.incarnation,
+        position=Position(lease=state.lease, offset=state.lease_offset),
+        samples=state.samples,
+    )
+
+
+def lost_pushes(
+    acknowledged: Mapping[SenderLife, Count], delivered: Mapping[SenderLife, Delivered]
+) -> dict[SenderLife, int]:
+    """Per life of a sender: pushes that were acknowledged and are not in the restored values."""
+    return {
+        life: max(0, count.pushes - delivered.get(life, NOTHING).pushes)
+        for life, count in acknowledged.items()
+    }
+
+
+def restored_report(
+    restored: RestoredShard | None, acknowledged: Mapping[SenderLife, Count]
+) -> Restored | None:
+    """What goes into the join of a shard; None for one that has nothing behind it."""
+    if restored is None and not acknowledged:
+        return None
+    delivered = restored.delivered if restored is not None else {}
+    lost = lost_pushes(acknowledged, delivered)
+    lives = sorted({*delivered, *acknowledged})
+    return Restored(
+        initialised=restored is not None,
+        checkpoint=restored.checkpoint if restored is not None else None,
+        version=restored.version if restored is not None else 0,
+        senders=tuple(
+            RestoredSender(
+                sender=position_of(life, delivered.get(life, NOTHING)),
+                acknowledged=acknowledged.get(life, Count(0, 0)).pushes,
+                lost=lost.get(life, 0),
+            )
+            for life in lives
+        ),
+    )
+
+
+class Reporter:
+    """Counts what the loop spends its time on; makes the reports. The shard's thread."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.busy_seconds = 0.0
+        self.doing = "serving"
+        self._shard = shard
+        self._began = time.monotonic()
+
+    def take_live_replicas(self, live_replicas: int) -> None:
+        """How many replicas share the buffers, as of the last heartbeat; 0 is not known yet."""
+        if live_replicas:
+            self._shard.state.live_replicas = live_replicas
+
+    def report(self) -> ShardReport:
+        """The counters now."""
+        state, records = self._shard.state, self._shard.records
+        histogram = [0] * len(STALENESS_BOUNDS)
+        for staleness, count in records.staleness.items():
+            if staleness >= 0:
+                histogram[staleness_bucket(staleness)] += count
+        return ShardReport(
+            version=state.count,
+            applied=records.pushes,
+            refused=dict(self._shard.refused),
+            staleness=tuple(histogram),
+            staleness_unknown=records.staleness.get(-1, 0),
+            busy_seconds=self.busy_seconds,
+            uptime_seconds=time.monotonic() - self._began,
+            senders=tuple(
+                position_of(SenderLife(sender, life), state.deliveries.of(sender, life))
+                for sender, life in state.deliveries.admitted.items()
+            ),
+            state=self.doing if state.is_initialised else "waiting for values",
+        )

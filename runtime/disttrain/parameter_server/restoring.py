@@ -1,0 +1,172 @@
+"""Brings a shard back from a checkpoint, made by any number of shards."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from disttrain.checkpoint import reading, shard_file
+from disttrain.checkpoint.errors import CheckpointRefused, Corrupt
+from disttrain.checkpoint.manifest import Manifest, VectorRange
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.restore import Restore, parts
+from disttrain.checkpoint.store import Store
+from disttrain.parameter_server import deliveries
+from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.errors import WrongSnapshot
+from disttrain.parameter_server.values import Values, bytes_of, ranges_of
+from disttrain.parameter_server.writing import TABLE
+from disttrain.telemetry import logs
+from disttrain.transport.header import Vector
+
+LOG = logs.get(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What a shard needs of a checkpoint."""
+
+    shard: int
+    shards: int
+    chunk_bytes: int
+    update_rule: str
+    state_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestoredShard:
+    """A shard as it was."""
+
+    checkpoint: int
+    shards: int
+    values: Values
+    elements: dict[Vector, int]
+    version: int
+    samples: int
+    delivered: dict[SenderLife, Delivered] = field(default_factory=dict)
+
+
+def newest(folder: Path, job_uid: str, resume_from: Path | None) -> list[Checkpoint]:
+    """Checkpoints to try, the best first: those of this run, then the one that the run began with."""
+    own = [c for c in reversed(Store(folder).list()) if c.manifest.job.uid == job_uid]
+    if resume_from is None:
+        return own
+    first = reading.read(resume_from)
+    return [c for c in own if c.manifest.number > first.manifest.number] + [first]
+
+
+def restore(candidates: list[Checkpoint], wanted: Wanted) -> RestoredShard | None:
+    """The newest one whose files are whole; None if there is none at all.
+
+    Raises Corrupt when every one of them is damaged, WrongSnapshot when it is of another job.
+    """
+    damage: CheckpointRefused | None = None
+    for checkpoint in candidates:
+        try:
+            return _restore(checkpoint, wanted)
+        except Corrupt as error:
+            LOG.error("a checkpoint is damaged, the one before it is tried", error=error)
+            damage = error
+    if damage is not None:
+        raise damage
+    return None
+
+
+def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
+    manifest = checkpoint.manifest
+    if manifest.update_rule != wanted.update_rule:
+        message = (
+            f"{checkpoint.path} was made with the optimizer {manifest.update_rule}, the manifest "
+            f"says {wanted.update_rule}; use the same one"
+        )
+        raise WrongSnapshot(message)
+    elements = elements_of(manifest)
+    values = Values(ranges_of(elements, wanted.shard, wanted.shards), wanted.chunk_bytes)
+    values.add_state(wanted.state_names)
+    with Restore(checkpoint) as source:
+        sources = _sources(manifest, values) or {min(wanted.shard, len(manifest.shards) - 1)}
+        _check_hashes(checkpoint, sources)
+        _read_values(source, values)
+        tables = [_table(source, shard) for shard in sorted(sources)]
+        samples = [int(source.file(shard).metadata.get("samples", "0")) for shard in sources]
+    return RestoredShard(
+        checkpoint=manifest.number,
+        shards=wanted.shards,
+        values=values,
+        elements=elements,
+        version=min(manifest.shards[shard].version for shard in sources),
+        samples=min(samples),
+        delivered=merge(tables),
+    )
+
+
+def elements_of(manifest: Manifest) -> dict[Vector, int]:
+    """Length of every vector that the model has."""
+    ends: dict[Vector, int] = {}
+    for shard in manifest.shards:
+        for held in shard.ranges:
+            ends[held.vector] = max(ends.get(held.vector, 0), held.end)
+    return {vector: end for vector, end in ends.items() if end}
+
+
+def merge(tables: list[dict[SenderLife, Delivered]]) -> dict[SenderLife, Delivered]:
+    """What every one of several shards has of a sender: the least of them.
+
+    One shard's table stays as it is. With several, pushes under way are forgotten: they belong to
+    lives that are over, since the number of shards only changes when the whole job is resumed.
+    """
+    if len(tables) == 1:
+        return tables[0]
+    least: dict[SenderLife, Delivered] = {}
+    for life in set.intersection(*(set(table) for table in tables)):
+        states = [table[life] for table in tables]
+        behind = min(states, key=lambda state: state.sequence)
+        least[life] = Delivered(
+            sequence=behind.sequence,
+            pushes=min(state.pushes for state in states),
+            lease=behind.lease,
+            lease_offset=behind.lease_offset,
+            samples=min(state.samples for state in states),
+        )
+    return least
+
+
+def _sources(manifest: Manifest, values: Values) -> set[int]:
+    return {
+        part.shard
+        for vector, held in values.ranges.items()
+        if held.count
+        for part in parts(manifest, VectorRange(vector=vector, first=held.first, end=held.end))
+    }
+
+
+def _check_hashes(checkpoint: Checkpoint, shards: set[int]) -> None:
+    for shard in sorted(shards):
+        entry = checkpoint.manifest.shards[shard].file
+        file = checkpoint.path / entry.name
+        found = shard_file.digest_of(file)
+        if (found.bytes, found.hash) != (entry.bytes, entry.hash):
+            raise Corrupt(file, f"its hash is {found.hash}, the manifest says {entry.hash}")
+
+
+def _read_values(source: Restore, values: Values) -> None:
+    for vector, held in values.ranges.items():
+        if held.count:
+            wanted = VectorRange(vector=vector, first=held.first, end=held.end)
+            source.read(wanted, values.bytes_of(vector, held))
+    held = values.ranges[Vector.PARAMETERS]
+    for name, state in values.state.items() if held.count else ():
+        wanted = VectorRange(vector=Vector.PARAMETERS, first=held.first, end=held.end)
+        place = bytes_of(state)
+        source.read(wanted, place, state=name)
+
+
+def _table(source: Restore, shard: int) -> dict[SenderLife, Delivered]:
+    file = source.file(shard)
+    if tuple(file.metadata.get("deliveries", "").split()) != deliveries.COLUMNS:
+        raise Corrupt(file.path, f"its table {TABLE} has columns of another version")
+    width = len(deliveries.COLUMNS)
+    numbers = np.frombuffer(file.read_all(TABLE), dtype="<i8")
+    if numbers.size % width:
+        raise Corrupt(file.path, f"its table {TABLE} has {numbers.size} numbers")
+    return deliveries.from_rows(numbers.reshape(-1, width).tolist())

@@ -1,0 +1,232 @@
+"""A shard's process: joins the coordinator, restores, serves replicas and carries out orders."""
+
+import os
+import signal
+import sys
+import time
+import uuid
+from dataclasses import dataclass, field
+
+import torch
+
+from disttrain.coordinator.control import ControlConnection
+from disttrain.coordinator.messages import Join, Joined, Leave
+from disttrain.coordinator.orders import NumberedOrder, Result
+from disttrain.coordinator.reports import ShardReport
+from disttrain.launch.config import LaunchConfig
+from disttrain.parameter_server import assembly, ledger, reporting, restoring
+from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.ledger import Kind, Ledger
+from disttrain.parameter_server.orders import OrderBook
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.reporting import Reporter
+from disttrain.parameter_server.restoring import RestoredShard, Wanted
+from disttrain.parameter_server.served_metrics import ServedMetrics
+from disttrain.parameter_server.serving import Serving
+from disttrain.parameter_server.shard import Shard
+from disttrain.parameter_server.state import ShardState
+from disttrain.telemetry import logs
+from disttrain.transport.config import TransportConfig
+from disttrain.transport.factory import open_transport
+from disttrain.transport.header import Role, Vector
+from disttrain.transport.interface import Listener, Transport
+
+LOG = logs.get(__name__)
+
+_CONTROL_SECONDS = 0.01
+"""How often the coordinator is listened to while replicas keep the shard busy."""
+_SWITCH_SECONDS = 0.0005
+"""How long the checkpoint's thread may keep the interpreter; the default, 5 ms, is ten chunks."""
+_LEAVE_SECONDS = 1.0
+
+
+def main(config: LaunchConfig) -> int:
+    """Run the shard until it is told to end; the exit code."""
+    torch.set_num_threads(config.threads)
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    transport = open_transport(
+        TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.SHARD)
+    )
+    try:
+        listener = transport.listen(str(config.listen_address))
+        process = _join(config, transport, listener)
+        signal.signal(signal.SIGTERM, lambda *_: process.stop())
+        return process.run()
+    finally:
+        transport.close()
+
+
+@dataclass(slots=True)
+class ShardProcess:
+    """The loop of one shard; one thread."""
+
+    transport: Transport
+    listener: Listener
+    control: ControlConnection
+    serving: Serving
+    book: OrderBook
+    reporter: Reporter
+    metrics: ServedMetrics
+    _stopping: bool = field(default=False)
+    _next_control: float = field(default=0.0)
+    _unanswered: set[int] = field(default_factory=set)
+    """Numbers of requests that must be answered before the process may end."""
+
+    def run(self) -> int:
+        """Serve until the coordinator or SIGTERM ends it. Raises MemberFenced."""
+        while not (self.book.is_ended or self._stopping):
+            if not self._serve():
+                self.transport.wait([self.listener, self.control.channel], self._idle_seconds())
+            self._listen_to_coordinator()
+        if self._stopping:
+            self._leave()
+        return self._say_goodbye()
+
+    def stop(self) -> None:
+        """End soon; from a signal handler."""
+        self._stopping = True
+
+    def _serve(self) -> bool:
+        began = time.perf_counter()
+        handled = self.serving.serve_waiting()
+        if handled:
+            self.reporter.busy_seconds += time.perf_counter() - began
+        return handled > 0
+
+    def _idle_seconds(self) -> float:
+        return _CONTROL_SECONDS if self.book.is_writing else 0.05
+
+    def _listen_to_coordinator(self) -> None:
+        now = time.monotonic()
+        if now < self._next_control:
+            return
+        self._next_control = now + _CONTROL_SECONDS
+        self.reporter.doing = "checkpointing" if self.book.is_writing else "serving"
+        received = self.control.poll(self._report)
+        self._unanswered.difference_update(received.replies)
+        for numbered in received.orders:
+            self._answer(numbered, self.book.carry_out(numbered))
+        finished = self.book.finished()
+        if finished is not None:
+            self._answer(*finished)
+        self.reporter.take_live_replicas(self.control.latest.live_replicas)
+
+    def _report(self) -> ShardReport:
+        self.metrics.dropped(self.listener.refused)
+        return self.metrics.observed(self.reporter.report())
+
+    def _answer(self, numbered: NumberedOrder, result: Result | None) -> None:
+        if result is not None:
+            self._unanswered.add(self.control.answer(numbered, result))
+
+    def _leave(self) -> None:
+        leave = Leave(member=self.control.member, reason="SIGTERM")
+        self._unanswered.add(self.control.request(leave))
+
+    def _say_goodbye(self) -> int:
+        """Give the last answers time to leave."""
+        end = time.monotonic() + _LEAVE_SECONDS
+        while self._unanswered and time.monotonic() < end:
+            self._unanswered.difference_update(self.control.poll(None, wait=0.01).replies)
+        LOG.info("ended", reason="SIGTERM" if self._stopping else "the job is over")
+        return 0
+
+
+def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> ShardProcess:
+    acknowledged = AcknowledgedFile(
+        config.run_folder / "ledger" / f"acknowledged-{config.index}.bin"
+    )
+    restored = _restore(config, transport)
+    metrics = ServedMetrics(config.metrics_address)
+    channel = transport.connect(config.coordinator_address)
+    heartbeat = config.job.spec.coordinator.heartbeat_seconds
+    control = ControlConnection(channel, Role.SHARD, heartbeat)
+    counts = acknowledged.counts()
+    joined = control.join(
+        Join(
+            role=Role.SHARD,
+            index=config.index,
+            instance=uuid.uuid4().hex,
+            pid=os.getpid(),
+            data_address=listener.address,
+            metrics_address=metrics.address,
+            restored=reporting.restored_report(restored, counts),
+        )
+    )
+    records = _records(config, joined, acknowledged)
+    _settle(records, restored, counts)
+    shard = _shard(config, joined, records)
+    if restored is not None:
+        shard.restore(restored)
+    _admit(shard, joined, transport.chunk_bytes)
+    metrics.life(joined.member.incarnation)
+    serving = Serving(listener, shard)
+    return ShardProcess(
+        transport=transport,
+        listener=listener,
+        control=control,
+        serving=serving,
+        book=OrderBook(shard, serving, transport.chunk_bytes),
+        reporter=Reporter(shard),
+        metrics=metrics,
+    )
+
+
+def _restore(config: LaunchConfig, transport: Transport) -> RestoredShard | None:
+    rule = config.job.spec.strategy.rule.optimizer.rule
+    wanted = Wanted(
+        shard=config.index,
+        shards=config.job.spec.parameter_server.shards,
+        chunk_bytes=transport.chunk_bytes,
+        update_rule=assembly.rule_name(rule),
+        state_names=tuple(assembly.updates_for(rule).rule.state_names),
+    )
+    candidates = restoring.newest(config.checkpoint_folder, config.job_uid, config.resume_from)
+    return restoring.restore(candidates, wanted)
+
+
+def _records(config: LaunchConfig, joined: Joined, acknowledged: AcknowledgedFile) -> Records:
+    incarnation = joined.member.incarnation
+    path = ledger.path_of(config.run_folder / "ledger", config.index, incarnation)
+    return Records(
+        incarnation=incarnation,
+        acknowledged=acknowledged,
+        ledger=Ledger(path),
+        every_chunk=config.job.spec.record,
+    )
+
+
+def _settle(
+    records: Records, restored: RestoredShard | None, counts: dict[SenderLife, Count]
+) -> None:
+    """The coordinator has journaled what is lost: from now on the file counts from the checkpoint."""
+    delivered = restored.delivered if restored is not None else {}
+    for life, lost in reporting.lost_pushes(counts, delivered).items():
+        if lost:
+            records.event(Kind.LOST, life, lost)
+            LOG.warning("updates lost", sender=life.sender, incarnation=life.incarnation, lost=lost)
+    if records.acknowledged is not None:
+        for life in counts:
+            known = delivered.get(life)
+            pushes, sequence = (known.pushes, known.sequence) if known else (0, 0)
+            records.acknowledged.store(life, Count(pushes, sequence))
+
+
+def _shard(config: LaunchConfig, joined: Joined, records: Records) -> Shard:
+    state = ShardState(
+        index=config.index,
+        incarnation=joined.member.incarnation,
+        shards=config.job.spec.parameter_server.shards,
+    )
+    return assembly.build(state, config.job.spec.strategy.rule.optimizer.rule, records)
+
+
+def _admit(shard: Shard, joined: Joined, chunk_bytes: int) -> None:
+    """Nobody else may push: a rollback must not let in what was fenced before it."""
+    for replica in joined.replicas:
+        shard.admit(SenderLife(replica.index, replica.incarnation))
+    shard.state.live_replicas = max(1, joined.live_replicas)
+    if joined.elements is not None:
+        elements = {Vector(vector): count for vector, count in joined.elements.items()}
+        shard.configure(elements, shard.state.shards, chunk_bytes)

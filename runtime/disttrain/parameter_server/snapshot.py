@@ -1,0 +1,90 @@
+"""A picture of a shard's values at one moment, while updates go on.
+
+Nothing is copied when the picture is taken. From then on a chunk is copied before its first change;
+whoever reads the picture copies the others when it comes to them. So memory doubles at most, and
+the shard stops for one chunk's copy at a time.
+"""
+
+import threading
+from collections.abc import Iterator
+from enum import IntEnum
+
+from torch import Tensor
+
+from disttrain.parameter_server.layout import Range
+from disttrain.parameter_server.values import Values, bytes_of
+from disttrain.transport.header import Vector
+
+
+class _Chunk(IntEnum):
+    """How far a chunk of the picture is."""
+
+    LIVE = 0
+    """Not changed since: it can be read where it is."""
+    COPIED = 1
+    READ = 2
+
+
+class _Picture:
+    """One tensor, cut into chunks."""
+
+    def __init__(self, live: Tensor, chunk_elements: int) -> None:
+        self.live = live
+        self.chunk_elements = chunk_elements
+        self.state = bytearray(-(-live.numel() // chunk_elements))
+        self.copies: dict[int, Tensor] = {}
+
+    def chunk(self, number: int) -> Tensor:
+        first = number * self.chunk_elements
+        return self.live[first : first + self.chunk_elements]
+
+
+class Snapshot:
+    """`before_change` belongs to the shard's thread, `pieces` to one other thread."""
+
+    def __init__(self, values: Values) -> None:
+        """Take the picture."""
+        self._values = values
+        self._lock = threading.Lock()
+        self._vectors = {
+            vector: _Picture(tensor, values.chunk_elements(vector))
+            for vector, tensor in values.vectors.items()
+        }
+        size = values.chunk_elements(Vector.PARAMETERS)
+        self._states = {name: _Picture(tensor, size) for name, tensor in values.state.items()}
+
+    def before_change(self, vector: Vector, part: Range) -> None:
+        """Copy what is about to change, if it was not copied before."""
+        pictures = [self._vectors[vector]]
+        if vector is Vector.PARAMETERS:
+            pictures.extend(self._states.values())
+        first = part.first - self._values.ranges[vector].first
+        size = pictures[0].chunk_elements
+        for number in range(first // size, -(-(first + part.count) // size)):
+            for picture in pictures:
+                self._keep(picture, number)
+
+    def values_of(self, vector: Vector) -> Iterator[memoryview]:
+        """The bytes of a vector as they were, chunk by chunk. Once."""
+        return self._pieces(self._vectors[vector])
+
+    def state_of(self, name: str) -> Iterator[memoryview]:
+        """The bytes of one of the rule's state vectors."""
+        return self._pieces(self._states[name])
+
+    def _keep(self, picture: _Picture, number: int) -> None:
+        if picture.state[number] != _Chunk.LIVE:
+            return
+        with self._lock:
+            if picture.state[number] == _Chunk.LIVE:
+                picture.copies[number] = picture.chunk(number).clone()
+                picture.state[number] = _Chunk.COPIED
+
+    def _pieces(self, picture: _Picture) -> Iterator[memoryview]:
+        for number in range(len(picture.state)):
+            with self._lock:
+                copy = picture.copies.pop(number, None)
+                if copy is None:
+                    copy = picture.chunk(number).clone()
+                picture.state[number] = _Chunk.READ
+            yield bytes_of(copy)

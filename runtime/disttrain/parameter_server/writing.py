@@ -1,0 +1,126 @@
+"""Writes a shard's part of a checkpoint, in a thread beside the updates."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from disttrain.checkpoint import names, shard_file, tensor_file
+from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES
+from disttrain.checkpoint.shard_file import Content, Written
+from disttrain.parameter_server import deliveries
+from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.layout import Range
+from disttrain.parameter_server.snapshot import Snapshot
+from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.values import Values
+from disttrain.transport.header import Vector
+
+TABLE = "deliveries"
+"""Name of the tensor with the at-most-once table."""
+
+
+@dataclass(slots=True)
+class Cut:
+    """The shard at one moment: its picture and everything small."""
+
+    number: int
+    snapshot: Snapshot
+    ranges: Mapping[Vector, int]
+    state_names: tuple[str, ...]
+    table: dict[SenderLife, Delivered]
+    version: int
+    metadata: dict[str, str]
+    blocking_seconds: float = 0.0
+    """Longest time that the shard spent on it without answering anybody."""
+    written: Written | None = field(default=None)
+    error: Exception | None = None
+    seconds: float = 0.0
+
+    def before_change(self, vector: Vector, part: Range) -> None:
+        """The shard's thread is about to change these elements."""
+        began = time.perf_counter()
+        self.snapshot.before_change(vector, part)
+        self.blocking_seconds = max(self.blocking_seconds, time.perf_counter() - began)
+
+
+def cut(number: int, state: ShardState, values: Values) -> Cut:
+    """Take everything as it is now; costs no copy of values."""
+    began = time.perf_counter()
+    metadata = {
+        "version": str(state.count),
+        "samples": str(state.samples),
+        "shard": str(state.index),
+        "shards": str(state.shards),
+        "incarnation": str(state.incarnation),
+        "deliveries": " ".join(deliveries.COLUMNS),
+    }
+    made = Cut(
+        number=number,
+        snapshot=Snapshot(values),
+        ranges={vector: part.count for vector, part in values.ranges.items()},
+        state_names=tuple(values.state),
+        table=state.deliveries.copy(),
+        version=state.count,
+        metadata=metadata,
+    )
+    made.blocking_seconds = time.perf_counter() - began
+    return made
+
+
+class Writer:
+    """One checkpoint on its way to disk. `is_over` may be asked by any thread."""
+
+    def __init__(self, made: Cut, path: Path) -> None:
+        self.cut = made
+        self.path = path
+        self._thread = threading.Thread(target=self._run, name="checkpoint-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Written, or failed with `cut.error`."""
+        return not self._thread.is_alive()
+
+    def wait(self, timeout: float) -> bool:
+        """Whether it is over within so many seconds."""
+        self._thread.join(timeout)
+        return self.is_over
+
+    def _run(self) -> None:
+        began = time.perf_counter()
+        try:
+            self.cut.written = shard_file.write(self.path, contents(self.cut), self.cut.metadata)
+        except Exception as error:
+            self.cut.error = error
+        self.cut.seconds = time.perf_counter() - began
+
+
+def contents(made: Cut) -> list[Content]:
+    """The tensors of the file: values, the rule's state, the table."""
+    values = [
+        _content(names.values(vector), vector, count, made.snapshot.values_of(vector))
+        for vector, count in made.ranges.items()
+    ]
+    count = made.ranges[Vector.PARAMETERS]
+    states = [
+        _content(
+            names.state(Vector.PARAMETERS, name),
+            Vector.PARAMETERS,
+            count,
+            made.snapshot.state_of(name),
+        )
+        for name in made.state_names
+    ]
+    rows = np.array(deliveries.to_rows(made.table), dtype="<i8")
+    shape = (len(made.table), len(deliveries.COLUMNS))
+    table = tensor_file.Tensor(name=TABLE, type="I64", shape=shape)
+    return [*values, *states, Content(tensor=table, pieces=[rows.tobytes()])]
+
+
+def _content(name: str, vector: Vector, count: int, pieces: Iterator[memoryview]) -> Content:
+    tensor = tensor_file.Tensor(name=name, type=FILE_TYPES[VECTOR_TYPES[vector]], shape=(count,))
+    return Content(tensor=tensor, pieces=pieces)
