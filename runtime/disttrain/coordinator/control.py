@@ -174,20 +174,20 @@ class ControlConnection:
             self._seen_orders.pop(next(iter(self._seen_orders)))
         return unseen
 
-    def _send(self, number: int, payload: bytes) -> None:
+    def header(self, number: int) -> Header:
+        """The header of this member's request `number`."""
         member = self._member
-        header = _EMPTY._replace(
+        return _EMPTY._replace(
             verb=Verb.CONTROL_REQUEST,
             role=self._role,
             sender=member.index if member else 0,
             incarnation=member.incarnation if member else 0,
             sequence=number,
-            payload_bytes=len(payload),
-            count=len(payload),
         )
+
+    def _send(self, number: int, payload: bytes) -> None:
         try:
-            self.channel.send(header, payload)
+            self.channel.send(self.header(number)._replace(count=len(payload)), payload)
         except TransportError:
-            # The coordinator is away and the queue is full: the request is repeated when it is due
-            # again.
+            # The coordinator is away and the queue is full: the request is repeated when it is due.
             return

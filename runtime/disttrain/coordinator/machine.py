@@ -22,9 +22,9 @@ from disttrain.coordinator.watch import Watch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """What to do: first the entries, then the effects, then the reply and the orders."""
+    """What to do: first journal what was decided, then the effects, then the reply and the orders."""
 
-    entries: tuple[entries.Entry, ...] = ()
+    decided: tuple[entries.Entry, ...] = ()
     effects: tuple[Effect, ...] = ()
     reply: messages.Reply | None = None
 
@@ -157,4 +157,4 @@ class Coordinator:
 
 
 def _decision(turn: Turn, reply: messages.Reply | None) -> Decision:
-    return Decision(entries=tuple(turn.decided), effects=tuple(turn.effects), reply=reply)
+    return Decision(decided=tuple(turn.decided), effects=tuple(turn.effects), reply=reply)

@@ -59,8 +59,8 @@ class Service:
     def settle(self, decision: Decision) -> None:
         """Journals what was decided, then carries out its effects, which lead to decisions."""
         parts = self._parts
-        parts.journal.append(decision.entries)
-        for entry in decision.entries:
+        parts.journal.append(decision.decided)
+        for entry in decision.decided:
             self._note(entry)
         for effect in decision.effects:
             self._carry_out(effect)

@@ -1,0 +1,277 @@
+"""Scripted members over a real transport, and a real coordinator process that can be killed."""
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from builders.jobs import a_job
+from disttrain.checkpoint import digest, names
+from disttrain.coordinator import messages, orders
+from disttrain.coordinator.control import ControlConnection
+from disttrain.coordinator.errors import MemberFenced
+from disttrain.coordinator.fields import Lease, Position, Progress, SenderPosition
+from disttrain.coordinator.reports import ReplicaReport, ShardReport
+from disttrain.job.names import Role as JobRole
+from disttrain.launch import config as launch_config
+from disttrain.launch.config import LaunchConfig
+from disttrain.parameter_server.layout import ModelLayout, TensorSpec
+from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.factory import open_transport
+from disttrain.transport.header import Role, Vector
+from disttrain.transport.interface import Channel
+
+LAYOUT = ModelLayout(
+    tensors=(
+        TensorSpec(
+            name="weight",
+            aliases=(),
+            shape=(64,),
+            dtype="float32",
+            vector=Vector.PARAMETERS,
+            first=0,
+        ),
+    )
+)
+
+
+class Member(Protocol):
+    """Something that is polled until the job has ended."""
+
+    ended: bool
+
+    def step(self) -> None:
+        """Do a little, without waiting."""
+        ...
+
+
+class FakeShard:
+    """Joins, obeys, and remembers nothing between its lives."""
+
+    def __init__(self, channel: Channel, index: int, restored: messages.Restored | None) -> None:
+        self.control = ControlConnection(channel, Role.SHARD, 0.05)
+        self.ended = False
+        self.fenced: list[orders.Fence] = []
+        self.joined = self.control.join(
+            messages.Join(
+                role=Role.SHARD,
+                index=index,
+                instance=uuid.uuid4().hex,
+                pid=10_000 + index,
+                data_address=f"ipc:///nowhere-{index}",
+                restored=restored,
+            ),
+            timeout=20,
+        )
+
+    def step(self) -> None:
+        for order in self.control.poll(ShardReport).orders:
+            self.control.answer(order, self._result(order.order))
+            self.ended = self.ended or isinstance(order.order, orders.End)
+        self.control.poll(ShardReport)
+
+    def _result(self, order: orders.Order) -> orders.Result:
+        if isinstance(order, orders.Fence):
+            self.fenced.append(order)
+            sender = SenderPosition(
+                index=order.index, incarnation=order.incarnation, position=Position()
+            )
+            return orders.Fenced(sender=sender)
+        if isinstance(order, orders.Checkpoint):
+            return self._write(order)
+        return orders.Done()
+
+    def _write(self, order: orders.Checkpoint) -> orders.Result:
+        name = names.shard_file(self.control.member.index)
+        content = b"not a model"
+        try:
+            (Path(order.folder) / name).write_bytes(content)
+        except OSError as error:
+            return orders.OrderFailed(message=str(error))
+        return orders.ShardWritten(
+            file=name, bytes=len(content), hash=digest.of(content), version=1
+        )
+
+
+class FakeReplica:
+    """Processes its leases as fast as it is polled, a batch per step."""
+
+    def __init__(self, channel: Channel, index: int, *, samples: int, batch: int) -> None:
+        self.control = ControlConnection(channel, Role.REPLICA, 0.05)
+        self.ended = False
+        self.processed: list[tuple[Lease, int, int]] = []
+        self.uploads = 0
+        self.evaluated: list[str | None] = []
+        self.report = ReplicaReport()
+        self._batch = batch
+        self._leases: list[Lease] = []
+        self._offset = 0
+        self._last_lease = 0
+        self._asking = 0
+        self.joined = self.control.join(
+            messages.Join(
+                role=Role.REPLICA,
+                index=index,
+                instance=uuid.uuid4().hex,
+                pid=20_000 + index,
+                layout=LAYOUT,
+                train_samples=samples,
+                test_samples=10,
+            ),
+            timeout=20,
+        )
+
+    def step(self) -> None:
+        received = self.control.poll(lambda: self.report)
+        for number, reply in received.replies.items():
+            if number == self._asking and isinstance(reply, messages.Work):
+                self._asking = 0
+                fresh = [lease for lease in reply.leases if lease.id > self._last_lease]
+                self._leases += fresh
+                self._last_lease = max([self._last_lease, *(lease.id for lease in fresh)])
+        for order in received.orders:
+            self.control.answer(order, self._result(order.order))
+            self.ended = self.ended or isinstance(order.order, orders.End)
+        self._compute()
+        if not self._asking and len(self._leases) < 2 and not self.ended:
+            request = messages.RequestWork(
+                member=self.control.member,
+                held=len(self._leases),
+                last_lease=self._last_lease,
+                progress=self.report.progress,
+            )
+            self._asking = self.control.request(request)
+
+    def _compute(self) -> None:
+        if not self._leases:
+            return
+        lease = self._leases[0]
+        end = min(self._offset + self._batch, lease.samples)
+        self.processed.append((lease, self._offset, end))
+        samples = self.report.progress.samples + end - self._offset
+        progress = Progress(position=Position(lease=lease.id, offset=end), samples=samples)
+        self.report = replace(self.report, progress=progress, steps=self.report.steps + 1)
+        self._offset = end
+        if end == lease.samples:
+            self._leases.pop(0)
+            self._offset = 0
+
+    def _result(self, order: orders.Order) -> orders.Result:
+        if isinstance(order, orders.Upload):
+            self.uploads += 1
+        if isinstance(order, orders.Drain):
+            self._leases, self._offset = [], 0
+            return orders.Drained(progress=self.report.progress)
+        if isinstance(order, orders.Evaluate):
+            self.evaluated.append(order.model_file)
+            return orders.Evaluated(sums={"correct": 8.0}, samples=10, loss=0.5)
+        if isinstance(order, orders.Export):
+            Path(order.out).write_bytes(b"exported")
+        return orders.Done()
+
+
+class CoordinatorProcess:
+    """A real coordinator with its job, and members that talk to it."""
+
+    def __init__(self, folder: Path, *assignments: str) -> None:
+        self.folder = folder
+        self.launch = LaunchConfig(
+            job=a_job(*assignments),
+            job_uid=uuid.uuid4().hex,
+            role=JobRole.COORDINATOR,
+            index=0,
+            run_folder=folder,
+            task_folder=folder,
+            coordinator_address=f"ipc://{folder}/c.sock",
+            listen_address=f"ipc://{folder}/c.sock",
+            transport=TransportKind.TCP,
+            threads=1,
+        )
+        self._transports = {
+            role: open_transport(
+                TransportConfig(
+                    kind=TransportKind.TCP, job_uid=self.launch.job_uid, role=role
+                )
+            )
+            for role in (Role.SHARD, Role.REPLICA, Role.LAUNCHER)
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, resume_from: Path | None = None) -> None:
+        file = self.folder / "coordinator.json"
+        config = replace(self.launch, resume_from=resume_from)
+        file.write_bytes(launch_config.to_json(config))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "disttrain.launch.process", str(file), str(os.getpid())]
+        )
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(10)
+
+    def channel(self, role: Role) -> Channel:
+        return self._transports[role].connect(self.launch.coordinator_address)
+
+    def shard(self, index: int, restored: messages.Restored | None = None) -> FakeShard:
+        return FakeShard(self.channel(Role.SHARD), index, restored)
+
+    def replica(self, index: int, samples: int = 640) -> FakeReplica:
+        batch = self.launch.job.spec.batch_size
+        return FakeReplica(self.channel(Role.REPLICA), index, samples=samples, batch=batch)
+
+    def launcher(self) -> ControlConnection:
+        return ControlConnection(self.channel(Role.LAUNCHER), Role.LAUNCHER, 1.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: object, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        for transport in self._transports.values():
+            transport.close()
+
+
+def play(
+    members: Sequence[Member], until: Callable[[], bool], seconds: float = 30.0
+) -> None:
+    """Poll the members until the condition holds; fail after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s"
+        for member in members:
+            if not member.ended:
+                member.step()
+        time.sleep(0.001)
+
+
+def tell(control: ControlConnection, request: messages.Request) -> messages.Reply:
+    """A request's reply, for somebody who is no member."""
+    number = control.request(request)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        replies = control.poll(None, wait=0.05).replies
+        if number in replies:
+            return replies[number]
+    message = "no answer within 20 s"
+    raise AssertionError(message)
+
+
+__all__ = [
+    "LAYOUT",
+    "CoordinatorProcess",
+    "FakeReplica",
+    "FakeShard",
+    "Member",
+    "MemberFenced",
+    "play",
+    "tell",
+]

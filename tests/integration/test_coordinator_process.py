@@ -1,0 +1,128 @@
+"""A real coordinator process, scripted members: from the first join to the summary, and kill -9."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.control_members import CoordinatorProcess, FakeReplica, play, tell
+from disttrain.coordinator import messages
+from disttrain.transport.header import Role
+
+TWO_AND_TWO = ("spec.replicas.count=2", "spec.parameterServer.shards=2", "spec.portionSize=64")
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return found
+
+
+def _times_processed(replicas: list[FakeReplica]) -> dict[tuple[int, int, int], int]:
+    counts: dict[tuple[int, int, int], int] = {}
+    for replica in replicas:
+        for lease, first, end in replica.processed:
+            for sample in range(lease.first + first, lease.first + end):
+                key = (lease.epoch, lease.portion, sample)
+                counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def test_a_job_runs_from_the_first_join_to_the_summary(tmp_path: Path) -> None:
+    with CoordinatorProcess(tmp_path, *TWO_AND_TWO, "spec.stop.epochs=3") as job:
+        job.start()
+        shards = [job.shard(index) for index in range(2)]
+        replicas = [job.replica(index) for index in range(2)]
+        members = [*shards, *replicas]
+        play(members, lambda: all(member.ended for member in members))
+        assert job.process is not None
+        play(shards, lambda: job.process is not None and job.process.poll() is not None)
+        assert job.process.returncode == 0
+    summary = _summary(tmp_path)
+    assert (summary["phase"], summary["reason"]) == ("Complete", "Epochs")
+    assert (summary["samples"], summary["epochs"], summary["steps"]) == (1920, 3, 60)
+    assert summary["samplesRepeated"] == summary["portionsRequeued"] == 0
+    assert summary["finalMeasures"] == {"correct": 0.8}
+    assert replicas[0].evaluated[-1] == str(tmp_path / "model.safetensors")
+    assert set(_times_processed(replicas).values()) == {1}
+    assert replicas[0].uploads + replicas[1].uploads == 1
+    assert json.loads((tmp_path / "status.json").read_text())["phase"] == "Complete"
+
+
+@pytest.mark.parametrize("kills", [1, 3])
+def test_a_killed_coordinator_goes_on_from_its_journal(tmp_path: Path, kills: int) -> None:
+    with CoordinatorProcess(tmp_path, *TWO_AND_TWO, "spec.stop.epochs=4") as job:
+        job.start()
+        shards = [job.shard(index) for index in range(2)]
+        replicas = [job.replica(index) for index in range(2)]
+        members = [*shards, *replicas]
+        for kill in range(kills):
+            wanted = 12 * (kill + 1)
+            play(members, lambda wanted=wanted: sum(len(r.processed) for r in replicas) >= wanted)
+            job.kill()
+            job.start()
+        play(members, lambda: all(member.ended for member in members))
+    summary = _summary(tmp_path)
+    assert (summary["phase"], summary["samples"]) == ("Complete", 2560)
+    assert summary["restarts"] == {"coordinator": kills, "shard": 0, "replica": 0}
+    assert summary["samplesRepeated"] == 0
+    assert set(_times_processed(replicas).values()) == {1}
+
+
+def test_a_dead_replicas_portions_are_done_by_the_other(tmp_path: Path) -> None:
+    with CoordinatorProcess(tmp_path, *TWO_AND_TWO, "spec.stop.epochs=2") as job:
+        job.start()
+        shards = [job.shard(index) for index in range(2)]
+        replicas = [job.replica(index) for index in range(2)]
+        dead, alive = replicas
+        play([*shards, *replicas], lambda: len(dead.processed) >= 3)
+        died = messages.MemberDied(role=Role.REPLICA, index=0, pid=20_000, exit_code=-9)
+        tell(job.launcher(), died)
+        members = [*shards, alive]
+        play(members, lambda: all(member.ended for member in members))
+    assert all([fence.index for fence in shard.fenced] == [0] for shard in shards)
+    summary = _summary(tmp_path)
+    assert summary["phase"] == "Complete"
+    assert summary["samples"] == 1280
+    assert summary["portionsRequeued"] >= 1
+
+
+def test_a_stop_checkpoints_first_and_the_job_can_be_resumed(tmp_path: Path) -> None:
+    with CoordinatorProcess(tmp_path, *TWO_AND_TWO, "spec.stop.epochs=4") as job:
+        job.start()
+        shards = [job.shard(index) for index in range(2)]
+        replicas = [job.replica(index) for index in range(2)]
+        members = [*shards, *replicas]
+        play(members, lambda: sum(len(replica.processed) for replica in replicas) >= 20)
+        tell(job.launcher(), messages.Stop(reason="Ctrl-C"))
+        play(members, lambda: all(member.ended for member in members))
+        stopped = _summary(tmp_path)
+        assert stopped["phase"] == "Stopped"
+        assert 0 < stopped["samples"] < 2560
+        job.kill()
+        checkpoint = max((tmp_path / "checkpoints").glob("[0-9]*"))
+        job.start(resume_from=checkpoint)
+        restored = messages.Restored(initialised=True, checkpoint=1, version=9)
+        shards = [job.shard(index, restored) for index in range(2)]
+        again = [job.replica(index) for index in range(2)]
+        members = [*shards, *again]
+        play(members, lambda: all(member.ended for member in members))
+    summary = _summary(tmp_path)
+    assert (summary["phase"], summary["samples"]) == ("Complete", 2560)
+    assert again[0].joined.member.incarnation > replicas[0].joined.member.incarnation + 100
+    assert again[0].uploads + again[1].uploads == 0
+    assert set(_times_processed([*replicas, *again]).values()) == {1}
+
+
+def test_garbage_neither_stops_the_coordinator_nor_disturbs_others(tmp_path: Path) -> None:
+    with CoordinatorProcess(tmp_path, "spec.portionSize=64", "spec.stop.epochs=2") as job:
+        job.start()
+        shard, replica = job.shard(0), job.replica(0)
+        channel = job.channel(Role.REPLICA)
+        header = replica.control.header(7)
+        for payload in (b"", b"{", b"\xff" * 1000, b'{"kind":"heartbeat"}', b"[" * 100_000):
+            channel.send(header._replace(count=len(payload)), payload)
+        members = [shard, replica]
+        play(members, lambda: all(member.ended for member in members))
+        channel.close()
+    assert _summary(tmp_path)["samples"] == 1280
