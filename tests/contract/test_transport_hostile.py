@@ -149,9 +149,12 @@ def test_a_corrupt_payload_is_answered_with_its_reason(attacked: Attacked) -> No
 def test_an_oversize_message_ends_its_connection_only(attacked: Attacked) -> None:
     attacked.check_unharmed()
     before = resident_bytes()
-    attacked.stranger.send_multipart([b"header", bytes(LIMITS.payload_bytes + 1)])
-    assert attacked.listener.receive(0.1) is None
+    with attacked.stranger.get_monitor_socket(zmq.EVENT_DISCONNECTED) as events:
+        attacked.stranger.send_multipart([b"header", bytes(LIMITS.payload_bytes + 1)])
+        assert events.poll(int(PATIENCE * 1000))
+        attacked.stranger.disable_monitor()
     attacked.check_unharmed()
+    assert not attacked.listener.refused
     assert resident_bytes() - before < 8 << 20
 
 
