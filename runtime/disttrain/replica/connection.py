@@ -7,6 +7,7 @@ from disttrain.replica.exchange import FetchSide, PushSide, Versions
 from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
+from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.replica.push_thread import PushThread
 
 _CLOSE_SECONDS = 2.0
@@ -23,10 +24,11 @@ class Sides:
 class Connection:
     """Made when the coordinator has told who this process is. For the compute thread."""
 
-    def __init__(self, model: FlatModel, sides: Sides, halt: Halt) -> None:
+    def __init__(self, model: FlatModel, sides: Sides, halt: Halt, ledger: Ledger = SILENT) -> None:
         self.model = model
-        self.pushes = PushThread(sides.push, model, halt)
-        self.fetches = FetchThread(sides.fetch, halt)
+        self.pushes = PushThread(sides.push, model, halt, ledger)
+        self.fetches = FetchThread(sides.fetch, halt, ledger)
+        self.ledger = ledger
         self._sides = sides
         self._halt = halt
 
@@ -54,3 +56,4 @@ class Connection:
         self._sides.fetch.stop()
         self.pushes.close(_CLOSE_SECONDS)
         self.fetches.close(_CLOSE_SECONDS)
+        self.ledger.close()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from disttrain.parameter_server.client import FetchResult
 from disttrain.replica.exchange import FetchSide
 from disttrain.replica.halt import Halt
+from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
 
@@ -18,9 +19,11 @@ class FetchThread:
     `client` is used by this thread only, the methods by the compute thread only.
     """
 
-    def __init__(self, client: FetchSide, halt: Halt) -> None:
+    def __init__(self, client: FetchSide, halt: Halt, ledger: Ledger = SILENT) -> None:
         self._client = client
         self._halt = halt
+        self._ledger = ledger
+        self._number = 0
         self._asked = False
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[FetchResult] = queue.SimpleQueue()
@@ -73,6 +76,8 @@ class FetchThread:
                 result = self._client.fetch(into())
                 land()
                 self.fetch_seconds += time.perf_counter() - began
+                self._number += 1
+                self._ledger.fetched(self._number, result.versions)
                 self._results.put(result)
         except BaseException as error:
             self._halt.say(error)

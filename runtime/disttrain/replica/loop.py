@@ -16,8 +16,10 @@ from disttrain.replica.exchange import Versions
 from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.gradient_check import Verdict
+from disttrain.replica.ledger import SILENT, Kind, Ledger
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.push_thread import Departure, PushThread
+from disttrain.replica.work import WorkItem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,12 +59,14 @@ class TrainingLoop:
         pushes: PushThread,
         fetches: FetchThread,
         config: LoopConfig,
+        ledger: Ledger = SILENT,
     ) -> None:
         self._model = model
         self._loss = loss
         self._pushes = pushes
         self._fetches = fetches
         self._config = config
+        self._ledger = ledger
         self._accrual: Accrual = (
             EveryStep(model, pushes) if config.push_every == 1 else SeveralSteps(model, pushes)
         )
@@ -70,6 +74,7 @@ class TrainingLoop:
         """Of the last batch."""
         self._versions: Versions = ()
         self._computed_on: Versions = ()
+        self._adopted = 0
         self.counters = Counters()
 
     def step(self, loaded: Loaded) -> None:
@@ -97,14 +102,17 @@ class TrainingLoop:
     def begin(self, versions: Versions) -> None:
         """Say which versions the model's values are of, before the first step."""
         self._versions = versions
+        self._adopted = 1
 
     def flush(self) -> None:
         """Push what is accrued and wait until every shard has answered everything."""
+        self._ledger.mark(Kind.FLUSHED)
         self._start_pushing()
         self._pushes.wait_answered()
 
     def fetch_now(self) -> Versions:
         """Compute with freshly fetched parameters from now on; their versions."""
+        self._ledger.mark(Kind.FETCHING_NOW)
         self._adopt(self._fetches.wait())
         self._fetches.ask(self._model.fetch_into, self._model.land)
         self._adopt(self._fetches.wait())
@@ -117,23 +125,28 @@ class TrainingLoop:
 
     def _compute_gradient(self, loaded: Loaded, gradient: Tensor) -> Verdict:
         item = loaded.item
+        if item.lease != self.position.lease:
+            self._ledger.lease_begun(item)
         seeding.seed_step(
             seeding.batch_seed(self._config.seed, item.epoch, item.portion, item.first)
         )
         loss = self._loss(loaded.batch)
         loss.backward()  # type: ignore[no-untyped-call]
         squared_norm = torch.dot(gradient, gradient).item()
-        return self._judge(squared_norm, loss.item(), item.lease)
+        return self._judge(squared_norm, loss.item(), item)
 
-    def _judge(self, squared_norm: float, loss: float, lease: int) -> Verdict:
+    def _judge(self, squared_norm: float, loss: float, item: WorkItem) -> Verdict:
         verdict = gradient_check.check(squared_norm, loss, self._config.clip_norm)
+        step = self.counters.steps
         if verdict.finite:
+            self._ledger.stepped(step, item, loss, squared_norm)
             self.counters.loss_sum += loss
             self.counters.loss_steps += 1
             self._computed_on = self._computed_on or self._versions
         else:
+            self._ledger.not_finite(step, item, loss, squared_norm)
             self.counters.non_finite += 1
-            self.counters.non_finite_lease = lease
+            self.counters.non_finite_lease = item.lease
         return verdict
 
     def _start_pushing(self) -> None:
@@ -162,6 +175,8 @@ class TrainingLoop:
     def _adopt(self, fetched: FetchResult | None) -> bool:
         if fetched is None:
             return False
+        self._adopted += 1
+        self._ledger.mark(Kind.ADOPTED, self._adopted)
         self._model.adopt(buffers=fetched.buffers_changed)
         self._versions = fetched.versions
         return True

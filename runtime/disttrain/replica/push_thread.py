@@ -15,6 +15,7 @@ from disttrain.replica.changed_buffers import ChangedBuffers
 from disttrain.replica.exchange import PushSide, Versions
 from disttrain.replica.flat_model import FlatModel, Outgoing
 from disttrain.replica.halt import Halt
+from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -56,9 +57,12 @@ class PushThread:
     and the staleness may be read by any.
     """
 
-    def __init__(self, client: PushSide, model: FlatModel, halt: Halt) -> None:
+    def __init__(
+        self, client: PushSide, model: FlatModel, halt: Halt, ledger: Ledger = SILENT
+    ) -> None:
         self._client = client
         self._halt = halt
+        self._ledger = ledger
         self._changed = ChangedBuffers(model.tensors, model.buffer_values())
         self._free: queue.SimpleQueue[Outgoing] = queue.SimpleQueue()
         for outgoing in model.outgoing:
@@ -130,10 +134,11 @@ class PushThread:
         departure.outgoing.wait_left()
         self._sequence += 1
         try:
-            self._note(self._client.push(self._push(departure, departure.outgoing)))
+            self._note(departure, self._client.push(self._push(departure, departure.outgoing)))
             self._advance(departure, pushes=1)
         except PushRefused as error:
             LOG.warning("push refused", sequence=self._sequence, error=error)
+            self._ledger.refused(self._sequence)
             self.refused += 1
         self.push_seconds += time.perf_counter() - began
         return self._free.put(departure.outgoing)
@@ -159,8 +164,9 @@ class PushThread:
             pushes=before.pushes + pushes,
         )
 
-    def _note(self, results: list[PushResult]) -> None:
+    def _note(self, departure: Departure, results: list[PushResult]) -> None:
         for result in results:
+            self._ledger.acknowledged(self._sequence, result, departure.samples, departure.position)
             if result.staleness < 0:
                 self.staleness_unknown += 1
             else:

@@ -56,6 +56,7 @@ class Replica:
             connection.pushes,
             connection.fetches,
             loop_config(spec),
+            connection.ledger,
         )
         self._lost = LostLeases(lambda: coordinator.lost_leases)
         source = LeaseSource(coordinator, joined.member, self._progress, halt)
@@ -83,9 +84,9 @@ class Replica:
             self._loop.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
             LOG.info("trains", incarnation=self._member.incarnation)
             self._trainer.train_until(self._ends)
-            return self._exit_code or self._say_goodbye()
         except _Ended:
-            return self._exit_code or ExitCode.INTERRUPTED
+            LOG.info("ends before the first step")
+        return self._say_goodbye() if self._exit_code is None else self._exit_code
 
     def _ends(self) -> bool:
         self._carry_out_orders()

@@ -13,10 +13,11 @@ from disttrain.coordinator.messages import Join
 from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity
-from disttrain.replica import prepared
+from disttrain.replica import ledger, prepared
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
+from disttrain.replica.ledger import Ledger
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.replica import Replica, outgoing_buffers
 from disttrain.replica.served_metrics import ServedMetrics
@@ -30,7 +31,8 @@ LOG = logs.get(__name__)
 
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter. The default, 5 ms, is several small steps."""
-_JOIN_SECONDS = 60.0
+_JOIN_SECONDS = 600.0
+"""A coordinator that crashed may be in its back-off."""
 _FLUSH_SECONDS = 2.0
 
 
@@ -95,7 +97,8 @@ def _connect(
     model = FlatModel(ready.model, memory, ready.device, outgoing_buffers=outgoing_buffers(spec))
     shards = spec.parameter_server.shards
     sides = Sides(push=PushClient(client, shards), fetch=FetchClient(client, shards))
-    return Connection(model, sides, halt)
+    path = ledger.path_of(config.run_folder / "ledger", config.index, client.identity.incarnation)
+    return Connection(model, sides, halt, Ledger(path, records_steps=spec.record))
 
 
 def _client_config(

@@ -1,0 +1,200 @@
+"""The replica's append-only log: fixed records, each written by one call, so kill -9 loses none.
+
+One file per life, `replica-{index}.i{incarnation}.bin` in the run's ledger folder. What it
+acknowledges and which leases it began are always in it; with `record: true` also every step, fetch
+and adoption, from which `disttrain replay` repeats the run. Records of one thread are in the order
+of what happened; those of several threads are not among each other.
+"""
+
+import os
+import struct
+import time
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disttrain.coordinator.fields import Position
+from disttrain.parameter_server.client import PushResult, Version
+from disttrain.replica.work import WorkItem
+
+_STRUCT = struct.Struct("<QBBHIIIIQQqQQQQdd")
+RECORD = np.dtype(
+    [
+        ("time_ns", "<u8"),
+        ("kind", "u1"),
+        ("is_finite", "u1"),
+        ("reserved", "<u2"),
+        ("shard", "<u4"),
+        ("shard_incarnation", "<u4"),
+        ("epoch", "<u4"),
+        ("portion", "<u4"),
+        ("number", "<u8"),
+        ("version", "<u8"),
+        ("staleness", "<i8"),
+        ("samples", "<u8"),
+        ("lease", "<u8"),
+        ("lease_offset", "<u8"),
+        ("first", "<u8"),
+        ("loss", "<f8"),
+        ("squared_norm", "<f8"),
+    ]
+)
+
+
+class Kind(IntEnum):
+    """What a record tells."""
+
+    ACKNOWLEDGED = 1
+    """A shard acknowledged push `number`; `version` is the shard's, in its `shard_incarnation`."""
+    REFUSED = 2
+    """A shard refused push `number` for what it held."""
+    LEASE_BEGUN = 3
+    """The next step is the lease's first here: its batch begins at `first` in the portion, which is
+    `lease_offset` in the lease."""
+    NOT_FINITE = 4
+    """Step `number` gave a gradient or loss that is not finite; `samples` are in no push."""
+    STEP = 5
+    """Only with `record: true`, as everything below. Step `number` computed a gradient for samples
+    [first, first + samples) of the portion; `lease_offset` is the position after it."""
+    FETCHED = 6
+    """Fetch `number` is here; `version` is that of the shard's first chunk."""
+    ADOPTED = 7
+    """The next step computes with fetch `number`."""
+    FETCHING_NOW = 8
+    """What is under way is adopted, and a further fetch: for an evaluation."""
+    FLUSHED = 9
+    """What is accrued is pushed now."""
+
+
+class Record(NamedTuple):
+    """One event; fields that it does not use are zero. See `Kind`."""
+
+    kind: int
+    is_finite: int = 1
+    reserved: int = 0
+    shard: int = 0
+    shard_incarnation: int = 0
+    epoch: int = 0
+    portion: int = 0
+    number: int = 0
+    version: int = 0
+    staleness: int = 0
+    samples: int = 0
+    lease: int = 0
+    lease_offset: int = 0
+    first: int = 0
+    loss: float = 0.0
+    squared_norm: float = 0.0
+
+
+class Ledger:
+    """Appends to the file of one life; any thread. Without a path it writes nothing."""
+
+    def __init__(self, path: Path | None = None, *, records_steps: bool = False) -> None:
+        """Open or make the file. Raises OSError."""
+        self._descriptor = -1
+        self._records_steps = records_steps and path is not None
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._descriptor = os.open(path, flags, 0o600)
+
+    def acknowledged(
+        self, sequence: int, result: PushResult, samples: int, position: Position
+    ) -> None:
+        """One shard's answer to a push."""
+        self._append(
+            Record(
+                kind=Kind.ACKNOWLEDGED,
+                shard=result.shard,
+                shard_incarnation=result.version.incarnation,
+                number=sequence,
+                version=result.version.count,
+                staleness=result.staleness,
+                samples=samples,
+                lease=position.lease,
+                lease_offset=position.offset,
+            )
+        )
+
+    def refused(self, sequence: int) -> None:
+        """A push was refused for what it held."""
+        self._append(Record(kind=Kind.REFUSED, number=sequence))
+
+    def lease_begun(self, item: WorkItem) -> None:
+        """The first batch of a lease is about to be computed."""
+        self._append(self._of(Kind.LEASE_BEGUN, item, item.end_offset - len(item.indices)))
+
+    def stepped(self, number: int, item: WorkItem, loss: float, squared_norm: float) -> None:
+        """A gradient was computed that may be used."""
+        if self._records_steps:
+            self._append(
+                self._of(Kind.STEP, item, item.end_offset)._replace(
+                    number=number, loss=loss, squared_norm=squared_norm
+                )
+            )
+
+    def not_finite(self, number: int, item: WorkItem, loss: float, squared_norm: float) -> None:
+        """A gradient was computed that must not be used."""
+        bad = {"number": number, "is_finite": 0, "loss": loss, "squared_norm": squared_norm}
+        for kind in [Kind.STEP, Kind.NOT_FINITE] if self._records_steps else [Kind.NOT_FINITE]:
+            self._append(self._of(kind, item, item.end_offset)._replace(**bad))
+
+    def fetched(self, number: int, versions: tuple[Version, ...]) -> None:
+        """All shards have answered a fetch."""
+        if self._records_steps:
+            for shard, version in enumerate(versions):
+                self._append(
+                    Record(
+                        kind=Kind.FETCHED,
+                        shard=shard,
+                        shard_incarnation=version.incarnation,
+                        number=number,
+                        version=version.count,
+                    )
+                )
+
+    def mark(self, kind: Kind, number: int = 0) -> None:
+        """Something of the compute thread that only a replay needs."""
+        if self._records_steps:
+            self._append(Record(kind=kind, number=number))
+
+    def close(self) -> None:
+        """Closes the file; nothing is written any more."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+    def _of(self, kind: Kind, item: WorkItem, lease_offset: int) -> Record:
+        return Record(
+            kind=kind,
+            epoch=item.epoch,
+            portion=item.portion,
+            samples=len(item.indices),
+            lease=item.lease,
+            lease_offset=lease_offset,
+            first=item.first,
+        )
+
+    def _append(self, record: Record) -> None:
+        if self._descriptor >= 0:
+            os.write(self._descriptor, _STRUCT.pack(time.time_ns(), *record))
+
+
+SILENT = Ledger()
+"""Writes nothing."""
+
+
+def path_of(folder: Path, replica: int, incarnation: int) -> Path:
+    """The file of one life of a replica, in the run's ledger folder."""
+    return folder / f"replica-{replica}.i{incarnation}.bin"
+
+
+def read(path: Path) -> NDArray[np.void]:
+    """All whole records of a file, as `RECORD`. Raises OSError."""
+    content = path.read_bytes()
+    whole = len(content) // RECORD.itemsize * RECORD.itemsize
+    return np.frombuffer(content[:whole], dtype=RECORD)
