@@ -8,6 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -89,12 +90,27 @@ class LaunchedRun:
     def wait_for(self, *names: str) -> None:
         """Wait until each of these processes has begun."""
         for name in names:
-            begun = self.output / f"{name}.threads"
-            wait_until(lambda begun=begun, name=name: bool(self.pid(name)) and begun.exists(), name)
+            wait_until(partial(self._has_begun, name), f"{name} begins")
+
+    def _has_begun(self, name: str) -> bool:
+        return bool(self.pid(name)) and (self.output / f"{name}.threads").exists()
 
     def wait_for_new_life(self, name: str, before: int) -> None:
         """Wait until a process has another id than before."""
         wait_until(lambda: self.pid(name) not in {0, before}, f"a new life of {name}")
+
+    def children_named(self, name: str) -> list[psutil.Process]:
+        """The processes of the run that run this program."""
+        return [process for process in self.processes() if process.name() == name]
+
+    def wait_for_output(self, text: str) -> None:
+        """Read what the command prints until a line has this text."""
+        assert self.command.stdout is not None
+        while line := self.command.stdout.readline():
+            if text in line:
+                return
+        message = f"the command ended without {text!r}"
+        raise AssertionError(message)
 
     def kill(self, name: str) -> int:
         """kill -9 a process; returns the id that it had."""

@@ -29,8 +29,7 @@ def test_a_second_interrupt_kills(tmp_path: Path) -> None:
         run.wait_for("coordinator", "shard-0", "replica-0")
         os.kill(run.pid("coordinator"), signal.SIGSTOP)
         run.command.send_signal(signal.SIGINT)
-        assert run.command.stdout is not None
-        wait_until(lambda: "stopping" in run.command.stdout.readline(), "the first is noticed")
+        run.wait_for_output("stopping after a checkpoint")
         run.command.send_signal(signal.SIGINT)
         code, _ = run.end(10)
         assert code == 130
@@ -41,7 +40,7 @@ def test_nothing_outlives_a_killed_launcher(tmp_path: Path) -> None:
     with LaunchedRun(tmp_path) as run:
         run.wait_for("coordinator", "shard-0", "replica-0")
         run.tell("replica-0", "child")
-        wait_until(lambda: any(p.name() == "sleep" for p in run.processes()), "a grandchild")
+        wait_until(lambda: bool(run.children_named("sleep")), "a grandchild")
         run.command.kill()
         run.wait_until_nothing_is_left()
 

@@ -44,10 +44,9 @@ def test_what_a_killed_member_started_dies_with_it(tmp_path: Path) -> None:
     with LaunchedRun(tmp_path) as run:
         run.wait_for("replica-0")
         run.tell("replica-0", "child")
-        children = lambda: [p for p in run.processes() if p.name() == "sleep"]  # noqa: E731
-        wait_until(lambda: len(children()) == 1, "the replica has a child")
+        wait_until(lambda: len(run.children_named("sleep")) == 1, "the replica has a child")
         run.kill("replica-0")
-        wait_until(lambda: not children(), "the child is gone")
+        wait_until(lambda: not run.children_named("sleep"), "the child is gone")
 
 
 def test_a_crash_shows_in_the_log_and_starts_again(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from disttrain.job import names
 from disttrain.launch import config as launch_config
 from disttrain.launch import coordinator_link, failure_file, interruption, outcome, restart_point
 from disttrain.launch.coordinator_link import CoordinatorLink
-from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.fleet import FORK_SERVER, Fleet
 from disttrain.launch.fork_messages import Ended, Started
 from disttrain.launch.outcome import Outcome, Result
@@ -136,7 +135,7 @@ class Launcher:
     def _restart(self, event: Ended, verdict: Restart) -> None:
         exit_ = Exit(event.code)
         # At the job's end members end a moment before the coordinator; that is no news.
-        if event.code == ExitCode.COMPLETE:
+        if exit_.is_orderly:
             return
         self._link.died(event.name, event.pid, exit_, self._log_tail(event))
         again = f"starts again in {verdict.delay_seconds:.1f} s (restart {verdict.number})"

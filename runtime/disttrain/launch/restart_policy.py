@@ -12,7 +12,7 @@ from disttrain.job.roles import Durability
 from disttrain.launch.exit_code import ExitCode
 
 EARLY_END_SECONDS = 5.0
-"""Wait before a member that ended without an error is started again. At the job's end members end
+"""Wait before a member that ended on purpose is started again. At the job's end members end
 a moment before the coordinator; a member that left earlier is missed."""
 
 
@@ -26,6 +26,11 @@ class Exit:
     def from_wait_status(cls, status: int) -> "Exit":
         """The exit in what waitpid returned."""
         return cls(-(status & 0x7F)) if status & 0x7F else cls(status >> 8 & 0xFF)
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether the process ended on purpose: told to by the coordinator, or by SIGTERM."""
+        return self.code in {ExitCode.COMPLETE, ExitCode.INTERRUPTED, -signal.SIGTERM}
 
     def __str__(self) -> str:
         if self.code >= 0:
@@ -118,4 +123,4 @@ def _delay(policy: Policy, failures_before: int, exit_: Exit) -> float:
     backoff = policy.failures.restart_backoff
     # 2.0**64 is far beyond any wait, and a larger exponent would overflow.
     delay = min(backoff.initial_seconds * 2.0 ** min(failures_before, 64), backoff.max_seconds)
-    return max(delay, EARLY_END_SECONDS) if exit_.code == ExitCode.COMPLETE else delay
+    return max(delay, EARLY_END_SECONDS) if exit_.is_orderly else delay

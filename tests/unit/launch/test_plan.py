@@ -1,0 +1,95 @@
+"""Which processes a job has, and what each is told."""
+
+from pathlib import Path
+
+import pytest
+
+from builders.jobs import a_job
+from disttrain.launch import config as launch_config
+from disttrain.launch.errors import InvalidLaunchConfig
+from disttrain.launch.plan import Place, plan
+from disttrain.launch.threads import Threads, share_out
+from disttrain.transport.config import TransportKind
+
+
+def a_place(cores: int = 2) -> Place:
+    return Place(
+        run_folder=Path("/runs/one"),
+        task_folder=Path("/tasks"),
+        job_uid="one",
+        sockets=Path("/tmp/s"),
+        coordinator_port=4711,
+        cores=cores,
+    )
+
+
+def test_one_coordinator_and_as_many_members_as_the_manifest_says() -> None:
+    job = a_job("spec.replicas.count=3", "spec.parameterServer.shards=2")
+    shards, replicas = ["shard-0", "shard-1"], ["replica-0", "replica-1", "replica-2"]
+    assert list(plan(job, a_place())) == ["coordinator", *shards, *replicas]
+
+
+def test_shared_memory_is_the_default_and_listens_on_unix_sockets() -> None:
+    configs = plan(a_job(), a_place())
+    assert {config.transport for config in configs.values()} == {TransportKind.SHARED_MEMORY}
+    assert configs["coordinator"].listen_address == "ipc:///tmp/s/coordinator"
+    assert configs["replica-0"].coordinator_address == "ipc:///tmp/s/coordinator"
+    assert configs["shard-0"].listen_address == "ipc:///tmp/s/shard-0"
+    assert configs["replica-0"].listen_address is None
+
+
+def test_tcp_stays_on_the_loopback() -> None:
+    configs = plan(a_job("spec.transport=tcp"), a_place())
+    assert configs["coordinator"].listen_address == "tcp://127.0.0.1:4711"
+    assert configs["shard-0"].listen_address == "tcp://127.0.0.1:0"
+
+
+def test_a_config_survives_its_file(tmp_path: Path) -> None:
+    for name, config in plan(a_job("spec.evaluation=null"), a_place()).items():
+        launch_config.write(tmp_path / name, config)
+        assert launch_config.read(tmp_path / name) == config
+
+
+def test_a_config_with_a_wrong_or_unknown_field_is_refused() -> None:
+    content = launch_config.to_json(plan(a_job(), a_place())["shard-0"])
+    wrong = content.replace(b'"index": 0', b'"index": "0", "colour": "red"')
+    with pytest.raises(InvalidLaunchConfig, match=r"index: .*colour: "):
+        launch_config.from_json(wrong)
+
+
+@pytest.mark.parametrize(
+    ("uri", "folder"),
+    [
+        ("checkpoints/", "/runs/one/checkpoints"),
+        ("/disk/c", "/disk/c"),
+        ("file:///disk/my%20c", "/disk/my c"),
+    ],
+)
+def test_the_checkpoint_folder_begins_at_the_run_folder(uri: str, folder: str) -> None:
+    config = plan(a_job(f"spec.checkpoint.uri={uri}"), a_place())["shard-0"]
+    assert config.checkpoint_folder == Path(folder)
+
+
+@pytest.mark.parametrize(
+    ("cores", "shards", "replicas", "threads"),
+    [
+        (1, 1, 1, 1),
+        (2, 1, 1, 2),
+        (2, 2, 2, 1),
+        (2, 2, 3, 1),
+        (4, 1, 1, 3),
+        (16, 2, 3, 4),
+        (16, 9, 4, 3),
+        (64, 1, 100, 1),
+    ],
+)
+def test_replicas_divide_the_cores_that_shards_leave(
+    cores: int, shards: int, replicas: int, threads: int
+) -> None:
+    job = a_job(f"spec.parameterServer.shards={shards}", f"spec.replicas.count={replicas}")
+    assert share_out(job.spec, cores) == Threads(shard=1, replica=threads)
+
+
+def test_the_manifests_threads_hold() -> None:
+    job = a_job("spec.parameterServer.threads=3", "spec.replicas.threads=5")
+    assert share_out(job.spec, 2) == Threads(shard=3, replica=5)

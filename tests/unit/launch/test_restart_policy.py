@@ -1,0 +1,89 @@
+"""When a process that ended is started again."""
+
+import os
+import signal
+
+import pytest
+
+from disttrain.job.failure_policy import FailurePolicy, MaxRestarts, RestartBackoff
+from disttrain.job.names import Role
+from disttrain.job.roles import Durability
+from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.restart_policy import (
+    Exit,
+    GiveUp,
+    GiveUpReason,
+    History,
+    Policy,
+    Restart,
+    decide,
+)
+
+KILLED = Exit(-signal.SIGKILL)
+SOON = 1.0
+
+
+def a_policy(durability: Durability = Durability.CHECKPOINT, replica_restarts: int = 10) -> Policy:
+    return Policy(
+        failures=FailurePolicy(
+            max_restarts=MaxRestarts(replica=replica_restarts),
+            restart_backoff=RestartBackoff(initial_seconds=0.5, max_seconds=3),
+        ),
+        durability=durability,
+    )
+
+
+def test_the_wait_doubles_up_to_the_longest() -> None:
+    history = History()
+    waits = [decide(a_policy(), history, "replica-0", KILLED, lived_seconds=SOON) for _ in range(5)]
+    assert waits == [Restart(s, n) for n, s in enumerate([0.5, 1, 2, 3, 3], start=1)]
+
+
+def test_the_wait_is_per_process_and_the_budget_per_role() -> None:
+    history = History()
+    policy = a_policy(replica_restarts=2)
+    assert decide(policy, history, "replica-0", KILLED, lived_seconds=SOON) == Restart(0.5, 1)
+    assert decide(policy, history, "replica-1", KILLED, lived_seconds=SOON) == Restart(0.5, 2)
+    given_up = decide(policy, history, "replica-2", KILLED, lived_seconds=SOON)
+    assert given_up == GiveUp(GiveUpReason.TOO_MANY_RESTARTS)
+    assert decide(policy, history, "shard-0", KILLED, lived_seconds=SOON) == Restart(0.5, 1)
+    assert history.restarts == {Role.REPLICA: 2, Role.SHARD: 1}
+
+
+def test_a_long_life_makes_the_next_wait_short_again() -> None:
+    history = History()
+    for _ in range(3):
+        decide(a_policy(), history, "shard-0", KILLED, lived_seconds=SOON)
+    assert decide(a_policy(), history, "shard-0", KILLED, lived_seconds=60) == Restart(0.5, 4)
+
+
+def test_a_final_error_is_not_tried_again() -> None:
+    verdict = decide(
+        a_policy(), History(), "replica-0", Exit(ExitCode.FINAL_ERROR), lived_seconds=SOON
+    )
+    assert verdict == GiveUp(GiveUpReason.FINAL_ERROR)
+
+
+def test_without_durability_the_job_fails_with_the_shard_only() -> None:
+    policy = a_policy(Durability.NONE)
+    lost = decide(policy, History(), "shard-0", KILLED, lived_seconds=SOON)
+    assert lost == GiveUp(GiveUpReason.SHARD_LOST)
+    assert isinstance(decide(policy, History(), "replica-0", KILLED, lived_seconds=1), Restart)
+
+
+@pytest.mark.parametrize("code", [ExitCode.COMPLETE, ExitCode.INTERRUPTED, -signal.SIGTERM])
+def test_an_orderly_end_waits_for_the_job_to_end_first(code: int) -> None:
+    verdict = decide(a_policy(), History(), "replica-0", Exit(code), lived_seconds=SOON)
+    assert verdict == Restart(5.0, 1)
+
+
+@pytest.mark.parametrize(("code", "text"), [(70, "exit code 70"), (-9, "killed by SIGKILL")])
+def test_an_exit_in_words(code: int, text: str) -> None:
+    assert str(Exit(code)) == text
+
+
+def test_wait_statuses_are_read_as_the_system_means_them() -> None:
+    for code in (0, 3, 255):
+        assert Exit.from_wait_status(code << 8) == Exit(code)
+    core_dumped = 0x80 | signal.SIGSEGV
+    assert Exit.from_wait_status(core_dumped) == Exit(os.waitstatus_to_exitcode(core_dumped))

@@ -1,0 +1,85 @@
+"""The output folder, its lock and its record; the folder of the sockets."""
+
+import os
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from disttrain.launch import failure_file, restart_point, sockets_folder
+from disttrain.launch.errors import NotARunFolder, OutputFolderInUse
+from disttrain.launch.run_folder import RunFolder, RunRecord, default_folder
+
+
+def test_the_default_folder_has_the_jobs_name_and_the_time() -> None:
+    now = datetime(2026, 1, 31, 12, 5, 9, tzinfo=UTC)
+    assert default_folder("digits", now) == Path("runs/digits-20260131-120509")
+
+
+def test_an_empty_folder_is_taken_and_a_full_one_is_not(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "new" / "run")
+    folder.create()
+    with pytest.raises(OutputFolderInUse, match="is not empty; choose another folder"):
+        folder.create()
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(OutputFolderInUse):
+        RunFolder(tmp_path / "run").create()
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_one_launcher_holds_a_folder_at_a_time(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.prepare()
+    held = folder.lock()
+    with pytest.raises(OutputFolderInUse, match="still going on"):
+        folder.lock()
+    os.close(held)
+    os.close(folder.lock())
+
+
+def test_the_record_survives_its_file_and_a_torn_one_is_told(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    record = RunRecord(
+        job_uid="one",
+        task_folder=Path("/tasks"),
+        launcher_pid=1,
+        sockets=Path("/tmp/s"),
+        cores=2,
+        processes={"replica-0": 7},
+    )
+    folder.write_record(record)
+    assert folder.read_record() == record
+    folder.record.write_bytes(folder.record.read_bytes()[:-20])
+    with pytest.raises(NotARunFolder, match=r"run\.json is missing or damaged"):
+        folder.read_record()
+
+
+def test_the_sockets_folder_is_private_and_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / ("long" * 30)))
+    folder = sockets_folder.create()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert len(bytes(folder / "replica-4095")) <= sockets_folder.LONGEST_PATH
+    sockets_folder.remove(folder)
+    assert not folder.exists()
+
+
+def test_the_newest_whole_checkpoint_is_the_restart_point(tmp_path: Path) -> None:
+    assert restart_point.latest_checkpoint(tmp_path / "none") is None
+    for number in (9, 10, 11):
+        (tmp_path / f"{number:08}").mkdir()
+    for number in (9, 10):
+        (tmp_path / f"{number:08}" / "manifest.json").touch()
+    assert restart_point.latest_checkpoint(tmp_path) == tmp_path / "00000010"
+
+
+def test_a_failure_survives_its_file(tmp_path: Path) -> None:
+    failure_file.write(tmp_path / "f", NotARunFolder("two\nlines"))
+    failure = failure_file.read(tmp_path / "f")
+    assert failure == failure_file.Failure(kind="NotARunFolder", message="two\nlines")
+    assert failure_file.read(tmp_path / "none") is None

@@ -1,0 +1,73 @@
+"""What follows from the starts and ends of processes."""
+
+import signal
+
+from disttrain.job.failure_policy import FailurePolicy, MaxRestarts
+from disttrain.job.roles import Durability
+from disttrain.launch.restart_policy import Exit, GiveUp, Policy, Restart
+from disttrain.launch.supervision import Ending, Expected, Phase, State, Supervision
+
+KILLED = Exit(-signal.SIGKILL)
+NAMES = ("coordinator", "shard-0", "replica-0")
+
+
+def a_supervision(coordinator_restarts: int = 10) -> Supervision:
+    failures = FailurePolicy(max_restarts=MaxRestarts(coordinator=coordinator_restarts))
+    return Supervision(NAMES, Policy(failures=failures, durability=Durability.CHECKPOINT))
+
+
+def running() -> Supervision:
+    supervision = a_supervision()
+    supervision.due(0.0, lambda _: True)
+    for pid, name in enumerate(NAMES, start=100):
+        supervision.started(name, pid)
+    return supervision
+
+
+def test_everything_is_due_at_first_and_told_once() -> None:
+    supervision = a_supervision()
+    assert [each.name for each in supervision.due(0.0, lambda _: True)] == list(NAMES)
+    assert supervision.due(0.0, lambda _: True) == []
+
+
+def test_what_cannot_start_yet_stays_due() -> None:
+    supervision = a_supervision()
+    supervision.due(0.0, lambda name: name != "replica-0")
+    assert supervision.is_any_due(0.0)
+    assert [each.name for each in supervision.due(1.0, lambda _: True)] == ["replica-0"]
+    assert not supervision.is_any_due(1.0)
+
+
+def test_a_killed_process_is_due_again_after_its_wait() -> None:
+    supervision = running()
+    assert supervision.ended("shard-0", KILLED, now=10.0) == Restart(0.5, 1)
+    assert supervision.next_due() == 10.5
+    assert supervision.due(10.4, lambda _: True) == []
+    (process,) = supervision.due(10.5, lambda _: True)
+    assert (process.name, process.restarts) == ("shard-0", 1)
+
+
+def test_the_coordinators_decision_ends_everything() -> None:
+    supervision = running()
+    supervision.ended("replica-0", KILLED, now=1.0)
+    assert supervision.ended("coordinator", Exit(1), now=1.1) == Expected()
+    assert (supervision.phase, supervision.ending) == (Phase.ENDING, Ending.DECIDED)
+    assert supervision.due(99.0, lambda _: True) == []
+    assert [each.name for each in supervision.living] == ["shard-0"]
+    assert supervision.ended("shard-0", KILLED, now=1.2) == Expected()
+    assert supervision.living == []
+
+
+def test_a_coordinator_beyond_its_budget_ends_everything() -> None:
+    supervision = a_supervision(coordinator_restarts=0)
+    supervision.due(0.0, lambda _: True)
+    assert isinstance(supervision.ended("coordinator", KILLED, now=1.0), GiveUp)
+    assert supervision.ending is Ending.COORDINATOR_LOST
+
+
+def test_a_crashed_coordinator_starts_again_while_the_job_is_being_stopped() -> None:
+    supervision = running()
+    supervision.interrupted()
+    assert supervision.phase is Phase.STOPPING
+    assert isinstance(supervision.ended("coordinator", KILLED, now=1.0), Restart)
+    assert supervision.processes["coordinator"].state is State.WAITING

@@ -1,0 +1,102 @@
+"""Metrics, the exporter and the format of logs."""
+
+import logging
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from disttrain.telemetry import exporter, logs, metrics
+from disttrain.telemetry.errors import MetricsAddressError
+from disttrain.transport.header import Reason
+
+
+@pytest.fixture(autouse=True)
+def _logging() -> Iterator[None]:
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    yield
+    for handler in set(root.handlers) - set(before[0]):
+        root.removeHandler(handler)
+        handler.close()
+    root.handlers[:], level = before
+    root.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    "group", [metrics.ReplicaMetrics, metrics.ShardMetrics, metrics.CoordinatorMetrics]
+)
+def test_every_metric_has_the_prefix_and_a_text(
+    group: type[metrics.ReplicaMetrics | metrics.ShardMetrics | metrics.CoordinatorMetrics],
+) -> None:
+    registry = metrics.new_registry()
+    group.register(registry)
+    families = list(registry.collect())
+    assert all(family.name.startswith("disttrain_") for family in families)
+    assert all(family.documentation.endswith(".") for family in families)
+
+
+def test_the_exporter_serves_what_was_counted_on_a_free_port() -> None:
+    registry = metrics.new_registry()
+    replica = metrics.ReplicaMetrics.register(registry)
+    replica.samples.inc(32)
+    replica.staleness.observe(3)
+    replica.step_seconds.labels("push").inc(0.5)
+    with (
+        exporter.Exporter("127.0.0.1:0", registry) as served,
+        urllib.request.urlopen(f"http://{served.address}/metrics", timeout=5) as answer,
+    ):
+        text = answer.read().decode()
+    assert "disttrain_samples_total 32.0" in text
+    assert 'disttrain_step_seconds_total{doing="push"} 0.5' in text
+    assert 'disttrain_gradient_staleness_updates_bucket{le="3.0"} 1.0' in text
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000"])
+def test_a_malformed_address_is_refused(address: str) -> None:
+    with pytest.raises(MetricsAddressError, match=r"must be HOST:PORT"):
+        exporter.start(address, metrics.new_registry())
+
+
+def test_a_taken_address_is_refused() -> None:
+    with (
+        exporter.Exporter("127.0.0.1:0", metrics.new_registry()) as served,
+        pytest.raises(MetricsAddressError, match="choose port 0"),
+    ):
+        exporter.start(served.address, metrics.new_registry())
+
+
+def test_an_event_is_one_line(tmp_path: Path) -> None:
+    file = logs.configure("shard", 1, tmp_path)
+    logs.get("test").warning(
+        "push refused", reason=Reason.NOT_FINITE, sender=2, norm=0.123456789, text='a "b"\nc'
+    )
+    assert file == tmp_path / "shard-1.log"
+    (line,) = file.read_text().splitlines()
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z warning shard-1 push refused "
+        r'reason=not_finite sender=2 norm=0\.123457 text="a \\"b\\"\\nc"',
+        line,
+    )
+
+
+def test_an_exception_brings_its_traceback(tmp_path: Path) -> None:
+    file = logs.configure("coordinator", None, tmp_path)
+    try:
+        _ = 1 / 0
+    except ZeroDivisionError:
+        logs.get("test").exception("it went wrong", step=3)
+    assert file is not None
+    lines = file.read_text().splitlines()
+    assert lines[0].endswith("error coordinator it went wrong step=3")
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_the_lives_of_a_process_follow_one_another_in_its_log(tmp_path: Path) -> None:
+    for life in (1, 2):
+        file = logs.configure("replica", 0, tmp_path)
+        logs.get("test").info("begins", life=life)
+    assert file is not None
+    assert [line[-6:] for line in file.read_text().splitlines()] == ["life=1", "life=2"]
