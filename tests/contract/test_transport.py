@@ -23,7 +23,12 @@ from builders.transports import (
     until,
 )
 from disttrain.transport.config import Limits, TransportKind
-from disttrain.transport.errors import AddressRefused, MessageTooLarge, TransportTimeout
+from disttrain.transport.errors import (
+    AddressRefused,
+    MessageTooLarge,
+    TransportClosed,
+    TransportTimeout,
+)
 from disttrain.transport.header import Header, Role, Verb
 from disttrain.transport.interface import Channel, Listener, Memory, Slice, Transport
 
@@ -303,6 +308,20 @@ def test_an_address_in_use_is_refused_by_name(pair: Pair) -> None:
         return
     with pytest.raises(AddressRefused, match=pair.listener.address):
         pair.transport.listen(pair.listener.address)
+
+
+def test_what_is_closed_says_so(pair: Pair) -> None:
+    for endpoint in (pair.channel, pair.listener):
+        endpoint.close()
+        endpoint.close()
+    with pytest.raises(TransportClosed):
+        pair.channel.send(a_header(Verb.HELLO))
+    with pytest.raises(TransportClosed):
+        pair.channel.receive(1.0)
+    with pytest.raises(TransportClosed):
+        pair.listener.receive(1.0)
+    with pytest.raises(TransportClosed):
+        pair.transport.wait([pair.channel], 1.0)
 
 
 def test_closing_does_not_wait_for_messages_to_nobody(kind: TransportKind, tmp_path: Path) -> None:

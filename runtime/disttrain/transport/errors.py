@@ -4,6 +4,7 @@ TransportError
 |-- MalformedMessage    bytes from outside that are no message of this job (final: dropped, counted)
 |-- SegmentRefused      a peer's shared memory that does not pass the checks (final: answered)
 |-- TransportTimeout    a peer takes nothing off our queue (worth trying again)
+|-- TransportClosed     used after it was closed (final: a mistake of the caller, or the end)
 |-- AddressRefused      an address that cannot be used (final)
 `-- MessageTooLarge     a payload of our own above the limit (final: a mistake of the caller)
 """
@@ -43,6 +44,10 @@ class SegmentRefused(TransportError):
 
 class TransportTimeout(TransportError):
     """The peer took nothing off the queue for the whole send timeout."""
+
+
+class TransportClosed(TransportError):
+    """A closed channel, listener or transport was used."""
 
 
 class AddressRefused(TransportError):

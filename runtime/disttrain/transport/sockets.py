@@ -9,7 +9,7 @@ import zmq
 
 from disttrain.transport import authentication
 from disttrain.transport.config import CurveKeys, TransportConfig, TransportKind
-from disttrain.transport.errors import AddressRefused
+from disttrain.transport.errors import AddressRefused, TransportClosed
 
 Frame = zmq.Frame
 
@@ -35,16 +35,10 @@ class Socket:
 
     def receive_first(self, timeout: float) -> Frame | None:
         """The first frame of the next message; the caller must take the others."""
-        try:
-            return self.raw.recv(zmq.NOBLOCK, copy=False)
-        except zmq.Again:
-            pass
-        if timeout <= 0 or not self.raw.poll(math.ceil(timeout * 1000)):
-            return None
-        try:
-            return self.raw.recv(zmq.NOBLOCK, copy=False)
-        except zmq.Again:
-            return None
+        first = self._receive_now()
+        if first is not None or timeout <= 0 or not self._poll(timeout):
+            return first
+        return self._receive_now()
 
     def receive_rest(self, frame: Frame) -> list[Frame]:
         """The frames after `frame`."""
@@ -75,7 +69,7 @@ class Socket:
         except zmq.ZMQError as error:
             if error.errno in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                 return False
-            raise
+            raise _closed(error) from error
         return True
 
     @property
@@ -86,6 +80,20 @@ class Socket:
     def close(self) -> None:
         """Throws away what was not sent."""
         self.raw.close(linger=0)
+
+    def _receive_now(self) -> Frame | None:
+        try:
+            return self.raw.recv(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return None
+        except zmq.ZMQError as error:
+            raise _closed(error) from error
+
+    def _poll(self, timeout: float) -> int:
+        try:
+            return self.raw.poll(math.ceil(timeout * 1000))
+        except zmq.ZMQError as error:
+            raise _closed(error) from error
 
 
 class Sockets:
@@ -135,7 +143,13 @@ class Sockets:
             self._polled = sockets
             for socket in sockets:
                 self._poller.register(socket.raw, zmq.POLLIN)
-        ready = dict(self._poller.poll(max(0, math.ceil(timeout * 1000))))
+        if any(socket.raw.closed for socket in sockets):
+            message = "waited for what was closed before"
+            raise TransportClosed(message)
+        try:
+            ready = dict(self._poller.poll(max(0, math.ceil(timeout * 1000))))
+        except zmq.ZMQError as error:
+            raise _closed(error) from error
         return [socket for socket in sockets if socket.raw in ready]
 
     def close(self) -> None:
@@ -189,6 +203,10 @@ def _show_client_keys(raw: "zmq.Socket[bytes]", keys: CurveKeys) -> None:
 def _show_server_keys(raw: "zmq.Socket[bytes]", keys: CurveKeys) -> None:
     raw.setsockopt(zmq.CURVE_SERVER, 1)
     raw.setsockopt_string(zmq.CURVE_SECRETKEY, keys.secret)
+
+
+def _closed(error: zmq.ZMQError) -> TransportClosed:
+    return TransportClosed(f"used after it was closed: {error}")
 
 
 def _refused(action: str, address: str, error: zmq.ZMQError) -> AddressRefused:
