@@ -1,0 +1,179 @@
+"""A real shard process, with this process as its coordinator and its replicas."""
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from disttrain.coordinator import messages
+from disttrain.coordinator.fields import MemberId
+from disttrain.coordinator.messages import HeartbeatReply, Joined, ShardAddress
+from disttrain.coordinator.orders import NumberedOrder, Order, Result
+from disttrain.job.names import Role as JobRole
+from disttrain.job.spec import DistTrainJob
+from disttrain.launch import config as launch_config
+from disttrain.launch.config import LaunchConfig
+from disttrain.parameter_server.client import ClientConfig, Identity
+from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.factory import open_transport
+from disttrain.transport.header import Header, Role, Vector, Verb
+from disttrain.transport.interface import Listener, Request
+from disttrain.transport.malloc import MALLOC_ENVIRONMENT
+
+JOB_UID = "lone-shard"
+START_SECONDS = 60.0
+REPLICAS = 2
+_EMPTY = Header(*([0] * len(Header._fields)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LonePlan:
+    """What the shard is told."""
+
+    job: DistTrainJob
+    folder: Path
+    kind: TransportKind
+    elements: dict[Vector, int]
+
+
+class LoneShard:
+    """Started on entry, killed on exit. Orders may be given by any thread."""
+
+    def __init__(self, plan: LonePlan) -> None:
+        self._plan = plan
+        self._transport = open_transport(_transport_config(plan.kind, Role.COORDINATOR))
+        self._listener = self._transport.listen(_address(plan, "coordinator"))
+        self._orders: dict[int, Order] = {}
+        self._results: queue.Queue[Result] = queue.Queue()
+        self._joined = threading.Event()
+        self._ended = threading.Event()
+        self._address = ""
+        self._thread = threading.Thread(target=self._coordinate, daemon=True)
+
+    def __enter__(self) -> Self:
+        environment = os.environ | MALLOC_ENVIRONMENT
+        command = [
+            sys.executable,
+            "-m",
+            "disttrain.launch.process",
+            self._config(),
+            str(os.getpid()),
+        ]
+        self._process = subprocess.Popen(command, env=environment)
+        self._thread.start()
+        if not self._joined.wait(START_SECONDS):
+            self._process.kill()
+            message = f"the shard did not join within {START_SECONDS:.0f} s"
+            raise TimeoutError(message)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._ended.set()
+        self._thread.join()
+        self._transport.close()
+
+    def order(self, order: Order, timeout: float = 120.0) -> Result:
+        """Give an order and wait for its result."""
+        self._orders = {len(self._orders) + time.time_ns(): order}
+        return self._results.get(timeout=timeout)
+
+    def client_config(self, index: int) -> ClientConfig:
+        """For clients of replica `index`, with a transport of their own."""
+        return ClientConfig(
+            transport=open_transport(_transport_config(self._plan.kind, Role.REPLICA)),
+            identity=Identity(index, 1),
+            directory=lambda: [ShardAddress(index=0, incarnation=1, address=self._address)],
+            sizes=self._plan.elements,
+            patience_seconds=60.0,
+        )
+
+    def memory_bytes(self) -> int:
+        """The most memory that the process has had so far."""
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+
+    def _config(self) -> str:
+        file = self._plan.folder / "shard.json"
+        config = LaunchConfig(
+            job=self._plan.job,
+            job_uid=JOB_UID,
+            role=JobRole.SHARD,
+            index=0,
+            run_folder=self._plan.folder,
+            task_folder=self._plan.folder,
+            coordinator_address=self._listener.address,
+            listen_address=_address(self._plan, "shard"),
+            transport=self._plan.kind,
+            threads=1,
+        )
+        (self._plan.folder / "logs").mkdir(exist_ok=True)
+        (self._plan.folder / "ledger").mkdir(exist_ok=True)
+        file.write_bytes(launch_config.to_json(config))
+        return str(file)
+
+    def _coordinate(self) -> None:
+        while not self._ended.is_set():
+            request = self._listener.receive(0.02)
+            if request is not None:
+                reply = self._reply(messages.parse_request(request.payload))
+                _answer(self._listener, request, messages.encode_reply(reply), self._transport.job)
+
+    def _reply(self, request: messages.Request) -> messages.Reply:
+        match request:
+            case messages.Join():
+                self._address = request.data_address or ""
+                self._joined.set()
+                return self._welcome()
+            case messages.Heartbeat():
+                orders = [NumberedOrder(id=i, order=order) for i, order in self._orders.items()]
+                return HeartbeatReply(orders=tuple(orders), live_replicas=REPLICAS)
+            case messages.OrderDone():
+                with suppress(KeyError):
+                    self._orders.pop(request.order)
+                    self._results.put(request.result)
+        return messages.Acknowledged()
+
+    def _welcome(self) -> Joined:
+        replicas = [MemberId(role=Role.REPLICA, index=i, incarnation=1) for i in range(REPLICAS)]
+        return Joined(
+            member=MemberId(role=Role.SHARD, index=0, incarnation=1),
+            seed=0,
+            replicas=tuple(replicas),
+            elements={int(vector): count for vector, count in self._plan.elements.items()},
+            live_replicas=REPLICAS,
+        )
+
+
+def _answer(listener: Listener, request: Request, payload: bytes, job: int) -> None:
+    header = _EMPTY._replace(
+        verb=Verb.CONTROL_REPLY,
+        job=job,
+        role=Role.COORDINATOR,
+        sequence=request.header.sequence,
+        count=len(payload),
+    )
+    listener.reply(request, header, payload)
+
+
+def _transport_config(kind: TransportKind, role: Role) -> TransportConfig:
+    return TransportConfig(kind=kind, job_uid=JOB_UID, role=role)
+
+
+def _address(plan: LonePlan, name: str) -> str:
+    if plan.kind is TransportKind.TCP:
+        return "tcp://127.0.0.1:0"
+    return f"ipc://{plan.folder}/{name}"
