@@ -43,7 +43,11 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurveKeys:
-    """Keys for encrypted connections, in the Z85 text form of ZeroMQ."""
+    """Keys for encrypted connections, in the Z85 text form of ZeroMQ.
+
+    Wherever strangers can connect they are needed: a peer that speaks ZeroMQ can make one message
+    of frames without end, and ZeroMQ keeps them all until the last one.
+    """
 
     public: str
     secret: str = field(repr=False)
@@ -61,7 +65,7 @@ class TransportConfig:
     job_uid: str
     role: Role
     """Role of this process; stands in the answers that the transport gives by itself."""
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     send_timeout: timedelta = timedelta(seconds=10)
     """How long a full queue may block a sender before `TransportTimeout`."""
     curve: CurveKeys | None = None
