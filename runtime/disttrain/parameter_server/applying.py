@@ -60,7 +60,8 @@ class Applier:
     def _apply(self, header: Header, payload: memoryview) -> list[Answer]:
         values = self._state.values
         if values is None or not _fits(values, header):
-            sentence = f"elements {header.first} to {header.first + header.count} are not chunk {header.chunk}"
+            end = header.first + header.count
+            sentence = f"elements {header.first} to {end} are not chunk {header.chunk}"
             return [self._state.refuse(header, Reason.WRONG_LAYOUT, sentence)]
         sent = tensor_of(payload, ElementType(header.element_type))
         if not is_finite(sent):
@@ -87,7 +88,8 @@ class Applier:
         return rate
 
     def _applied(self, header: Header, rate: float) -> list[Answer]:
-        self._records.applied(header, ChunkApplied(self._state.count, rate))
+        event = ChunkApplied(self._state.count, rate, self._state.live_replicas)
+        self._records.applied(header, event)
         if self._state.deliveries.applied(header.sender, header.incarnation):
             return [self._complete(header, rate)]
         if header.chunk % ACKNOWLEDGE_EVERY == ACKNOWLEDGE_EVERY - 1:
@@ -125,6 +127,7 @@ class Applier:
 
     def _give_up(self, header: Header) -> Answer:
         self._state.deliveries.give_up(header.sender, header.incarnation)
+        self._records.refused(header, Reason.NOT_FINITE)
         sentence = (
             f"chunk {header.chunk} of push {header.sequence} holds values that are not finite"
         )

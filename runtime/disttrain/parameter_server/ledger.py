@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_STRUCT = struct.Struct("<QBBBBIIIIQQQQQQqIIdQ")
+_STRUCT = struct.Struct("<QBBBBIIIIQQQQQQqIIdQI")
 RECORD = np.dtype(
     [
         ("time_ns", "<u8"),
@@ -38,6 +38,7 @@ RECORD = np.dtype(
         ("chunks", "<u4"),
         ("rate", "<f8"),
         ("first", "<u8"),
+        ("live_replicas", "<u4"),
     ]
 )
 
@@ -49,17 +50,18 @@ class Kind(IntEnum):
     """A push was applied completely; `version` is the shard's after it, `read_version` the one that
     its gradient was computed on, in the shard's life `read_incarnation`."""
     CHUNK_APPLIED = 2
-    """Only with `record: true`. `rate` includes the schedule, `first` counts in the whole vector."""
+    """Only with `record: true`. `rate` includes the schedule, `first` is in the whole vector;
+    buffers were merged as those of one of `live_replicas`."""
     CHUNK_FETCHED = 3
     """Only with `record: true`. `sequence` is the sender's fetch."""
     REFUSED = 4
-    """A push was given up; `reason` says why."""
+    """A push was given up for what its chunk `chunk` held; `reason` says why."""
     FENCED = 5
     ADMITTED = 6
     RESTORED = 7
     """The first record of a life that began with a checkpoint; `version` is the checkpoint's."""
     LOST = 8
-    """Pushes of this sender that an earlier life acknowledged and this one does not hold: `samples` of them."""
+    """So many (`samples`) pushes of a sender that an earlier life acknowledged are not here."""
 
 
 class Record(NamedTuple):
@@ -84,6 +86,7 @@ class Record(NamedTuple):
     chunks: int = 0
     rate: float = 0.0
     first: int = 0
+    live_replicas: int = 0
 
 
 class Ledger:

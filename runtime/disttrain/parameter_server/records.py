@@ -7,7 +7,7 @@ from typing import NamedTuple
 from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.ledger import Kind, Ledger, Record
-from disttrain.transport.header import Header
+from disttrain.transport.header import Header, Reason
 
 
 class ChunkApplied(NamedTuple):
@@ -15,6 +15,7 @@ class ChunkApplied(NamedTuple):
 
     version: int
     rate: float
+    live_replicas: int
 
 
 @dataclass(slots=True)
@@ -44,14 +45,18 @@ class Records:
         """A chunk is in the values."""
         if self.every_chunk and self.ledger is not None:
             record = self._chunk_record(Kind.CHUNK_APPLIED, header, header.chunk)
-            self.ledger.append(
-                record._replace(version=event.version, rate=event.rate, first=header.first)
-            )
+            self.ledger.append(record._replace(**event._asdict(), first=header.first))
 
     def fetched(self, header: Header, chunk: int) -> None:
         """A chunk is being given out."""
         if self.every_chunk and self.ledger is not None:
             self.ledger.append(self._chunk_record(Kind.CHUNK_FETCHED, header, chunk))
+
+    def refused(self, header: Header, reason: Reason) -> None:
+        """A push is given up; its earlier chunks stay in the values."""
+        if self.ledger is not None:
+            record = self._chunk_record(Kind.REFUSED, header, header.chunk)
+            self.ledger.append(record._replace(reason=reason, samples=header.samples))
 
     def event(self, kind: Kind, life: SenderLife, amount: int = 0) -> None:
         """Something about a sender as a whole."""

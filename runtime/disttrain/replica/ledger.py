@@ -139,9 +139,12 @@ class Ledger:
 
     def not_finite(self, number: int, item: WorkItem, loss: float, squared_norm: float) -> None:
         """A gradient was computed that must not be used."""
-        bad = {"number": number, "is_finite": 0, "loss": loss, "squared_norm": squared_norm}
         for kind in [Kind.STEP, Kind.NOT_FINITE] if self._records_steps else [Kind.NOT_FINITE]:
-            self._append(self._of(kind, item, item.end_offset)._replace(**bad))
+            self._append(
+                self._of(kind, item, item.end_offset)._replace(
+                    number=number, is_finite=0, loss=loss, squared_norm=squared_norm
+                )
+            )
 
     def fetched(self, number: int, versions: tuple[Version, ...]) -> None:
         """All shards have answered a fetch."""
@@ -164,9 +167,9 @@ class Ledger:
 
     def close(self) -> None:
         """Closes the file; nothing is written any more."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _of(self, kind: Kind, item: WorkItem, lease_offset: int) -> Record:
         return Record(
