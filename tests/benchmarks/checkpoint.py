@@ -62,7 +62,7 @@ def main() -> None:
     arguments = parser.parse_args()
     elements, rounds = (1_000_000, 1) if arguments.quick else (42_000_000, 3)
     figures: dict[str, Any] = {"parameters": elements, "rounds": rounds}
-    bars = []
+    bars: list[Bar] = []
     for kind in (TransportKind.SHARED_MEMORY, TransportKind.TCP):
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
             found = measure(kind, elements, rounds, Path(folder))
