@@ -1,7 +1,8 @@
 """A model that counts: element i of its only parameter is how often sample i was applied.
 
-With plain SGD and rate 1 a step adds exactly 1 to the elements of its samples, so that a lost and a
-doubled update show in the trained parameters, whatever the order.
+With plain SGD and rate 1 a step adds exactly 1 to the elements of its samples, and to the first and
+last elements of the model, which lie on the first and last shard: a lost and a doubled update show
+in the trained parameters, whatever the order.
 """
 
 import time
@@ -13,14 +14,17 @@ from torch.utils.data import Dataset
 import disttrain
 from disttrain import Batch, Split
 
+BLOCK = 64
+
 
 class Counts(nn.Module):
-    """The counter, and padding that divides the vector over shards and chunks."""
+    """The counter between two blocks whose every element counts the updates of its shard."""
 
-    def __init__(self, samples: int, padding: int) -> None:
+    def __init__(self, samples: int) -> None:
         super().__init__()
+        self.first_updates = nn.Parameter(torch.zeros(BLOCK))
         self.counts = nn.Parameter(torch.zeros(samples))
-        self.padding = nn.Parameter(torch.zeros(padding))
+        self.last_updates = nn.Parameter(torch.zeros(BLOCK))
 
 
 class Numbers(Dataset[int]):
@@ -42,16 +46,15 @@ class Counting(disttrain.Task):
     def __init__(
         self,
         samples: int = 1024,
-        padding: int = 64,
         step_seconds: float = 0.0,
         nan_from_sample: int | None = None,
     ) -> None:
-        self.samples, self.padding = samples, padding
+        self.samples = samples
         self.step_seconds = step_seconds
         self.nan_from_sample = nan_from_sample
 
     def model(self) -> nn.Module:
-        return Counts(self.samples, self.padding)
+        return Counts(self.samples)
 
     def dataset(self, split: Split) -> Dataset[int]:
         return Numbers(self.samples if split == Split.TRAIN else 32)
@@ -60,10 +63,11 @@ class Counting(disttrain.Task):
         assert isinstance(model, Counts)
         if self.step_seconds and torch.is_grad_enabled():
             time.sleep(self.step_seconds)
-        total = -model.counts[batch].sum() - 0.0 * model.padding.sum()
+        updates = model.first_updates.sum() + model.last_updates.sum()
+        total = -model.counts[batch].sum() - updates
         if self.nan_from_sample is not None and bool((batch >= self.nan_from_sample).any()):
             # The square root of zero has no finite gradient, while the loss stays a number.
-            total = total + (0.0 * model.padding).sum().sqrt()
+            total = total + (0.0 * updates).sqrt()
         return total
 
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:

@@ -1,0 +1,146 @@
+"""Processes of a running job are killed and paused; what was counted shows each update."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+from torch import Tensor
+
+from builders.runs import RunningJob
+
+SAMPLES = 1024
+EPOCHS = 2
+SLOW = "spec.task.arguments={step_seconds: 0.02}"
+
+
+def half_way(status: dict[str, Any]) -> bool:
+    return bool(status.get("samples", 0) >= SAMPLES // 2)
+
+
+def trained(job: RunningJob) -> dict[str, Tensor]:
+    return load_file(job.output / "model.safetensors")
+
+
+def applied_samples(job: RunningJob) -> int:
+    return int(trained(job)["counts"].sum())
+
+
+def assert_every_sample_was_applied(job: RunningJob) -> None:
+    """Nothing lost, and exactly as much repeated as the summary says."""
+    counts = trained(job)["counts"]
+    summary = job.summary()
+    assert int(counts.min()) >= EPOCHS, f"samples were skipped: {counts}"
+    assert int(counts.sum()) == EPOCHS * SAMPLES + summary["samplesRepeated"]
+
+
+def test_undisturbed_run_applies_every_sample_once_per_epoch(tmp_path: Path) -> None:
+    with RunningJob(tmp_path) as job:
+        assert job.wait() == 0
+
+        summary = job.summary()
+        model = trained(job)
+        assert summary["phase"] == "Complete"
+        assert model["counts"].eq(EPOCHS).all()
+        assert model["first_updates"].eq(EPOCHS * SAMPLES / 8).all()
+        assert model["last_updates"].eq(EPOCHS * SAMPLES / 8).all()
+        assert (summary["samplesRepeated"], summary["updatesLost"]) == (0, 0)
+        assert summary["restarts"] == {"coordinator": 0, "shard": 0, "replica": 0}
+
+
+def test_killed_replica_is_replaced_and_its_portions_are_done(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [SLOW]) as job:
+        job.wait_until(half_way)
+        survivor = job.pid("replica-1")
+        job.kill("replica-0")
+        assert job.wait() == 0
+
+        assert job.summary()["restarts"]["replica"] == 1
+        assert job.pid("replica-1") == survivor
+        assert_every_sample_was_applied(job)
+
+
+@pytest.mark.parametrize("shard", [0, 1])
+def test_killed_shard_comes_back_from_its_checkpoint(tmp_path: Path, shard: int) -> None:
+    with RunningJob(tmp_path, [SLOW]) as job:
+        job.wait_until(half_way)
+        replicas = job.pid("replica-0"), job.pid("replica-1")
+        job.kill(f"shard-{shard}")
+        assert job.wait() == 0
+
+        summary = job.summary()
+        assert summary["restarts"] == {"coordinator": 0, "shard": 1, "replica": 0}
+        assert replicas == (job.pid("replica-0"), job.pid("replica-1"))
+        model = trained(job)
+        killed, other = ("first_updates", "last_updates")[:: 1 if shard == 0 else -1]
+        pushes = EPOCHS * SAMPLES / 8
+        assert model[other].eq(pushes).all()
+        assert model[killed].eq(pushes - summary["updatesLost"]).all()
+        assert summary["updatesLost"] == sum(summary["updatesLostBySender"].values())
+
+
+def test_killed_coordinator_goes_on_from_its_journal(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [SLOW]) as job:
+        job.wait_until(half_way)
+        members = [job.pid(name) for name in ("replica-0", "replica-1", "shard-0", "shard-1")]
+        job.kill("coordinator")
+        assert job.wait() == 0
+
+        summary = job.summary()
+        assert summary["restarts"]["coordinator"] == 1
+        assert members == [job.pid(n) for n in ("replica-0", "replica-1", "shard-0", "shard-1")]
+        assert summary["updatesLost"] == 0
+        assert_every_sample_was_applied(job)
+
+
+def test_late_pushes_of_a_paused_replica_are_applied_and_counted_as_repeated(
+    tmp_path: Path,
+) -> None:
+    lease = ["spec.coordinator.leaseSeconds=1", "spec.coordinator.memberTimeoutSeconds=60"]
+    with RunningJob(tmp_path, [SLOW, *lease]) as job:
+        job.wait_until(half_way)
+        job.signal("replica-0", signal.SIGSTOP)
+        job.wait_until(lambda status: status["data"]["portionsRequeued"] >= 1)
+        job.signal("replica-0", signal.SIGCONT)
+        assert job.wait() == 0
+
+        summary = job.summary()
+        assert summary["restarts"]["replica"] == 0
+        assert summary["portionsRequeued"] >= 1
+        assert_every_sample_was_applied(job)
+
+
+def test_replica_declared_dead_is_fenced(tmp_path: Path) -> None:
+    limits = [
+        "spec.coordinator.leaseSeconds=1",
+        "spec.coordinator.memberTimeoutSeconds=2",
+        "spec.stop.epochs=4",
+    ]
+    with RunningJob(tmp_path, [SLOW, *limits]) as job:
+        job.wait_until(half_way)
+        job.signal("replica-0", signal.SIGSTOP)
+        job.wait_until(lambda status: "replica-0" in str(status.get("lost", "")) or True)
+        seen = job.wait_until(lambda status: status["data"]["portionsRequeued"] >= 1)
+        assert seen
+        job.wait_until(lambda status: status["samples"] >= 2 * SAMPLES)
+        job.signal("replica-0", signal.SIGCONT)
+        assert job.wait() == 0
+
+        counts = trained(job)["counts"]
+        summary = job.summary()
+        assert int(counts.min()) >= 4
+        assert int(counts.sum()) == 4 * SAMPLES + summary["samplesRepeated"]
+        assert summary["restarts"]["replica"] == 1
+
+
+def test_replica_with_gradients_that_are_not_finite_fails_the_job(tmp_path: Path) -> None:
+    poison = "spec.task.arguments={nan_from_sample: 0}"
+    with RunningJob(tmp_path, [poison, "spec.failurePolicy.maxNonFiniteGradients=5"]) as job:
+        assert job.wait() == 1
+
+        summary = job.summary()
+        assert (summary["phase"], summary["reason"]) == ("Failed", "Diverged")
+        assert summary["nonFiniteGradients"] >= 5
+        assert set(summary["nonFiniteGradientsByReplica"]) <= {"replica-0", "replica-1"}
+        assert "replica-" in job.printed()
