@@ -59,7 +59,7 @@ class Kind(IntEnum):
     FENCED = 5
     ADMITTED = 6
     RESTORED = 7
-    """The first record of a life that began with a checkpoint; `version` is the checkpoint's."""
+    """This life began with checkpoint `sequence`; `version` is that of its values."""
     LOST = 8
     """So many (`samples`) pushes of a sender that an earlier life acknowledged are not here."""
 

@@ -58,6 +58,17 @@ class Records:
             record = self._chunk_record(Kind.REFUSED, header, header.chunk)
             self.ledger.append(record._replace(reason=reason, samples=header.samples))
 
+    def restored(self, checkpoint: int, version: int) -> None:
+        """This life begins with a checkpoint; said before anything else."""
+        if self.ledger is not None:
+            record = Record(
+                kind=Kind.RESTORED,
+                shard_incarnation=self.incarnation,
+                sequence=checkpoint,
+                version=version,
+            )
+            self.ledger.append(record)
+
     def event(self, kind: Kind, life: SenderLife, amount: int = 0) -> None:
         """Something about a sender as a whole."""
         if self.ledger is not None:

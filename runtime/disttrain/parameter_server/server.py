@@ -200,8 +200,10 @@ def _records(config: LaunchConfig, joined: Joined, acknowledged: AcknowledgedFil
 def _settle(
     records: Records, restored: RestoredShard | None, counts: dict[SenderLife, Count]
 ) -> None:
-    """The coordinator has journaled what is lost: from now on the file counts from the checkpoint."""
+    """The coordinator has journaled what is lost: the file counts from the checkpoint now."""
     delivered = restored.delivered if restored is not None else {}
+    if restored is not None:
+        records.restored(restored.checkpoint, restored.version)
     for life, lost in reporting.lost_pushes(counts, delivered).items():
         if lost:
             records.event(Kind.LOST, life, lost)
