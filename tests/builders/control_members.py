@@ -74,7 +74,6 @@ class FakeShard:
         for order in self.control.poll(ShardReport).orders:
             self.control.answer(order, self._result(order.order))
             self.ended = self.ended or isinstance(order.order, orders.End)
-        self.control.poll(ShardReport)
 
     def _result(self, order: orders.Order) -> orders.Result:
         if isinstance(order, orders.Fence):
@@ -202,6 +201,7 @@ class CoordinatorProcess:
             for role in (Role.SHARD, Role.REPLICA, Role.LAUNCHER)
         }
         self.process: subprocess.Popen[bytes] | None = None
+        self._channels: list[Channel] = []
 
     def start(self, resume_from: Path | None = None) -> None:
         file = self.folder / "coordinator.json"
@@ -217,7 +217,9 @@ class CoordinatorProcess:
             self.process.wait(10)
 
     def channel(self, role: Role) -> Channel:
-        return self._transports[role].connect(self.launch.coordinator_address)
+        channel = self._transports[role].connect(self.launch.coordinator_address)
+        self._channels.append(channel)
+        return channel
 
     def shard(self, index: int, restored: messages.Restored | None = None) -> FakeShard:
         return FakeShard(self.channel(Role.SHARD), index, restored)
@@ -236,6 +238,8 @@ class CoordinatorProcess:
         self, kind: type[BaseException] | None, _: object, trace: TracebackType | None
     ) -> None:
         self.kill()
+        for channel in self._channels:
+            channel.close()
         for transport in self._transports.values():
             transport.close()
 

@@ -61,6 +61,7 @@ def test_a_killed_coordinator_goes_on_from_its_journal(tmp_path: Path, kills: in
             play(members, lambda wanted=wanted: sum(len(r.processed) for r in replicas) >= wanted)
             job.kill()
             job.start()
+            tell(job.launcher(), messages.Status())
         play(members, lambda: all(member.ended for member in members))
     summary = _summary(tmp_path)
     assert (summary["phase"], summary["samples"]) == ("Complete", 2560)
