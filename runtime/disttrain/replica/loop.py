@@ -1,187 +1,79 @@
-"""The training loop: Downpour SGD's client, Algorithm 1.1 of DistBelief's appendix."""
+"""The training loop: one step after the other, until told to end."""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from disttrain.coordinator.fields import START
-from disttrain.parameter_server.client import FetchResult
-from disttrain.replica import gradient_check, seeding
-from disttrain.replica.accrual import Accrual, EveryStep, SeveralSteps
-from disttrain.replica.exchange import Versions
-from disttrain.replica.fetch_thread import FetchThread
-from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.gradient_check import Verdict
-from disttrain.replica.ledger import SILENT, Kind, Ledger
-from disttrain.replica.pipeline import Loaded
-from disttrain.replica.push_thread import Departure, PushThread
-from disttrain.replica.work import WorkItem
+from disttrain.replica import seeding
+from disttrain.replica.downpour import Downpour
+from disttrain.replica.leases import LeaseSource
+from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.pipeline import Loaded, Pipeline
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoopConfig:
-    """How a replica trains."""
-
-    push_every: int = 1
-    fetch_every: int = 1
-    waits_for_answers: bool = False
-    """maxInFlight is 0: wait for each push's answer and for the fetch that follows."""
-    local_learning_rate: float = 0.0
-    """Of the steps between fetches."""
-    clip_norm: float | None = None
-    seed: int = 0
-
-
-@dataclass(slots=True)
-class Counters:
-    """What the loop did since the process started; written by the compute thread only."""
-
-    steps: int = 0
-    loss_sum: float = 0.0
-    loss_steps: int = 0
-    non_finite: int = 0
-    non_finite_lease: int = 0
-    step_seconds: float = 0.0
-    data_seconds: float = 0.0
+_IDLE_SECONDS = 0.02
+"""How long the next batch is waited for before the coordinator's orders are looked at again."""
 
 
 class TrainingLoop:
-    """One step after the other. Everything here belongs to the compute thread."""
+    """Trains on what the pipeline brings. Belongs to the compute thread."""
 
     def __init__(
         self,
-        model: FlatModel,
+        downpour: Downpour,
         loss: Callable[[Any], Tensor],
-        pushes: PushThread,
-        fetches: FetchThread,
-        config: LoopConfig,
-        ledger: Ledger = SILENT,
+        pipeline: Pipeline,
+        source: LeaseSource,
+        lost: LostLeases,
+        seed: int,
     ) -> None:
-        self._model = model
+        self._downpour = downpour
         self._loss = loss
-        self._pushes = pushes
-        self._fetches = fetches
-        self._config = config
-        self._ledger = ledger
-        self._accrual: Accrual = (
-            EveryStep(model, pushes) if config.push_every == 1 else SeveralSteps(model, pushes)
-        )
-        self.position = START
-        """Of the last batch."""
-        self._versions: Versions = ()
-        self._computed_on: Versions = ()
-        self._adopted = 0
-        self.counters = Counters()
+        self._pipeline = pipeline
+        self._source = source
+        self._lost = lost
+        self._seed = seed
+        self._flushed_at = 0
 
-    def step(self, loaded: Loaded) -> None:
-        """Process one batch."""
+    def train_until(self, ends: Callable[[], bool]) -> None:
+        """Step after step, until `ends()` is true between two of them."""
+        while not ends():
+            loaded = self._next_batch()
+            if loaded is None:
+                self._flush_if_dry()
+            elif not self._lost.skips(loaded.item, self._downpour.position):
+                self._step(loaded)
+
+    def drain(self) -> None:
+        """Drop the batches not begun; push everything and wait for the answers."""
+        self._pipeline.drop()
+        self._downpour.flush()
+
+    def _step(self, loaded: Loaded) -> None:
         began = time.perf_counter()
-        config, step = self._config, self.counters.steps
-
-        if step % config.fetch_every == 0:
-            self._start_fetching()
-
-        gradient = self._accrual.begin_step()
-        verdict = self._compute_gradient(loaded, gradient)
-        if verdict.finite:
-            self._accrual.accrue(verdict, len(loaded.item.indices))
-        self.position = loaded.item.position
-
-        if step % config.push_every == 0:
-            self._start_pushing()
-        if not self._adopt_fetched():
-            self._step_locally(gradient, verdict)
-
-        self.counters.steps += 1
-        self.counters.step_seconds += time.perf_counter() - began
-
-    def begin(self, versions: Versions) -> None:
-        """Say which versions the model's values are of, before the first step."""
-        self._versions = versions
-        self._adopted = 1
-
-    def flush(self) -> None:
-        """Push what is accrued and wait until every shard has answered everything."""
-        self._ledger.mark(Kind.FLUSHED)
-        self._start_pushing()
-        self._pushes.wait_answered()
-
-    def fetch_now(self) -> Versions:
-        """Compute with freshly fetched parameters from now on; their versions."""
-        self._ledger.mark(Kind.FETCHING_NOW)
-        self._adopt(self._fetches.wait())
-        self._fetches.ask(self._model.fetch_into, self._model.land)
-        self._adopt(self._fetches.wait())
-        return self._versions
-
-    def _start_fetching(self) -> None:
-        self._fetches.ask(self._model.fetch_into, self._model.land)
-        if self._config.waits_for_answers:
-            self._adopt(self._fetches.wait())
-
-    def _compute_gradient(self, loaded: Loaded, gradient: Tensor) -> Verdict:
         item = loaded.item
-        if item.lease != self.position.lease:
-            self._ledger.lease_begun(item)
-        seeding.seed_step(
-            seeding.batch_seed(self._config.seed, item.epoch, item.portion, item.first)
-        )
+
+        gradient = self._downpour.begin_step()
+        seeding.seed_step(seeding.batch_seed(self._seed, item.epoch, item.portion, item.first))
         loss = self._loss(loaded.batch)
         loss.backward()  # type: ignore[no-untyped-call]
-        squared_norm = torch.dot(gradient, gradient).item()
-        return self._judge(squared_norm, loss.item(), item)
+        self._downpour.finish_step(gradient, loss.item(), len(item.indices), item.position)
 
-    def _judge(self, squared_norm: float, loss: float, item: WorkItem) -> Verdict:
-        verdict = gradient_check.check(squared_norm, loss, self._config.clip_norm)
-        step = self.counters.steps
-        if verdict.finite:
-            self._ledger.stepped(step, item, loss, squared_norm)
-            self.counters.loss_sum += loss
-            self.counters.loss_steps += 1
-            self._computed_on = self._computed_on or self._versions
-        else:
-            self._ledger.not_finite(step, item, loss, squared_norm)
-            self.counters.non_finite += 1
-            self.counters.non_finite_lease = item.lease
-        return verdict
+        self._downpour.counters.step_seconds += time.perf_counter() - began
 
-    def _start_pushing(self) -> None:
-        accrued = self._accrual.take()
-        if accrued is None:
-            self._pushes.submit(Departure(outgoing=None, position=self.position))
-            return
-        departure = Departure(
-            outgoing=accrued.outgoing,
-            position=self.position,
-            samples=accrued.samples,
-            scale=accrued.scale,
-            versions=self._computed_on,
-        )
-        self._computed_on = ()
-        self._pushes.submit(departure)
-        if self._config.waits_for_answers:
-            self._pushes.wait_answered()
+    def _next_batch(self) -> Loaded | None:
+        loaded = self._pipeline.next(0)
+        if loaded is not None:
+            return loaded
+        began = time.perf_counter()
+        loaded = self._pipeline.next(_IDLE_SECONDS)
+        self._downpour.counters.data_seconds += time.perf_counter() - began
+        return loaded
 
-    def _adopt_fetched(self) -> bool:
-        """Whether the next step computes with fetched parameters, which replace a local step."""
-        if self._config.waits_for_answers:
-            return (self.counters.steps + 1) % self._config.fetch_every == 0
-        return self._adopt(self._fetches.take())
-
-    def _adopt(self, fetched: FetchResult | None) -> bool:
-        if fetched is None:
-            return False
-        self._adopted += 1
-        self._ledger.mark(Kind.ADOPTED, self._adopted)
-        self._model.adopt(buffers=fetched.buffers_changed)
-        self._versions = fetched.versions
-        return True
-
-    def _step_locally(self, gradient: Tensor, verdict: Verdict) -> None:
-        rate = self._config.local_learning_rate
-        if rate > 0 and verdict.finite:
-            self._model.parameters.add_(gradient, alpha=-rate * verdict.scale)
+    def _flush_if_dry(self) -> None:
+        """A portion is done only when acknowledged, and others may wait for it."""
+        steps = self._downpour.counters.steps
+        if self._source.dry and self._flushed_at != steps:
+            self._downpour.flush()
+            self._flushed_at = steps

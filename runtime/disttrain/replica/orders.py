@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from disttrain.checkpoint import export
+from disttrain.checkpoint.export import export
 from disttrain.coordinator.fields import Progress
 from disttrain.coordinator.orders import (
     Done,
@@ -70,7 +70,7 @@ class Orders:
             case Evaluate():
                 return self._evaluate(order)
             case Export():
-                export.export(Path(order.checkpoint), Path(order.out))
+                export(Path(order.checkpoint), Path(order.out))
             case Drain():
                 return Drained(progress=self._abilities.drain())
             case End():

@@ -4,24 +4,23 @@ import time
 from functools import partial
 
 from disttrain.coordinator import permutation
-from disttrain.coordinator.client import CoordinatorClient
 from disttrain.coordinator.fields import Progress
 from disttrain.coordinator.messages import Joined, Leave
 from disttrain.coordinator.orders import End
 from disttrain.coordinator.reports import ReplicaReport
-from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
-from disttrain.replica import device, report
+from disttrain.replica import device, downpour, report
 from disttrain.replica.connection import Connection
+from disttrain.replica.downpour import Downpour
 from disttrain.replica.halt import Halt
 from disttrain.replica.leases import LeaseSource
-from disttrain.replica.loop import LoopConfig, TrainingLoop
+from disttrain.replica.loop import TrainingLoop
 from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.membership import Membership
 from disttrain.replica.orders import Abilities, Orders
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
 from disttrain.replica.prepared import Prepared
-from disttrain.replica.trainer import Trainer
 from disttrain.replica.work import Cutting
 from disttrain.telemetry import logs
 
@@ -38,41 +37,41 @@ class Replica:
         self,
         spec: Spec,
         prepared: Prepared,
-        coordinator: CoordinatorClient,
+        membership: Membership,
         joined: Joined,
         connection: Connection,
-        halt: Halt,
     ) -> None:
-        self._coordinator = coordinator
+        self._coordinator = coordinator = membership.coordinator
         self._member = joined.member
         self._connection = connection
         self._exit_code: ExitCode | None = None
         self._leaving = False
 
         place = device.mover(prepared.device)
-        self._loop = TrainingLoop(
-            connection.model,
-            lambda batch: prepared.task.loss(prepared.model, place(batch)),
-            connection.pushes,
-            connection.fetches,
-            loop_config(spec),
-            connection.ledger,
-        )
+        self._downpour = Downpour(connection, downpour.from_spec(spec))
         self._lost = LostLeases(lambda: coordinator.lost_leases)
-        source = LeaseSource(coordinator, joined.member, self._progress, halt)
-        pipeline = _pipeline(spec, prepared, joined, source, halt)
-        self._trainer = Trainer(self._loop, pipeline, source, self._lost)
+        source = LeaseSource(coordinator, joined.member, self._progress, membership.halt)
+        self._loop = TrainingLoop(
+            self._downpour,
+            lambda batch: prepared.task.loss(prepared.model, place(batch)),
+            _pipeline(spec, prepared, joined, source, membership.halt),
+            source,
+            self._lost,
+            joined.seed,
+        )
         self._orders = Orders(
             prepared.task,
             prepared.model,
             prepared.device,
-            Abilities(upload=connection.upload, fetch_now=self._loop.fetch_now, drain=self._drain),
+            Abilities(
+                upload=connection.upload, fetch_now=self._downpour.fetch_now, drain=self._drain
+            ),
         )
 
     def report(self) -> ReplicaReport:
         """The counters as they are now."""
         pushes, fetches = self._connection.pushes, self._connection.fetches
-        return report.replica_report(self._loop.counters, pushes, fetches, self._lost)
+        return report.replica_report(self._downpour.counters, pushes, fetches, self._lost)
 
     def leave(self) -> None:
         """End after the current step; the rest of the work goes to others. For signal handlers."""
@@ -81,9 +80,9 @@ class Replica:
     def run(self) -> ExitCode:
         """Train until told to end. Raises what ended one of the threads."""
         try:
-            self._loop.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
+            self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
             LOG.info("trains", incarnation=self._member.incarnation)
-            self._trainer.train_until(self._ends)
+            self._loop.train_until(self._ends)
         except _Ended:
             LOG.info("ends before the first step")
         return self._say_goodbye() if self._exit_code is None else self._exit_code
@@ -105,7 +104,7 @@ class Replica:
                 self._exit_code = ExitCode.COMPLETE if numbered.id else ExitCode.RESTART
 
     def _drain(self) -> Progress:
-        self._trainer.drain()
+        self._loop.drain()
         return self._progress()
 
     def _progress(self) -> Progress:
@@ -120,24 +119,6 @@ class Replica:
 
 class _Ended(Exception):
     """Told to end before the first step."""
-
-
-def loop_config(spec: Spec) -> LoopConfig:
-    """What the manifest says about the loop."""
-    downpour = spec.strategy.rule
-    return LoopConfig(
-        push_every=downpour.push_every,
-        fetch_every=downpour.fetch_every,
-        waits_for_answers=downpour.max_in_flight == 0,
-        local_learning_rate=defaults.local_learning_rate(downpour),
-        clip_norm=downpour.optimizer.rule.clip_norm,
-        seed=spec.seed,
-    )
-
-
-def outgoing_buffers(spec: Spec) -> int:
-    """Gradient buffers that can be on their way, and the one that is being filled."""
-    return spec.strategy.rule.max_in_flight + 1
 
 
 def _pipeline(

@@ -2,8 +2,8 @@
 
 from disttrain.coordinator.fields import Progress
 from disttrain.coordinator.reports import ReplicaReport
+from disttrain.replica.downpour import Counters
 from disttrain.replica.fetch_thread import FetchThread
-from disttrain.replica.loop import Counters
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.push_thread import PushThread
 

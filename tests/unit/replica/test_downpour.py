@@ -11,22 +11,22 @@ from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.fields import Position
 from disttrain.replica.connection import Connection, Sides
+from disttrain.replica.downpour import Downpour, DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
-from disttrain.replica.loop import LoopConfig, TrainingLoop
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.work import WorkItem
 from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
 
-AWAITED = LoopConfig(waits_for_answers=True, local_learning_rate=0.05)
+AWAITED = DownpourConfig(waits_for_answers=True, local_learning_rate=0.05)
 
 
 class Trained:
     """A loop on a model, a parameter server inside the test, and what connects them."""
 
     def __init__(
-        self, model: nn.Module, server: OneShard, config: LoopConfig, *, in_flight: int = 0
+        self, model: nn.Module, server: OneShard, config: DownpourConfig, *, in_flight: int = 0
     ) -> None:
         self.model = model
         self.halt = Halt()
@@ -35,13 +35,14 @@ class Trained:
         )
         self.connection = Connection(flat, Sides(push=server, fetch=server), self.halt)
         self.connection.upload([0])
-        self.loop = TrainingLoop(
-            flat, self._loss, self.connection.pushes, self.connection.fetches, config
-        )
+        self.loop = Downpour(self.connection, config)
         self.loop.begin(self.connection.first_fetch(meanwhile=lambda: None))
 
-    def _loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return functional.cross_entropy(self.model(batch[0]), batch[1])
+    def step(self, loaded: Loaded) -> None:
+        gradient = self.loop.begin_step()
+        loss = functional.cross_entropy(self.model(loaded.batch[0]), loaded.batch[1])
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.loop.finish_step(gradient, loss.item(), 8, loaded.item.position)
 
 
 def batches(count: int) -> Iterator[Loaded]:
@@ -76,7 +77,7 @@ def test_sgd_with_answers_awaited_is_bit_identical_to_a_plain_loop() -> None:
     trained = Trained(model, OneShard(0.05), AWAITED)
 
     for loaded in batches(200):
-        trained.loop.step(loaded)
+        trained.step(loaded)
     trained.loop.fetch_now()
 
     assert torch.equal(flat(model), flat(plain))
@@ -90,7 +91,7 @@ def test_batch_norm_with_answers_awaited_equals_a_plain_loop() -> None:
     trained = Trained(model, OneShard(0.05), AWAITED)
 
     for loaded in batches(30):
-        trained.loop.step(loaded)
+        trained.step(loaded)
     trained.loop.fetch_now()
 
     ours, theirs = model.state_dict(), plain.state_dict()
@@ -101,10 +102,10 @@ def test_batch_norm_with_answers_awaited_equals_a_plain_loop() -> None:
 
 def test_the_first_push_holds_one_gradient_and_the_others_push_every() -> None:
     server = OneShard(0.05)
-    trained = Trained(a_network(), server, LoopConfig(push_every=3), in_flight=1)
+    trained = Trained(a_network(), server, DownpourConfig(push_every=3), in_flight=1)
 
     for loaded in batches(8):
-        trained.loop.step(loaded)
+        trained.step(loaded)
     trained.loop.flush()
 
     assert [push.samples for push in server.pushes] == [8, 24, 24, 8]
@@ -115,14 +116,14 @@ def test_the_first_push_holds_one_gradient_and_the_others_push_every() -> None:
 def test_accrued_gradients_are_sums() -> None:
     once, accrued = OneShard(1.0), OneShard(1.0)
     for server, config in (
-        (once, LoopConfig(push_every=1, fetch_every=100)),
-        (accrued, LoopConfig(push_every=4, fetch_every=100)),
+        (once, DownpourConfig(push_every=1, fetch_every=100)),
+        (accrued, DownpourConfig(push_every=4, fetch_every=100)),
     ):
         trained = Trained(a_network(), server, config, in_flight=1)
         # Never answered, so that all gradients are those of the initial parameters.
         server.fetch_gate.clear()
         for loaded in batches(9):
-            trained.loop.step(loaded)
+            trained.step(loaded)
         trained.loop.flush()
         server.fetch_gate.set()
         trained.connection.close()
@@ -138,12 +139,12 @@ def test_a_local_step_is_taken_while_no_fetch_arrives() -> None:
     plainly(plain, 5)
     server = OneShard(0.05)
     trained = Trained(
-        model, server, LoopConfig(fetch_every=100, local_learning_rate=0.05), in_flight=1
+        model, server, DownpourConfig(fetch_every=100, local_learning_rate=0.05), in_flight=1
     )
     server.fetch_gate.clear()
 
     for loaded in batches(5):
-        trained.loop.step(loaded)
+        trained.step(loaded)
 
     assert torch.equal(flat(model), flat(plain))
     server.fetch_gate.set()
@@ -154,11 +155,11 @@ def test_without_a_local_rate_parameters_change_only_by_fetching() -> None:
     model = a_network()
     before = flat(model)
     server = OneShard(0.05)
-    trained = Trained(model, server, LoopConfig(fetch_every=100), in_flight=1)
+    trained = Trained(model, server, DownpourConfig(fetch_every=100), in_flight=1)
     server.fetch_gate.clear()
 
     for loaded in batches(5):
-        trained.loop.step(loaded)
+        trained.step(loaded)
 
     assert torch.equal(flat(model), before)
     server.fetch_gate.set()
@@ -171,12 +172,12 @@ def test_without_a_local_rate_parameters_change_only_by_fetching() -> None:
 @pytest.mark.parametrize("in_flight", [1, 2])
 def test_computing_goes_on_until_max_in_flight_pushes_are_unanswered(in_flight: int) -> None:
     server = OneShard(0.05)
-    trained = Trained(a_network(), server, LoopConfig(), in_flight=in_flight)
+    trained = Trained(a_network(), server, DownpourConfig(), in_flight=in_flight)
     waited = trained.connection.pushes.waited_seconds
     server.gate.clear()
 
     for loaded in batches(in_flight + 1):
-        trained.loop.step(loaded)
+        trained.step(loaded)
 
     assert server.pushes == []
     assert trained.connection.pushes.waited_seconds == waited
@@ -188,13 +189,13 @@ def test_computing_goes_on_until_max_in_flight_pushes_are_unanswered(in_flight: 
 
 def test_the_step_after_max_in_flight_waits_and_says_how_long() -> None:
     server = OneShard(0.05)
-    trained = Trained(a_network(), server, LoopConfig(), in_flight=1)
+    trained = Trained(a_network(), server, DownpourConfig(), in_flight=1)
     waited = trained.connection.pushes.waited_seconds
     server.gate.clear()
     steps = list(batches(3))
-    trained.loop.step(steps[0])
-    trained.loop.step(steps[1])
-    third = threading.Thread(target=trained.loop.step, args=[steps[2]], daemon=True)
+    trained.step(steps[0])
+    trained.step(steps[1])
+    third = threading.Thread(target=trained.step, args=[steps[2]], daemon=True)
 
     third.start()
     third.join(0.2)
@@ -212,11 +213,11 @@ def test_a_clipped_gradient_travels_unscaled_with_its_factor() -> None:
     plain = copy.deepcopy(model)
     plainly(plain, 20, clip=0.1)
     server = OneShard(0.05)
-    config = LoopConfig(waits_for_answers=True, clip_norm=0.1)
+    config = DownpourConfig(waits_for_answers=True, clip_norm=0.1)
     trained = Trained(model, server, config)
 
     for loaded in batches(20):
-        trained.loop.step(loaded)
+        trained.step(loaded)
     trained.loop.fetch_now()
 
     assert all(0 < push.scale < 1 for push in server.pushes)
@@ -227,12 +228,15 @@ def test_a_clipped_gradient_travels_unscaled_with_its_factor() -> None:
 def test_each_step_is_clipped_by_itself_when_gradients_accrue() -> None:
     server = OneShard(1.0)
     trained = Trained(
-        a_network(), server, LoopConfig(push_every=4, fetch_every=100, clip_norm=1e-3), in_flight=1
+        a_network(),
+        server,
+        DownpourConfig(push_every=4, fetch_every=100, clip_norm=1e-3),
+        in_flight=1,
     )
     before = server.values[Vector.PARAMETERS].clone()
 
     for loaded in batches(5):
-        trained.loop.step(loaded)
+        trained.step(loaded)
     trained.loop.flush()
 
     moved = (server.values[Vector.PARAMETERS] - before).norm().item()
@@ -245,12 +249,12 @@ def test_each_step_is_clipped_by_itself_when_gradients_accrue() -> None:
 def test_a_gradient_that_is_not_finite_is_counted_and_reaches_nothing(push_every: int) -> None:
     model = a_network()
     server = OneShard(0.05)
-    config = LoopConfig(push_every=push_every, local_learning_rate=0.05)
+    config = DownpourConfig(push_every=push_every, local_learning_rate=0.05)
     trained = Trained(model, server, config, in_flight=1)
 
     for number, loaded in enumerate(batches(5)):
         bad = loaded.batch[0] * float("nan") if number == 2 else loaded.batch[0]
-        trained.loop.step(loaded._replace(batch=(bad, loaded.batch[1])))
+        trained.step(loaded._replace(batch=(bad, loaded.batch[1])))
     trained.loop.flush()
 
     assert trained.loop.counters.non_finite == 1
@@ -263,11 +267,11 @@ def test_a_gradient_that_is_not_finite_is_counted_and_reaches_nothing(push_every
 
 def test_a_gradient_that_is_not_finite_still_moves_the_position_on() -> None:
     server = OneShard(0.05)
-    trained = Trained(a_network(), server, LoopConfig(), in_flight=1)
+    trained = Trained(a_network(), server, DownpourConfig(), in_flight=1)
 
     for loaded in batches(3):
         bad = loaded.batch[0] * float("inf")
-        trained.loop.step(loaded._replace(batch=(bad, loaded.batch[1])))
+        trained.step(loaded._replace(batch=(bad, loaded.batch[1])))
     trained.loop.flush()
 
     acknowledged = trained.connection.pushes.acknowledged
@@ -279,10 +283,10 @@ def test_a_gradient_that_is_not_finite_still_moves_the_position_on() -> None:
 
 def test_pushes_name_the_version_that_their_gradient_was_computed_on() -> None:
     server = OneShard(0.05)
-    trained = Trained(a_network(), server, LoopConfig(waits_for_answers=True))
+    trained = Trained(a_network(), server, DownpourConfig(waits_for_answers=True))
 
     for loaded in batches(4):
-        trained.loop.step(loaded)
+        trained.step(loaded)
 
     assert [push.versions for push in server.pushes] == [((1, n),) for n in range(4)]
     assert trained.connection.pushes.staleness[0] == 4
@@ -294,8 +298,8 @@ def test_an_error_of_the_push_thread_ends_the_loop_with_its_cause() -> None:
         def push(self, push: object) -> list[object]:  # type: ignore[override]  # noqa: ARG002
             raise ConnectionError("shard 0 is gone")
 
-    trained = Trained(a_network(), Failing(0.05), LoopConfig(waits_for_answers=True))
+    trained = Trained(a_network(), Failing(0.05), DownpourConfig(waits_for_answers=True))
 
     with pytest.raises(ConnectionError, match="shard 0 is gone"):
-        trained.loop.step(next(batches(1)))
+        trained.step(next(batches(1)))
     trained.connection.close()

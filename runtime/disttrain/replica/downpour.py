@@ -1,0 +1,168 @@
+"""Downpour SGD's client: Algorithm 1.1 of DistBelief's appendix, around somebody's gradient."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from disttrain.coordinator.fields import START, Position
+from disttrain.job import defaults
+from disttrain.job.spec import Spec
+from disttrain.parameter_server.client import FetchResult
+from disttrain.replica import gradient_check
+from disttrain.replica.accrual import Accrual, EveryStep, SeveralSteps
+from disttrain.replica.connection import Connection
+from disttrain.replica.exchange import Versions
+from disttrain.replica.gradient_check import Verdict
+from disttrain.replica.push_thread import Departure
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DownpourConfig:
+    """How a replica works with the parameter server."""
+
+    push_every: int = 1
+    fetch_every: int = 1
+    waits_for_answers: bool = False
+    """maxInFlight is 0: wait for each push's answer and for the fetch that follows."""
+    local_learning_rate: float = 0.0
+    """Of the steps between fetches."""
+    clip_norm: float | None = None
+
+
+def from_spec(spec: Spec) -> DownpourConfig:
+    """What the manifest says."""
+    downpour = spec.strategy.rule
+    return DownpourConfig(
+        push_every=downpour.push_every,
+        fetch_every=downpour.fetch_every,
+        waits_for_answers=downpour.max_in_flight == 0,
+        local_learning_rate=defaults.local_learning_rate(downpour),
+        clip_norm=downpour.optimizer.rule.clip_norm,
+    )
+
+
+@dataclass(slots=True)
+class Counters:
+    """What was done since the process started; written by the compute thread only."""
+
+    steps: int = 0
+    loss_sum: float = 0.0
+    loss_steps: int = 0
+    non_finite: int = 0
+    non_finite_lease: int = 0
+    step_seconds: float = 0.0
+    data_seconds: float = 0.0
+
+
+class Downpour:
+    """Each step is `begin_step`, backward into the vector that it gives, `finish_step`.
+
+    Everything here belongs to the compute thread.
+    """
+
+    def __init__(self, connection: Connection, config: DownpourConfig) -> None:
+        self._model = connection.model
+        self._pushes = connection.pushes
+        self._fetches = connection.fetches
+        self._config = config
+        self._accrual: Accrual = (
+            EveryStep(self._model, self._pushes)
+            if config.push_every == 1
+            else SeveralSteps(self._model, self._pushes)
+        )
+        self._versions: Versions = ()
+        self._computed_on: Versions = ()
+        self.position = START
+        """After the last step."""
+        self.counters = Counters()
+
+    def begin(self, versions: Versions) -> None:
+        """Say which versions the model's values are of, before the first step."""
+        self._versions = versions
+
+    def begin_step(self) -> Tensor:
+        """Start fetching if it is time; where the step's gradient goes, all zero."""
+        if self.counters.steps % self._config.fetch_every == 0:
+            self._start_fetching()
+        return self._accrual.begin_step()
+
+    def finish_step(self, gradient: Tensor, loss: float, samples: int, position: Position) -> None:
+        """Accrue the gradient, push if it is time, and compute with newer parameters from now on.
+
+        `position` is the replica's after this step's `samples`.
+        """
+        verdict = self._judge(gradient, loss, position)
+        if verdict.finite:
+            self._accrual.accrue(verdict, samples)
+        self.position = position
+
+        if self.counters.steps % self._config.push_every == 0:
+            self._start_pushing()
+        if not self._adopt_fetched():
+            self._step_locally(gradient, verdict)
+        self.counters.steps += 1
+
+    def flush(self) -> None:
+        """Push what is accrued and wait until every shard has answered everything."""
+        self._start_pushing()
+        self._pushes.wait_answered()
+
+    def fetch_now(self) -> Versions:
+        """Compute with freshly fetched parameters from now on; their versions."""
+        self._adopt(self._fetches.wait())
+        self._fetches.ask(self._model.fetch_into, self._model.land)
+        self._adopt(self._fetches.wait())
+        return self._versions
+
+    def _start_fetching(self) -> None:
+        self._fetches.ask(self._model.fetch_into, self._model.land)
+        if self._config.waits_for_answers:
+            self._adopt(self._fetches.wait())
+
+    def _judge(self, gradient: Tensor, loss: float, position: Position) -> Verdict:
+        squared_norm = torch.dot(gradient, gradient).item()
+        verdict = gradient_check.check(squared_norm, loss, self._config.clip_norm)
+        if verdict.finite:
+            self.counters.loss_sum += loss
+            self.counters.loss_steps += 1
+            self._computed_on = self._computed_on or self._versions
+        else:
+            self.counters.non_finite += 1
+            self.counters.non_finite_lease = position.lease
+        return verdict
+
+    def _start_pushing(self) -> None:
+        accrued = self._accrual.take()
+        if accrued is None:
+            self._pushes.submit(Departure(outgoing=None, position=self.position))
+            return
+        departure = Departure(
+            outgoing=accrued.outgoing,
+            position=self.position,
+            samples=accrued.samples,
+            scale=accrued.scale,
+            versions=self._computed_on,
+        )
+        self._computed_on = ()
+        self._pushes.submit(departure)
+        if self._config.waits_for_answers:
+            self._pushes.wait_answered()
+
+    def _adopt_fetched(self) -> bool:
+        """Whether the next step computes with fetched parameters, which replace a local step."""
+        if self._config.waits_for_answers:
+            return (self.counters.steps + 1) % self._config.fetch_every == 0
+        return self._adopt(self._fetches.take())
+
+    def _adopt(self, fetched: FetchResult | None) -> bool:
+        if fetched is None:
+            return False
+        self._model.adopt(buffers=fetched.buffers_changed)
+        self._versions = fetched.versions
+        return True
+
+    def _step_locally(self, gradient: Tensor, verdict: Verdict) -> None:
+        rate = self._config.local_learning_rate
+        if rate > 0 and verdict.finite:
+            self._model.parameters.add_(gradient, alpha=-rate * verdict.scale)

@@ -1,0 +1,89 @@
+"""How a process that computes gradients becomes a member of a job."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from disttrain.coordinator.client import CoordinatorClient
+from disttrain.coordinator.messages import Join, Joined
+from disttrain.coordinator.reports import ReplicaReport
+from disttrain.job import names
+from disttrain.job.spec import Spec
+from disttrain.launch.config import LaunchConfig
+from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
+from disttrain.parameter_server.messages import Identity
+from disttrain.replica.connection import Connection, Sides
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.halt import Halt
+from disttrain.transport.config import TransportConfig
+from disttrain.transport.factory import open_transport
+from disttrain.transport.header import Role
+
+_JOIN_SECONDS = 600.0
+"""A coordinator that crashed may be in its back-off."""
+_FLUSH_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobAddress:
+    """Where a job is, and what it is."""
+
+    spec: Spec
+    transport: TransportConfig
+    coordinator: str
+
+    @classmethod
+    def of(cls, config: LaunchConfig) -> "JobAddress":
+        """The job that any of its processes was started for."""
+        return cls(
+            spec=config.job.spec,
+            transport=TransportConfig(
+                kind=config.transport, job_uid=config.job_uid, role=Role.REPLICA
+            ),
+            coordinator=config.coordinator_address,
+        )
+
+
+class Membership:
+    """The way to the coordinator, and from it to the shards. Close it last."""
+
+    def __init__(self, address: JobAddress) -> None:
+        self.halt = Halt()
+        self._spec = address.spec
+        self._transport = open_transport(address.transport)
+        self.coordinator = CoordinatorClient(
+            lambda: self._transport.connect(address.coordinator),
+            Role.REPLICA,
+            address.spec.coordinator.heartbeat_seconds,
+        )
+
+    def join(self, join: Join, report: Callable[[], ReplicaReport]) -> Joined:
+        """Become a member; `report` is called for each heartbeat, by another thread.
+
+        Raises NotJoined, and TimeoutError without a coordinator.
+        """
+        return self.coordinator.join(join, report, _JOIN_SECONDS)
+
+    def connect(self, joined: Joined, model: nn.Module, device: torch.device) -> Connection:
+        """Put the model into flat vectors and start the threads that push and fetch them."""
+        index, incarnation = joined.member.index, joined.member.incarnation
+        owner = f"{names.replica_name(index)}-i{incarnation}"
+        buffers = self._spec.strategy.rule.max_in_flight + 1
+        flat = FlatModel(model, self._transport.memory(owner), device, outgoing_buffers=buffers)
+        client = ClientConfig(
+            transport=self._transport,
+            identity=Identity(index=index, incarnation=incarnation),
+            directory=lambda: self.coordinator.shards,
+            sizes={vector: flat.tensors.layout.elements(vector) for vector in flat.tensors.vectors},
+        )
+        shards = self._spec.parameter_server.shards
+        sides = Sides(push=PushClient(client, shards), fetch=FetchClient(client, shards))
+        return Connection(flat, sides, self.halt)
+
+    def close(self) -> None:
+        """End the connection to the coordinator when it has answered everything."""
+        self.coordinator.flush(_FLUSH_SECONDS)
+        self.coordinator.close()
+        self._transport.close()
