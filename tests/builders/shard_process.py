@@ -1,4 +1,4 @@
-"""A shard in a process of its own, without a coordinator: what a test tells it at the start holds."""
+"""A shard in a process of its own, without a coordinator: a test tells it all at the start."""
 
 import atexit
 import functools

@@ -1,4 +1,4 @@
-"""The parameter server: shards that hold ranges of the model's vectors and apply updates, and their client.
+"""The parameter server: shards that hold parts of the model, and their client.
 
 What decides is pure and has no torch: `layout`, `deliveries`, `schedule`. What computes has no
 socket: `update_rules`, `buffers`, `values`, `snapshot`, `shard`. Only `server` and the clients

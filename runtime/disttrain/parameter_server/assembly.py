@@ -23,5 +23,5 @@ def build(state: ShardState, config: Sgd | Momentum | Adagrad, records: Records)
 
 
 def rule_name(config: Sgd | Momentum | Adagrad) -> str:
-    """As the manifest of the job and that of a checkpoint write it: "sgd", "momentum", "adagrad"."""
+    """As the job's manifest and a checkpoint's write it: "sgd", "momentum", "adagrad"."""
     return type(config).__name__.lower()

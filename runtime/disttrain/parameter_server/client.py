@@ -1,4 +1,4 @@
-"""What a replica says to the parameter server. Push side and fetch side belong to one thread each."""
+"""What a replica asks of the parameter server; pushes and fetches from one thread each."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

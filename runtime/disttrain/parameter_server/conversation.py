@@ -1,4 +1,4 @@
-"""Asks all shards for something at once and stays at it until each has answered, restarts included."""
+"""Asks all shards at once and stays at it until each has answered, restarts included."""
 
 import threading
 import time
@@ -108,12 +108,13 @@ class Conversation:
             link.greet_if_due(task.first_unacknowledged)
             if link.state is LinkState.OPEN:
                 sent |= task.send_more()
-        channels: list[Channel] = [
-            link.channel for shard in pending if (link := self.links[shard]).channel is not None
-        ]
         if not self._receive(pending) and not sent:
             self._follow_directory()
-            self._config.transport.wait(channels, _TICK_SECONDS)
+            self._config.transport.wait(self._channels(pending), _TICK_SECONDS)
+
+    def _channels(self, pending: Mapping[int, Task]) -> list[Channel]:
+        links = [self.links[shard] for shard in pending]
+        return [link.channel for link in links if link.channel is not None]
 
     def _receive(self, pending: Mapping[int, Task]) -> bool:
         received = False

@@ -1,4 +1,4 @@
-"""Which chunk of which push may be applied: at most once per sender's life, whatever the network does.
+"""Which chunk of which push may be applied: at most once, whatever the network does.
 
 Pure. A sender has one push under way at a shard. Its chunks are applied in their order: exactly the
 next one is taken, everything before it is a duplicate, everything after it came too early. The
@@ -44,10 +44,10 @@ class ChunkName(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delivered:
-    """What a shard holds of one life of a sender. Every field is a whole number that fits 64 bits."""
+    """What a shard holds of one life of a sender; whole numbers of 64 bits."""
 
     sequence: int = 0
-    """Last push that is over: applied completely, given up or lost in a rollback. They count from 1."""
+    """Last push that is over: applied, given up or lost in a rollback. They count from 1."""
     pushes: int = 0
     """Pushes applied completely, in these values."""
     next_chunk: int = 0
@@ -88,7 +88,7 @@ class Deliveries:
     delivered: dict[SenderLife, Delivered] = field(default_factory=dict)
 
     def admit(self, sender: int, incarnation: int) -> None:
-        """This life may push from now on, and all earlier ones may not. A fenced one stays fenced."""
+        """This life may push from now on, all earlier ones may not. A fenced one stays fenced."""
         if incarnation > self.fenced.get(sender, 0):
             self.admitted[sender] = max(incarnation, self.admitted.get(sender, 0))
             self.fenced[sender] = self.admitted[sender] - 1
@@ -148,7 +148,7 @@ class Deliveries:
         )
 
     def applied(self, sender: int, incarnation: int) -> bool:
-        """The chunk that `decide` allowed is in the values. True: it was the last one of its push."""
+        """The chunk that `decide` allowed is in the values. True: it was its push's last one."""
         life = SenderLife(sender, incarnation)
         state = self.delivered[life]
         self.delivered[life] = replace(state, next_chunk=state.next_chunk + 1)
@@ -180,7 +180,7 @@ class Deliveries:
         return dict(self.delivered)
 
     def restore(self, delivered: dict[SenderLife, Delivered]) -> None:
-        """Take over the table of a snapshot. Who may push is not in it: the coordinator says that."""
+        """Take over a snapshot's table. Who may push is not in it: the coordinator says that."""
         self.delivered = dict(delivered)
 
 

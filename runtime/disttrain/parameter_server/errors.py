@@ -2,9 +2,9 @@
 
 DistTrainError
 ├── RetryableError
-│   └── ShardsAway          no answer from a shard within the time allowed; its restart may be under way
+│   └── ShardsAway          no answer from a shard in time; its restart may be under way
 └── FinalError
-    ├── Fenced              a newer life of this replica exists, or it was declared dead: it must end
+    ├── Fenced              a newer life of this replica exists, or it was declared dead
     ├── PushRefused         a shard refused the update for what it holds; the next one may be fine
     ├── RequestRefused      a shard refused a request for good: another layout, a verb not allowed
     └── WrongSnapshot       a checkpoint does not fit the job: other ranges, another update rule

@@ -1,11 +1,12 @@
-"""How a model becomes flat vectors and how these are divided over shards. Pure: no tensors, no I/O, no torch.
+"""How a model becomes flat vectors and how these are divided over shards. Pure: no torch, no I/O.
 
-A model has up to five flat vectors (`Vector`). Each vector is divided over the shards in the same way: contiguous,
-64-byte aligned ranges of nearly equal bytes (design, section 7).
+A model has up to five flat vectors (`Vector`). Each is divided over the shards in the same way:
+contiguous, 64-byte aligned ranges of nearly equal bytes (design, section 7).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from disttrain.transport.header import ELEMENT_BYTES, ElementType, Vector
 
@@ -30,7 +31,7 @@ class TensorSpec:
     """Further names of the same tensor (tied parameters)."""
     shape: tuple[int, ...]
     dtype: str
-    """The model's own type ("float32", "int64", "bool", ...); the vector's element type may be wider."""
+    """The model's own type ("float32", "int64", "bool"); the vector's may be wider."""
     vector: Vector
     first: int
     """First element within the vector."""
@@ -69,7 +70,9 @@ class Range:
 
 
 def divide(elements: int, element_type: ElementType, shards: int) -> tuple[Range, ...]:
-    """One range per shard: contiguous, in shard order, aligned to 64 bytes, sizes differing by at most one alignment unit.
+    """One range per shard: contiguous, in shard order, aligned to 64 bytes.
+
+    Their sizes differ by at most 64 bytes.
 
     Ranges of a short vector may be empty.
     """
@@ -78,11 +81,11 @@ def divide(elements: int, element_type: ElementType, shards: int) -> tuple[Range
     bounds = [min(elements, (units * shard // shards) * unit) for shard in range(shards)] + [
         elements
     ]
-    return tuple(Range(first=a, end=b) for a, b in zip(bounds[:-1], bounds[1:], strict=True))
+    return tuple(Range(first=a, end=b) for a, b in pairwise(bounds))
 
 
 def chunks(whole: Range, chunk_elements: int) -> Sequence[Range]:
-    """Cut a range into pieces of `chunk_elements`, the last one shorter; none for an empty range."""
+    """Cut a range into pieces of `chunk_elements`, the last one shorter; none if it is empty."""
     return [
         Range(first=first, end=min(first + chunk_elements, whole.end))
         for first in range(whole.first, whole.end, chunk_elements)

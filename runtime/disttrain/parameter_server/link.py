@@ -95,7 +95,7 @@ class ShardLink:
         return True
 
     def receive(self, destination: Destination | None) -> Message | None:
-        """The next message that is not about the connection itself. Raises Fenced, RequestRefused."""
+        """The next message that is not about the connection itself. Raises Fenced."""
         while self.channel is not None:
             message = self.channel.receive(0.0, destination)
             if message is None:
@@ -127,7 +127,8 @@ class ShardLink:
         """Deal with a refusal: greet again, wait, or leave it to whoever asked."""
         reason = Reason(message.header.reason)
         if reason is Reason.OLD_INCARNATION:
-            text = f"shard {self.shard}: {bytes(message.payload).decode(errors='replace')}; end this process"
+            sentence = bytes(message.payload).decode(errors="replace")
+            text = f"shard {self.shard}: {sentence}; end this process"
             raise Fenced(text)
         if reason >= Reason.OLD_INCARNATION and reason is not Reason.CORRUPT:
             return True

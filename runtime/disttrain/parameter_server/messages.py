@@ -1,4 +1,4 @@
-"""What can be said to a shard: the headers of HELLO, UPLOAD, PUSH, FETCH and the body of WELCOME."""
+"""What can be said to a shard: who says it, and the body of WELCOME."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ MOST_CHUNKS_PER_FETCH = 16
 """A FETCH that asks for more is refused: a shard never owes a peer more."""
 
 ACKNOWLEDGE_EVERY = 4
-"""A shard says PUSHED for every so many chunks of a push, so that the sender knows how far it is."""
+"""A shard says PUSHED for every so many chunks of a push: the sender sees it advance."""
 
 _LONGEST_WELCOME = 4096
 

@@ -12,7 +12,7 @@ from disttrain.transport.header import Header, Reason, Vector, Verb
 from disttrain.transport.interface import Buffer, Destination, Message, Slice
 
 WINDOW_CHUNKS = 12
-"""Chunks on their way to one shard. Fewer than the transport queues, so that sending never blocks."""
+"""Chunks on their way to one shard; fewer than the transport queues: sending never blocks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -47,7 +47,7 @@ class RestoredShard:
 
 
 def newest(folder: Path, job_uid: str, resume_from: Path | None) -> list[Checkpoint]:
-    """Checkpoints to try, the best first: those of this run, then the one that the run began with."""
+    """Checkpoints to try, the best first: this run's, then the one that it began with."""
     own = [c for c in reversed(Store(folder).list()) if c.manifest.job.uid == job_uid]
     if resume_from is None:
         return own

@@ -11,7 +11,7 @@ from disttrain.transport.header import Header, Reason, Role, Vector, Verb
 
 
 class Answer(NamedTuple):
-    """One message to the peer that asked. The payload is to be copied before anything else is done."""
+    """One message to the peer that asked. Copy the payload before anything else is done."""
 
     header: Header
     payload: bytes | memoryview = b""

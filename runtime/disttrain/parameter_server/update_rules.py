@@ -68,7 +68,7 @@ class MomentumRule:
 
 
 class AdagradRule:
-    """rate / (root of the sum of squared gradients + epsilon), DistBelief 4.1, as torch.optim.Adagrad."""
+    """rate / (root of the sum of squared gradients + epsilon), per parameter: DistBelief 4.1."""
 
     state_names: Sequence[str] = ("sum_of_squares",)
 

@@ -1,0 +1,108 @@
+"""The rules on flat vectors cut into chunks, beside torch.optim on whole tensors."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from disttrain.job.optimizer import Adagrad, Momentum, Sgd
+from disttrain.parameter_server.layout import divide
+from disttrain.parameter_server.update_rules import rule_for
+from disttrain.transport.header import ElementType
+
+SHAPES = ((33, 17), (5,), (), (64, 3, 3, 3), (1,), (7, 1001))
+STEPS = 200
+RATE = 0.0371
+
+
+def flat_run(
+    config: Sgd | Momentum | Adagrad, shards: int, chunk_elements: int, *, seed: int = 0
+) -> Tensor:
+    """200 steps, every shard's range by itself, chunk by chunk."""
+    generator = torch.Generator().manual_seed(seed)
+    parameters = flat(generator)
+    rule = rule_for(config)
+    state = {name: torch.zeros_like(parameters) for name in rule.state_names}
+    ranges = divide(parameters.numel(), ElementType.FLOAT32, shards)
+    for _ in range(STEPS):
+        gradient = flat(generator)
+        for part in ranges:
+            for first in range(part.first, part.end, chunk_elements):
+                cut = slice(first, min(first + chunk_elements, part.end))
+                views = {name: vector[cut] for name, vector in state.items()}
+                rule.apply(parameters[cut], gradient[cut], views, config.learning_rate)
+    return parameters
+
+
+def flat(generator: torch.Generator) -> Tensor:
+    return torch.cat([torch.randn(shape, generator=generator).flatten() for shape in SHAPES])
+
+
+def torch_run(make: Callable[[list[nn.Parameter]], torch.optim.Optimizer], seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    parameters = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in SHAPES]
+    optimizer = make(parameters)
+    for _ in range(STEPS):
+        for parameter in parameters:
+            parameter.grad = torch.randn(parameter.shape, generator=generator)
+        optimizer.step()
+    return torch.cat([parameter.detach().flatten() for parameter in parameters])
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("chunk_elements", [48, 1000, 1 << 18])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.01])
+def test_sgd_has_the_bits_of_torch(shards: int, chunk_elements: int, weight_decay: float) -> None:
+    ours = flat_run(Sgd(learning_rate=RATE, weight_decay=weight_decay), shards, chunk_elements)
+    theirs = torch_run(lambda p: torch.optim.SGD(p, lr=RATE, weight_decay=weight_decay))
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.01])
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_agrees_with_torch(shards: int, weight_decay: float, *, nesterov: bool) -> None:
+    config = Momentum(learning_rate=0.01, weight_decay=weight_decay, nesterov=nesterov)
+    theirs = torch_run(
+        lambda p: torch.optim.SGD(
+            p, lr=0.01, momentum=0.9, weight_decay=weight_decay, nesterov=nesterov
+        )
+    )
+    assert difference(flat_run(config, shards, 1000), theirs) < 1e-6
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.01])
+def test_adagrad_agrees_with_torch(shards: int, weight_decay: float) -> None:
+    config = Adagrad(learning_rate=0.05, weight_decay=weight_decay)
+    theirs = torch_run(lambda p: torch.optim.Adagrad(p, lr=0.05, weight_decay=weight_decay))
+    assert difference(flat_run(config, shards, 1000), theirs) < 1e-6
+
+
+def test_a_gradient_that_was_always_zero_gives_no_nan() -> None:
+    parameters, total = torch.ones(100), torch.zeros(100)
+    rule = rule_for(Adagrad(learning_rate=0.05))
+    rule.apply(parameters, torch.zeros(100), {"sum_of_squares": total}, 0.05)
+    assert torch.equal(parameters, torch.ones(100))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Sgd(learning_rate=0.1, weight_decay=0.1),
+        Momentum(learning_rate=0.1, weight_decay=0.1, nesterov=True),
+        Adagrad(learning_rate=0.1, weight_decay=0.1),
+    ],
+)
+def test_the_gradient_is_left_as_it_is(config: Sgd | Momentum | Adagrad) -> None:
+    gradient = torch.randn(1000)
+    before = gradient.clone()
+    rule = rule_for(config)
+    state = {name: torch.zeros(1000) for name in rule.state_names}
+    rule.apply(torch.randn(1000), gradient, state, 0.1)
+    assert torch.equal(gradient, before)
+
+
+def difference(ours: Tensor, theirs: Tensor) -> float:
+    return float(torch.linalg.vector_norm(ours - theirs) / torch.linalg.vector_norm(theirs))
