@@ -2,12 +2,11 @@
 
 FinalError
 ├── ModelNotSupported    the model holds a tensor that a flat vector cannot
-└── DeviceNotFound       the manifest asks for a GPU that is not there
-RetryableError
-└── ThreadFailed         the push or fetch thread ended with an error; the process starts again
+├── DeviceNotFound       the manifest asks for a GPU that is not there
+└── JobEnded             a loop of its own goes on after the job has ended
 """
 
-from disttrain.errors import FinalError, RetryableError
+from disttrain.errors import FinalError
 
 
 class ModelNotSupported(FinalError):
@@ -18,5 +17,5 @@ class DeviceNotFound(FinalError):
     """The device of the manifest is not on this machine."""
 
 
-class ThreadFailed(RetryableError):
-    """A thread beside the training loop ended; its error is the cause."""
+class JobEnded(FinalError):
+    """The job takes no more gradients; a loop that joined it with an optimizer may end."""

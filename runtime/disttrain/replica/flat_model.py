@@ -52,7 +52,9 @@ class FlatModel:
         self.device = device
         self.tensors = model_tensors.describe(model)
         self._allocate = _allocator(self.tensors, memory, device)
-        self._parameters = self.tensors.tensors(Vector.PARAMETERS)
+        self.trainable = self.tensors.tensors(Vector.PARAMETERS)
+        """The trainable parameters, in the order of their vector."""
+        self._gradient_views: Sequence[Tensor] = ()
         self._current = self._half("parameters-a", Vector.PARAMETERS)
         self._spare = self._half("parameters-b", Vector.PARAMETERS)
         self._frozen = self._half("frozen", Vector.FROZEN) if self._has(Vector.FROZEN) else None
@@ -75,8 +77,27 @@ class FlatModel:
 
     def collect_gradients_in(self, views: Sequence[Tensor]) -> None:
         """Let backward add to these views from now on."""
-        for parameter, view in zip(self._parameters, views, strict=True):
+        self._gradient_views = views
+        self.attach_gradients()
+
+    def attach_gradients(self) -> None:
+        """Make every parameter's `grad` its view again, whatever it was."""
+        for parameter, view in zip(self.trainable, self._gradient_views, strict=True):
             parameter.grad = view
+
+    def detach_gradients(self) -> None:
+        """Leave the parameters without `grad`: backward makes new ones."""
+        for parameter in self.trainable:
+            parameter.grad = None
+
+    def gather_gradients(self, gradients: Sequence[Tensor | None]) -> None:
+        """Bring gradients that may lie elsewhere into the views; no gradient counts as zero."""
+        for view, gradient in zip(self._gradient_views, gradients, strict=True):
+            if gradient is None:
+                view.zero_()
+            elif gradient is not view:
+                view.copy_(gradient)
+        self.attach_gradients()
 
     def buffer_values(self) -> dict[Vector, FlatVector]:
         """The model's buffers as they are now; unchanged until the next fetch."""
@@ -119,7 +140,7 @@ class FlatModel:
         """Compute with the fetched values from now on; between two steps only."""
         self._current[0].release()
         self._current, self._spare = self._spare, self._current
-        for parameter, view in zip(self._parameters, self._current[1], strict=True):
+        for parameter, view in zip(self.trainable, self._current[1], strict=True):
             parameter.data = view
         if buffers:
             self._incoming_buffers.scatter()

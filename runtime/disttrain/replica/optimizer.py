@@ -1,0 +1,185 @@
+"""Joins a plain PyTorch training loop to a running job: an optimizer that pushes and fetches.
+
+with disttrain.DownpourOptimizer(model, "runs/digits") as optimizer:
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        optimizer.step()
+"""
+
+import os
+import random
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from disttrain.coordinator.fields import START
+from disttrain.coordinator.messages import Join, Leave
+from disttrain.coordinator.orders import (
+    Done,
+    Drain,
+    Drained,
+    End,
+    Order,
+    OrderFailed,
+    Result,
+    Upload,
+)
+from disttrain.coordinator.reports import ReplicaReport
+from disttrain.job import names
+from disttrain.launch import config as launch_config
+from disttrain.launch.run_folder import RunFolder
+from disttrain.replica import downpour, model_tensors
+from disttrain.replica.downpour import Downpour
+from disttrain.replica.errors import JobEnded
+from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.membership import JobAddress, Membership
+from disttrain.replica.report import progress, replica_report
+from disttrain.transport.header import Role
+
+_MOST_REPLICAS = 4096
+_LOOK_AGAIN_SECONDS = 0.01
+
+
+class DownpourOptimizer(torch.optim.Optimizer):
+    """Takes the place of an optimizer of torch.optim; the update rule is the job's, on its shards.
+
+    The loop keeps its own data: its samples are no part of the job's epochs. The parameters become
+    views of flat vectors, and take the shards' values at once. Use it from one thread, and close
+    it, best by `with`.
+    """
+
+    def __init__(
+        self, model: nn.Module, run: str | os.PathLike[str], *, batch_size: int | None = None
+    ) -> None:
+        """Join the job whose output folder is `run`; waits until its shards have values.
+
+        `batch_size`: samples per step, by default the job's. Raises InvalidLaunchConfig without a
+        job there, ModelNotSupported, and NotJoined for a model that is not the job's.
+        """
+        folder = RunFolder(Path(run).resolve())
+        config = launch_config.read(folder.config(names.COORDINATOR))
+        self._spec = config.job.spec
+        self._samples = batch_size or self._spec.batch_size
+        self._ended = ""
+        self._closed = False
+        self._joined = False
+        self._gradient: Tensor | None = None
+        self._lost = LostLeases(frozenset)
+        self._membership = Membership(JobAddress.of(config))
+        joined = self._membership.join(self._join(model), self._report)
+        self._member = joined.member
+        device = next(model.parameters()).device
+        self._connection = self._membership.connect(joined, model, device)
+        super().__init__(self._connection.model.trainable, {})
+        self._downpour = Downpour(self._connection, downpour.from_spec(self._spec))
+        self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
+        self._joined = True
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job is over; then the last `step` raised JobEnded."""
+        return bool(self._ended)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: ARG002, FBT001, FBT002
+        """Begin a step: all gradients are zero, whatever `set_to_none` says."""
+        if self._gradient is None:
+            self._gradient = self._downpour.begin_step()
+        self._gradient.zero_()
+        self._connection.model.attach_gradients()
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # type: ignore[override]
+        """Push the gradients, and compute with what was fetched from now on.
+
+        Waits only if all pushes that may be under way are unanswered. A gradient that is not
+        finite is dropped and counted. Raises JobEnded, and what ended the connection.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        model = self._connection.model
+        gradients = [parameter.grad for parameter in model.trainable]
+        if self._gradient is None:
+            self._gradient = self._downpour.begin_step()
+        model.gather_gradients(gradients)
+        self._downpour.finish_step(self._gradient, 0.0, self._samples, START)
+        # What backward adds before the next `zero_grad` must not reach a gradient on its way.
+        self._gradient = None
+        model.detach_gradients()
+        self._carry_out_orders()
+        return loss
+
+    def close(self) -> None:
+        """Push what is accrued, leave the job, and end the connection. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if not self._ended:
+                self._downpour.flush()
+                self._leave()
+        finally:
+            self._connection.close()
+            self._membership.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _join(self, model: nn.Module) -> Join:
+        # Indices below are the job's own replicas, whose processes may be about to join.
+        index = random.SystemRandom().randrange(self._spec.replicas.count, _MOST_REPLICAS)
+        return Join(
+            role=Role.REPLICA,
+            index=index,
+            instance=uuid.uuid4().hex,
+            pid=os.getpid(),
+            layout=model_tensors.describe(model).layout,
+        )
+
+    def _leave(self) -> None:
+        done = progress(self._connection.pushes, self._lost)
+        leave = Leave(member=self._member, reason="the loop ended", progress=done)
+        self._membership.coordinator.request(leave)
+
+    def _report(self) -> ReplicaReport:
+        if not self._joined:
+            return ReplicaReport()
+        pushes, fetches = self._connection.pushes, self._connection.fetches
+        return replica_report(self._downpour.counters, pushes, fetches, self._lost)
+
+    def _wait_for_order(self) -> None:
+        self._carry_out_orders()
+        time.sleep(_LOOK_AGAIN_SECONDS)
+
+    def _carry_out_orders(self) -> None:
+        orders = self._membership.coordinator.orders
+        while not orders.empty():
+            numbered = orders.get()
+            self._membership.coordinator.answer(numbered, self._carry_out(numbered.order))
+        if self._ended:
+            message = f"the job is over: {self._ended}"
+            raise JobEnded(message)
+
+    def _carry_out(self, order: Order) -> Result:
+        match order:
+            case Upload():
+                self._connection.upload(order.shards)
+            case Drain():
+                self._downpour.flush()
+                self._ended = "it takes no more gradients"
+                return Drained(progress=progress(self._connection.pushes, self._lost))
+            case End():
+                self._ended = order.reason
+            case _:
+                return OrderFailed(message=f"'{order.kind}': this replica is a loop of its own")
+        return Done()
