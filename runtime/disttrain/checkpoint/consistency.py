@@ -6,10 +6,14 @@ once by pieces, no two pieces share elements of a vector, and shards cover every
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import combinations
 
 from disttrain.checkpoint import names
 from disttrain.checkpoint.element_types import TYPES
 from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece, ShardEntry
+
+MOST_PIECES = 1024
+"""Pieces of one tensor: their overlaps are looked for in pairs."""
 
 
 def first_finding(manifest: Manifest) -> str | None:
@@ -30,6 +34,9 @@ def _wrong_files(manifest: Manifest) -> Iterator[str]:
             yield f"shards.{place}: its index is {shard.index}, not {place}"
         if shard.file.name != names.shard_file(place):
             yield f"shards.{place}: its file is {shard.file.name!r}, not {names.shard_file(place)}"
+        vectors = [part.vector for part in shard.ranges]
+        if len(set(vectors)) < len(vectors):
+            yield f"shards.{place}: it holds two ranges of a vector, but its file has place for one"
     own = manifest.coordinator
     if own is not None and own.name != names.COORDINATOR:
         yield f"coordinator: its file is {own.name!r}, not {names.COORDINATOR}"
@@ -55,22 +62,33 @@ def _wrong_pieces(manifest: Manifest) -> Iterator[str]:
 
 
 def _wrong_tensor(tensor: ModelTensor, pieces: list[Piece]) -> Iterator[str]:
-    for piece in pieces:
-        sizes = zip(piece.slices, tensor.shape, strict=False)
-        inside = all(part.first <= part.end <= size for part, size in sizes)
-        if len(piece.slices) != len(tensor.shape) or not inside:
-            yield f"a piece of tensor {tensor.name!r} lies outside its shape {tensor.shape}"
-    kind = TYPES.get(tensor.dtype)
-    if kind is None:
-        yield f"tensor {tensor.name!r} has the unknown type {tensor.dtype!r}"
-    elif len({piece.vector for piece in pieces} | kind.vectors) > len(kind.vectors):
-        yield f"tensor {tensor.name!r} of type {tensor.dtype} lies in a vector of another type"
+    yield from _wrong_type(tensor, pieces)
+    if not all(_lies_inside(piece, tensor) for piece in pieces):
+        yield f"a piece of tensor {tensor.name!r} lies outside its shape {tensor.shape}"
     held = sum(piece.elements for piece in pieces)
     if not pieces or held != tensor.elements:
         yield f"tensor {tensor.name!r} has {tensor.elements} elements, its pieces have {held}"
-    for place, piece in enumerate(pieces):
-        if any(_overlap(piece, other) for other in pieces[:place]):
-            yield f"pieces of tensor {tensor.name!r} overlap"
+    if len(pieces) > MOST_PIECES:
+        yield f"tensor {tensor.name!r} has {len(pieces)} pieces; at most {MOST_PIECES} are read"
+    if any(_overlap(one, other) for one, other in combinations(pieces, 2)):
+        yield f"pieces of tensor {tensor.name!r} overlap"
+
+
+def _wrong_type(tensor: ModelTensor, pieces: list[Piece]) -> Iterator[str]:
+    kind = TYPES.get(tensor.dtype)
+    if kind is None:
+        yield f"tensor {tensor.name!r} has the unknown type {tensor.dtype!r}"
+    elif not all(piece.vector in kind.vectors for piece in pieces):
+        yield f"tensor {tensor.name!r} of type {tensor.dtype} lies in a vector of another type"
+    if len({piece.vector for piece in pieces}) > 1:
+        yield f"tensor {tensor.name!r} lies in two vectors"
+
+
+def _lies_inside(piece: Piece, tensor: ModelTensor) -> bool:
+    if len(piece.slices) != len(tensor.shape):
+        return False
+    sizes = zip(piece.slices, tensor.shape, strict=True)
+    return all(part.first <= part.end <= size for part, size in sizes)
 
 
 def _overlap(one: Piece, other: Piece) -> bool:

@@ -140,7 +140,7 @@ class Manifest(Strict):
     """The optimizer: "sgd", "momentum", "adagrad"."""
     tensors: tuple[ModelTensor, ...]
     pieces: tuple[Piece, ...]
-    shards: Annotated[tuple[ShardEntry, ...], Field(min_length=1)]
+    shards: Annotated[tuple[ShardEntry, ...], Field(min_length=1, max_length=99_999)]
     coordinator: FileEntry | None = None
 
     @property

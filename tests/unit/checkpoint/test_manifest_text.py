@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builders.checkpoints import a_checkpoint
-from disttrain.checkpoint import manifest_text, names
+from disttrain.checkpoint import manifest_text, names, restore
+from disttrain.checkpoint.manifest import VectorRange
 from disttrain.checkpoint.manifest_text import MalformedManifest
 
 Json = dict[str, Any]
@@ -102,6 +103,24 @@ def test_a_wrong_manifest_is_refused(
         manifest_text.parse(json.dumps(content).encode())
 
 
+def test_two_ranges_of_one_vector_at_one_shard_are_refused(content: Json) -> None:
+    whole = content["shards"][0]["ranges"][0]
+    content["shards"][0]["ranges"] = [whole | {"end": 16}, whole | {"first": 16}]
+    with pytest.raises(MalformedManifest, match="two ranges of a vector"):
+        manifest_text.parse(json.dumps(content).encode())
+
+
+def test_more_pieces_than_can_be_compared_are_refused(content: Json) -> None:
+    content["tensors"][1]["shape"] = [1025]
+    bias = content["pieces"][1]
+    content["pieces"][1:2] = [
+        bias | {"slices": [{"first": place, "end": place + 1}], "first": 35 + place}
+        for place in range(1025)
+    ]
+    with pytest.raises(MalformedManifest, match="has 1025 pieces; at most 1024"):
+        manifest_text.parse(json.dumps(content).encode())
+
+
 def test_pieces_that_overlap_are_refused(content: Json) -> None:
     half = {"first": 0, "end": 5}
     row = {"tensor": "first.weight", "vector": "PARAMETERS", "partition": 0}
@@ -131,3 +150,32 @@ def test_a_text_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) 
 def test_any_bytes_give_a_manifest_or_the_one_error(content: bytes) -> None:
     with pytest.raises(MalformedManifest):
         manifest_text.parse(content)
+
+
+JSON_VALUES: st.SearchStrategy[object] = (
+    st.none() | st.booleans() | st.integers(-2, 100) | st.text(max_size=4) | st.just([])
+)
+
+
+@given(st.data())
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_whatever_is_changed_is_refused_or_can_be_restored(
+    content: Json, data: st.DataObject
+) -> None:
+    changed = json.loads(json.dumps(content))
+    place: Any = changed
+    while isinstance(place, dict | list) and place:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        parent, key = place, data.draw(st.sampled_from(keys))
+        place = parent[key]
+    parent[key] = data.draw(JSON_VALUES)
+    try:
+        manifest = manifest_text.parse(json.dumps(changed).encode())
+    except MalformedManifest:
+        return
+    for piece in manifest.pieces:
+        end = piece.first + piece.elements
+        wanted = VectorRange(vector=piece.vector, first=piece.first, end=end)
+        assert sum(part.count for part in restore.parts(manifest, wanted)) == piece.elements

@@ -6,6 +6,7 @@ import pytest
 import safetensors.torch
 
 from builders.checkpoints import a_checkpoint, flip_bit
+from builders.jobs import SMALL
 from disttrain.checkpoint import names
 from disttrain.cli import main
 
@@ -30,17 +31,18 @@ def test_a_checkpoint_becomes_one_file(
     assert list(safetensors.torch.load_file(out)["first.weight"].shape) == [5, 7]
 
 
-@pytest.mark.parametrize("given", [".", "checkpoints", "checkpoints/00000003"])
+@pytest.mark.parametrize("given", [".", "elsewhere", "elsewhere/00000003"])
 def test_the_newest_checkpoint_of_a_folder_is_meant(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     given: str,
 ) -> None:
+    (tmp_path / "job.yaml").write_text(f"{SMALL}  checkpoint: {{uri: elsewhere}}\n")
     for number in (1, 3):
-        a_checkpoint(tmp_path / "checkpoints", number=number)
+        a_checkpoint(tmp_path / "elsewhere", number=number)
     assert exported(monkeypatch, tmp_path / given, tmp_path / "out") == 0
-    assert "checkpoints/00000003" in capsys.readouterr().out
+    assert "elsewhere/00000003" in capsys.readouterr().out
 
 
 def test_nothing_is_overwritten(
@@ -48,7 +50,7 @@ def test_nothing_is_overwritten(
 ) -> None:
     (tmp_path / "out").write_text("mine")
     a_checkpoint(tmp_path / "checkpoints")
-    assert exported(monkeypatch, tmp_path, tmp_path / "out") == 1
+    assert exported(monkeypatch, tmp_path / "checkpoints", tmp_path / "out") == 1
     assert "out exists already; delete it or choose another name" in capsys.readouterr().err
     assert (tmp_path / "out").read_text() == "mine"
 
@@ -59,7 +61,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_previous_one_offered(
     whole = a_checkpoint(tmp_path / "checkpoints", number=1)
     damaged = a_checkpoint(tmp_path / "checkpoints", number=2)
     flip_bit(damaged.path / names.shard_file(0), -1)
-    assert exported(monkeypatch, tmp_path, tmp_path / "out") == 1
+    assert exported(monkeypatch, damaged.path, tmp_path / "out") == 1
     said = capsys.readouterr().err
     assert said.startswith(f"error: {damaged.path / names.shard_file(0)}: its hash is")
     assert f"the one before it is whole: {whole.path}" in said
