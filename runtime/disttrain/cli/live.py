@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 import typer
 
-from disttrain.cli.display import LiveDisplay
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.job import manifest_file
 from disttrain.job.spec import DistTrainJob
@@ -15,9 +16,14 @@ from disttrain.launch import local
 from disttrain.launch import run as runs
 from disttrain.launch.errors import OutputFolderInUse
 from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.launcher import Watcher
 from disttrain.launch.outcome import Outcome, Result
 from disttrain.launch.run import Run
 from disttrain.launch.run_folder import RunFolder, default_folder
+
+
+class Display(Watcher, AbstractContextManager["Display"], Protocol):
+    """Shows a run from its start to its end."""
 
 
 def run(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
@@ -47,8 +53,13 @@ def _watched(prepare: Callable[[], Run]) -> ExitCode:
     return outcome.exit_code
 
 
-def _display(folder: RunFolder) -> PlainDisplay | LiveDisplay:
-    return LiveDisplay(folder) if sys.stdout.isatty() else PlainDisplay(folder)
+def _display(folder: RunFolder) -> Display:
+    if not sys.stdout.isatty():
+        return PlainDisplay(folder)
+    # Slow to import, and the processes should start soon.
+    from disttrain.cli.display import LiveDisplay  # noqa: PLC0415
+
+    return LiveDisplay(folder)
 
 
 def _conclude(outcome: Outcome, folder: RunFolder) -> None:

@@ -1,8 +1,5 @@
 """What the launcher tells the coordinator. It waits for no answer: requests are repeated for it."""
 
-from pathlib import Path
-from typing import Protocol
-
 from disttrain.coordinator import messages
 from disttrain.coordinator.client import CoordinatorClient
 from disttrain.job import names
@@ -11,32 +8,6 @@ from disttrain.launch.restart_policy import Exit
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
-
-LOG_TAIL_BYTES = 4096
-
-
-class CoordinatorLink(Protocol):
-    """The launcher's words to the coordinator."""
-
-    def died(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
-        """A process has ended and will be started again."""
-        ...
-
-    def lost(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
-        """A process has ended and will not be started again: the budget is spent."""
-        ...
-
-    def fail(self, message: str) -> None:
-        """The user's task cannot go on; end the job as Failed."""
-        ...
-
-    def stop(self, reason: str) -> None:
-        """End the job after a checkpoint."""
-        ...
-
-    def close(self) -> None:
-        """Stop telling; what was not answered is dropped."""
-        ...
 
 
 class ControlLink:
@@ -70,16 +41,6 @@ class ControlLink:
         """End the client's thread."""
         self._client.close()
         self._transport.close()
-
-
-def log_tail(log: Path) -> str:
-    """The last lines of a log file; empty without one."""
-    try:
-        with log.open("rb") as stream:
-            stream.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
-            return stream.read().decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _member_died(

@@ -161,6 +161,7 @@ def _redirect(log: Path) -> None:
 
 def _run_child(start: Start) -> NoReturn:
     config_file = Path(start.config)
+    gc.enable()
     _set_threads(launch_config.read(config_file).threads)
     code = process.run(config_file)
     # The interpreter's own end tears down torch and takes long, and is a place to crash in.
@@ -184,11 +185,12 @@ def main() -> None:
     linux.set_process_name("dt:fork-server")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
+    # Nothing that an import makes is garbage; looking for some takes a tenth of the time.
+    gc.disable()
     for role in (Role.SHARD, Role.REPLICA):
         importlib.import_module(process.server_module(role))
     server = ForkServer(socket.socket(fileno=descriptor))
     signal.signal(signal.SIGTERM, lambda *_: _end(server))
-    gc.collect()
     gc.freeze()
     if start := server.serve():
         _run_child(start)

@@ -2,13 +2,13 @@
 
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from disttrain.job import names
 from disttrain.launch import config as launch_config
-from disttrain.launch import coordinator_link, failure_file, interruption, outcome, restart_point
-from disttrain.launch.coordinator_link import CoordinatorLink
+from disttrain.launch import failure_file, interruption, outcome, restart_point
 from disttrain.launch.fleet import FORK_SERVER, Fleet
 from disttrain.launch.fork_messages import Ended, Started
 from disttrain.launch.outcome import Outcome, Result
@@ -32,6 +32,9 @@ LEAVE_SECONDS = 5.0
 """Time for the members to end after the coordinator has."""
 
 
+LOG_TAIL_BYTES = 4096
+
+
 class Watcher(Protocol):
     """Shows the user what happens. Called from the launcher's thread; must not block."""
 
@@ -44,13 +47,40 @@ class Watcher(Protocol):
         ...
 
 
+class CoordinatorLink(Protocol):
+    """The launcher's words to the coordinator. It waits for no answer."""
+
+    def died(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
+        """A process has ended and will be started again."""
+        ...
+
+    def lost(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
+        """A process has ended and will not be started again: the budget is spent."""
+        ...
+
+    def fail(self, message: str) -> None:
+        """The user's task cannot go on; end the job as Failed."""
+        ...
+
+    def stop(self, reason: str) -> None:
+        """End the job after a checkpoint."""
+        ...
+
+    def close(self) -> None:
+        """Stop telling; what was not answered is dropped."""
+        ...
+
+
 class Launcher:
     """One run of one job; `run` may be called once, in the main thread."""
 
-    def __init__(self, run: Run, fleet: Fleet, link: CoordinatorLink, watcher: Watcher) -> None:
+    def __init__(
+        self, run: Run, fleet: Fleet, open_link: Callable[[], CoordinatorLink], watcher: Watcher
+    ) -> None:
+        """`open_link` is called when the first processes are on their way."""
         self._run = run
         self._fleet = fleet
-        self._link = link
+        self._open_link = open_link
         self._watcher = watcher
         self._supervision = Supervision(run.configs, run.policy)
         self._deadline: float | None = None
@@ -61,6 +91,8 @@ class Launcher:
         """Run the job to its end. Whatever happens, no process is left when this returns."""
         try:
             with interruption.caught() as interrupts:
+                self._start_due()
+                self._link = self._open_link()
                 while not self._over(time.monotonic()):
                     self._start_due()
                     self._wait(interrupts)
@@ -69,6 +101,7 @@ class Launcher:
                     self._watcher.tick(list(self._supervision.processes.values()))
         finally:
             self._fleet.close()
+        self._link.close()
         return self._outcome()
 
     def _over(self, now: float) -> bool:
@@ -170,7 +203,7 @@ class Launcher:
 
     def _log_tail(self, event: Ended) -> str:
         name = event.name if event.pid else FORK_SERVER
-        return coordinator_link.log_tail(self._run.folder.log(name))
+        return _tail(self._run.folder.log(name))
 
     def _outcome(self) -> Outcome:
         summary = self._run.folder.summary
@@ -186,3 +219,12 @@ class Launcher:
             return Outcome(result=Result.STOPPED, reason="Interrupted")
         result = outcome.RESULTS.get(exit_.code, Result.FAILED)
         return Outcome(result=result, message=f"the coordinator ended with {exit_}")
+
+
+def _tail(log: Path) -> str:
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
+            return stream.read().decode(errors="replace")
+    except OSError:
+        return ""

@@ -4,9 +4,8 @@ from contextlib import closing
 
 from disttrain.job import names
 from disttrain.launch import linux
-from disttrain.launch.coordinator_link import ControlLink
 from disttrain.launch.fleet import Fleet, UserModule
-from disttrain.launch.launcher import Launcher, Watcher
+from disttrain.launch.launcher import CoordinatorLink, Launcher, Watcher
 from disttrain.launch.outcome import Outcome
 from disttrain.launch.run import Run
 from disttrain.telemetry import logs
@@ -23,5 +22,12 @@ def run_job(run: Run, watcher: Watcher) -> Outcome:
     linux.adopt_orphans()
     logs.configure(LAUNCHER, None, run.folder.logs)
     fleet = Fleet(run.folder, UserModule(run.module, run.place.task_folder))
-    with closing(run), closing(ControlLink(run.configs[names.COORDINATOR])) as link:
-        return Launcher(run, fleet, link, watcher).run()
+    with closing(run):
+        return Launcher(run, fleet, lambda: _open_link(run), watcher).run()
+
+
+def _open_link(run: Run) -> CoordinatorLink:
+    # Imported while torch is being imported by the fork server, instead of before.
+    from disttrain.launch.coordinator_link import ControlLink  # noqa: PLC0415
+
+    return ControlLink(run.configs[names.COORDINATOR])
