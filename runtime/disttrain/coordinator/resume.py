@@ -3,7 +3,7 @@
 from disttrain.coordinator.fields import Position
 from disttrain.coordinator.state import LifeState, Phase, State
 
-_LIVES = 1000
+LIVES_PER_RUN = 1000
 """More lives than any process can have had between the ledger's cut and the end of that run."""
 
 
@@ -21,7 +21,7 @@ def from_ledger(state: State, source: str) -> State:
         state.data.settle(fencing.member, Position(), Position())
     _remember_samples(state)
     highest = max([state.first_incarnation, *state.incarnations.values()])
-    state.first_incarnation = (highest // _LIVES + 1) * _LIVES
+    state.first_incarnation = (highest // LIVES_PER_RUN + 1) * LIVES_PER_RUN
     state.resumed_from = source
     state.elapsed += max(0.0, (state.ledger_time or 0.0) - (state.began or 0.0))
     state.phase = Phase.WAITING
