@@ -31,6 +31,8 @@ class Corrupt(CheckpointRefused):
 
     def __init__(self, file: Path, reason: str, previous: Path | None = None) -> None:
         offer = f"; the one before it is whole: {previous}" if previous else ""
+        if previous:
+            offer += " (to go on from there, delete the damaged folder)"
         super().__init__(f"{file}: {reason}{offer}")
         self.file = file
         self.reason = reason

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from disttrain.checkpoint import names
+from disttrain.checkpoint import names, store
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.store import Store
 from disttrain.job import manifest_file
@@ -14,16 +14,27 @@ def resolve(given: Path) -> Path:
     """The folder of one checkpoint; whether it is whole is not looked at. Raises NoCheckpoint."""
     if names.number(given.absolute().name) is not None or (given / names.MANIFEST).exists():
         return given.absolute()
-    for folder in (given, *_of_run(RunFolder(given))):
-        newest = Store(folder).newest_folder()
-        if newest is not None:
-            return newest
-    message = f"{given} holds no checkpoint; name a folder such as runs/digits/checkpoints/00000003"
-    raise NoCheckpoint(message)
+    newest = Store(given).newest_folder() or _newest_of_run(RunFolder(given))
+    if newest is None:
+        message = (
+            f"{given} holds no checkpoint; name a folder such as runs/digits/checkpoints/00000003"
+        )
+        raise NoCheckpoint(message)
+    return newest
 
 
-def _of_run(run: RunFolder) -> tuple[Path, ...]:
-    """Where a run puts its checkpoints; nothing if this is no output folder."""
+def require_whole(output: Path) -> None:
+    """Raise Corrupt when the newest checkpoint of the run in an output folder is damaged.
+
+    Nothing happens when there is no run or no checkpoint.
+    """
+    newest = _newest_of_run(RunFolder(output))
+    if newest is not None:
+        store.verify(newest)
+
+
+def _newest_of_run(run: RunFolder) -> Path | None:
     if not run.job.exists():
-        return ()
-    return (config.checkpoint_folder(manifest_file.load_job(run.job), run.path.absolute()),)
+        return None
+    job = manifest_file.load_job(run.job)
+    return Store(config.checkpoint_folder(job, run.path.absolute())).newest_folder()

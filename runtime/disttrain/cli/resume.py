@@ -11,11 +11,12 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of th
 def resume(folder: Folder) -> None:
     """Go on with the run in DIR from its newest checkpoint, with the manifest that it began with.
 
-    Exits like `disttrain run`.
+    A damaged checkpoint is refused before anything starts. Exits like `disttrain run`.
 
     Example: disttrain resume runs/digits-20260131-120000
     """
     # What runs a job is slow to import, and the other commands do without it.
-    from disttrain.cli import live  # noqa: PLC0415
+    from disttrain.cli import checkpoint_folder, live  # noqa: PLC0415
 
+    checkpoint_folder.require_whole(folder)
     raise typer.Exit(live.resume(folder))

@@ -1,0 +1,80 @@
+"""`disttrain resume`: what it refuses before anything starts."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from builders.checkpointed_runs import a_run, checkpoint_of
+from builders.checkpoints import flip_bit
+from disttrain.checkpoint import names
+from disttrain.cli import main
+from disttrain.launch import local
+
+
+@pytest.fixture(name="started")
+def _started(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Runs that were started, which end at once."""
+    seen: list[object] = []
+
+    def start(run: object, _display: object) -> object:
+        seen.append(run)
+        raise SystemExit(7)
+
+    monkeypatch.setattr(local, "run_job", start)
+    return seen
+
+
+def resumed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> int:
+    monkeypatch.setattr("sys.argv", ["disttrain", "resume", str(folder)])
+    try:
+        return int(main.main())
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def _flip(checkpoint: Path) -> None:
+    flip_bit(checkpoint / names.shard_file(1), -1)
+
+
+def _truncate(checkpoint: Path) -> None:
+    file = checkpoint / names.shard_file(1)
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def _halve(checkpoint: Path) -> None:
+    (checkpoint / names.MANIFEST).unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_flip, "shard-00001.safetensors: its hash is"),
+        (_truncate, "shard-00001.safetensors: it has"),
+        (_halve, "00000002: it has no manifest.json: it was not written to its end"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_and_the_previous_one_offered(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    started: list[object],
+    damage: Callable[[Path], None],
+    said: str,
+) -> None:
+    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
+    damage(checkpoint_of(run / "checkpoints", nn.Linear(1, 1), number=2).path)
+    assert resumed(monkeypatch, run) == 1
+    message = capsys.readouterr().err
+    assert said in message
+    assert f"the one before it is whole: {run}/checkpoints/00000001" in message
+    assert started == []
+
+
+def test_a_whole_checkpoint_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[object]
+) -> None:
+    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
+    assert resumed(monkeypatch, run) == 7
+    assert len(started) == 1
