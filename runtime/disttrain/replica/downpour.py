@@ -14,6 +14,7 @@ from disttrain.replica.accrual import Accrual, EveryStep, SeveralSteps
 from disttrain.replica.connection import Connection
 from disttrain.replica.exchange import Versions
 from disttrain.replica.gradient_check import Verdict
+from disttrain.replica.ledger import Gradient, Kind
 from disttrain.replica.push_thread import Departure
 
 
@@ -65,6 +66,7 @@ class Downpour:
         self._model = connection.model
         self._pushes = connection.pushes
         self._fetches = connection.fetches
+        self.ledger = connection.ledger
         self._config = config
         self._accrual: Accrual = (
             EveryStep(self._model, self._pushes)
@@ -73,6 +75,7 @@ class Downpour:
         )
         self._versions: Versions = ()
         self._computed_on: Versions = ()
+        self._adopted = 0
         self.position = START
         """After the last step."""
         self.counters = Counters()
@@ -80,6 +83,7 @@ class Downpour:
     def begin(self, versions: Versions) -> None:
         """Say which versions the model's values are of, before the first step."""
         self._versions = versions
+        self._adopted = 1
 
     def begin_step(self) -> Tensor:
         """Start fetching if it is time; where the step's gradient goes, all zero."""
@@ -92,7 +96,7 @@ class Downpour:
 
         `position` is the replica's after this step's `samples`.
         """
-        verdict = self._judge(gradient, loss, position)
+        verdict = self._judge(gradient, loss, samples, position)
         if verdict.finite:
             self._accrual.accrue(verdict, samples)
         self.position = position
@@ -105,11 +109,13 @@ class Downpour:
 
     def flush(self) -> None:
         """Push what is accrued and wait until every shard has answered everything."""
+        self.ledger.mark(Kind.FLUSHED)
         self._start_pushing()
         self._pushes.wait_answered()
 
     def fetch_now(self) -> Versions:
         """Compute with freshly fetched parameters from now on; their versions."""
+        self.ledger.mark(Kind.FETCHING_NOW)
         self._adopt(self._fetches.wait())
         self._fetches.ask(self._model.fetch_into, self._model.land)
         self._adopt(self._fetches.wait())
@@ -120,9 +126,11 @@ class Downpour:
         if self._config.waits_for_answers:
             self._adopt(self._fetches.wait())
 
-    def _judge(self, gradient: Tensor, loss: float, position: Position) -> Verdict:
+    def _judge(self, gradient: Tensor, loss: float, samples: int, position: Position) -> Verdict:
         squared_norm = torch.dot(gradient, gradient).item()
         verdict = gradient_check.check(squared_norm, loss, self._config.clip_norm)
+        found = Gradient(self.counters.steps, samples, loss, squared_norm, verdict.finite)
+        self.ledger.computed(found, position)
         if verdict.finite:
             self.counters.loss_sum += loss
             self.counters.loss_steps += 1
@@ -158,6 +166,8 @@ class Downpour:
     def _adopt(self, fetched: FetchResult | None) -> bool:
         if fetched is None:
             return False
+        self._adopted += 1
+        self.ledger.mark(Kind.ADOPTED, self._adopted)
         self._model.adopt(buffers=fetched.buffers_changed)
         self._versions = fetched.versions
         return True

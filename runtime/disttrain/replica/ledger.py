@@ -57,7 +57,7 @@ class Kind(IntEnum):
     NOT_FINITE = 4
     """Step `number` gave a gradient or loss that is not finite; `samples` are in no push."""
     STEP = 5
-    """Only with `record: true`, as everything below. Step `number` computed a gradient for samples
+    """Only with `record: true`, as everything below. Step `number` is of samples
     [first, first + samples) of the portion; `lease_offset` is the position after it."""
     FETCHED = 6
     """Fetch `number` is here; `version` is that of the shard's first chunk."""
@@ -67,6 +67,8 @@ class Kind(IntEnum):
     """What is under way is adopted, and a further fetch: for an evaluation."""
     FLUSHED = 9
     """What is accrued is pushed now."""
+    COMPUTED = 10
+    """Step `number` computed `loss` and a gradient with this `squared_norm`."""
 
 
 class Record(NamedTuple):
@@ -88,6 +90,16 @@ class Record(NamedTuple):
     first: int = 0
     loss: float = 0.0
     squared_norm: float = 0.0
+
+
+class Gradient(NamedTuple):
+    """What a step computed."""
+
+    number: int
+    samples: int
+    loss: float
+    squared_norm: float
+    is_finite: bool
 
 
 class Ledger:
@@ -128,23 +140,21 @@ class Ledger:
         """The first batch of a lease is about to be computed."""
         self._append(self._of(Kind.LEASE_BEGUN, item, item.end_offset - len(item.indices)))
 
-    def stepped(self, number: int, item: WorkItem, loss: float, squared_norm: float) -> None:
-        """A gradient was computed that may be used."""
+    def step(self, number: int, item: WorkItem) -> None:
+        """A step begins."""
         if self._records_steps:
-            self._append(
-                self._of(Kind.STEP, item, item.end_offset)._replace(
-                    number=number, loss=loss, squared_norm=squared_norm
-                )
-            )
+            self._append(self._of(Kind.STEP, item, item.end_offset)._replace(number=number))
 
-    def not_finite(self, number: int, item: WorkItem, loss: float, squared_norm: float) -> None:
-        """A gradient was computed that must not be used."""
-        for kind in [Kind.STEP, Kind.NOT_FINITE] if self._records_steps else [Kind.NOT_FINITE]:
-            self._append(
-                self._of(kind, item, item.end_offset)._replace(
-                    number=number, is_finite=0, loss=loss, squared_norm=squared_norm
-                )
-            )
+    def computed(self, gradient: Gradient, position: Position) -> None:
+        """A step's gradient is there; `position` is the replica's after it."""
+        record = Record(
+            kind=Kind.COMPUTED if gradient.is_finite else Kind.NOT_FINITE,
+            lease=position.lease,
+            lease_offset=position.offset,
+            **gradient._asdict(),
+        )
+        if self._records_steps or not gradient.is_finite:
+            self._append(record)
 
     def fetched(self, number: int, versions: tuple[Version, ...]) -> None:
         """All shards have answered a fetch."""

@@ -11,6 +11,7 @@ from disttrain.replica.downpour import Downpour
 from disttrain.replica.leases import LeaseSource
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pipeline import Loaded, Pipeline
+from disttrain.replica.work import WorkItem
 
 _IDLE_SECONDS = 0.02
 """How long the next batch is waited for before the coordinator's orders are looked at again."""
@@ -53,6 +54,7 @@ class TrainingLoop:
     def _step(self, loaded: Loaded) -> None:
         began = time.perf_counter()
         item = loaded.item
+        self._note(item)
 
         gradient = self._downpour.begin_step()
         seeding.seed_step(seeding.batch_seed(self._seed, item.epoch, item.portion, item.first))
@@ -61,6 +63,12 @@ class TrainingLoop:
         self._downpour.finish_step(gradient, loss.item(), len(item.indices), item.position)
 
         self._downpour.counters.step_seconds += time.perf_counter() - began
+
+    def _note(self, item: WorkItem) -> None:
+        ledger, steps = self._downpour.ledger, self._downpour.counters.steps
+        if item.lease != self._downpour.position.lease:
+            ledger.lease_begun(item)
+        ledger.step(steps, item)
 
     def _next_batch(self) -> Loaded | None:
         loaded = self._pipeline.next(0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -14,9 +15,11 @@ from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity
+from disttrain.replica import ledger
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
+from disttrain.replica.ledger import Ledger
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
@@ -33,6 +36,8 @@ class JobAddress:
     spec: Spec
     transport: TransportConfig
     coordinator: str
+    ledger_folder: Path
+    """Where every process logs what it did."""
 
     @classmethod
     def of(cls, config: LaunchConfig) -> "JobAddress":
@@ -43,6 +48,7 @@ class JobAddress:
                 kind=config.transport, job_uid=config.job_uid, role=Role.REPLICA
             ),
             coordinator=config.coordinator_address,
+            ledger_folder=config.run_folder / "ledger",
         )
 
 
@@ -52,6 +58,7 @@ class Membership:
     def __init__(self, address: JobAddress) -> None:
         self.halt = Halt()
         self._spec = address.spec
+        self._ledger_folder = address.ledger_folder
         self._transport = open_transport(address.transport)
         self.coordinator = CoordinatorClient(
             lambda: self._transport.connect(address.coordinator),
@@ -80,7 +87,9 @@ class Membership:
         )
         shards = self._spec.parameter_server.shards
         sides = Sides(push=PushClient(client, shards), fetch=FetchClient(client, shards))
-        return Connection(flat, sides, self.halt)
+        path = ledger.path_of(self._ledger_folder, index, incarnation)
+        log = Ledger(path, records_steps=self._spec.record)
+        return Connection(flat, sides, self.halt, log)
 
     def close(self) -> None:
         """End the connection to the coordinator when it has answered everything."""
