@@ -194,9 +194,7 @@ class CoordinatorProcess:
         )
         self._transports = {
             role: open_transport(
-                TransportConfig(
-                    kind=TransportKind.TCP, job_uid=self.launch.job_uid, role=role
-                )
+                TransportConfig(kind=TransportKind.TCP, job_uid=self.launch.job_uid, role=role)
             )
             for role in (Role.SHARD, Role.REPLICA, Role.LAUNCHER)
         }
@@ -244,9 +242,7 @@ class CoordinatorProcess:
             transport.close()
 
 
-def play(
-    members: Sequence[Member], until: Callable[[], bool], seconds: float = 30.0
-) -> None:
+def play(members: Sequence[Member], until: Callable[[], bool], seconds: float = 30.0) -> None:
     """Poll the members until the condition holds; fail after so many seconds."""
     deadline = time.monotonic() + seconds
     while not until():

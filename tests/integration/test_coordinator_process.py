@@ -1,12 +1,13 @@
 """A real coordinator process, scripted members: from the first join to the summary, and kill -9."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from builders.control_members import CoordinatorProcess, FakeReplica, play, tell
+from builders.control_members import CoordinatorProcess, FakeReplica, Member, play, tell
 from disttrain.coordinator import messages
 from disttrain.transport.header import Role
 
@@ -16,6 +17,10 @@ TWO_AND_TWO = ("spec.replicas.count=2", "spec.parameterServer.shards=2", "spec.p
 def _summary(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return found
+
+
+def _have_processed(replicas: list[FakeReplica], steps: int) -> bool:
+    return sum(len(replica.processed) for replica in replicas) >= steps
 
 
 def _times_processed(replicas: list[FakeReplica]) -> dict[tuple[int, int, int], int]:
@@ -33,7 +38,7 @@ def test_a_job_runs_from_the_first_join_to_the_summary(tmp_path: Path) -> None:
         job.start()
         shards = [job.shard(index) for index in range(2)]
         replicas = [job.replica(index) for index in range(2)]
-        members = [*shards, *replicas]
+        members: list[Member] = [*shards, *replicas]
         play(members, lambda: all(member.ended for member in members))
         assert job.process is not None
         play(shards, lambda: job.process is not None and job.process.poll() is not None)
@@ -55,10 +60,9 @@ def test_a_killed_coordinator_goes_on_from_its_journal(tmp_path: Path, kills: in
         job.start()
         shards = [job.shard(index) for index in range(2)]
         replicas = [job.replica(index) for index in range(2)]
-        members = [*shards, *replicas]
+        members: list[Member] = [*shards, *replicas]
         for kill in range(kills):
-            wanted = 12 * (kill + 1)
-            play(members, lambda wanted=wanted: sum(len(r.processed) for r in replicas) >= wanted)
+            play(members, partial(_have_processed, replicas, 12 * (kill + 1)))
             job.kill()
             job.start()
             tell(job.launcher(), messages.Status())
@@ -79,7 +83,7 @@ def test_a_dead_replicas_portions_are_done_by_the_other(tmp_path: Path) -> None:
         play([*shards, *replicas], lambda: len(dead.processed) >= 3)
         died = messages.MemberDied(role=Role.REPLICA, index=0, pid=20_000, exit_code=-9)
         tell(job.launcher(), died)
-        members = [*shards, alive]
+        members: list[Member] = [*shards, alive]
         play(members, lambda: all(member.ended for member in members))
     assert all([fence.index for fence in shard.fenced] == [0] for shard in shards)
     summary = _summary(tmp_path)
@@ -93,7 +97,7 @@ def test_a_stop_checkpoints_first_and_the_job_can_be_resumed(tmp_path: Path) -> 
         job.start()
         shards = [job.shard(index) for index in range(2)]
         replicas = [job.replica(index) for index in range(2)]
-        members = [*shards, *replicas]
+        members: list[Member] = [*shards, *replicas]
         play(members, lambda: sum(len(replica.processed) for replica in replicas) >= 20)
         tell(job.launcher(), messages.Stop(reason="Ctrl-C"))
         play(members, lambda: all(member.ended for member in members))
@@ -123,7 +127,7 @@ def test_garbage_neither_stops_the_coordinator_nor_disturbs_others(tmp_path: Pat
         header = replica.control.header(7)
         for payload in (b"", b"{", b"\xff" * 1000, b'{"kind":"heartbeat"}', b"[" * 100_000):
             channel.send(header._replace(count=len(payload)), payload)
-        members = [shard, replica]
+        members: list[Member] = [shard, replica]
         play(members, lambda: all(member.ended for member in members))
         channel.close()
     assert _summary(tmp_path)["samples"] == 1280

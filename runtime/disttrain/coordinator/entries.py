@@ -1,4 +1,4 @@
-"""What the journal says: one entry per decision or fact. `fold.apply` gives each its meaning."""
+"""What the journal says. `fold.apply` gives each entry its meaning."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
@@ -250,14 +250,19 @@ Entry: TypeAlias = Annotated[
     Field(discriminator="kind"),
 ]
 
-_ENTRY: TypeAdapter[Entry] = TypeAdapter(Entry, config=ConfigDict(ser_json_inf_nan="constants"))
+Decided: TypeAlias = tuple[Entry, ...]
+"""What one event led to: journaled as a whole or not at all."""
+
+_DECIDED: TypeAdapter[Decided] = TypeAdapter(
+    Decided, config=ConfigDict(ser_json_inf_nan="constants")
+)
 
 
-def to_json(entry: Entry) -> bytes:
+def to_json(decided: Decided) -> bytes:
     """One line of the journal, without its checksum."""
-    return _ENTRY.dump_json(entry)
+    return _DECIDED.dump_json(decided)
 
 
-def from_json(content: bytes) -> Entry:
-    """The entry again; raises pydantic's ValidationError."""
-    return _ENTRY.validate_json(content, strict=True)
+def from_json(content: bytes) -> Decided:
+    """The entries again; raises pydantic's ValidationError."""
+    return _DECIDED.validate_json(content, strict=True)

@@ -1,13 +1,13 @@
 """The journal on disk: lines of JSON with a checksum, appended before anything is answered.
 
-A file begins with a snapshot of the state and goes on with entries; a new one is begun at each
+A file begins with a snapshot of the state and goes on with decisions; a new one is begun at each
 checkpoint, so that replaying stays short. A torn last line is what a crash leaves and is dropped;
 damage before the end is refused.
 """
 
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ class Replayed:
     """What a journal holds."""
 
     state: State
-    entries: int
+    decisions: int
     """How many it is made of, beside its snapshot."""
 
 
@@ -44,11 +44,12 @@ def replay(folder: Path) -> Replayed | None:
         raise JournalDamaged(message)
     try:
         found = state.from_json(lines[0])
-        fold.fold(found, (entries.from_json(line) for line in lines[1:]))
+        for line in lines[1:]:
+            fold.fold(found, entries.from_json(line))
     except ValidationError as error:
         message = f"{file} is of another version: {error.errors()[0]['msg']}"
         raise JournalDamaged(message) from error
-    return Replayed(state=found, entries=len(lines) - 1)
+    return Replayed(state=found, decisions=len(lines) - 1)
 
 
 class Journal:
@@ -82,9 +83,13 @@ class Journal:
         for old in older:
             old.unlink()
 
-    def append(self, decided: Sequence[entries.Entry]) -> None:
-        """Writes entries; they survive this process. Keeps what a full disk refuses for later."""
-        self._backlog += b"".join(_line(entries.to_json(entry)) for entry in decided)
+    def append(self, decided: entries.Decided) -> None:
+        """Writes what one event led to, in one line: half of a decision is never replayed.
+
+        It survives this process from then on. What a full disk refuses is kept for later.
+        """
+        if decided:
+            self._backlog += _line(entries.to_json(decided))
         if not self._backlog:
             return
         try:

@@ -22,7 +22,7 @@ from disttrain.coordinator.watch import Watch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """What to do: first journal what was decided, then the effects, then the reply and the orders."""
+    """What to do: journal what was decided, then the effects, then the reply and orders."""
 
     decided: tuple[entries.Entry, ...] = ()
     effects: tuple[Effect, ...] = ()
@@ -54,7 +54,8 @@ class Coordinator:
         """A request and its reply."""
         turn = self._turn(now)
         reply = self._reply(turn, request)
-        steering.advance(turn)
+        if turn.decided:
+            steering.advance(turn)
         if isinstance(request, messages.Heartbeat) and isinstance(reply, messages.HeartbeatReply):
             reply = self._heartbeat_reply(turn, request.member)
         return _decision(turn, reply)
@@ -62,6 +63,8 @@ class Coordinator:
     def tick(self, now: float) -> Decision:
         """Time has passed."""
         turn = self._turn(now)
+        if not self.state.phase.ended:
+            membership.check_silence(turn)
         steering.advance(turn)
         self.watch.note_samples(self.state.samples, now)
         return _decision(turn, None)

@@ -4,7 +4,7 @@ Everything here may be called at any time and again: a step is taken when the st
 needed and not under way.
 """
 
-from disttrain.coordinator import entries, joining, membership, schedule, state, stop_rules
+from disttrain.coordinator import entries, joining, schedule, state, stop_rules
 from disttrain.coordinator.messages import FailureReason, Stop
 from disttrain.coordinator.orders import (
     Checkpoint,
@@ -21,7 +21,7 @@ from disttrain.coordinator.turn import BeginCheckpoint, Turn
 from disttrain.job.roles import Durability
 from disttrain.transport.header import Vector
 
-_FINAL_ATTEMPTS = 3
+_FINAL_ATTEMPTS = 5
 _FINAL_RETRY_SECONDS = 1.0
 
 
@@ -29,7 +29,6 @@ def advance(turn: Turn) -> None:
     """Takes every step that is due."""
     if turn.state.phase.ended:
         return
-    membership.check_silence(turn)
     _check_gradients(turn)
     if not turn.state.phase.ended:
         _prepare_shards(turn)

@@ -1,0 +1,134 @@
+"""The real machine in a process that can be killed before or after any line of its journal."""
+
+from collections.abc import Callable
+from functools import partial
+
+from disttrain.coordinator import fold, messages
+from disttrain.coordinator.entries import Decided, Entry
+from disttrain.coordinator.fields import MemberId
+from disttrain.coordinator.machine import Coordinator, Decision
+from disttrain.coordinator.orders import NumberedOrder
+from disttrain.coordinator.state import State
+from disttrain.coordinator.turn import BeginCheckpoint, CommitCheckpoint, Effect, Places
+from simulation.clockwork import Process
+from simulation.world import World
+
+TICK_SECONDS = 0.25
+
+Answer = Callable[[messages.Reply], None]
+Orders = Callable[[tuple[NumberedOrder, ...]], None]
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+class SimCoordinator:
+    """All lives of the coordinator; the journal survives them."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.journal: list[Decided] = []
+        self.process = Process()
+        self.die_at: int | None = None
+        """Length of the journal at which it is killed, before or after its next line."""
+        self.restarts = 0
+        self._order_routes: dict[MemberId, tuple[Process, Orders]] = {}
+        self._pushed: set[int] = set()
+        self.machine = self._machine(State())
+        self._tick()
+
+    @property
+    def state(self) -> State:
+        return self.machine.state
+
+    def request(self, request: messages.Request, sender: Process, answer: Answer) -> None:
+        """A request arrives; the answer goes back over the network."""
+        clock = self.world.clock
+        try:
+            decision = self.machine.request(request, clock.now)
+            self._settle(decision)
+        except Killed:
+            self._restart()
+            return
+        reply = decision.reply
+        if reply is not None:
+            clock.send(sender, lambda: answer(reply))
+        self._push_orders()
+
+    def listen(self, member: MemberId, process: Process, orders: Orders) -> None:
+        """A member's connection, for orders that are pushed."""
+        self._order_routes[member] = (process, orders)
+
+    def entries(self) -> list[Entry]:
+        return [entry for decided in self.journal for entry in decided]
+
+    def _machine(self, state: State) -> Coordinator:
+        places = Places(model_file="model", staging=str, checkpoint=str)
+        return Coordinator(state, self.world.settings, places)
+
+    def _tick(self) -> None:
+        try:
+            self._settle(self.machine.tick(self.world.clock.now))
+        except Killed:
+            self._restart()
+            return
+        self._push_orders()
+        self.world.clock.after(TICK_SECONDS, self.process, self._tick)
+
+    def _settle(self, decision: Decision) -> None:
+        if decision.decided:
+            dies = len(self.journal) == self.die_at
+            if not dies or self.world.clock.chance.random() < 0.5:
+                self.journal.append(decision.decided)
+            if dies:
+                self.die_at = None
+                raise Killed
+        for effect in decision.effects:
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        world = self.world
+        if isinstance(effect, BeginCheckpoint):
+            world.staged[effect.number] = {}
+        elif isinstance(effect, CommitCheckpoint):
+            failed = world.clock.chance.random() < world.checkpoint_failure
+            if not failed:
+                world.checkpoints[effect.number] = world.staged.pop(effect.number)
+            if world.clock.chance.random() < 0.02:
+                raise Killed
+            failure = "the disk is full" if failed else ""
+            ended = self.machine.checkpoint_ended(effect.number, world.clock.now, failure)
+            self._settle(ended)
+        else:
+            world.staged.pop(effect.number, None)
+
+    def _restart(self) -> None:
+        self.process.alive = False
+        self.process = Process()
+        self.restarts += 1
+        delay = self.world.clock.chance.uniform(0.2, 3.0)
+        self.process.paused_until = self.world.clock.now + delay
+        self._order_routes.clear()
+        self._pushed.clear()
+        self.machine = self._machine(fold.fold(State(), self.entries()))
+        self.world.clock.after(delay, self.process, self._come_back)
+
+    def _come_back(self) -> None:
+        committed = max(self.world.checkpoints, default=None)
+        try:
+            self._settle(self.machine.restarted(self.world.clock.now, committed))
+        except Killed:
+            self._restart()
+            return
+        self._tick()
+
+    def _push_orders(self) -> None:
+        for number, issued in self.state.orders.items():
+            route = self._order_routes.get(issued.member)
+            if number in self._pushed or route is None:
+                continue
+            self._pushed.add(number)
+            order = self.machine.numbered(issued)
+            process, orders = route
+            self.world.clock.send(process, partial(orders, (order,)))

@@ -1,0 +1,177 @@
+"""A shard with the real table of deliveries, and a list of pushes in the place of parameters."""
+
+from collections.abc import Callable
+
+from disttrain.coordinator import messages, orders
+from disttrain.coordinator.fields import Position, SenderPosition
+from disttrain.coordinator.reports import ShardReport
+from disttrain.parameter_server.deliveries import (
+    ChunkName,
+    Decision,
+    Delivered,
+    Deliveries,
+    SenderLife,
+)
+from disttrain.transport.header import Role
+from simulation.clockwork import Process
+from simulation.sim_coordinator import SimCoordinator
+from simulation.sim_member import SimMember
+from simulation.world import Applied, Push, Snapshot, World
+
+CHUNKS = 2
+
+
+class SimShard(SimMember):
+    """One life of one shard."""
+
+    deliveries_type = Deliveries
+
+    def __init__(self, world: World, coordinator: SimCoordinator, index: int, life: int) -> None:
+        super().__init__(world, coordinator)
+        self.index = index
+        self.life = life
+        self.table = self.deliveries_type()
+        self.applied: list[Push] = []
+        self.chunks: list[tuple[int, int, int, int]] = []
+        self.initialised = False
+        restored = self._restore() if life > 1 else None
+        self.request(
+            messages.Join(
+                role=Role.SHARD,
+                index=index,
+                instance=f"shard-{index}-{life}",
+                pid=self.pid,
+                data_address=f"shard-{index}-{life}",
+                restored=restored,
+            ),
+            self._joined,
+        )
+
+    def hello(
+        self, sender: int, incarnation: int, first: int, answer: Callable[[int, int], None]
+    ) -> None:
+        """A sender asks where to go on: the last push that is over, the next chunk."""
+        if not self.initialised:
+            return
+        if self.table.standing(sender, incarnation) is Decision.APPLY:
+            state = self.table.hello(sender, incarnation, first)
+            answer(state.sequence, state.next_chunk)
+
+    def chunk(
+        self, push: Push, chunk: int, process: Process, done: Callable[[Decision], None]
+    ) -> None:
+        """A chunk arrives."""
+        if not self.initialised:
+            return
+        name = ChunkName(push.sequence, chunk, CHUNKS)
+        decision = self.table.decide(push.sender, push.incarnation, name)
+        if decision is Decision.APPLY:
+            self._apply(push, chunk)
+        finished = self.table.of(push.sender, push.incarnation).sequence >= push.sequence
+        if finished or decision is Decision.OLD_INCARNATION:
+            self.world.clock.send(process, lambda: done(decision))
+
+    def _apply(self, push: Push, chunk: int) -> None:
+        world, sender, incarnation = self.world, push.sender, push.incarnation
+        if chunk == 0:
+            self.table.begin(sender, incarnation, CHUNKS, 0)
+        self.chunks.append((sender, incarnation, push.sequence, chunk))
+        if (self.index, sender, incarnation) in world.fenced_at:
+            world.violations.append(f"shard {self.index} applied {push} after the fence")
+        if not self.table.applied(sender, incarnation):
+            return
+        lease, _, offset = push.ranges[-1]
+        after = Delivered(lease=lease, lease_offset=offset, samples=push.samples)
+        self.table.complete(sender, incarnation, after)
+        self.applied.append(push)
+        world.history.append(Applied(world.clock.now, self.index, push))
+        key = (self.index, sender, incarnation)
+        world.acknowledged[key] = self.table.of(sender, incarnation).pushes
+
+    def heartbeat(self) -> messages.Heartbeat:
+        assert self.member is not None
+        return messages.Heartbeat(member=self.member, shard=ShardReport(applied=len(self.applied)))
+
+    def obey(self, order: orders.NumberedOrder) -> None:
+        found = order.order
+        if isinstance(found, orders.Admit):
+            self.table.admit(found.index, found.incarnation)
+        if isinstance(found, orders.Fence):
+            self.answer(order, self._fence(found))
+        elif isinstance(found, orders.Checkpoint):
+            self._write(order, found.number)
+        else:
+            self.ended = isinstance(found, orders.End)
+            self.answer(order, orders.Done())
+
+    def _joined(self, reply: messages.Reply) -> None:
+        assert isinstance(reply, messages.Joined)
+        self.member = reply.member
+        for replica in reply.replicas:
+            self.table.admit(replica.index, replica.incarnation)
+        self.beat()
+
+    def _fence(self, order: orders.Fence) -> orders.Fenced:
+        state = self.table.fence(order.index, order.incarnation)
+        key = (self.index, order.index, order.incarnation)
+        self.world.fenced_at.setdefault(key, self.world.clock.now)
+        return orders.Fenced(
+            sender=_position(SenderLife(order.index, order.incarnation), state),
+            partial_chunks=state.next_chunk,
+        )
+
+    def _write(self, order: orders.NumberedOrder, number: int) -> None:
+        staged = self.world.staged.get(number)
+        if staged is None or self.world.clock.chance.random() < self.world.checkpoint_failure:
+            self.answer(order, orders.OrderFailed(message="the disk is full"))
+            return
+        staged[self.index] = Snapshot(self.table.copy(), list(self.applied), list(self.chunks))
+        written = orders.ShardWritten(file="shard", bytes=1, hash="0", version=len(self.applied))
+        seconds = self.world.clock.chance.uniform(0.01, 0.5)
+        self.world.clock.after(seconds, self, lambda: self.answer(order, written))
+
+    def _restore(self) -> messages.Restored:
+        number = max(self.world.checkpoints, default=None)
+        table: dict[SenderLife, Delivered] = {}
+        if number is not None:
+            snapshot = self.world.checkpoints[number][self.index]
+            table = dict(snapshot.delivered)
+            self.applied, self.chunks = list(snapshot.applied), list(snapshot.chunks)
+            self.table.restore(table)
+            self.initialised = True
+        known = {
+            SenderLife(sender, incarnation)
+            for shard, sender, incarnation in self.world.acknowledged
+            if shard == self.index
+        }
+        senders = tuple(self._sender(life, table) for life in sorted(known | set(table)))
+        return messages.Restored(
+            initialised=self.initialised,
+            checkpoint=number,
+            version=len(self.applied),
+            senders=senders,
+        )
+
+    def _sender(
+        self, life: SenderLife, table: dict[SenderLife, Delivered]
+    ) -> messages.RestoredSender:
+        state = table.get(life, Delivered())
+        key = (self.index, life.sender, life.incarnation)
+        acknowledged = self.world.acknowledged.get(key, 0)
+        lost = max(0, acknowledged - state.pushes)
+        # The lineage of values begins anew here; a real shard may die before it has joined, this
+        # one lives that long: `Chaos` kills only shards that are members.
+        self.world.acknowledged[key] = state.pushes
+        self.world.lost += lost
+        return messages.RestoredSender(
+            sender=_position(life, state), acknowledged=acknowledged, lost=lost
+        )
+
+
+def _position(life: SenderLife, state: Delivered) -> SenderPosition:
+    return SenderPosition(
+        index=life.sender,
+        incarnation=life.incarnation,
+        position=Position(lease=state.lease, offset=state.lease_offset),
+        samples=state.samples,
+    )

@@ -1,0 +1,108 @@
+"""The simulator finds what it is for: each promise broken on purpose makes some seed fail."""
+
+from collections.abc import Callable
+
+import pytest
+
+from disttrain.coordinator import intervals, membership
+from disttrain.coordinator.data_ledger import DataLedger, OpenLease, PortionAccount
+from disttrain.coordinator.fields import Lease
+from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, Deliveries
+from simulation import chaos, truth
+from simulation.sim_shard import SimShard
+
+SEEDS = range(60)
+
+
+class TakesDuplicates(Deliveries):
+    """A chunk that was applied is applied again."""
+
+    def decide(self, sender: int, incarnation: int, name: ChunkName) -> Decision:
+        decision = super().decide(sender, incarnation, name)
+        is_again = decision is Decision.DUPLICATE and name.chunk == 0
+        return Decision.APPLY if is_again else decision
+
+
+class NeverFences(Deliveries):
+    """A fenced life may go on."""
+
+    def fence(self, sender: int, incarnation: int) -> Delivered:
+        return self.of(sender, incarnation)
+
+    def admit(self, sender: int, incarnation: int) -> None:
+        self.admitted[sender] = incarnation
+
+    def standing(self, sender: int, incarnation: int) -> Decision:
+        del incarnation
+        return Decision.APPLY if sender in self.admitted else Decision.UNKNOWN_SENDER
+
+
+class ShardThatTakesDuplicates(SimShard):
+    deliveries_type = TakesDuplicates
+
+
+class ShardThatNeverFences(SimShard):
+    deliveries_type = NeverFences
+
+
+def _found(*, shard_type: type[SimShard] = SimShard, word: str, shard_faults: bool = False) -> bool:
+    """Whether a seed fails with this word in what it says."""
+    for seed in SEEDS:
+        try:
+            run = chaos.run(seed, shard_faults=shard_faults, shard_type=shard_type)
+        except (AssertionError, KeyError):
+            continue
+        if any(word in violation for violation in truth.violations(run)):
+            return True
+    return False
+
+
+def test_applying_duplicates_is_found() -> None:
+    assert _found(shard_type=ShardThatTakesDuplicates, word="twice")
+
+
+def test_admitting_the_fenced_is_found() -> None:
+    assert _found(shard_type=ShardThatNeverFences, word="after the fence")
+
+
+def _forget_the_rest(_: DataLedger, held: OpenLease) -> None:
+    held.lost = True
+
+
+def _count_no_repeats(ledger: DataLedger, lease: Lease, first: int, end: int) -> None:
+    epoch = ledger.epochs[lease.epoch]
+    if lease.portion not in epoch.finished:
+        account = epoch.accounts.setdefault(lease.portion, PortionAccount())
+        account.touched = intervals.union(account.touched, first, end)
+
+
+def _settle_at_the_highest(ledger: DataLedger, *arguments: object) -> None:
+    member, _, highest = arguments
+    _SETTLE(ledger, member, highest, highest)  # type: ignore[arg-type]
+
+
+_SETTLE = DataLedger.settle
+
+
+@pytest.mark.parametrize(
+    ("method", "mutant", "word"),
+    [
+        ("_requeue_rest", _forget_the_rest, "did not complete"),
+        ("_touch", _count_no_repeats, "samples repeated"),
+        ("settle", _settle_at_the_highest, "processed"),
+    ],
+)
+def test_wrong_accounts_are_found(
+    monkeypatch: pytest.MonkeyPatch, method: str, mutant: Callable[..., None], word: str
+) -> None:
+    monkeypatch.setattr(DataLedger, method, mutant)
+    monkeypatch.setattr(chaos, "LONGEST", 120.0)
+    assert _found(word=word)
+
+
+def test_a_coordinator_that_asks_no_shard_about_the_dead_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(membership, "_fence", lambda *_: None)
+    monkeypatch.setattr(chaos, "LONGEST", 120.0)
+    assert _found(word="did not complete")

@@ -1,0 +1,88 @@
+"""What must hold of every run, counted from what the shards really applied."""
+
+from collections import Counter
+
+from disttrain.coordinator.entries import LeaseGranted
+from disttrain.coordinator.fields import Lease
+from disttrain.coordinator.messages import FailureReason
+from disttrain.coordinator.state import Phase
+from simulation.chaos import Chaos
+from simulation.sim_shard import SimShard
+
+Sample = tuple[int, int, int]
+"""Epoch, portion, place in the portion."""
+
+
+def violations(chaos: Chaos) -> list[str]:
+    """Everything that is wrong; empty when all is well."""
+    found = list(chaos.world.violations)
+    state = chaos.coordinator.state
+    if state.reason == FailureReason.CHECKPOINT_FAILED and chaos.world.checkpoint_failure:
+        return found
+    if state.phase is not Phase.COMPLETE:
+        return [*found, f"the job did not complete: {state.phase} {state.reason} {state.message}"]
+    found += _applied_twice(chaos)
+    found += _samples(chaos)
+    found += _updates_lost(chaos)
+    if any(state.data.leases.values()):
+        found.append("leases are open at the end")
+    return found
+
+
+def leases(chaos: Chaos) -> dict[int, Lease]:
+    """Every lease of the run; an id is given once."""
+    granted = [entry for entry in chaos.coordinator.entries() if isinstance(entry, LeaseGranted)]
+    assert len({entry.lease.id for entry in granted}) == len(granted)
+    return {entry.lease.id: entry.lease for entry in granted}
+
+
+def _applied_twice(chaos: Chaos) -> list[str]:
+    found = []
+    for process in chaos.world.processes.values():
+        if isinstance(process, SimShard):
+            twice = [chunk for chunk, n in Counter(process.chunks).items() if n > 1]
+            found += [f"shard {process.index} applied chunk {chunk} twice" for chunk in twice]
+    return found
+
+
+def _processings(chaos: Chaos) -> tuple[Counter[Sample], Counter[Sample]]:
+    """How often each sample was applied on any shard, and on all."""
+    known = leases(chaos)
+    on_shards: dict[tuple[Sample, int], set[int]] = {}
+    for applied in chaos.world.history:
+        for lease_id, first, end in applied.push.ranges:
+            lease = known[lease_id]
+            for place in range(lease.first + first, lease.first + end):
+                key = ((lease.epoch, lease.portion, place), lease_id)
+                on_shards.setdefault(key, set()).add(applied.shard)
+    any_shard = Counter(sample for sample, _ in on_shards)
+    complete = chaos.settings.shards
+    all_shards = Counter(
+        sample for (sample, _), shards in on_shards.items() if len(shards) == complete
+    )
+    return any_shard, all_shards
+
+
+def _samples(chaos: Chaos) -> list[str]:
+    any_shard, all_shards = _processings(chaos)
+    data = chaos.coordinator.state.data
+    epochs = chaos.settings.stop.epochs or 0
+    expected = chaos.world.samples * epochs
+    found = []
+    if len(all_shards) != expected or data.samples_done != expected:
+        found.append(f"{len(all_shards)} processed, {data.samples_done} counted, not {expected}")
+    if chaos.plan.shard_faults and any(life > 1 for life in chaos.shard_lives.values()):
+        return found
+    repeated = sum(any_shard.values()) - len(any_shard)
+    if repeated != data.samples_repeated:
+        found.append(f"{repeated} samples repeated, {data.samples_repeated} counted")
+    if repeated and not data.portions_requeued:
+        found.append(f"{repeated} samples repeated and no lease was lost")
+    return found
+
+
+def _updates_lost(chaos: Chaos) -> list[str]:
+    counted = sum(chaos.coordinator.state.totals.updates_lost.values())
+    if counted != chaos.world.lost:
+        return [f"{chaos.world.lost} updates lost, {counted} counted"]
+    return []

@@ -1,0 +1,72 @@
+"""What outlives the simulated processes: the disk, the addresses, and what really happened."""
+
+from dataclasses import dataclass, field
+
+from disttrain.coordinator.settings import Settings
+from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from simulation.clockwork import Clockwork, Process
+
+Range = tuple[int, int, int]
+"""Lease, first, end: offsets within the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """One update of one life of a replica."""
+
+    sender: int
+    incarnation: int
+    sequence: int
+    ranges: tuple[Range, ...]
+
+    @property
+    def samples(self) -> int:
+        return sum(end - first for _, first, end in self.ranges)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """One shard's part of a checkpoint."""
+
+    delivered: dict[SenderLife, Delivered]
+    applied: list[Push]
+    chunks: list[tuple[int, int, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A push that a shard applied completely."""
+
+    time: float
+    shard: int
+    push: Push
+
+
+@dataclass(slots=True)
+class World:
+    """Everything that is not inside a process."""
+
+    clock: Clockwork
+    settings: Settings
+    samples: int
+    push_every: int = 1
+    checkpoint_failure: float = 0.0
+    processes: dict[str, Process] = field(default_factory=dict)
+    """The living process of each name."""
+    staged: dict[int, dict[int, Snapshot]] = field(default_factory=dict)
+    checkpoints: dict[int, dict[int, Snapshot]] = field(default_factory=dict)
+    acknowledged: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """Mapped file: shard, sender, incarnation -> pushes acknowledged by this lineage of values."""
+    history: list[Applied] = field(default_factory=list)
+    """Every complete push, rolled back or not."""
+    fenced_at: dict[tuple[int, int, int], float] = field(default_factory=dict)
+    """Shard, sender, incarnation -> when the shard first answered the fence."""
+    lost: int = 0
+    """Acknowledged pushes that rollbacks took back, over shards and senders."""
+    shard_deaths: int = 0
+    lives: int = 0
+    violations: list[str] = field(default_factory=list)
+
+    def new_pid(self) -> int:
+        self.lives += 1
+        return self.lives
