@@ -8,12 +8,13 @@ import importlib
 
 _HOMES = {
     "Batch": "disttrain.task.task",
+    "DownpourOptimizer": "disttrain.replica.optimizer",
     "InputPipeline": "disttrain.task.task",
     "Split": "disttrain.task.task",
     "Task": "disttrain.task.task",
 }
 
-__all__ = ["Batch", "InputPipeline", "Split", "Task"]
+__all__ = ["Batch", "DownpourOptimizer", "InputPipeline", "Split", "Task"]
 
 
 def __getattr__(name: str) -> object:

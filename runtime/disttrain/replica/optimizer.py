@@ -72,14 +72,16 @@ class DownpourOptimizer(torch.optim.Optimizer):
         self._gradient: Tensor | None = None
         self._lost = LostLeases(frozenset)
         self._membership = Membership(JobAddress.of(config))
-        joined = self._membership.join(self._join(model), self._report)
-        self._member = joined.member
-        device = next(model.parameters()).device
-        self._connection = self._membership.connect(joined, model, device)
-        super().__init__(self._connection.model.trainable, {})
-        self._downpour = Downpour(self._connection, downpour.from_spec(self._spec))
-        self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
-        self._joined = True
+        try:
+            self._connect(model)
+        except BaseException:
+            self._membership.close()
+            raise
+
+    @property
+    def replica_index(self) -> int:
+        """Index of this loop among the job's replicas, as in logs and status."""
+        return self._member.index
 
     @property
     def ended(self) -> bool:
@@ -134,6 +136,16 @@ class DownpourOptimizer(torch.optim.Optimizer):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _connect(self, model: nn.Module) -> None:
+        joined = self._membership.join(self._join(model), self._report)
+        self._member = joined.member
+        device = next(model.parameters()).device
+        self._connection = self._membership.connect(joined, model, device)
+        super().__init__(self._connection.model.trainable, {})
+        self._downpour = Downpour(self._connection, downpour.from_spec(self._spec))
+        self._joined = True
+        self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
 
     def _join(self, model: nn.Module) -> Join:
         # Indices below are the job's own replicas, whose processes may be about to join.

@@ -1,0 +1,106 @@
+"""A plain PyTorch loop joins a running job with real processes."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import disttrain
+from disttrain.coordinator.errors import NotJoined
+from disttrain.parameter_server import ledger
+
+DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
+
+
+class Run:
+    """A running job and its status file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "disttrain", "run", str(DIGITS / "job-small.yaml")),
+                *("--output", str(folder), "--set", "spec.stop.epochs=100000"),
+                *("--set", "spec.replicas.count=1", "--set", "spec.replicas.threads=1"),
+                *("--set", "spec.evaluation.everyEpochs=1000"),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def status(self) -> dict[str, Any]:
+        try:
+            status: dict[str, Any] = json.loads((self.folder / "status.json").read_bytes())
+        except FileNotFoundError:
+            return {}
+        return status
+
+    def wait_until(self, holds: Callable[[dict[str, Any]], bool]) -> None:
+        end = time.monotonic() + 90
+        while not holds(self.status()):
+            assert time.monotonic() < end, self.status()
+            assert self.process.poll() is None, "the job ended"
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    run = Run(tmp_path / "run")
+    try:
+        run.wait_until(lambda status: status.get("samples", 0) > 0)
+        yield run
+    finally:
+        run.process.send_signal(signal.SIGINT)
+        try:
+            run.process.wait(60)
+        except subprocess.TimeoutExpired:
+            run.process.kill()
+            raise
+
+
+def a_model() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, padding=1), nn.ReLU()),
+        *(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 32), nn.ReLU(), nn.Linear(32, 10)),
+    )
+
+
+def pushes_of(folder: Path, replica: int) -> int:
+    records = ledger.read(next((folder / "ledger").glob("shard-0.i*.bin")))
+    return len({r["sequence"] for r in records if r["sender"] == replica and r["samples"]})
+
+
+def test_a_plain_loop_joins_trains_and_leaves(run: Run) -> None:
+    torch.manual_seed(0)
+    images, labels = torch.rand(32, 1, 8, 8), torch.randint(0, 10, (32,))
+    model = a_model()
+    losses = []
+
+    with disttrain.DownpourOptimizer(model, run.folder) as optimizer:
+        run.wait_until(lambda status: status["liveReplicas"] == 2)
+        for _ in range(60):
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(images), labels)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            losses.append(loss.item())
+        index = optimizer.replica_index
+
+    assert sum(losses[-5:]) < sum(losses[:5])
+    run.wait_until(lambda status: status["liveReplicas"] == 1)
+    assert pushes_of(run.folder, index) == 60
+    assert run.process.poll() is None, "the job goes on without the loop"
+
+
+def test_another_model_is_refused_by_name(run: Run) -> None:
+    with pytest.raises(NotJoined, match="weight"):
+        disttrain.DownpourOptimizer(nn.Linear(3, 3), run.folder)
