@@ -26,7 +26,7 @@ STAND_INS = (
 )
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Return when the condition holds; fail with the text after so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -134,12 +134,12 @@ class LaunchedRun:
         lines = file.read_text().splitlines() if file.exists() else []
         return [each for each in map(json.loads, lines) if each["kind"] == kind]
 
-    def end(self, seconds: float = 30.0) -> tuple[int, str]:
+    def end(self, seconds: float = 60.0) -> tuple[int, str]:
         """Wait for the command's end; returns its exit code and its output."""
         output, _ = self.command.communicate(timeout=seconds)
         return self.command.returncode, output
 
-    def wait_until_nothing_is_left(self, seconds: float = 10.0) -> None:
+    def wait_until_nothing_is_left(self, seconds: float = 30.0) -> None:
         """Fail unless every process of the run ends in time."""
         wait_until(lambda: not self.processes(), "no process is left", seconds)
 

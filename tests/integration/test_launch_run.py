@@ -18,7 +18,7 @@ def test_a_complete_job_exits_with_0_and_leaves_no_process(tmp_path: Path) -> No
         code, output = run.end()
         assert code == 0, output
         assert "Complete" in output
-        run.wait_until_nothing_is_left(1)
+        run.wait_until_nothing_is_left(5)
         assert {path.stem for path in (run.output / "logs").iterdir()} >= {*ALL, "launcher"}
         assert not Path(json.loads((run.output / "run.json").read_text())["sockets"]).exists()
 
@@ -69,7 +69,7 @@ def test_a_final_error_fails_the_job_with_its_message(tmp_path: Path) -> None:
         assert code == 1
         assert "replica-0: digits.py, line 3: the loss is not a scalar" in output
         assert not run.requests("member_died")
-        run.wait_until_nothing_is_left(1)
+        run.wait_until_nothing_is_left(5)
 
 
 def test_a_spent_budget_fails_the_job(tmp_path: Path) -> None:

@@ -14,13 +14,16 @@ from disttrain.launch.supervision import Process
 
 LINE_SECONDS = 5.0
 
+NEWS_SECONDS = 2.0
+"""Shortest time between two lines of which the second only tells new measures."""
+
 
 class PlainDisplay:
     """Prints lines to standard output."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._status = folder.status
-        self._next = time.monotonic()
+        self._last = time.monotonic()
         self._phase = ""
         self._measures = ""
 
@@ -45,8 +48,9 @@ class PlainDisplay:
         if status is None:
             return
         measured = measures(status.latest_measures)
-        news = (status.phase, measured) != (self._phase, self._measures)
-        if news or time.monotonic() >= self._next:
+        now = time.monotonic()
+        wait = NEWS_SECONDS if measured != self._measures else LINE_SECONDS
+        if status.phase != self._phase or now >= self._last + wait:
             typer.echo(progress_line(status))
-            self._next = time.monotonic() + LINE_SECONDS
+            self._last = now
             self._phase, self._measures = status.phase, measured

@@ -15,6 +15,8 @@ from disttrain.cli.display import done
 from disttrain.cli.job_status import JobStatus, read_status
 from disttrain.launch.run_folder import RunFolder
 
+WIDTH_OF_PIPES = 160
+
 ENDED = {"Complete", "Failed", "Stopped"}
 
 
@@ -61,10 +63,10 @@ def is_running(folder: RunFolder) -> bool:
 
 def show(found: Found, console: Console | None = None) -> None:
     """Print a table of the processes, the figures and the sentence."""
-    out = console or Console(highlight=False, markup=False)
+    out = console or _console()
     status = found.status
     out.print(wording.progress_line(status), soft_wrap=True)
-    out.print(_table(status))
+    out.print(_table(status, running=found.running))
     if status.message:
         out.print(f"{status.reason}: {status.message}", soft_wrap=True)
     if status.limit:
@@ -73,11 +75,21 @@ def show(found: Found, console: Console | None = None) -> None:
         out.print("No launcher is running; go on with `disttrain resume`.", soft_wrap=True)
 
 
-def _table(status: JobStatus) -> Table:
+def _console() -> Console:
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        # A pipe has no width; folded addresses could not be searched for.
+        console.width = WIDTH_OF_PIPES
+    return console
+
+
+def _table(status: JobStatus, *, running: bool) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("process", "state", "life", "pid", "done", "metrics"):
         table.add_column(title, overflow="fold")
-    table.add_row("coordinator", status.phase, "", "", "", _url(status.metrics_address))
+    # Nobody answers on the addresses of an ended run, or somebody else does.
+    url = _url if running else _nothing
+    table.add_row("coordinator", status.phase, "", "", "", url(status.metrics_address))
     for member in status.members:
         table.add_row(
             member.name,
@@ -85,10 +97,14 @@ def _table(status: JobStatus) -> Table:
             str(member.incarnation),
             str(member.pid),
             done(member),
-            _url(member.metrics_address),
+            url(member.metrics_address),
         )
     return table
 
 
 def _url(address: str | None) -> str:
     return f"http://{address}/metrics" if address else ""
+
+
+def _nothing(_address: str | None) -> str:
+    return ""

@@ -175,6 +175,9 @@ class Launcher:
         self._watcher.event(f"{event.name}: {exit_}; {again}")
 
     def _give_up(self, event: Ended, verdict: GiveUp) -> None:
+        if self._given_up is not None:
+            # One replica has told the mistake; the others make it too.
+            return
         self._given_up = self._failed(event, verdict)
         self._watcher.event(f"the job fails: {self._given_up.message.splitlines()[0]}")
         self._deadline = time.monotonic() + GIVE_UP_SECONDS

@@ -78,7 +78,8 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
     checkpoint = restart_point.latest_checkpoint(checkpoint_folder(job, folder.path))
     run = _prepared(job, folder, record.task_folder, uid=record.job_uid, resume_from=checkpoint)
     sockets_folder.remove(record.sockets)
-    folder.summary.unlink(missing_ok=True)
+    for told_before in (folder.summary, folder.status):
+        told_before.unlink(missing_ok=True)
     return run
 
 

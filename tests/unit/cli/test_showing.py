@@ -1,0 +1,147 @@
+"""What `run` and `status` show of a job."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from disttrain.cli import status_page, wording
+from disttrain.cli.display import LiveDisplay
+from disttrain.cli.main import app
+from disttrain.cli.plain_display import PlainDisplay
+from disttrain.launch.run_folder import RunFolder
+from disttrain.launch.supervision import Process, State
+
+STATUS: dict[str, Any] = {
+    "phase": "Running",
+    "samples": 12345,
+    "samplesPerSecond": 5400.4,
+    "epoch": 2.5,
+    "loss": 0.25,
+    "progress": 0.4,
+    "remainingSeconds": 75.2,
+    "latestMeasures": {"accuracy": 0.9512},
+    "staleness": {"p50": 2, "p99": 7, "unknown": 0},
+    "limit": "Push: the replicas wait 40% of their time for it.",
+    "members": [
+        {
+            "name": "shard-0",
+            "incarnation": 2,
+            "state": "live",
+            "activity": "serving",
+            "pid": 71,
+            "metricsAddress": "127.0.0.1:9001",
+            "version": 1234,
+        },
+        {"name": "replica-0", "incarnation": 1, "state": "live", "pid": 72, "samples": 6000},
+    ],
+    "a later field": 1,
+}
+
+
+def a_run(folder: Path, **changes: object) -> RunFolder:
+    run = RunFolder(folder)
+    run.prepare()
+    run.status.write_text(json.dumps(STATUS | changes))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59.6, "1 min 00 s"), (185, "3 min 05 s"), (7800, "2 h 10 min")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert wording.duration(seconds) == text
+
+
+def test_lines_for_pipes_come_with_news_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = a_run(tmp_path)
+    display = PlainDisplay(run)
+    for _ in range(3):
+        display.tick([])
+    assert capsys.readouterr().out == (
+        "running · 40% · epoch 2.50 · 12,345 samples · 5,400 samples/s · loss 0.25 · "
+        "accuracy 0.9512 · staleness p50 2 p99 7 · 1 min 15 s left\n"
+    )
+    a_run(tmp_path, phase="Draining")
+    display.event("replica-0: killed by SIGKILL")
+    display.tick([])
+    event, line = capsys.readouterr().out.splitlines()
+    assert event == "replica-0: killed by SIGKILL"
+    assert line.startswith("draining · ")
+
+
+def test_no_line_before_there_is_a_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    PlainDisplay(RunFolder(tmp_path)).tick([])
+    (tmp_path / "status.json").write_text('{"phase": ')
+    PlainDisplay(RunFolder(tmp_path)).tick([])
+    assert capsys.readouterr().out == ""
+
+
+def test_a_terminal_shows_processes_figures_and_events(tmp_path: Path) -> None:
+    console = Console(force_terminal=True, width=120, record=True, color_system=None)
+    processes = [
+        Process("coordinator", State.RUNNING),
+        Process("shard-0", State.RUNNING, restarts=1),
+        Process("replica-0", State.WAITING),
+    ]
+    with LiveDisplay(a_run(tmp_path), console) as display:
+        display.event("shard-0: killed by SIGKILL; starts again [soon]")
+        display.tick(processes)
+    shown = console.export_text()
+    for text in (
+        "epoch 2.50",
+        "1 min 15 s left",
+        "Push: the replicas wait",
+        "starts again [soon]",
+    ):
+        assert text in shown
+    rows = {line.split()[0]: line.split() for line in shown.splitlines() if line.split()}
+    assert rows["shard-0"] == ["shard-0", "serving", "2", "1,234", "updates", "1"]
+    assert rows["replica-0"] == ["replica-0", "waiting", "1", "6,000", "samples", "0"]
+
+
+def test_status_lists_every_process_with_its_metrics_while_the_run_lives(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    held = run.lock()
+    found = status_page.find(tmp_path)
+    assert found is not None
+    assert not found.is_over
+    console = Console(width=120, record=True)
+    status_page.show(found, console)
+    shown = console.export_text()
+    assert "http://127.0.0.1:9001/metrics" in shown
+    assert "What limits the speed: Push: the replicas wait 40%" in shown
+    os.close(held)
+
+
+def test_status_of_a_killed_run_says_how_to_go_on(tmp_path: Path) -> None:
+    a_run(tmp_path)
+    result = CliRunner().invoke(app, ["status", str(tmp_path), "--watch"])
+    assert result.exit_code == 0
+    assert "9001" not in result.output
+    assert "go on with `disttrain resume`" in result.output
+
+
+def test_status_as_json_is_the_coordinators_with_one_word_more(tmp_path: Path) -> None:
+    a_run(tmp_path)
+    result = CliRunner().invoke(app, ["status", str(tmp_path), "--json"])
+    assert json.loads(result.output) == STATUS | {"running": False}
+
+
+def test_status_of_another_folder_is_an_error(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["status", str(tmp_path)])
+    assert result.exit_code == 1
+
+
+def test_resume_of_another_folder_is_an_error(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["resume", str(tmp_path)])
+    assert "run.json is missing or damaged" in str(result.exception)
