@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from disttrain.cli import evaluate, export, inspect, resume, run, schema, status, validate
+from disttrain.cli import audit, evaluate, export, inspect, resume, run, schema, status, validate
 from disttrain.cli.exit_code import ExitCode
 from disttrain.errors import DistTrainError
 from disttrain.job.errors import InvalidManifest
@@ -26,6 +26,7 @@ app.command()(resume.resume)
 app.command()(status.status)
 app.command()(export.export)
 app.command()(inspect.inspect)
+app.command()(audit.audit)
 app.command()(evaluate.evaluate)
 app.command()(validate.validate)
 app.command()(schema.schema)

@@ -1,0 +1,12 @@
+"""What can go wrong when a run is audited.
+
+DistTrainError
+└── FinalError
+    └── NothingToAudit      the folder is no output folder of a run, or a log in it is no log
+"""
+
+from disttrain.errors import FinalError
+
+
+class NothingToAudit(FinalError):
+    """The folder holds no run."""

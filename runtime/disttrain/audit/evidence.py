@@ -1,0 +1,120 @@
+"""What a run left behind, parsed: all that the checks may look at. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from disttrain.coordinator.resume import LIVES_PER_RUN
+from disttrain.parameter_server.deliveries import SenderLife
+
+Records = NDArray[np.void]
+"""Of `parameter_server.ledger.RECORD` or `replica.ledger.RECORD`."""
+
+
+class Summary(BaseModel):
+    """The fields of summary.json that are checked."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
+
+    phase: str
+    samples: int
+    epochs: int
+    restarts: dict[str, int]
+    samples_repeated: int
+    samples_partially_applied: int
+    partial_chunks: int
+    updates_lost: int
+    updates_lost_by_sender: dict[str, int]
+    non_finite_gradients: int
+    non_finite_gradients_by_replica: dict[str, int]
+    resumed_from: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Life:
+    """The log of one life of a shard or a replica."""
+
+    process: str
+    """"shard-0", "replica-2"."""
+    index: int
+    incarnation: int
+    records: Records
+
+    @property
+    def name(self) -> str:
+        """For sentences."""
+        return f"{self.process} (life {self.incarnation})"
+
+    @property
+    def run(self) -> int:
+        """0 for the first run in the folder; each `resume` begins another one."""
+        return self.incarnation // LIVES_PER_RUN
+
+    def of(self, *kinds: IntEnum) -> Records:
+        """The records of these kinds, in their order."""
+        found: Records = self.records[np.isin(self.records["kind"], [int(kind) for kind in kinds])]
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SavedCheckpoint:
+    """A checkpoint after reading all of its files."""
+
+    number: int
+    versions: Mapping[int, int]
+    """Updates applied, by shard."""
+    damage: str = ""
+    """Why it cannot be used."""
+    not_finite: tuple[str, ...] = ()
+    """Vectors that hold values that are not finite."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """Everything about one run folder."""
+
+    record: bool
+    """Chunks, steps and fetches were logged, too."""
+    shards: Mapping[int, tuple[Life, ...]]
+    """Lives by increasing incarnation, by index."""
+    replicas: Mapping[int, tuple[Life, ...]]
+    summary: Summary | None = None
+    train_samples: int | None = None
+    """Size of the training data."""
+    checkpoints: tuple[SavedCheckpoint, ...] = ()
+    unreadable: tuple[str, ...] = field(default=())
+    """Files that could not be understood."""
+
+    @property
+    def shard_lives(self) -> Iterator[Life]:
+        """Of all shards."""
+        return (life for lives in self.shards.values() for life in lives)
+
+    @property
+    def replica_lives(self) -> Iterator[Life]:
+        """Of all replicas."""
+        return (life for lives in self.replicas.values() for life in lives)
+
+    @property
+    def last_run(self) -> int:
+        """Number of the last run in the folder."""
+        return max((life.run for life in self.shard_lives), default=0)
+
+
+def by_sender(records: Records) -> dict[SenderLife, Records]:
+    """A shard's records by the sender's life, each in its order."""
+    keys = records["sender"].astype(np.uint64) << np.uint64(32) | records["incarnation"]
+    return {
+        SenderLife(int(key) >> 32, int(key) & 0xFFFFFFFF): records[keys == key]
+        for key in np.unique(keys)
+    }
+
+
+def sequences(records: Records, column: str = "sequence") -> set[int]:
+    """The distinct numbers of pushes."""
+    return set(records[column].tolist())

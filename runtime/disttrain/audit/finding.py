@@ -1,0 +1,52 @@
+"""What the audit says about one promise. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+_MOST_SHOWN = 10
+
+
+class Standing(StrEnum):
+    """Whether a promise was kept."""
+
+    HELD = "held"
+    VIOLATED = "violated"
+    NOT_APPLICABLE = "not applicable"
+    NOT_CHECKABLE = "not checkable"
+    """The logs do not say; the evidence says why."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One promise, its standing, and the numbers behind it."""
+
+    promise: str
+    standing: Standing
+    evidence: str
+    violations: tuple[str, ...] = ()
+    """Sentences; the first ones and how many more there are."""
+
+
+def judge(promise: str, violations: Iterable[str], evidence: str) -> Finding:
+    """Held without violations."""
+    found = list(violations)
+    shown = found[:_MOST_SHOWN]
+    if len(found) > len(shown):
+        shown.append(f"and {len(found) - len(shown)} more")
+    return Finding(
+        promise=promise,
+        standing=Standing.VIOLATED if found else Standing.HELD,
+        evidence=evidence,
+        violations=tuple(shown),
+    )
+
+
+def not_checkable(promise: str, why: str) -> Finding:
+    """The logs do not hold what the check needs."""
+    return Finding(promise=promise, standing=Standing.NOT_CHECKABLE, evidence=why)
+
+
+def not_applicable(promise: str, why: str) -> Finding:
+    """The promise is about something that this job does not do."""
+    return Finding(promise=promise, standing=Standing.NOT_APPLICABLE, evidence=why)

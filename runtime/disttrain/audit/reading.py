@@ -1,0 +1,157 @@
+"""Reads a run folder into evidence. The only file of the audit that touches the disk."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+
+from disttrain.audit.errors import NothingToAudit
+from disttrain.audit.evidence import Evidence, Life, Records, SavedCheckpoint, Summary
+from disttrain.checkpoint import names as checkpoint_names
+from disttrain.checkpoint import reading as checkpoint_reading
+from disttrain.checkpoint.element_types import VECTOR_TYPES
+from disttrain.checkpoint.errors import CheckpointRefused
+from disttrain.checkpoint.manifest import VectorRange
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.restore import Restore
+from disttrain.coordinator import journal
+from disttrain.coordinator.errors import JournalDamaged
+from disttrain.coordinator.server import JOURNAL
+from disttrain.job import manifest_file, names
+from disttrain.launch.config import checkpoint_folder
+from disttrain.launch.run_folder import RunFolder
+from disttrain.parameter_server import ledger as shard_ledger
+from disttrain.replica import ledger as replica_ledger
+
+LEDGER = "ledger"
+"""Folder of the processes' logs in the run folder."""
+
+_LIFE = re.compile(r"(shard|replica)-(\d{1,6})\.i(\d{1,9})\.bin")
+_READ_ELEMENTS = 1 << 20
+
+_Lives = dict[int, list[Life]]
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is being collected."""
+
+    shards: _Lives = field(default_factory=dict)
+    replicas: _Lives = field(default_factory=dict)
+    unreadable: list[str] = field(default_factory=list)
+
+
+def read(folder: Path) -> Evidence:
+    """Everything that the checks need. Raises NothingToAudit, and InvalidManifest."""
+    run = RunFolder(folder.absolute())
+    if not run.job.exists() or not (run.path / LEDGER).is_dir():
+        message = (
+            f"{folder} is no output folder of `disttrain run`: it has no job.yaml or {LEDGER}/"
+        )
+        raise NothingToAudit(message)
+    job = manifest_file.load_job(run.job)
+    checkpoints = checkpoint_folder(job, run.path)
+    found = _lives(run.path / LEDGER)
+    return Evidence(
+        record=job.spec.record,
+        shards=_sorted(found.shards),
+        replicas=_sorted(found.replicas),
+        summary=_summary(run.summary, found),
+        train_samples=_train_samples(checkpoints / JOURNAL, found),
+        checkpoints=_checkpoints(checkpoints),
+        unreadable=tuple(found.unreadable),
+    )
+
+
+def _lives(folder: Path) -> _Found:
+    found = _Found()
+    for path in sorted(folder.iterdir()):
+        match = _LIFE.fullmatch(path.name)
+        if match is None:
+            continue
+        is_shard = match[1] == "shard"
+        index, incarnation = int(match[2]), int(match[3])
+        life = Life(
+            process=names.shard_name(index) if is_shard else names.replica_name(index),
+            index=index,
+            incarnation=incarnation,
+            records=_records(path, shard_ledger.read if is_shard else replica_ledger.read, found),
+        )
+        (found.shards if is_shard else found.replicas).setdefault(index, []).append(life)
+    return found
+
+
+def _records(path: Path, parse: Callable[[Path], Records], found: _Found) -> Records:
+    try:
+        return parse(path)
+    except OSError as error:
+        found.unreadable.append(f"{path} ({error.strerror})")
+        return np.zeros(0, shard_ledger.RECORD)
+
+
+def _sorted(lives: _Lives) -> dict[int, tuple[Life, ...]]:
+    return {
+        index: tuple(sorted(lives[index], key=lambda life: life.incarnation))
+        for index in sorted(lives)
+    }
+
+
+def _summary(file: Path, found: _Found) -> Summary | None:
+    if not file.exists():
+        return None
+    try:
+        return Summary.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        found.unreadable.append(f"{file} ({str(error).splitlines()[0]})")
+        return None
+
+
+def _train_samples(folder: Path, found: _Found) -> int | None:
+    try:
+        replayed = journal.replay(folder)
+    except JournalDamaged as error:
+        found.unreadable.append(str(error))
+        return None
+    return None if replayed is None else replayed.state.data.samples or None
+
+
+def _checkpoints(folder: Path) -> tuple[SavedCheckpoint, ...]:
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    numbers = {path: checkpoint_names.number(path.name) for path in paths}
+    return tuple(_checkpoint(path, number) for path, number in numbers.items() if number)
+
+
+def _checkpoint(path: Path, number: int) -> SavedCheckpoint:
+    try:
+        checkpoint = checkpoint_reading.verified(path)
+        return SavedCheckpoint(
+            number=number,
+            versions={shard.index: shard.version for shard in checkpoint.manifest.shards},
+            not_finite=_not_finite(checkpoint),
+        )
+    except CheckpointRefused as error:
+        return SavedCheckpoint(number=number, versions={}, damage=str(error))
+
+
+def _not_finite(checkpoint: Checkpoint) -> tuple[str, ...]:
+    found = set()
+    with Restore(checkpoint) as restore:
+        for shard in checkpoint.manifest.shards:
+            for held in shard.ranges:
+                if not _is_finite(restore, held):
+                    found.add(held.vector.name)
+    return tuple(sorted(found))
+
+
+def _is_finite(restore: Restore, held: VectorRange) -> bool:
+    for first in range(held.first, held.end, _READ_ELEMENTS):
+        end = min(first + _READ_ELEMENTS, held.end)
+        values = np.empty(end - first, VECTOR_TYPES[held.vector])
+        wanted = VectorRange(partition=held.partition, vector=held.vector, first=first, end=end)
+        restore.read(wanted, values.data)
+        if not np.isfinite(values).all():
+            return False
+    return True

@@ -1,0 +1,64 @@
+"""Promise 7: after any one failure training moves again within a minute, alone."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disttrain.audit.evidence import Evidence, Life
+from disttrain.audit.finding import Finding, judge
+from disttrain.parameter_server.ledger import Kind
+
+PROMISE = "7. training moves again within a minute"
+
+ALLOWED_SECONDS = 60.0
+
+_NANOSECONDS = 1e9
+
+
+class _Pause(NamedTuple):
+    """From a failure to the next update."""
+
+    after: str
+    seconds: float
+
+
+def check(evidence: Evidence) -> Finding:
+    """From the last sign of a life that ended to the next update on the shards it concerns."""
+    pauses = [pause for run in range(evidence.last_run + 1) for pause in _pauses(evidence, run)]
+    violations = [
+        f"{pause.seconds:.1f} s passed after the end of {pause.after} until the next update"
+        for pause in pauses
+        if pause.seconds > ALLOWED_SECONDS
+    ]
+    longest = max((pause.seconds for pause in pauses), default=0.0)
+    text = f"{len(pauses)} pauses after ended lives, the longest {longest:.1f} s"
+    return judge(PROMISE, violations, text if pauses else "no process ended before the job did")
+
+
+def _pauses(evidence: Evidence, run: int) -> Iterator[_Pause]:
+    updates = {shard: _updates(lives, run) for shard, lives in evidence.shards.items()}
+    for shard, lives in evidence.shards.items():
+        mine = [life for life in lives if life.run == run]
+        for life in mine[:-1]:
+            yield from _until_next(life, updates[shard])
+    everywhere = np.sort(np.concatenate([*updates.values(), np.zeros(0, np.int64)]))
+    for lives in evidence.replicas.values():
+        for life in [life for life in lives if life.run == run][:-1]:
+            yield from _until_next(life, everywhere)
+
+
+def _updates(lives: tuple[Life, ...], run: int) -> NDArray[np.int64]:
+    times = [life.of(Kind.PUSHED)["time_ns"].astype(np.int64) for life in lives if life.run == run]
+    return np.sort(np.concatenate([*times, np.zeros(0, np.int64)]))
+
+
+def _until_next(life: Life, updates: NDArray[np.int64]) -> Iterator[_Pause]:
+    """Nothing if no update follows: the job ended, or nothing was left to do."""
+    if not len(life.records):
+        return
+    end = int(np.max(life.records["time_ns"]))
+    place = int(np.searchsorted(updates, end, side="right"))
+    if place < len(updates):
+        yield _Pause(life.name, (int(updates[place]) - end) / _NANOSECONDS)

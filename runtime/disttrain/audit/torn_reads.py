@@ -1,0 +1,80 @@
+"""Promise 5: no torn reads. A fetch holds every chunk, whole, of one life of each shard."""
+
+from collections.abc import Iterator, Mapping
+
+from disttrain.audit.evidence import Evidence, Life, Records, by_sender
+from disttrain.audit.finding import Finding, judge, not_checkable
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.ledger import Kind as ShardKind
+from disttrain.replica.ledger import Kind as ReplicaKind
+from disttrain.transport.header import Vector
+
+PROMISE = "5. no torn reads"
+
+Given = Mapping[tuple[int, int], Mapping[SenderLife, Records]]
+"""By shard and its life, the chunks given to each sender."""
+
+
+def check(evidence: Evidence) -> Finding:
+    """Compare what replicas say they fetched with what the shards say they gave.
+
+    That a chunk is whole in itself follows from the shard's single thread, of which its log is the
+    order; `disttrain replay` shows it bit for bit.
+    """
+    if not evidence.record:
+        return not_checkable(PROMISE, "chunks are logged only with spec.record: true")
+    given = {
+        (life.index, life.incarnation): by_sender(life.of(ShardKind.CHUNK_FETCHED))
+        for life in evidence.shard_lives
+    }
+    versions = {(life.index, life.incarnation): _versions(life) for life in evidence.shard_lives}
+    violations = [
+        text
+        for life in evidence.replica_lives
+        for text in (*_incomplete(life, given), *_impossible(life, versions))
+    ]
+    fetches = sum(len(life.of(ReplicaKind.FETCHED)) for life in evidence.replica_lives)
+    chunks = sum(len(records) for senders in given.values() for records in senders.values())
+    return judge(PROMISE, violations, f"{fetches} fetches from a shard, {chunks} chunks given out")
+
+
+def _incomplete(replica: Life, given: Given) -> Iterator[str]:
+    sender = SenderLife(replica.index, replica.incarnation)
+    chunks: dict[tuple[int, int], dict[int, set[int]]] = {}
+    for place, senders in given.items():
+        if sender in senders:
+            chunks[place] = _chunks(senders[sender])
+    for record in replica.of(ReplicaKind.FETCHED):
+        place = (int(record["shard"]), int(record["shard_incarnation"]))
+        missing = chunks.get(place, {}).get(int(record["number"]))
+        if missing is None or missing:
+            yield (
+                f"fetch {record['number']} of {replica.name} lacks "
+                f"{'all' if missing is None else sorted(missing)} chunks of shard-{place[0]} "
+                f"(life {place[1]})"
+            )
+
+
+def _chunks(records: Records) -> dict[int, set[int]]:
+    """By fetch, the chunks of the parameters that were not given out but for other fetches."""
+    parameters = records[records["vector"] == Vector.PARAMETERS]
+    all_chunks = set(parameters["chunk"].tolist())
+    missing: dict[int, set[int]] = {}
+    for record in parameters:
+        missing.setdefault(int(record["sequence"]), set(all_chunks)).discard(int(record["chunk"]))
+    return missing
+
+
+def _versions(life: Life) -> set[int]:
+    from_start = {int(record["version"]) for record in life.of(ShardKind.RESTORED)} or {0}
+    return from_start | {int(record["version"]) for record in life.of(ShardKind.PUSHED)}
+
+
+def _impossible(replica: Life, versions: Mapping[tuple[int, int], set[int]]) -> Iterator[str]:
+    for record in replica.of(ReplicaKind.FETCHED):
+        place = (int(record["shard"]), int(record["shard_incarnation"]))
+        if int(record["version"]) not in versions.get(place, ()):
+            yield (
+                f"fetch {record['number']} of {replica.name} is of version {record['version']} of "
+                f"shard-{place[0]} (life {place[1]}), which never was"
+            )
