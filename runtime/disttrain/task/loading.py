@@ -66,7 +66,8 @@ def _module_not_found(name: str, folder: Path) -> EntrypointError:
 
 def _check_not_shadowed(module: ModuleType, name: str, folder: Path) -> None:
     """Refuse a module of the same name from elsewhere: it was imported before, e.g. `json`."""
-    own = folder.resolve().joinpath(*name.split(".")).with_suffix(".py")
+    # The file itself may be a link, as those of a mounted ConfigMap are.
+    own = folder.joinpath(*name.split(".")).with_suffix(".py").resolve()
     if own.exists() and (module.__file__ is None or Path(module.__file__).resolve() != own):
         message = (
             f"spec.task.entrypoint: '{name}' is already the module {module.__file__}; "

@@ -1,0 +1,82 @@
+"""The plain PyTorch loop that benchmarks compare with: one process, torch.optim.Adagrad.
+
+Run as a process of its own, so that thread settings are those of a fresh interpreter:
+`plain_training.py FOLDER MODULE:CLASS JSON`. Prints one JSON object.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from disttrain import Split, Task
+from disttrain.task.loading import load_task
+
+
+def main() -> None:
+    """Train as the JSON says; print samples per second and what each evaluation measured."""
+    folder, entrypoint, text = sys.argv[1:]
+    options = json.loads(text)
+    torch.set_num_threads(options["threads"])
+    task = load_task(entrypoint, options["arguments"], Path(folder))
+    torch.manual_seed(options["seed"])
+    json.dump(train(task, options), sys.stdout)
+
+
+def train(task: Task, options: dict[str, Any]) -> dict[str, Any]:
+    """Train until `samples` or the target accuracy; seconds leave evaluations out."""
+    model = task.model()
+    if options["channels_last"]:
+        model = model.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adagrad(model.parameters(), lr=options["rate"])
+    train_set, test_set = task.dataset(Split.TRAIN), task.dataset(Split.TEST)
+    seconds, samples, evaluations = 0.0, 0, []
+    next_evaluation = options["evaluate_every_seconds"]
+    begin = time.perf_counter()
+    for batch in batches(task, train_set, options["batch_size"]):
+        optimizer.zero_grad()
+        task.loss(model, batch).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        samples += len(batch[1])
+        now = seconds + time.perf_counter() - begin
+        if next_evaluation is not None and now >= next_evaluation:
+            seconds = now
+            accuracy = evaluate(task, model, test_set)
+            evaluations.append({"seconds": now, "samples": samples, "accuracy": accuracy})
+            next_evaluation = now + options["evaluate_every_seconds"]
+            begin = time.perf_counter()
+            if accuracy >= options["target"]:
+                break
+        if samples >= options["samples"]:
+            break
+    total = evaluations[-1]["seconds"] if evaluations else now
+    return {"samples_per_second": samples / total, "evaluations": evaluations}
+
+
+def batches(task: Task, dataset: Any, size: int) -> Iterator[Any]:
+    """Shuffled batches for ever, taken from memory at once, as fast as the data set allows."""
+    while True:
+        order = torch.randperm(len(dataset)).tolist()
+        for first in range(0, len(order) - size + 1, size):
+            yield task.collate(dataset.__getitems__(order[first : first + size]))
+
+
+@torch.no_grad()
+def evaluate(task: Task, model: torch.nn.Module, dataset: Any) -> float:
+    """Accuracy on the whole data set."""
+    model.eval()
+    correct = 0.0
+    for first in range(0, len(dataset), 256):
+        indices = list(range(first, min(first + 256, len(dataset))))
+        batch = task.collate(dataset.__getitems__(indices))
+        correct += float(task.measure(model, batch)["accuracy"])
+    model.train()
+    return correct / len(dataset)
+
+
+if __name__ == "__main__":
+    main()
