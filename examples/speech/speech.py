@@ -54,7 +54,8 @@ class Speech(disttrain.Task):
         recordings = read_recordings(self.path)
         speakers = {recording.speaker for recording in recordings}
         if not self.test_speakers <= speakers:
-            message = f"test_speakers: {self.path} has {sorted(speakers)}, got {self.test_speakers}"
+            wanted = sorted(self.test_speakers)
+            message = f"test_speakers: {self.path} has {sorted(speakers)}, got {wanted}"
             raise ValueError(message)
         test = [recording for recording in recordings if self.is_test(recording)]
         train = [recording for recording in recordings if not self.is_test(recording)]

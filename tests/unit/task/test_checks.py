@@ -1,0 +1,141 @@
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import IterableDataset
+
+from disttrain.task import checks
+from disttrain.task.errors import DatasetError, LossError, MeasureError, ModelError, UserCodeError
+from disttrain.task.task import Split
+
+
+def a_network(*, of: torch.dtype = torch.float32, on: str = "cpu") -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, dtype=of, device=on))
+
+
+def a_frozen_network() -> nn.Module:
+    return a_network().requires_grad_(requires_grad=False)
+
+
+def test_a_trainable_model_is_returned() -> None:
+    model = a_network()
+    assert checks.check_model(model) is model
+
+
+def test_a_frozen_parameter_may_have_any_type() -> None:
+    model = a_network(of=torch.float64)
+    model.get_submodule("1").requires_grad_(requires_grad=False)
+    assert checks.check_model(model) is model
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (None, r"must return a torch\.nn\.Module, got None"),
+        (a_network, "got a function"),
+        (nn.ReLU(), r"ReLU has no trainable parameter \(0 frozen\); leave requires_grad true"),
+        (a_frozen_network(), r"no trainable parameter \(4 frozen\)"),
+        (a_network(of=torch.float64), r"'1\.weight' is float64; parameters must be float32"),
+        (a_network(of=torch.bfloat16), r"'1\.weight' is bfloat16; .* torch\.autocast"),
+        (a_network(on="meta"), r"'1\.weight' is on the meta device and has no values"),
+        (nn.LazyLinear(2), "'weight' has no shape yet; run one batch"),
+    ],
+)
+def test_a_model_that_cannot_be_trained_is_refused(model: object, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        checks.check_model(model)
+
+
+class Endless(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(())
+
+
+class Unreadable:
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __len__(self) -> int:
+        message = "the disk is gone"
+        raise OSError(message)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        (None, "got None without __len__ and __getitem__"),
+        ({1, 2}, "got a set without __getitem__"),
+        (Endless(), "must return a map-style data set with __len__ and __getitem__, got a Endless"),
+        ([], r"^Task\.dataset\('train'\) is empty; check the paths among spec\.task\.arguments$"),
+        ([1] * 31, r"^spec\.batchSize: must be at most .* samples, 31, got 32$"),
+    ],
+)
+def test_a_data_set_without_batches_is_refused(dataset: object, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        checks.check_dataset(dataset, Split.TRAIN, batch_size=32)
+
+
+def test_the_number_of_samples_is_returned() -> None:
+    assert checks.check_dataset([1] * 32, Split.TRAIN, batch_size=32) == 32
+
+
+def test_a_test_split_may_be_smaller_than_a_batch_but_not_empty() -> None:
+    assert checks.check_dataset([1], Split.TEST, batch_size=32) == 1
+    with pytest.raises(DatasetError, match=r"Task\.dataset\('test'\) is empty"):
+        checks.check_dataset([], Split.TEST, batch_size=32)
+
+
+def test_a_length_that_raises_is_the_users_error() -> None:
+    with pytest.raises(UserCodeError, match="OSError: the disk is gone"):
+        checks.check_dataset(Unreadable(), Split.TRAIN, batch_size=32)
+
+
+def test_a_scalar_with_a_gradient_is_a_loss() -> None:
+    loss = torch.ones(3, requires_grad=True).mean()
+    assert checks.check_loss(loss) is loss
+
+
+def test_whether_a_loss_is_finite_is_not_asked_here() -> None:
+    loss = torch.full((), float("nan"), requires_grad=True)
+    assert checks.check_loss(loss) is loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (0.5, "must return a tensor, got a float"),
+        (None, "must return a tensor, got None"),
+        (torch.ones(32, requires_grad=True), r"a tensor of shape \(32,\); take the mean"),
+        (torch.ones(1, requires_grad=True), r"a tensor of shape \(1,\)"),
+        (torch.tensor(3), "must return a floating-point tensor, got int64"),
+        (torch.tensor(0.5), r"without a gradient; .* without detach\(\)"),
+    ],
+)
+def test_a_loss_without_a_gradient_is_refused(loss: object, message: str) -> None:
+    with pytest.raises(LossError, match=message):
+        checks.check_loss(loss)
+
+
+def test_measures_become_numbers() -> None:
+    measures = {"accuracy": torch.tensor(3), "error": torch.tensor([0.5]), "seen": 4}
+    assert checks.check_measures(measures) == {"accuracy": 3.0, "error": 0.5, "seen": 4.0}
+    assert checks.check_measures({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("measures", "message"),
+    [
+        (None, "must return a dict of sums by name, got None"),
+        ({"accuracy": torch.ones(2)}, r"\['accuracy'\] must be a scalar, .* got shape \(2,\)"),
+        ({"accuracy": "high"}, r"\['accuracy'\] must be a scalar, .* got a str"),
+    ],
+)
+def test_other_measures_are_refused(measures: object, message: str) -> None:
+    with pytest.raises(MeasureError, match=message):
+        checks.check_measures(measures)
+
+
+def test_the_sum_of_a_measure_may_need_a_gradient() -> None:
+    value: Tensor = torch.tensor(2.0, requires_grad=True)
+    assert checks.check_measures({"loss": value.detach()}) == {"loss": 2.0}
