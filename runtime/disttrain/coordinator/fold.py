@@ -24,6 +24,7 @@ from disttrain.coordinator.state import (
 from disttrain.transport.header import Role
 
 _EVALUATIONS_KEPT = 100
+_INSTANCES_KEPT = 1000
 
 
 def fold(state: State, journal: Iterable[entries.Entry]) -> State:
@@ -99,6 +100,9 @@ def _(entry: entries.MemberJoined, state: State) -> None:
     lives = state.replicas if role is Role.REPLICA else state.shards
     if index in lives and lives[index].incarnation > state.first_incarnation:
         totals.add_restart(state.totals, role)
+    if index in lives:
+        state.old_instances.append(lives[index].instance)
+        del state.old_instances[:-_INSTANCES_KEPT]
     name = totals.name(role, index)
     state.incarnations[name] = max(entry.member.incarnation, state.incarnations.get(name, 0))
     lives[index] = Life(

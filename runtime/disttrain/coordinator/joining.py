@@ -27,6 +27,9 @@ def join(turn: Turn, request: Join) -> Joined | Refused:
     known = next((life for life in lives.values() if life.instance == request.instance), None)
     if known is not None:
         return membership.standing(turn, known.member) or _joined(turn, known)
+    if request.instance in turn.state.old_instances:
+        message = f"instance {request.instance} was replaced by a newer life"
+        return _refused(RefusalReason.OLD_INCARNATION, message)
     if refusal := _refusal(turn, request):
         return refusal
     index = _choose_index(turn, request) if request.index is None else request.index

@@ -168,6 +168,8 @@ class State(Strict):
     shards: dict[int, Life] = field(default_factory=dict)
     incarnations: dict[str, int] = field(default_factory=dict)
     """The highest given, by process name."""
+    old_instances: list[str] = field(default_factory=list)
+    """Replaced lives, the latest ones: a late copy of their join must not replace a newer life."""
     fencings: list[Fencing] = field(default_factory=list)
     orders: dict[int, IssuedOrder] = field(default_factory=dict)
     next_order: int = 1

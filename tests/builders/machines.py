@@ -1,0 +1,163 @@
+"""The coordinator's machine with scripted members, without a network."""
+
+from dataclasses import replace
+
+from builders.control_members import LAYOUT
+from disttrain.coordinator import messages, orders
+from disttrain.coordinator.fields import MemberId, Position, Progress, SenderPosition
+from disttrain.coordinator.machine import Coordinator, Decision
+from disttrain.coordinator.reports import ReplicaReport, ShardReport
+from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.state import Phase, State
+from disttrain.coordinator.turn import BeginCheckpoint, CommitCheckpoint, Places
+from disttrain.job.evaluation import Evaluation
+from disttrain.job.stop import Stop
+from disttrain.transport.header import Role
+
+BASE = Settings(
+    replicas=2,
+    shards=1,
+    batch_size=4,
+    seed=1,
+    stop=Stop(epochs=2),
+    portion_size=8,
+    evaluation=Evaluation(),
+    checkpoint_seconds=1000.0,
+)
+
+
+class Machine:
+    """Members do at once what they are told; every effect succeeds."""
+
+    def __init__(self, state: State | None = None, **changes: object) -> None:
+        places = Places(model_file="m", staging=str, checkpoint=str)
+        settings = replace(BASE, **changes)  # type: ignore[arg-type]
+        self.coordinator = Coordinator(state or State(), settings, places)
+        self.now = 100.0
+        self.ledgers: dict[int, bytes] = {}
+        self.evaluation = {"accuracy": 5.0}
+        self.evaluated: list[str | None] = []
+        self.positions: dict[MemberId, Progress] = {}
+        self.muted: set[MemberId] = set()
+
+    @property
+    def state(self) -> State:
+        return self.coordinator.state
+
+    def phase(self) -> Phase:
+        return self.state.phase
+
+    def request(self, request: messages.Request) -> messages.Reply:
+        decision = self.coordinator.request(request, self.now)
+        self._carry_out(decision)
+        assert decision.reply is not None
+        return decision.reply
+
+    def tick(self, seconds: float = 0.0) -> None:
+        self.now += seconds
+        self._carry_out(self.coordinator.tick(self.now))
+
+    def join(
+        self,
+        role: Role,
+        index: int | None,
+        instance: str,
+        restored: messages.Restored | None = None,
+        samples: int = 32,
+    ) -> messages.Reply:
+        is_replica = role is Role.REPLICA
+        return self.request(
+            messages.Join(
+                role=role,
+                index=index,
+                instance=instance,
+                pid=len(instance),
+                data_address=None if is_replica else "ipc:///x",
+                layout=LAYOUT if is_replica else None,
+                train_samples=samples if is_replica else None,
+                test_samples=10 if is_replica else None,
+                restored=restored,
+            )
+        )
+
+    def member(self, role: Role, index: int, instance: str, **more: object) -> MemberId:
+        reply = self.join(role, index, instance, **more)  # type: ignore[arg-type]
+        assert isinstance(reply, messages.Joined), reply
+        return reply.member
+
+    def running(self) -> tuple[MemberId, MemberId, MemberId]:
+        """One shard and two replicas, initial values uploaded."""
+        shard = self.member(Role.SHARD, 0, "s0")
+        replicas = [self.member(Role.REPLICA, index, f"r{index}") for index in range(2)]
+        self.obey()
+        return shard, replicas[0], replicas[1]
+
+    def heartbeat(
+        self, member: MemberId, report: ReplicaReport | ShardReport | None = None
+    ) -> messages.Reply:
+        if isinstance(report, ShardReport):
+            return self.request(messages.Heartbeat(member=member, shard=report))
+        return self.request(messages.Heartbeat(member=member, replica=report))
+
+    def work(self, member: MemberId, held: int = 0, last_lease: int = 0) -> messages.Work:
+        progress = self.positions.get(member, Progress())
+        request = messages.RequestWork(
+            member=member, held=held, last_lease=last_lease, progress=progress
+        )
+        reply = self.request(request)
+        assert isinstance(reply, messages.Work), reply
+        return reply
+
+    def reach(self, member: MemberId, lease: int, offset: int) -> None:
+        known = self.positions.get(member, Progress())
+        before = known.position.offset if known.position.lease == lease else 0
+        self.positions[member] = Progress(
+            position=Position(lease=lease, offset=offset), samples=known.samples + offset - before
+        )
+        self.heartbeat(member, ReplicaReport(progress=self.positions[member]))
+
+    def process_everything(self, member: MemberId) -> None:
+        """Asks for work and does it until there is none."""
+        while leases := self.work(member, last_lease=self._last(member)).leases:
+            for lease in leases:
+                self.reach(member, lease.id, lease.samples)
+            self.obey()
+
+    def obey(self) -> None:
+        """Answers orders until there are none."""
+        for _ in range(50):
+            waiting = [
+                issued for issued in self.state.orders.values() if issued.member not in self.muted
+            ]
+            if not waiting:
+                return
+            for issued in waiting:
+                result = self._result(issued.order, issued.member)
+                done = messages.OrderDone(member=issued.member, order=issued.id, result=result)
+                self.request(done)
+
+    def _last(self, member: MemberId) -> int:
+        return self.positions.get(member, Progress()).position.lease
+
+    def _result(self, order: orders.Order, member: MemberId) -> orders.Result:
+        if isinstance(order, orders.Checkpoint):
+            return orders.ShardWritten(file="f", bytes=1, hash="0", version=1)
+        if isinstance(order, orders.Fence):
+            sender = SenderPosition(
+                index=order.index, incarnation=order.incarnation, position=Position()
+            )
+            return orders.Fenced(sender=sender)
+        if isinstance(order, orders.Drain):
+            return orders.Drained(progress=self.positions.get(member, Progress()))
+        if isinstance(order, orders.Evaluate):
+            self.evaluated.append(order.model_file)
+            return orders.Evaluated(sums=self.evaluation, samples=10, loss=1.0)
+        return orders.Done()
+
+    def _carry_out(self, decision: Decision) -> None:
+        for effect in decision.effects:
+            if isinstance(effect, BeginCheckpoint):
+                self.ledgers[effect.number] = effect.ledger
+            elif isinstance(effect, CommitCheckpoint):
+                ended = self.coordinator.checkpoint_ended(effect.number, self.now)
+                self._carry_out(ended)

@@ -1,0 +1,110 @@
+"""The journal on disk: torn ends are dropped, damage is refused, a full disk is survived."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from disttrain.coordinator import entries, journal, state
+from disttrain.coordinator.errors import JournalDamaged
+from disttrain.coordinator.journal import Journal
+from disttrain.coordinator.state import Phase, State
+
+
+def _change(phase: Phase, now: float) -> entries.Decided:
+    return (entries.PhaseChanged(phase=phase, now=now),)
+
+
+def _written(folder: Path) -> Path:
+    written = Journal(folder)
+    written.begin(State())
+    written.append(_change(Phase.RUNNING, 1.0))
+    written.append(_change(Phase.DRAINING, 2.0))
+    written.close()
+    return next(folder.glob("*.jsonl"))
+
+
+def test_what_was_written_is_replayed(tmp_path: Path) -> None:
+    _written(tmp_path)
+    replayed = journal.replay(tmp_path)
+    assert replayed is not None
+    assert replayed.decisions == 2
+    assert (replayed.state.phase, replayed.state.began) == (Phase.DRAINING, 1.0)
+
+
+def test_without_a_journal_there_is_nothing_to_replay(tmp_path: Path) -> None:
+    assert journal.replay(tmp_path / "missing") is None
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cut=st.integers(1, 400))
+def test_a_torn_end_loses_whole_decisions_only(tmp_path: Path, cut: int) -> None:
+    for old in tmp_path.glob("*"):
+        old.unlink()
+    file = _written(tmp_path)
+    content = file.read_bytes()
+    head = content.index(b"\n") + 1
+    file.write_bytes(content[: max(head, len(content) - cut)])
+    replayed = journal.replay(tmp_path)
+    assert replayed is not None
+    phases = [Phase.WAITING, Phase.RUNNING, Phase.DRAINING]
+    assert replayed.state.phase is phases[replayed.decisions]
+
+
+def test_damage_before_the_end_is_refused(tmp_path: Path) -> None:
+    file = _written(tmp_path)
+    content = bytearray(file.read_bytes())
+    content[content.index(b"\n") + 20] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(JournalDamaged, match="before its end"):
+        journal.replay(tmp_path)
+
+
+def test_a_new_file_begins_with_the_state_and_replaces_the_old(tmp_path: Path) -> None:
+    written = Journal(tmp_path)
+    written.begin(State())
+    found = State(phase=Phase.EXPORTING)
+    written.begin(found)
+    written.append(_change(Phase.EVALUATING, 5.0))
+    written.close()
+    assert len(list(tmp_path.glob("*"))) == 1
+    replayed = journal.replay(tmp_path)
+    assert replayed is not None
+    assert (replayed.state.phase, replayed.decisions) == (Phase.EVALUATING, 1)
+
+
+def test_a_full_disk_delays_entries_and_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Journal(tmp_path)
+    written.begin(State())
+    real = os.pwrite
+
+    def full(descriptor: int, content: bytes, offset: int) -> int:
+        if len(content) > 20:
+            return real(descriptor, content[:20], offset)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    written.append(_change(Phase.RUNNING, 1.0))
+    assert written.is_behind
+    half = journal.replay(tmp_path)
+    assert half is not None
+    assert half.decisions == 0
+    monkeypatch.setattr(os, "pwrite", real)
+    written.append(_change(Phase.DRAINING, 2.0))
+    assert not written.is_behind
+    written.close()
+    replayed = journal.replay(tmp_path)
+    assert replayed is not None
+    assert replayed.decisions == 2
+
+
+def test_the_state_survives_the_way_to_disk() -> None:
+    found = State(phase=Phase.RUNNING)
+    found.data.samples, found.data.portion_size = 32, 8
+    found.data.open_epoch()
+    assert state.from_json(state.to_json(found)) == found
