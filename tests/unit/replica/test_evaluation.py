@@ -1,0 +1,78 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, TensorDataset
+
+from disttrain.replica import evaluation
+from disttrain.replica.task_calls import Examples, TaskCalls
+from disttrain.task.errors import UserCodeError
+from disttrain.task.task import Split, Task
+
+
+class Numbers(Task):
+    """Ten numbers; the loss is their mean, and a measure counts those that are even."""
+
+    def __init__(self, fail: Callable[[], None] = lambda: None) -> None:
+        self.fail = fail
+        self.seen: list[tuple[bool, bool]] = []
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(1, 1), nn.Dropout(0.5))
+
+    def dataset(self, split: Split) -> Dataset[Any]:
+        del split
+        return TensorDataset(torch.arange(10.0))
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        self.fail()
+        self.seen.append((model.training, torch.is_grad_enabled()))
+        mean: Tensor = batch[0].mean()
+        return mean
+
+    def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        del model
+        return {"even": (batch[0] % 2 == 0).sum()}
+
+
+def evaluated(task: Numbers, model: nn.Module, batch_size: int) -> evaluation.Sums:
+    calls = TaskCalls(task)
+    examples: Examples = calls.examples(Split.TEST, batch_size)
+    return evaluation.evaluate(calls, model, examples, batch_size, lambda batch: batch)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 10, 64])
+def test_loss_is_the_mean_over_samples_and_measures_are_sums(batch_size: int) -> None:
+    task = Numbers()
+
+    sums = evaluated(task, task.model(), batch_size)
+
+    assert sums.samples == 10
+    assert sums.mean_loss == pytest.approx(4.5)
+    assert sums.measures == {"even": 5.0}
+
+
+def test_the_model_is_in_eval_mode_without_gradients_and_then_as_before() -> None:
+    task = Numbers()
+    model = task.model()
+    model[0].eval()  # type: ignore[index]
+
+    evaluated(task, model, 10)
+
+    assert task.seen == [(False, False)]
+    assert [module.training for module in model.modules()] == [True, False, True]
+
+
+def test_the_mode_comes_back_after_an_error_of_the_task() -> None:
+    def fail() -> None:
+        message = "no such column"
+        raise KeyError(message)
+
+    task = Numbers(fail)
+    model = task.model()
+
+    with pytest.raises(UserCodeError, match=r"Numbers\.loss\(\) raised KeyError"):
+        evaluated(task, model, 10)
+    assert model.training

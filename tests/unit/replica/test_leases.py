@@ -1,0 +1,89 @@
+from concurrent.futures import Future
+
+import pytest
+
+from disttrain.coordinator import messages
+from disttrain.coordinator.fields import NO_PROGRESS, Lease, MemberId
+from disttrain.coordinator.messages import RefusalReason, Refused, Work
+from disttrain.replica.halt import Halt, Halted
+from disttrain.replica.leases import LeaseSource
+from disttrain.transport.header import Role
+
+
+class Coordinator:
+    """Answers requests from a list; the rest stays unanswered."""
+
+    def __init__(self, *replies: messages.Reply) -> None:
+        self._replies = list(replies)
+        self.requests: list[messages.RequestWork] = []
+
+    def request(self, request: messages.Request) -> Future[messages.Reply]:
+        assert isinstance(request, messages.RequestWork)
+        self.requests.append(request)
+        future: Future[messages.Reply] = Future()
+        if self._replies:
+            future.set_result(self._replies.pop(0))
+        return future
+
+
+def a_lease(number: int) -> Lease:
+    return Lease(id=number, epoch=0, portion=0, first=0, end=8)
+
+
+def a_source(coordinator: Coordinator, halt: Halt | None = None) -> LeaseSource:
+    member = MemberId(role=Role.REPLICA, index=0, incarnation=1)
+    return LeaseSource(coordinator, member, lambda: NO_PROGRESS, halt or Halt())
+
+
+def numbers(source: LeaseSource, count: int) -> list[int]:
+    leases = [source.wait_for_next() for _ in range(count)]
+    return [lease.id for lease in leases if lease is not None]
+
+
+def test_the_next_lease_is_asked_for_while_one_is_computed() -> None:
+    coordinator = Coordinator(Work(leases=(a_lease(1),)), Work(leases=(a_lease(2),)))
+    source = a_source(coordinator)
+
+    assert numbers(source, 1) == [1]
+    assert [request.last_lease for request in coordinator.requests] == [0, 1]
+    assert [request.held for request in coordinator.requests] == [0, 1]
+
+
+def test_a_lease_that_was_sent_twice_is_taken_once() -> None:
+    again = Work(leases=(a_lease(1), a_lease(2)))
+    source = a_source(Coordinator(Work(leases=(a_lease(1),)), again, Work()))
+
+    assert numbers(source, 3) == [1, 2]
+
+
+def test_it_is_dry_while_the_coordinator_has_nothing_yet() -> None:
+    nothing = Work(wait=True, after_seconds=0.001)
+    halt = Halt()
+    source = a_source(Coordinator(nothing), halt)
+
+    halt.say()
+    with pytest.raises(Halted):
+        source.wait_for_next()
+    assert source.dry
+
+
+def test_work_that_comes_after_waiting_is_taken() -> None:
+    nothing = Work(wait=True, after_seconds=0.001)
+    source = a_source(Coordinator(nothing, nothing, Work(leases=(a_lease(5),))))
+
+    assert numbers(source, 1) == [5]
+    assert not source.dry
+
+
+@pytest.mark.parametrize(
+    "end", [Work(), Refused(reason=RefusalReason.ENDED, message="the job is over")]
+)
+def test_it_ends_when_there_will_be_no_more(end: messages.Reply) -> None:
+    source = a_source(Coordinator(Work(leases=(a_lease(1),)), end))
+
+    assert numbers(source, 1) == [1]
+    assert source.wait_for_next() is None
+
+
+def test_nothing_is_waited_for_when_asked_for_what_is_held() -> None:
+    assert a_source(Coordinator()).next_now() is None
