@@ -7,7 +7,6 @@ from torch import Tensor
 
 from disttrain.replica.flat_model import FlatModel, Outgoing
 from disttrain.replica.gradient_check import Verdict
-from disttrain.replica.push_thread import PushThread
 
 
 class Accrued(NamedTuple):
@@ -17,6 +16,14 @@ class Accrued(NamedTuple):
     samples: int
     scale: float
     """Factor for the sum that the shards apply."""
+
+
+class Buffers(Protocol):
+    """Where gradient buffers come from."""
+
+    def acquire(self) -> Outgoing:
+        """A gradient buffer that nobody else uses; may wait for a push's answer."""
+        ...
 
 
 class Accrual(Protocol):
@@ -38,7 +45,7 @@ class Accrual(Protocol):
 class EveryStep:
     """Every step is a push: backward writes into the buffer that is sent, which costs no copy."""
 
-    def __init__(self, model: FlatModel, pushes: PushThread) -> None:
+    def __init__(self, model: FlatModel, pushes: Buffers) -> None:
         self._model = model
         self._pushes = pushes
         self._outgoing: Outgoing | None = None
@@ -67,7 +74,7 @@ class EveryStep:
 class SeveralSteps:
     """A push carries the sum of several steps, each clipped by itself."""
 
-    def __init__(self, model: FlatModel, pushes: PushThread) -> None:
+    def __init__(self, model: FlatModel, pushes: Buffers) -> None:
         self._pushes = pushes
         self._gradient, views = model.new_gradient()
         model.collect_gradients_in(views)

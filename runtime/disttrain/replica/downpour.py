@@ -11,9 +11,9 @@ from disttrain.job.spec import Spec
 from disttrain.parameter_server.client import FetchResult
 from disttrain.replica import gradient_check
 from disttrain.replica.accrual import Accrual, EveryStep, SeveralSteps
-from disttrain.replica.connection import Connection
 from disttrain.replica.exchange import Versions
 from disttrain.replica.gradient_check import Verdict
+from disttrain.replica.joined import JoinedModel
 from disttrain.replica.ledger import Gradient, Kind
 from disttrain.replica.push_thread import Departure
 
@@ -62,7 +62,7 @@ class Downpour:
     Everything here belongs to the compute thread.
     """
 
-    def __init__(self, connection: Connection, config: DownpourConfig) -> None:
+    def __init__(self, connection: JoinedModel, config: DownpourConfig) -> None:
         self._model = connection.model
         self._pushes = connection.pushes
         self._fetches = connection.fetches

@@ -11,10 +11,23 @@ from disttrain.replica.downpour import Downpour
 from disttrain.replica.leases import LeaseSource
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pipeline import Loaded, Pipeline
-from disttrain.replica.work import WorkItem
 
 _IDLE_SECONDS = 0.02
 """How long the next batch is waited for before the coordinator's orders are looked at again."""
+
+
+def step(downpour: Downpour, loss: Callable[[Any], Tensor], loaded: Loaded, seed: int) -> None:
+    """One step on one batch; its random numbers depend on the seed and the place in the data."""
+    item = loaded.item
+    if item.lease != downpour.position.lease:
+        downpour.ledger.lease_begun(item)
+    downpour.ledger.step(downpour.counters.steps, item)
+
+    gradient = downpour.begin_step()
+    seeding.seed_step(seeding.batch_seed(seed, item.epoch, item.portion, item.first))
+    value = loss(loaded.batch)
+    value.backward()  # type: ignore[no-untyped-call]
+    downpour.finish_step(gradient, value.item(), len(item.indices), item.position)
 
 
 class TrainingLoop:
@@ -53,22 +66,8 @@ class TrainingLoop:
 
     def _step(self, loaded: Loaded) -> None:
         began = time.perf_counter()
-        item = loaded.item
-        self._note(item)
-
-        gradient = self._downpour.begin_step()
-        seeding.seed_step(seeding.batch_seed(self._seed, item.epoch, item.portion, item.first))
-        loss = self._loss(loaded.batch)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._downpour.finish_step(gradient, loss.item(), len(item.indices), item.position)
-
+        step(self._downpour, self._loss, loaded, self._seed)
         self._downpour.counters.step_seconds += time.perf_counter() - began
-
-    def _note(self, item: WorkItem) -> None:
-        ledger, steps = self._downpour.ledger, self._downpour.counters.steps
-        if item.lease != self._downpour.position.lease:
-            ledger.lease_begun(item)
-        ledger.step(steps, item)
 
     def _next_batch(self) -> Loaded | None:
         loaded = self._pipeline.next(0)

@@ -1,0 +1,67 @@
+"""What Downpour needs of a model that is joined to the parameter server.
+
+`Connection` is it with threads and sockets; `disttrain replay` follows a record instead.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from disttrain.parameter_server.client import FetchResult
+from disttrain.replica.accrual import Buffers
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.ledger import Ledger
+from disttrain.replica.push_thread import Departure
+from disttrain.transport.header import Vector
+from disttrain.transport.interface import Buffer
+
+
+class Pushes(Buffers, Protocol):
+    """Pushes beside the step: `PushThread`."""
+
+    def submit(self, departure: Departure) -> None:
+        """Start pushing; the buffer comes out of `acquire` again."""
+        ...
+
+    def wait_answered(self) -> None:
+        """Return when everything submitted was answered by every shard."""
+        ...
+
+
+class Fetches(Protocol):
+    """Fetches beside the step: `FetchThread`."""
+
+    def ask(self, into: Callable[[], dict[Vector, Buffer]], land: Callable[[], None] = ...) -> None:
+        """Start fetching, unless a fetch is under way or waits to be taken."""
+        ...
+
+    def take(self) -> FetchResult | None:
+        """What arrived, once; None if nothing has. Never waits."""
+        ...
+
+    def wait(self) -> FetchResult | None:
+        """What was asked for; None if nothing was."""
+        ...
+
+
+class JoinedModel(Protocol):
+    """A model and both ways to the shards."""
+
+    @property
+    def model(self) -> FlatModel:
+        """Whose parameters are exchanged."""
+        ...
+
+    @property
+    def pushes(self) -> Pushes:
+        """To the shards."""
+        ...
+
+    @property
+    def fetches(self) -> Fetches:
+        """From the shards."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where steps are logged."""
+        ...
