@@ -238,10 +238,10 @@ def main() -> None:
     quick = parser.parse_args().quick
     torch.set_num_threads(1)
     sys.setswitchinterval(0.0005)
-    rounds = 2 if quick else 7
+    rounds = 1 if quick else 5
     figures = {
-        "cifar10": measure(*photographs(5 if quick else 40), rounds),
-        "digits": measure(*digits(20 if quick else 300), rounds),
+        "cifar10": measure(*photographs(2 if quick else 20), rounds),
+        "digits": measure(*digits(20 if quick else 200), rounds),
     }
     bars = [Bar("cifar10_ratio_to_plain_loop", figures["cifar10"]["ratio"], LEAST_RATIO)]
     print_report("overhead", figures, bars)

@@ -1,19 +1,22 @@
 """One life of a replica: join, take over the shards' values, train, carry out orders, end."""
 
+import threading
 import time
 from functools import partial
 
 from disttrain.coordinator import permutation
+from disttrain.coordinator.errors import MemberFenced
 from disttrain.coordinator.fields import Progress
 from disttrain.coordinator.messages import Joined, Leave
 from disttrain.coordinator.orders import End
 from disttrain.coordinator.reports import ReplicaReport
 from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
+from disttrain.parameter_server.errors import Fenced
 from disttrain.replica import device, downpour, report
 from disttrain.replica.connection import Connection
 from disttrain.replica.downpour import Downpour
-from disttrain.replica.halt import Halt
+from disttrain.replica.halt import Halt, Halted
 from disttrain.replica.leases import LeaseSource
 from disttrain.replica.loop import TrainingLoop
 from disttrain.replica.lost_leases import LostLeases
@@ -27,7 +30,8 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 _ORDER_SECONDS = 0.01
-_ANSWER_SECONDS = 2.0
+_LEAVE_SECONDS = 10.0
+"""How long a replica that was told to leave waits for answers to its last pushes."""
 
 
 class Replica:
@@ -44,6 +48,7 @@ class Replica:
         self._coordinator = coordinator = membership.coordinator
         self._member = joined.member
         self._connection = connection
+        self._halt = membership.halt
         self._exit_code: ExitCode | None = None
         self._leaving = False
 
@@ -76,16 +81,33 @@ class Replica:
     def leave(self) -> None:
         """End after the current step; the rest of the work goes to others. For signal handlers."""
         self._leaving = True
+        # A shard that is away must not keep this process for ever.
+        impatience = threading.Timer(_LEAVE_SECONDS, self._halt.say)
+        impatience.daemon = True
+        impatience.start()
 
     def run(self) -> ExitCode:
-        """Train until told to end. Raises what ended one of the threads."""
+        """Train until told to end; RESTART if this life was declared dead.
+
+        Raises what ended one of the threads.
+        """
+        try:
+            self._train()
+            return self._say_goodbye() if self._exit_code is None else self._exit_code
+        except (Fenced, MemberFenced) as error:
+            LOG.warning("was declared dead", incarnation=self._member.incarnation, error=error)
+            return ExitCode.RESTART
+        except Halted:
+            LOG.warning("left without an answer to its last pushes")
+            return ExitCode.INTERRUPTED
+
+    def _train(self) -> None:
         try:
             self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
-            LOG.info("trains", incarnation=self._member.incarnation)
-            self._loop.train_until(self._ends)
         except _Ended:
-            LOG.info("ends before the first step")
-        return self._say_goodbye() if self._exit_code is None else self._exit_code
+            return
+        LOG.info("trains", incarnation=self._member.incarnation)
+        self._loop.train_until(self._ends)
 
     def _ends(self) -> bool:
         self._carry_out_orders()
