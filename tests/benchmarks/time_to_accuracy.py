@@ -127,7 +127,7 @@ def compare_rates(work: Workload, seeds: range, samples: int) -> dict[str, Any]:
     ours, theirs = [], []
     for seed in seeds:
         run = downpour(work, seed, {"stop": {"samples": samples}})
-        ours.append(rate(run["progress"]))
+        ours.append(rate(run))
         theirs.append(plain(work, seed, threads=2, samples=samples)["samples_per_second"])
     return {
         "downpour_samples_per_second": ours,
@@ -189,9 +189,11 @@ def plain(work: Workload, seed: int, *, threads: int, samples: int, **more: Any)
     return result
 
 
-def rate(progress: list[dict[str, Any]]) -> float:
-    """Samples per second between the first and the last line of progress."""
-    first, last = progress[0], progress[-1]
+def rate(run: dict[str, Any]) -> float:
+    """Samples per second between the first and the last line of progress, or in all."""
+    first, last = run["progress"][0], run["progress"][-1]
+    if last["seconds"] <= first["seconds"]:
+        return float(run["summary"]["samples"] / run["summary"]["seconds"])
     return float((last["samples"] - first["samples"]) / (last["seconds"] - first["seconds"]))
 
 
