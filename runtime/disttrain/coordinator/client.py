@@ -122,6 +122,10 @@ class CoordinatorClient:
             self._end(error, waiting)
             fenced = End(reason=str(error))
             self.orders.put(NumberedOrder(id=0, order=fenced))
+        except Exception as error:
+            # Whoever waits must not wait for ever because a report or the transport failed.
+            self._end(CoordinatorSilent(f"the client's thread failed: {error!r}"), waiting)
+            raise
         finally:
             control.close()
 

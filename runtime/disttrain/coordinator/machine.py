@@ -10,6 +10,7 @@ from disttrain.coordinator import (
     messages,
     status,
     steering,
+    totals,
     work,
 )
 from disttrain.coordinator.fields import MemberId
@@ -66,7 +67,9 @@ class Coordinator:
         if not self.state.phase.ended:
             membership.check_silence(turn)
         steering.advance(turn)
-        self.watch.note_samples(self.state.samples, now)
+        if self.state.began is not None and self.state.ended is None:
+            ended = totals.all_replicas(self.state.totals)
+            self.watch.note(self.state.samples, ended, now)
         return _decision(turn, None)
 
     def checkpoint_ended(self, number: int, now: float, failure: str = "") -> Decision:

@@ -55,7 +55,7 @@ class Reporting:
             name = totals.name(entry.member.role, entry.member.index)
             LOG.info("member joined", member=name, incarnation=entry.member.incarnation)
         elif isinstance(entry, entries.PhaseChanged):
-            LOG.info("phase", phase=str(entry.phase), reason=entry.reason)
+            LOG.info("phase", phase=entry.phase.value, reason=str(entry.reason))
             self._phase_changed(entry, now)
 
     def finish(self, now: float) -> None:

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry
 
-from disttrain.coordinator import progress, status
+from disttrain.coordinator import progress
 from disttrain.coordinator.machine import Coordinator
 from disttrain.telemetry import metrics
 from disttrain.transport.header import Role
@@ -49,7 +49,7 @@ class ServedMetrics:
         found.progress.set(estimate.fraction)
         found.remaining_seconds.set(estimate.remaining_seconds or 0.0)
         found.samples_per_second.set(speed)
-        loss = status.mean_loss(list(watch.replicas.values()))
+        loss = watch.loss()
         found.loss.set(loss if loss is not None else 0.0)
         if state.evaluations:
             for name, value in state.evaluations[-1].measures.items():

@@ -5,7 +5,7 @@ from typing import Any
 
 from disttrain.coordinator import limiting, progress, reports, totals
 from disttrain.coordinator.fields import MemberId
-from disttrain.coordinator.reports import ReplicaReport, ShardReport
+from disttrain.coordinator.reports import ShardReport
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.state import Life, State
 from disttrain.coordinator.totals import added
@@ -24,7 +24,7 @@ def status(state: State, settings: Settings, watch: Watch, now: float) -> Json:
         **_result(state, watch, now),
         "epoch": progress.epochs_processed(state),
         "samplesPerSecond": speed,
-        "loss": mean_loss(replicas),
+        "loss": watch.loss(),
         "progress": estimate.fraction,
         "remainingSeconds": estimate.remaining_seconds,
         "liveReplicas": sum(life.live for life in state.replicas.values()),
@@ -52,7 +52,7 @@ def metrics_line(state: State, watch: Watch, now: float) -> Json:
             "steps": state.data.steps_done,
             "epoch": progress.epochs_processed(state),
             "samplesPerSecond": watch.samples_per_second(),
-            "loss": mean_loss(list(watch.replicas.values())),
+            "loss": watch.loss(),
             "stalenessP50": reports.staleness_quantile(histogram, 0.5),
             "stalenessP99": reports.staleness_quantile(histogram, 0.99),
             "liveReplicas": sum(life.live for life in state.replicas.values()),
@@ -71,12 +71,6 @@ def evaluation_line(state: State) -> Json:
             "evaluation": {"loss": latest.loss, "final": latest.final, **latest.measures},
         }
     )
-
-
-def mean_loss(replicas: list[ReplicaReport]) -> float | None:
-    """Mean loss of the steps since the replicas started; None before the first."""
-    steps = sum(report.loss_steps for report in replicas)
-    return sum(report.loss_sum for report in replicas) / steps if steps else None
 
 
 def finite(content: Json) -> Json:

@@ -78,6 +78,14 @@ def add_report(
         totals.shard_reports[member.index] = added(old_shard, shard)
 
 
+def all_replicas(totals: Totals) -> ReplicaReport:
+    """The sum of the last reports of all ended lives."""
+    whole = ReplicaReport()
+    for report in totals.replica_reports.values():
+        whole = added(whole, report)
+    return whole
+
+
 def remember_best(best: dict[str, Extremes], measures: dict[str, float]) -> None:
     """Widens each measure's extremes."""
     for key, value in measures.items():

@@ -2,12 +2,22 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from disttrain.coordinator.fields import MemberId
 from disttrain.coordinator.reports import ReplicaReport, ShardReport
 
 _WINDOW_SECONDS = 20.0
 """The speed shown is that of the last 20 s: long enough to be steady, short enough to follow."""
+
+
+class Moment(NamedTuple):
+    """How far the job was."""
+
+    time: float
+    samples: int
+    loss_sum: float
+    loss_steps: int
 
 
 @dataclass(slots=True)
@@ -18,8 +28,8 @@ class Watch:
     replicas: dict[MemberId, ReplicaReport] = field(default_factory=dict)
     shards: dict[MemberId, ShardReport] = field(default_factory=dict)
     work_began: dict[MemberId, float] = field(default_factory=dict)
-    history: deque[tuple[float, int]] = field(default_factory=deque)
-    """Time and samples processed by the whole job."""
+    history: deque[Moment] = field(default_factory=deque)
+    """The whole job, lately."""
 
     def silence(self, member: MemberId, now: float) -> float:
         """Seconds since the member was heard; the first question starts the count."""
@@ -36,15 +46,33 @@ class Watch:
         seconds = now - self.work_began.setdefault(member, now)
         return report.progress.samples / seconds if report and seconds > 0 else 0.0
 
-    def note_samples(self, samples: int, now: float) -> None:
-        """Remembers how far the job is."""
-        self.history.append((now, samples))
-        while now - self.history[0][0] > _WINDOW_SECONDS:
+    def note(self, samples: int, ended: ReplicaReport, now: float) -> None:
+        """Remembers how far the job is; `ended` is the sum of the reports of ended lives."""
+        reports = [ended, *self.replicas.values()]
+        moment = Moment(
+            time=now,
+            samples=samples,
+            loss_sum=sum(report.loss_sum for report in reports),
+            loss_steps=sum(report.loss_steps for report in reports),
+        )
+        self.history.append(moment)
+        while now - self.history[0].time > _WINDOW_SECONDS:
             self.history.popleft()
 
     def samples_per_second(self) -> float:
         """Speed of the whole job, lately; 0 if not known yet."""
         if len(self.history) < 2:
             return 0.0
-        (first, before), (last, after) = self.history[0], self.history[-1]
-        return (after - before) / (last - first) if last > first else 0.0
+        first, last = self.history[0], self.history[-1]
+        seconds = last.time - first.time
+        return (last.samples - first.samples) / seconds if seconds > 0 else 0.0
+
+    def loss(self) -> float | None:
+        """Mean training loss, lately; None before the first step."""
+        if not self.history:
+            return None
+        first, last = self.history[0], self.history[-1]
+        steps = last.loss_steps - first.loss_steps
+        if steps > 0:
+            return (last.loss_sum - first.loss_sum) / steps
+        return last.loss_sum / last.loss_steps if last.loss_steps else None

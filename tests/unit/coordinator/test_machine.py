@@ -314,6 +314,7 @@ def test_status_names_members_speed_and_limit() -> None:
     report = ReplicaReport(compute_seconds=9.0, data_seconds=1.0, loss_sum=3.0, loss_steps=2)
     machine.heartbeat(one, report)
     machine.heartbeat(shard, ShardReport(version=5, staleness=(3, 1)))
+    machine.tick(1.0)
     reply = machine.request(messages.Status())
     assert isinstance(reply, messages.StatusReply)
     found = reply.status
