@@ -1,0 +1,217 @@
+"""What a job trains is what a plain PyTorch loop over the same batches trains."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_, parameters_to_vector
+from torch.optim import SGD, Adagrad, Optimizer
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, MultiStepLR
+
+from builders import serial
+from builders.runs import RunningJob
+from builders.serial import Course
+from tasks.proving import WIDTH, Everything, Proving
+
+JOB = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: proving}
+spec:
+  task: {entrypoint: proving:Proving}
+  strategy:
+    downpour:
+      maxInFlight: 0
+      optimizer: {sgd: {learningRate: 0.05}}
+  batchSize: 8
+  portionSize: 80
+  stop: {epochs: 2}
+  evaluation: null
+  coordinator: {heartbeatSeconds: 0.2}
+  parameterServer: {threads: 1}
+  replicas: {count: 1, device: cpu, threads: 1}
+"""
+SAMPLES = 800
+STEPS = 200
+SAMPLES_IN_SHORT_LAST_BATCH = 796
+
+MakeOptimizer = Callable[[Iterator[nn.Parameter]], Optimizer]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def trained(folder: Path, *assignments: str) -> tuple[dict[str, Tensor], RunningJob]:
+    """The exported model of a job that ran to its end."""
+    with RunningJob(folder, assignments, JOB) as job:
+        assert job.wait() == 0
+        assert job.summary()["steps"] == STEPS
+        return load_file(job.output / "model.safetensors"), job
+
+
+def assert_same_bits(found: dict[str, Tensor], model: nn.Module) -> None:
+    wanted = model.state_dict()
+    assert found.keys() == wanted.keys()
+    different = [name for name in wanted if not torch.equal(found[name], wanted[name])]
+    assert different == []
+
+
+def distance(found: dict[str, Tensor], model: nn.Module) -> float:
+    """Norm of the difference over the norm."""
+    wanted = parameters_to_vector(model.parameters()).detach().double()
+    names = [name for name, _ in model.named_parameters()]
+    got = torch.cat([found[name].flatten().double() for name in names])
+    return float((got - wanted).norm() / wanted.norm())
+
+
+@pytest.mark.parametrize("transport", ["sharedMemory", "tcp"])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_plain_sgd_gives_the_bits_of_a_plain_loop(
+    tmp_path: Path, shards: int, transport: str
+) -> None:
+    found, _ = trained(
+        tmp_path,
+        f"spec.parameterServer.shards={shards}",
+        f"spec.transport={transport}",
+        f"spec.task.arguments={{samples: {SAMPLES_IN_SHORT_LAST_BATCH}}}",
+    )
+    course = Course(task=Proving(samples=SAMPLES_IN_SHORT_LAST_BATCH))
+    assert_same_bits(found, serial.plain_loop(course, partial(SGD, lr=0.05)))
+
+
+@pytest.mark.parametrize(("shards", "transport"), [(2, "sharedMemory"), (3, "tcp")])
+def test_buffers_tied_and_frozen_parameters_and_dropout_are_those_of_a_plain_loop(
+    tmp_path: Path, shards: int, transport: str
+) -> None:
+    found, job = trained(
+        tmp_path,
+        f"spec.parameterServer.shards={shards}",
+        f"spec.transport={transport}",
+        "spec.task.arguments={model: everything}",
+        "spec.seed=3",
+    )
+    course = Course(task=Proving("everything"), seed=3)
+    model = serial.plain_loop(course, partial(SGD, lr=0.05))
+    assert_same_bits(found, model)
+    assert int(found["norm.num_batches_tracked"]) == STEPS
+
+    measured = serial.evaluated(course.task, model)
+    summary = job.summary()
+    assert summary["finalMeasures"]["accuracy"] == measured["accuracy"]
+    assert summary["finalLoss"] == pytest.approx(measured["loss"], rel=1e-5)
+
+
+class Case(NamedTuple):
+    """An update rule in the manifest, and the same in PyTorch."""
+
+    manifest: str
+    optimizer: MakeOptimizer
+    scheduler: Callable[[Optimizer], LRScheduler] | None = None
+    clip_norm: float | None = None
+
+
+def warm_up(steps: int, optimizer: Optimizer) -> LRScheduler:
+    return LambdaLR(optimizer, lambda step: min(1.0, step / steps))
+
+
+CASES = {
+    "sgd, weight decay, clipping": Case(
+        "sgd: {learningRate: 0.05, weightDecay: 0.01, clipNorm: 0.5}",
+        partial(SGD, lr=0.05, weight_decay=0.01),
+        clip_norm=0.5,
+    ),
+    "momentum": Case(
+        "momentum: {learningRate: 0.01, momentum: 0.8}", partial(SGD, lr=0.01, momentum=0.8)
+    ),
+    "momentum, steps, clipping": Case(
+        "momentum: {learningRate: 0.01, clipNorm: 0.3, "
+        "schedule: {steps: {atSamples: [400, 1000], factor: 0.5}}}",
+        partial(SGD, lr=0.01, momentum=0.9),
+        partial(MultiStepLR, milestones=[50, 125], gamma=0.5),
+        clip_norm=0.3,
+    ),
+    "nesterov, weight decay, cosine": Case(
+        "momentum: {learningRate: 0.02, momentum: 0.9, nesterov: true, weightDecay: 0.001, "
+        "schedule: {cosine: {samples: 1600, finalFraction: 0.1}}}",
+        partial(SGD, lr=0.02, momentum=0.9, nesterov=True, weight_decay=0.001),
+        partial(CosineAnnealingLR, T_max=200, eta_min=0.002),
+    ),
+    "adagrad": Case("adagrad: {learningRate: 0.05}", partial(Adagrad, lr=0.05, eps=1e-10)),
+    "adagrad, weight decay, warm-up, clipping": Case(
+        "adagrad: {learningRate: 0.03, epsilon: 0.001, weightDecay: 0.01, clipNorm: 0.4, "
+        "schedule: {linearWarmup: {samples: 480}}}",
+        partial(Adagrad, lr=0.03, eps=0.001, weight_decay=0.01),
+        partial(warm_up, 60),
+        clip_norm=0.4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_update_rules_and_schedules_agree_with_torch(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    found, _ = trained(
+        tmp_path,
+        f"spec.strategy.downpour.optimizer={{{case.manifest}}}",
+        "spec.parameterServer.shards=2",
+    )
+
+    def clip(model: nn.Module) -> None:
+        if case.clip_norm is not None:
+            clip_grad_norm_(model.parameters(), case.clip_norm)
+
+    def schedule(optimizer: Optimizer) -> Callable[[], None]:
+        made = None if case.scheduler is None else case.scheduler(optimizer)
+        return lambda: None if made is None else made.step()
+
+    model = serial.plain_loop(Course(task=Proving()), case.optimizer, clip, schedule)
+    assert distance(found, model) <= 1e-6
+
+
+@pytest.mark.parametrize(("push_every", "fetch_every"), [(3, 2), (2, 5)])
+def test_accrued_gradients_and_local_steps_are_those_of_algorithm_1_1(
+    tmp_path: Path, push_every: int, fetch_every: int
+) -> None:
+    found, _ = trained(
+        tmp_path,
+        f"spec.strategy.downpour.pushEvery={push_every}",
+        f"spec.strategy.downpour.fetchEvery={fetch_every}",
+        "spec.parameterServer.shards=2",
+    )
+    course = Course(task=Proving())
+    wanted = serial.algorithm_1_1(course, 0.05, push_every=push_every, fetch_every=fetch_every)
+    every_step = serial.plain_loop(course, partial(SGD, lr=0.05))
+    assert distance(found, wanted) <= 1e-6
+    assert distance(found, every_step) > 1e-4
+
+
+def test_running_statistics_of_several_replicas_are_shared(tmp_path: Path) -> None:
+    found, job = trained(
+        tmp_path,
+        "spec.task.arguments={model: everything}",
+        "spec.replicas.count=2",
+        "spec.parameterServer.shards=2",
+        "spec.strategy.downpour.maxInFlight=1",
+    )
+    model = Everything()
+    model.load_state_dict(found)
+    steps = int(found["norm.num_batches_tracked"])
+    assert STEPS / 2 <= steps <= STEPS
+    assert found["norm.running_mean"].abs().max() < 1.0
+    assert found["norm.running_var"].gt(0).all()
+    assert found["norm.running_var"].lt(1.0).all()
+    assert found["norm.running_mean"].shape == (WIDTH,)
+
+    measured = serial.evaluated(Proving("everything"), model)
+    assert measured["accuracy"] == job.summary()["finalMeasures"]["accuracy"]
+    assert measured["accuracy"] > 0.6
