@@ -22,13 +22,16 @@ def main(config: LaunchConfig) -> int:
     )
     listener = transport.listen(str(config.listen_address))
     (config.run_folder / f"{config.process}.threads").write_text(str(threading.active_count()))
+    seen: set[tuple[bytes, int]] = set()
     while (code := _wanted_exit(config.run_folder)) is None:
         request = listener.receive(0.05)
         if request is None:
             continue
         parsed = messages.parse_request(request.payload)
-        with (config.run_folder / "coordinator.requests").open("ab") as log:
-            log.write(messages.encode_request(parsed) + b"\n")
+        # Clients repeat what is not answered in time.
+        if (request.peer, request.header.sequence) not in seen:
+            seen.add((request.peer, request.header.sequence))
+            _note(config.run_folder, parsed)
         reply = EMPTY._replace(
             verb=Verb.CONTROL_REPLY,
             job=transport.job,
@@ -41,6 +44,11 @@ def main(config: LaunchConfig) -> int:
         if isinstance(parsed, messages.Fail | messages.MemberDied) and _final(parsed):
             return 1
     return code
+
+
+def _note(folder: Path, request: messages.Request) -> None:
+    with (folder / "coordinator.requests").open("ab") as log:
+        log.write(messages.encode_request(request) + b"\n")
 
 
 def _final(request: messages.Fail | messages.MemberDied) -> bool:

@@ -170,7 +170,8 @@ class Launcher:
         # At the job's end members end a moment before the coordinator; that is no news.
         if exit_.is_orderly:
             return
-        self._link.died(event.name, event.pid, exit_, self._log_tail(event))
+        if event.name != names.COORDINATOR:
+            self._link.died(event.name, event.pid, exit_, self._log_tail(event))
         again = f"starts again in {verdict.delay_seconds:.1f} s (restart {verdict.number})"
         self._watcher.event(f"{event.name}: {exit_}; {again}")
 
