@@ -16,7 +16,6 @@ from disttrain.job.errors import InvalidManifest
 # Plain help: rich would double the time of `disttrain --help`.
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
