@@ -1,10 +1,13 @@
 """A real coordinator process, scripted members: from the first join to the summary, and kill -9."""
 
 import json
+import signal
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from builders.control_members import CoordinatorProcess, FakeReplica, Member, play, tell
@@ -125,9 +128,38 @@ def test_garbage_neither_stops_the_coordinator_nor_disturbs_others(tmp_path: Pat
         shard, replica = job.shard(0), job.replica(0)
         channel = job.channel(Role.REPLICA)
         header = replica.control.header(7)
-        for payload in (b"", b"{", b"\xff" * 1000, b'{"kind":"heartbeat"}', b"[" * 100_000):
+        assert job.process is not None
+        before = psutil.Process(job.process.pid).memory_info().rss
+        garbage = (b"", b"{", b"\xff" * 1000, b'{"kind":"heartbeat"}', b"[" * 100_000)
+        for payload in garbage * 100:
             channel.send(header._replace(count=len(payload)), payload)
         members: list[Member] = [shard, replica]
+        play(members, lambda: len(replica.processed) >= 20)
+        grown = psutil.Process(job.process.pid).memory_info().rss - before
+        assert grown < 32 << 20
         play(members, lambda: all(member.ended for member in members))
         channel.close()
     assert _summary(tmp_path)["samples"] == 1280
+
+
+def test_a_coordinator_that_was_stopped_for_long_declares_nobody_dead(tmp_path: Path) -> None:
+    timeouts = (
+        "spec.coordinator.heartbeatSeconds=0.1",
+        "spec.coordinator.leaseSeconds=0.8",
+        "spec.coordinator.memberTimeoutSeconds=1.5",
+    )
+    with CoordinatorProcess(tmp_path, *TWO_AND_TWO, "spec.stop.epochs=2", *timeouts) as job:
+        job.start()
+        shards = [job.shard(index) for index in range(2)]
+        replicas = [job.replica(index) for index in range(2)]
+        members: list[Member] = [*shards, *replicas]
+        play(members, partial(_have_processed, replicas, 8))
+        assert job.process is not None
+        job.process.send_signal(signal.SIGSTOP)
+        end = time.monotonic() + 2.5
+        play(members, lambda: time.monotonic() > end)
+        job.process.send_signal(signal.SIGCONT)
+        play(members, lambda: all(member.ended for member in members))
+    summary = _summary(tmp_path)
+    assert (summary["phase"], summary["portionsRequeued"]) == ("Complete", 0)
+    assert all(replica.joined.member.incarnation == 1 for replica in replicas)

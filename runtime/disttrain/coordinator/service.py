@@ -22,6 +22,7 @@ LOG = logs.get(__name__)
 _BATCH = 256
 """Requests whose entries are synced to disk together."""
 _TICK_SECONDS = 0.05
+_PAUSE_SECONDS = 1.0
 _LAUNCHER_ONLY = (messages.MemberDied, messages.Stop)
 _EMPTY = Header(*([0] * len(Header._fields)))
 
@@ -121,6 +122,9 @@ class Service:
         now = self._parts.clock()
         if now < self._next_tick:
             return
+        if self._next_tick and now - self._next_tick > _PAUSE_SECONDS:
+            # This process was stopped or stuck in a slow disk; the heartbeats wait in the socket.
+            self._parts.machine.watch.forgive(now - self._next_tick)
         self._next_tick = now + _TICK_SECONDS
         self.settle(self._parts.machine.tick(now))
         heard = self._parts.machine.watch.heard

@@ -35,6 +35,10 @@ class Watch:
         """Seconds since the member was heard; the first question starts the count."""
         return now - self.heard.setdefault(member, now)
 
+    def forgive(self, seconds: float) -> None:
+        """The coordinator itself heard nothing for so long: nobody's silence counts."""
+        self.heard = {member: time + seconds for member, time in self.heard.items()}
+
     def forget(self, member: MemberId) -> None:
         """The member is gone."""
         for known in (self.heard, self.replicas, self.shards, self.work_began):

@@ -126,6 +126,14 @@ def test_a_silent_replica_loses_its_leases_and_learns_it_then_it_is_dead() -> No
     assert isinstance(machine.heartbeat(one), messages.Refused)
 
 
+def test_a_pause_of_the_coordinator_itself_kills_nobody() -> None:
+    machine = Machine(lease_seconds=10.0, member_timeout_seconds=20.0)
+    _, one, two = machine.running()
+    machine.coordinator.watch.forgive(60.0)
+    machine.tick(60.0)
+    assert [life.member for life in machine.state.replicas.values() if life.live] == [one, two]
+
+
 def test_the_remainder_of_the_dead_is_taken_from_the_shards_lowest_position() -> None:
     machine = Machine()
     shard, one, _ = machine.running()
