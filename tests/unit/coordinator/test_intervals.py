@@ -1,6 +1,6 @@
 """Intervals against sets of numbers."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disttrain.coordinator import intervals
@@ -21,6 +21,7 @@ def _numbers(found: intervals.Intervals) -> set[int]:
     return {number for first, end in found for number in range(first, end)}
 
 
+@settings(deadline=None)
 @given(pairs=Pairs, first=st.integers(0, 30), end=st.integers(0, 30))
 def test_they_behave_like_sets(pairs: list[tuple[int, int]], first: int, end: int) -> None:
     built, numbers = _built(pairs)
@@ -31,6 +32,7 @@ def test_they_behave_like_sets(pairs: list[tuple[int, int]], first: int, end: in
     assert _numbers(intervals.without(built, first, end)) == numbers - other
 
 
+@settings(deadline=None)
 @given(pairs=Pairs)
 def test_neighbours_are_merged(pairs: list[tuple[int, int]]) -> None:
     built, _ = _built(pairs)

@@ -39,7 +39,9 @@ def test_without_a_journal_there_is_nothing_to_replay(tmp_path: Path) -> None:
     assert journal.replay(tmp_path / "missing") is None
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(cut=st.integers(1, 400))
 def test_a_torn_end_loses_whole_decisions_only(tmp_path: Path, cut: int) -> None:
     for old in tmp_path.glob("*"):

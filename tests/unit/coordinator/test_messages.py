@@ -1,7 +1,7 @@
 """Parsing what comes from the network."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.control_members import LAYOUT
@@ -71,6 +71,7 @@ def test_what_is_no_message_is_refused_with_its_place(payload: bytes, place: str
         messages.parse_request(payload)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused_and_nothing_else(payload: bytes) -> None:
     with pytest.raises(MessageRefused):

@@ -1,12 +1,13 @@
 """Every sample is in exactly one portion, whatever the epoch; order and inside differ."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disttrain.coordinator import permutation
 
 
+@settings(deadline=None)
 @given(
     samples=st.integers(1, 300),
     portion_size=st.integers(1, 50),
