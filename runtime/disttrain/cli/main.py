@@ -8,7 +8,18 @@ from typing import Annotated
 
 import typer
 
-from disttrain.cli import audit, evaluate, export, inspect, resume, run, schema, status, validate
+from disttrain.cli import (
+    audit,
+    evaluate,
+    export,
+    inspect,
+    replay,
+    resume,
+    run,
+    schema,
+    status,
+    validate,
+)
 from disttrain.cli.exit_code import ExitCode
 from disttrain.errors import DistTrainError
 from disttrain.job.errors import InvalidManifest
@@ -26,6 +37,7 @@ app.command()(status.status)
 app.command()(export.export)
 app.command()(inspect.inspect)
 app.command()(audit.audit)
+app.command()(replay.replay)
 app.command()(evaluate.evaluate)
 app.command()(validate.validate)
 app.command()(schema.schema)

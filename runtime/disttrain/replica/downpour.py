@@ -1,6 +1,7 @@
 """Downpour SGD's client: Algorithm 1.1 of DistBelief's appendix, around somebody's gradient."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -56,6 +57,13 @@ class Counters:
     data_seconds: float = 0.0
 
 
+class Stepped(NamedTuple):
+    """A step between its push and its end."""
+
+    gradient: Tensor
+    verdict: Verdict
+
+
 class Downpour:
     """Each step is `begin_step`, backward into the vector that it gives, `finish_step`.
 
@@ -96,6 +104,12 @@ class Downpour:
 
         `position` is the replica's after this step's `samples`.
         """
+        self.end_step(self.push_step(gradient, loss, samples, position))
+
+    def push_step(
+        self, gradient: Tensor, loss: float, samples: int, position: Position
+    ) -> "Stepped":
+        """The first half of `finish_step`: accrue the gradient, and push if it is time."""
         verdict = self._judge(gradient, loss, samples, position)
         if verdict.finite:
             self._accrual.accrue(verdict, samples)
@@ -103,8 +117,12 @@ class Downpour:
 
         if self.counters.steps % self._config.push_every == 0:
             self._start_pushing()
+        return Stepped(gradient, verdict)
+
+    def end_step(self, stepped: "Stepped") -> None:
+        """The second half: compute with newer parameters from now on."""
         if not self._adopt_fetched():
-            self._step_locally(gradient, verdict)
+            self._step_locally(stepped.gradient, stepped.verdict)
         self.counters.steps += 1
 
     def flush(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from disttrain.replica import seeding
-from disttrain.replica.downpour import Downpour
+from disttrain.replica.downpour import Downpour, Stepped
 from disttrain.replica.leases import LeaseSource
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pipeline import Loaded, Pipeline
@@ -17,7 +17,14 @@ _IDLE_SECONDS = 0.02
 
 
 def step(downpour: Downpour, loss: Callable[[Any], Tensor], loaded: Loaded, seed: int) -> None:
-    """One step on one batch; its random numbers depend on the seed and the place in the data."""
+    """One step on one batch."""
+    downpour.end_step(compute_and_push(downpour, loss, loaded, seed))
+
+
+def compute_and_push(
+    downpour: Downpour, loss: Callable[[Any], Tensor], loaded: Loaded, seed: int
+) -> Stepped:
+    """A step up to its push; its random numbers depend on the seed and the place in the data."""
     item = loaded.item
     if item.lease != downpour.position.lease:
         downpour.ledger.lease_begun(item)
@@ -27,7 +34,7 @@ def step(downpour: Downpour, loss: Callable[[Any], Tensor], loaded: Loaded, seed
     seeding.seed_step(seeding.batch_seed(seed, item.epoch, item.portion, item.first))
     value = loss(loaded.batch)
     value.backward()  # type: ignore[no-untyped-call]
-    downpour.finish_step(gradient, value.item(), len(item.indices), item.position)
+    return downpour.push_step(gradient, value.item(), len(item.indices), item.position)
 
 
 class TrainingLoop:

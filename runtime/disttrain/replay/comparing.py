@@ -1,0 +1,91 @@
+"""Compares what a replayed replica does with what the recorded one logged, step by step."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from disttrain.coordinator.fields import Position
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.replay.errors import RecordContradicted
+from disttrain.replay.recording import Records
+from disttrain.replica.ledger import Gradient, Kind, Ledger
+from disttrain.replica.work import WorkItem
+
+
+@dataclass(slots=True)
+class Differences:
+    """What was compared over all replicas, and the first things that differed."""
+
+    losses: int = 0
+    """Losses and gradient norms compared."""
+    updates: int = 0
+    """Versions and stalenesses compared."""
+    found: list[str] = field(default_factory=list)
+
+    def add(self, sentence: str) -> None:
+        """Something differs."""
+        self.found.append(sentence)
+
+
+class ComparingLedger(Ledger):
+    """Instead of writing, holds every event against the next one in the record."""
+
+    def __init__(self, life: SenderLife, records: Records, differences: Differences) -> None:
+        super().__init__()
+        self._life = life
+        self._records = records
+        self._differences = differences
+        self._next = 0
+
+    @property
+    def following(self) -> np.void | None:
+        """The next record; None at the end."""
+        return self._records[self._next] if self._next < len(self._records) else None
+
+    @property
+    def following_kind(self) -> int:
+        """The kind of the next record; 0 at the end."""
+        record = self.following
+        return 0 if record is None else int(record["kind"])
+
+    def step(self, number: int, item: WorkItem) -> None:
+        """A step begins."""
+        del item
+        self._expect((Kind.STEP,), number)
+
+    def computed(self, gradient: Gradient, position: Position) -> None:
+        """A step's gradient is there; its loss and norm are those of the record, to the bit."""
+        del position
+        kinds = (Kind.COMPUTED, Kind.NOT_FINITE)
+        record = self._expect(kinds, gradient.number)
+        self._differences.losses += 1
+        recorded = (float(record["loss"]), float(record["squared_norm"]))
+        if not np.array_equal(recorded, (gradient.loss, gradient.squared_norm), equal_nan=True):
+            self._differences.add(
+                f"{self._name} step {gradient.number}: loss and squared norm of the gradient are "
+                f"{gradient.loss!r} and {gradient.squared_norm!r}, the run's were "
+                f"{recorded[0]!r} and {recorded[1]!r}"
+            )
+
+    def mark(self, kind: Kind, number: int = 0) -> None:
+        """Something else of the compute thread."""
+        self._expect((kind,), number)
+
+    def lease_begun(self, item: WorkItem) -> None:
+        """Not compared: it follows from the steps."""
+
+    @property
+    def _name(self) -> str:
+        return f"replica-{self._life.sender} (life {self._life.incarnation})"
+
+    def _expect(self, kinds: tuple[Kind, ...], number: int) -> np.void:
+        record = self.following
+        if record is None or record["kind"] not in kinds or record["number"] != number:
+            found = "the end" if record is None else f"{Kind(record['kind']).name}"
+            message = (
+                f"{self._name} comes to {kinds[0].name} {number}, where its log has {found}; "
+                "was it run with this version and this task?"
+            )
+            raise RecordContradicted(message)
+        self._next += 1
+        return record

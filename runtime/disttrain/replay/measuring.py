@@ -1,0 +1,62 @@
+"""Loss and measures of given values of a model, on the test split."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from disttrain.job import defaults
+from disttrain.replay.recording import Recording
+from disttrain.replay.shard import ReplayedShard
+from disttrain.replica import device, evaluation
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.flat_vector import FlatVector
+from disttrain.task.task import Split
+from disttrain.transport.header import Vector
+from disttrain.transport.memory import OrdinaryMemory
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """What a model does on the test split."""
+
+    loss: float | None
+    measures: Mapping[str, float]
+    """Means over the samples."""
+
+
+def measure(recording: Recording, values: Mapping[Vector, Tensor]) -> Measured:
+    """Evaluate the task's model with these whole vectors."""
+    task, spec = recording.task, recording.spec
+    place = device.resolve(recording.device)
+    module = task.model(spec.seed)
+    _fill(FlatModel(module, OrdinaryMemory(), place, outgoing_buffers=0), values)
+    return measure_module(recording, module)
+
+
+def measure_module(recording: Recording, module: nn.Module) -> Measured:
+    """Evaluate a model as it is."""
+    task, place = recording.task, device.resolve(recording.device)
+    examples = task.examples(Split.TEST, 1)
+    batch_size = defaults.evaluation_batch_size(recording.spec)
+    sums = evaluation.evaluate(task, module, examples, batch_size, device.mover(place))
+    samples = max(sums.samples, 1)
+    return Measured(
+        loss=sums.mean_loss,
+        measures={name: value / samples for name, value in sums.measures.items()},
+    )
+
+
+def whole_values(shards: Sequence[ReplayedShard]) -> dict[Vector, Tensor]:
+    """The vectors of all shards together."""
+    return {
+        vector: torch.cat([shard.values.vectors[vector] for shard in shards])
+        for vector in shards[0].values.vectors
+    }
+
+
+def _fill(model: FlatModel, values: Mapping[Vector, Tensor]) -> None:
+    for vector, buffer in model.first_fetch_into().items():
+        FlatVector(buffer, values[vector].dtype).host.copy_(values[vector])
+    model.adopt_first_fetch()

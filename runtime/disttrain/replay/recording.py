@@ -1,0 +1,165 @@
+"""Reads what a run with `record: true` logged. Refuses what cannot be replayed, and says why."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.store import Store
+from disttrain.coordinator import journal
+from disttrain.coordinator.server import JOURNAL
+from disttrain.coordinator.state import State
+from disttrain.job import manifest_file, names
+from disttrain.job.roles import Device
+from disttrain.job.spec import Spec
+from disttrain.launch import config as launch_config
+from disttrain.launch.config import LaunchConfig
+from disttrain.launch.run_folder import RunFolder
+from disttrain.parameter_server import ledger as shard_ledger
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.replay.errors import NotReplayable
+from disttrain.replica import ledger as replica_ledger
+from disttrain.replica import task_calls
+from disttrain.replica.ledger import Kind
+from disttrain.replica.task_calls import TaskCalls
+from disttrain.transport.config import TransportConfig
+from disttrain.transport.factory import open_transport
+from disttrain.transport.header import Role
+
+Records = NDArray[np.void]
+
+_LEDGER = "ledger"
+_LIFE = re.compile(r"\w+-(\d{1,6})\.i(\d{1,9})\.bin")
+_COMPUTE_KINDS = (
+    Kind.STEP,
+    Kind.COMPUTED,
+    Kind.NOT_FINITE,
+    Kind.ADOPTED,
+    Kind.FETCHING_NOW,
+    Kind.FLUSHED,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardLog:
+    """What the only life of a shard did, in its order."""
+
+    index: int
+    incarnation: int
+    records: Records
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataOrder:
+    """How leases name samples."""
+
+    seed: int
+    portion_size: int
+    samples: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recording:
+    """A run that can be replayed."""
+
+    spec: Spec
+    task: TaskCalls
+    data: DataOrder
+    device: Device
+    replica_threads: int
+    shard_threads: int
+    chunk_bytes: int
+    shards: tuple[ShardLog, ...]
+    replicas: Mapping[SenderLife, Records]
+    """What the compute thread of each life did, in its order."""
+    checkpoint: Checkpoint | None
+    """The last one."""
+
+
+def read(folder: Path) -> Recording:
+    """The record of a run folder. Raises NotReplayable, and DistTrainError for a bad task."""
+    run = RunFolder(folder.absolute())
+    if not run.job.exists() or not (run.path / _LEDGER).is_dir():
+        message = f"{folder} is no output folder of `disttrain run`"
+        raise NotReplayable(message)
+    job = manifest_file.load_job(run.job)
+    if not job.spec.record:
+        message = f"{folder} was not recorded; run the job with --set spec.record=true"
+        raise NotReplayable(message)
+    shard = launch_config.read(run.config(names.shard_name(0)))
+    replica = launch_config.read(run.config(names.replica_name(0)))
+    return Recording(
+        spec=job.spec,
+        task=task_calls.load(job, replica.task_folder),
+        data=_data_order(replica),
+        device=replica.device,
+        replica_threads=replica.threads,
+        shard_threads=shard.threads,
+        chunk_bytes=_chunk_bytes(replica),
+        shards=_shards(run.path / _LEDGER, job.spec.parameter_server.shards),
+        replicas=_replicas(run.path / _LEDGER),
+        checkpoint=Store(replica.checkpoint_folder).latest(),
+    )
+
+
+def _data_order(config: LaunchConfig) -> DataOrder:
+    replayed = journal.replay(config.checkpoint_folder / JOURNAL)
+    state = State() if replayed is None else replayed.state
+    if not state.data.samples:
+        message = "the run ended before it knew its data; there is nothing to replay"
+        raise NotReplayable(message)
+    data = state.data
+    return DataOrder(seed=data.seed, portion_size=data.portion_size, samples=data.samples)
+
+
+def _chunk_bytes(config: LaunchConfig) -> int:
+    transport = open_transport(
+        TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.REPLICA)
+    )
+    try:
+        return transport.chunk_bytes
+    finally:
+        transport.close()
+
+
+def _shards(folder: Path, shards: int) -> tuple[ShardLog, ...]:
+    return tuple(_shard(folder, index) for index in range(shards))
+
+
+def _shard(folder: Path, index: int) -> ShardLog:
+    name = names.shard_name(index)
+    paths = sorted(folder.glob(f"{name}.i*.bin"))
+    if len(paths) != 1:
+        message = (
+            f"{name} has {len(paths)} lives; a replay follows no rollback and no resumed run, "
+            "only runs in which each shard lived once"
+        )
+        raise NotReplayable(message)
+    records = shard_ledger.read(paths[0])
+    if np.isin(records["kind"], [shard_ledger.Kind.RESTORED, shard_ledger.Kind.LOST]).any():
+        message = f"{name} began with a checkpoint; a replay follows runs from their beginning"
+        raise NotReplayable(message)
+    return ShardLog(index=index, incarnation=_life(paths[0]).incarnation, records=records)
+
+
+def _replicas(folder: Path) -> dict[SenderLife, Records]:
+    found = {}
+    for path in sorted(folder.glob("replica-*.i*.bin")):
+        records = replica_ledger.read(path)
+        found[_life(path)] = records[np.isin(records["kind"], _COMPUTE_KINDS)]
+        if Kind.STEP not in records["kind"] and Kind.ACKNOWLEDGED in records["kind"]:
+            message = f"{path.name} is of a loop of its own, whose data a replay does not have"
+            raise NotReplayable(message)
+    return found
+
+
+def _life(path: Path) -> SenderLife:
+    match = _LIFE.fullmatch(path.name)
+    if match is None:
+        message = f"{path} is no log of a process; remove it"
+        raise NotReplayable(message)
+    return SenderLife(int(match[1]), int(match[2]))

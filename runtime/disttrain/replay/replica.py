@@ -1,0 +1,126 @@
+"""One replayed life of a replica: the real model, task and Downpour steps, driven by its log."""
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from disttrain.coordinator import permutation
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.messages import Welcome
+from disttrain.replay.comparing import ComparingLedger, Differences
+from disttrain.replay.errors import RecordContradicted
+from disttrain.replay.exchange import PushUnderWay, ReplayedFetches, ReplayedPushes
+from disttrain.replay.exchange import Shards as ShardsAhead
+from disttrain.replay.recording import DataOrder, Recording, Records
+from disttrain.replica import device, downpour, loop
+from disttrain.replica.downpour import Downpour, Stepped
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.ledger import Kind
+from disttrain.replica.pipeline import Batches, PipelineConfig
+from disttrain.replica.work import WorkItem
+from disttrain.task.task import Split
+from disttrain.transport.memory import OrdinaryMemory
+
+
+class ReplayedReplica:
+    """Runs as far as somebody needs it: until a push that the shards' logs name."""
+
+    def __init__(self, life: SenderLife, recording: Recording, differences: Differences) -> None:
+        self.name = f"replica-{life.sender} (life {life.incarnation})"
+        self.life = life
+        spec, task = recording.spec, recording.task
+        place = device.resolve(recording.device)
+        self.module = task.model(spec.seed)
+        buffers = spec.strategy.rule.max_in_flight + 1
+        self.model = FlatModel(self.module, OrdinaryMemory(), place, outgoing_buffers=buffers)
+        self.ledger = ComparingLedger(life, _log(life, recording), differences)
+        self.steps = 0
+        self._recording = recording
+        self._has_begun = False
+        self._stepped: Stepped | None = None
+        self._move = device.mover(place)
+        examples = task.examples(Split.TRAIN, spec.batch_size)
+        config = PipelineConfig(seed=recording.data.seed)
+        self._batches = Batches(examples.dataset, task.collate, config, seeded=True)
+
+    def join(self, shards: ShardsAhead, welcomes: list[Welcome]) -> None:
+        """Begin with the first fetch, once the shards are there."""
+        self.pushes = ReplayedPushes(self.model, shards, len(welcomes))
+        self.fetches = ReplayedFetches(shards, welcomes, self.ledger)
+        self.fetches.ask(self.model.first_fetch_into)
+        self._downpour = Downpour(self, downpour.from_spec(self._recording.spec))
+
+    def push(self, number: int) -> PushUnderWay:
+        """A push, after the steps that lead to it."""
+        while self.pushes.sequence < number:
+            self._go_on()
+        if number not in self.pushes.under_way:
+            message = f"push {number} of {self.name} is applied after all shards had answered it"
+            raise RecordContradicted(message)
+        return self.pushes.under_way[number]
+
+    def _go_on(self) -> None:
+        """The next event of the compute thread.
+
+        A step ends at its push: what it adopts afterwards may be fetched later.
+        """
+        if not self._has_begun:
+            self._begin()
+            return
+        if self._stepped is not None:
+            stepped, self._stepped = self._stepped, None
+            self._downpour.end_step(stepped)
+            return
+        record = self.ledger.following
+        kind = self.ledger.following_kind
+        if record is not None and kind == Kind.STEP:
+            self._step(work_item(record, self._recording.data))
+        elif kind == Kind.FLUSHED:
+            self._downpour.flush()
+        elif kind == Kind.FETCHING_NOW:
+            self._downpour.fetch_now()
+        else:
+            message = f"the shards' logs hold more of {self.name} than its own log"
+            raise RecordContradicted(message)
+
+    def _begin(self) -> None:
+        first = self.fetches.wait()
+        self.model.adopt_first_fetch()
+        self._downpour.begin(first.versions if first is not None else ())
+        self._has_begun = True
+
+    def _step(self, item: WorkItem) -> None:
+        if self.pushes.computed_on is None:
+            self.pushes.computed_on = self.model.parameters.detach().clone()
+        self.pushes.items.append(item)
+        self.steps += 1
+        seed = self._recording.data.seed
+        self._stepped = loop.compute_and_push(self._downpour, self._loss, self._batches[item], seed)
+
+    def _loss(self, batch: Any) -> Tensor:
+        return self._recording.task.loss(self.module, self._move(batch))
+
+
+def work_item(record: np.void, data: DataOrder) -> WorkItem:
+    """The batch of a step."""
+    epoch, portion = int(record["epoch"]), int(record["portion"])
+    first, count = int(record["first"]), int(record["samples"])
+    indices = permutation.portion_indices(
+        data.seed, data.samples, data.portion_size, portion, epoch
+    )
+    return WorkItem(
+        lease=int(record["lease"]),
+        epoch=epoch,
+        portion=portion,
+        first=first,
+        end_offset=int(record["lease_offset"]),
+        indices=indices[first : first + count].tolist(),
+    )
+
+
+def _log(life: SenderLife, recording: Recording) -> Records:
+    if life not in recording.replicas:
+        message = f"the shards know replica-{life.sender} (life {life.incarnation}), it left no log"
+        raise RecordContradicted(message)
+    return recording.replicas[life]

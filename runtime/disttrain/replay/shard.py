@@ -1,0 +1,193 @@
+"""One replayed shard: the real state and update rules, fed with chunks instead of messages."""
+
+import numpy as np
+import torch
+
+from disttrain.parameter_server import assembly, parts
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.layout import ELEMENT_TYPES, ModelLayout, Range
+from disttrain.parameter_server.ledger import Kind
+from disttrain.parameter_server.messages import Identity, Version, Welcome
+from disttrain.parameter_server.records import Records as NoRecords
+from disttrain.parameter_server.shard import Shard
+from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.values import Values
+from disttrain.replay.comparing import Differences
+from disttrain.replay.errors import RecordContradicted
+from disttrain.replay.exchange import GivenChunk, PushUnderWay
+from disttrain.replay.recording import Recording, ShardLog
+from disttrain.replica.flat_vector import FlatVector
+from disttrain.transport.header import Header, Vector, Verb
+from disttrain.transport.interface import Buffer
+
+
+class ReplayedShard:
+    """Follows the log of one shard. Values are there from the beginning, as after an upload."""
+
+    def __init__(self, recording: Recording, log: ShardLog, layout: ModelLayout) -> None:
+        self.index = log.index
+        self.name = f"shard-{log.index}"
+        self.log = log.records
+        self.position = 0
+        """Records of the log that are done or being done."""
+        self.is_busy = False
+        """Within a record: the next one must wait."""
+        self._threads = recording.shard_threads
+        elements = {v: count for v in ELEMENT_TYPES if (count := layout.elements(v))}
+        self.welcome = Welcome(
+            shard=log.index,
+            shards=len(recording.shards),
+            chunk_bytes=recording.chunk_bytes,
+            elements=elements,
+        )
+        state = ShardState(
+            index=log.index, incarnation=log.incarnation, shards=len(recording.shards)
+        )
+        records = NoRecords(incarnation=log.incarnation)
+        self.shard = build(recording, state, records)
+        self.shard.configure(elements, len(recording.shards), recording.chunk_bytes)
+
+    @property
+    def state(self) -> ShardState:
+        """Version, table of pushes, values."""
+        return self.shard.state
+
+    @property
+    def values(self) -> Values:
+        """The shard's range of every vector."""
+        values = self.state.values
+        assert values is not None  # noqa: S101  configured from the beginning
+        return values
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the log has ended."""
+        return self.position >= len(self.log)
+
+    def begin_with(self, initial: dict[Vector, Buffer]) -> None:
+        """Take over this shard's part of the initial values."""
+        for vector, buffer in initial.items():
+            part = self.values.ranges[vector]
+            whole = FlatVector(buffer, self.values.vectors[vector].dtype).host
+            self.values.vectors[vector].copy_(whole[part.first : part.end])
+        self.state.is_initialised = True
+
+    def carry_out(self, record: np.void) -> None:
+        """An admission or a fence."""
+        life = sender(record)
+        if record["kind"] == Kind.ADMITTED:
+            self.shard.admit(life)
+        elif record["kind"] == Kind.FENCED:
+            self.shard.fence(life)
+
+    def apply(self, record: np.void, under_way: PushUnderWay) -> None:
+        """The chunk of a push that the record names, in the way of a message that has arrived."""
+        part = self._part(record, under_way)
+        self._measure(part, under_way)
+        self.state.live_replicas = int(record["live_replicas"]) or self.state.live_replicas
+        buffer = _source(part.vector, under_way)
+        payload = buffer.view[part.offset : part.offset + part.nbytes].toreadonly()
+        header = self._header(record, under_way, part)
+        verbs = [answer.verb for answer in self._handle(header, payload)]
+        if (Verb.REFUSED in verbs) != (record["kind"] == Kind.REFUSED):
+            message = (
+                f"{self.name} answers chunk {part.chunk} of push {record['sequence']} of "
+                f"replica-{record['sender']} differently than in the run"
+            )
+            raise RecordContradicted(message)
+
+    def compare(self, record: np.void, differences: Differences) -> None:
+        """Version and staleness of a complete push."""
+        life = sender(record)
+        state = self.state.deliveries.of(life.sender, life.incarnation)
+        replayed = (state.sequence, state.version, state.staleness)
+        recorded = tuple(int(record[name]) for name in ("sequence", "version", "staleness"))
+        differences.updates += 1
+        if replayed != recorded:
+            differences.add(
+                f"{self.name}: push, version and staleness of replica-{life.sender} are "
+                f"{replayed}, the run's were {recorded}"
+            )
+
+    def chunk(self, record: np.void) -> GivenChunk:
+        """The chunk that a fetch is given now; its values may change afterwards."""
+        vector, number = Vector(record["vector"]), int(record["chunk"])
+        part = self.values.chunk(vector, number)
+        return GivenChunk(
+            fetch=int(record["sequence"]),
+            shard=self.index,
+            vector=vector,
+            chunk=number,
+            first=part.first,
+            version=Version(self.state.incarnation, self.state.count),
+            content=self.values.bytes_of(vector, part),
+        )
+
+    def _handle(self, header: Header, payload: memoryview) -> list[Header]:
+        before = torch.get_num_threads()
+        torch.set_num_threads(self._threads)
+        try:
+            return [answer.header for answer in self.shard.handle(header, payload)]
+        finally:
+            torch.set_num_threads(before)
+
+    def _part(self, record: np.void, under_way: PushUnderWay) -> parts.Part:
+        pieces = parts.push_chunks(self.welcome, under_way.push.runs())
+        number = int(record["chunk"])
+        fits = len(pieces) == record["chunks"] and number < len(pieces)
+        if not fits:
+            message = (
+                f"push {record['sequence']} of replica-{record['sender']} has {len(pieces)} "
+                f"chunks for {self.name}, the run's had {record['chunks']}"
+            )
+            raise RecordContradicted(message)
+        return pieces[number]._replace(chunk=number)
+
+    def _header(self, record: np.void, under_way: PushUnderWay, part: parts.Part) -> Header:
+        push, life = under_way.push, sender(record)
+        version = push.versions[self.index]
+        return (
+            Identity(life.sender, life.incarnation)
+            .header(Verb.PUSH)
+            ._replace(
+                receiver_incarnation=self.state.incarnation,
+                sequence=push.sequence,
+                version_incarnation=version.incarnation,
+                version=version.count,
+                scale=push.scale,
+                samples=push.samples,
+                lease=push.lease,
+                lease_offset=push.lease_offset,
+                vector=part.vector,
+                element_type=ELEMENT_TYPES[part.vector],
+                chunk=part.chunk,
+                chunks=int(record["chunks"]),
+                first=part.first,
+                count=part.elements,
+            )
+        )
+
+    def _measure(self, part: parts.Part, under_way: PushUnderWay) -> None:
+        """How far the parameters that the gradient meets are from those it was computed on."""
+        if part.vector is not Vector.PARAMETERS or not part.elements:
+            return
+        end = part.first + part.elements
+        met = self.values.part(part.vector, Range(first=part.first, end=end))
+        moved = met - under_way.computed_on[part.first : end].to(met.device)
+        under_way.squared_distance += float(torch.dot(moved, moved))
+        under_way.squared_norm += float(torch.dot(met, met))
+
+
+def build(recording: Recording, state: ShardState, records: NoRecords) -> Shard:
+    """A shard with the run's update rule."""
+    return assembly.build(state, recording.spec.strategy.rule.optimizer.rule, records)
+
+
+def sender(record: np.void) -> SenderLife:
+    """Whose chunk or push a record is about."""
+    return SenderLife(int(record["sender"]), int(record["incarnation"]))
+
+
+def _source(vector: Vector, under_way: PushUnderWay) -> Buffer:
+    push = under_way.push
+    return push.gradient if vector is Vector.PARAMETERS else push.buffers[vector]
