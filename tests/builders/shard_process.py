@@ -158,6 +158,7 @@ def main(plan: ShardPlan, told: Callable[[str], object]) -> None:
 def fork_for_ever() -> None:
     """One plan per line; for each a child, which says its process number and its address."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    linux.end_with_parent(os.getppid(), signal.SIGKILL)
     for line in sys.stdin:
         if os.fork() == 0:
             linux.end_with_parent(os.getppid(), signal.SIGKILL)

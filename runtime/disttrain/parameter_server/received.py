@@ -1,5 +1,6 @@
 """Received bytes as tensors, and whether their values can be used."""
 
+import math
 import warnings
 
 import torch
@@ -28,5 +29,5 @@ def is_finite(values: Tensor) -> bool:
     The one pass of a dot product costs a sixth of an update; a norm of 1e18 counts as not finite.
     """
     if values.dtype is torch.float32:
-        return bool(torch.isfinite(torch.dot(values, values)))
+        return math.isfinite(torch.dot(values, values).item())
     return not values.is_floating_point() or bool(torch.isfinite(values).all())

@@ -1,0 +1,290 @@
+"""A checkpoint written while updates go on is of one version, and comes back as it was."""
+
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import torch
+
+from disttrain.checkpoint import model_map, names, shard_file
+from disttrain.checkpoint.errors import Corrupt
+from disttrain.checkpoint.manifest import FileEntry, JobIdentity, Manifest, ShardEntry
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.store import Store
+from disttrain.job.optimizer import Adagrad, Sgd
+from disttrain.parameter_server import assembly, reporting, restoring, writing
+from disttrain.parameter_server.acknowledged import Count
+from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.errors import WrongSnapshot
+from disttrain.parameter_server.layout import ModelLayout, TensorSpec
+from disttrain.parameter_server.messages import EMPTY
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.restoring import Wanted
+from disttrain.parameter_server.shard import Shard
+from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.writing import Cut
+from disttrain.transport.header import ElementType, Role, Vector, Verb
+
+ELEMENTS, CHUNK_BYTES = 10_000, 4096
+CHUNK = CHUNK_BYTES // 4
+LIFE = SenderLife(0, 1)
+
+
+def a_shard(config: Sgd | Adagrad, index: int = 0, shards: int = 1) -> Shard:
+    state = ShardState(index=index, incarnation=1)
+    shard = assembly.build(state, config, Records(incarnation=1))
+    shard.configure({Vector.PARAMETERS: ELEMENTS}, shards, CHUNK_BYTES)
+    shard.admit(LIFE)
+    state.is_initialised = True
+    return shard
+
+
+def push(shard: Shard, sequence: int, chunks: Sequence[int] | None = None) -> None:
+    """Adds 1 to every coordinate, or to those of some chunks."""
+    values = shard.state.values
+    assert values is not None
+    count = values.chunks(Vector.PARAMETERS)
+    for chunk in range(count) if chunks is None else chunks:
+        part = values.chunk(Vector.PARAMETERS, chunk)
+        header = EMPTY._replace(
+            verb=Verb.PUSH,
+            role=Role.REPLICA,
+            incarnation=1,
+            receiver_incarnation=shard.state.incarnation,
+            sequence=sequence,
+            vector=Vector.PARAMETERS,
+            element_type=ElementType.FLOAT32,
+            chunk=chunk,
+            chunks=count,
+            first=part.first,
+            count=part.count,
+            scale=1.0,
+            samples=32,
+            lease=1,
+            lease_offset=32 * sequence,
+        )
+        payload = memoryview(torch.full((part.count,), -1.0).numpy()).cast("B")  # type: ignore[arg-type]
+        for answer in shard.handle(header, payload):
+            assert answer.header.verb == Verb.PUSHED
+
+
+def take_cut(shard: Shard, number: int = 1) -> Cut:
+    assert shard.state.values is not None
+    made = writing.cut(number, shard.state, shard.state.values)
+    shard.applier.before_change = made.before_change
+    return made
+
+
+def commit(folder: Path, cuts: Sequence[Cut], rule: str = "sgd", number: int = 1) -> Checkpoint:
+    layout = ModelLayout(
+        tensors=(
+            TensorSpec(
+                name="weight",
+                aliases=(),
+                shape=(ELEMENTS,),
+                dtype="float32",
+                vector=Vector.PARAMETERS,
+                first=0,
+            ),
+        )
+    )
+    store = Store(folder)
+    staging = store.begin(number)
+    entries = []
+    for index, made in enumerate(cuts):
+        path = staging.path / names.shard_file(index)
+        written = shard_file.write(path, writing.contents(made), made.metadata)
+        entries.append(
+            ShardEntry(
+                index=index,
+                file=FileEntry(name=path.name, bytes=written.bytes, hash=written.hash),
+                version=made.version,
+                ranges=model_map.ranges(layout, index, len(cuts)),
+            )
+        )
+    manifest = Manifest(
+        number=number,
+        job=JobIdentity(uid="job", name="job"),
+        created=datetime.now(UTC),
+        seed=0,
+        samples=0,
+        update_rule=rule,
+        tensors=model_map.tensors(layout),
+        pieces=model_map.pieces(layout),
+        shards=tuple(entries),
+    )
+    return store.commit(manifest)
+
+
+def wanted(shard: int = 0, shards: int = 1, rule: str = "sgd") -> Wanted:
+    names_of_state = ("sum_of_squares",) if rule == "adagrad" else ()
+    return Wanted(
+        shard=shard,
+        shards=shards,
+        chunk_bytes=CHUNK_BYTES,
+        update_rule=rule,
+        state_names=names_of_state,
+    )
+
+
+@pytest.mark.parametrize("config", [Sgd(learning_rate=1.0), Adagrad(learning_rate=1.0)])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_picture_is_of_one_moment(config: Sgd | Adagrad, seed: int) -> None:
+    """Chunks are read in between updates, in every order that chance gives."""
+    chance = random.Random(seed)
+    shard = a_shard(config)
+    push(shard, 1)
+    push(shard, 2)
+    push(shard, 3, chunks=[0, 1, 2, 3])
+    values = shard.state.values
+    assert values is not None
+    expected = [
+        values.vectors[Vector.PARAMETERS].clone(),
+        *(v.clone() for v in values.state.values()),
+    ]
+    made = take_cut(shard)
+    pieces = (piece for content in writing.contents(made)[:-1] for piece in content.pieces)
+    content = bytes(b"".join(bytes(piece) for piece in between(pieces, shard, chance)))
+    assert content == b"".join(tensor.numpy().tobytes() for tensor in expected)
+    assert made.table[LIFE].next_chunk == 4
+    assert made.version == 2
+
+
+def between(
+    pieces: "Iterator[bytes | memoryview]", shard: Shard, chance: random.Random
+) -> "Iterator[bytes | memoryview]":
+    count = -(-ELEMENTS // CHUNK)
+    sequence, chunk = 3, 4
+    for piece in pieces:
+        for _ in range(chance.choice([0, 0, 1, 3, 12])):
+            push(shard, sequence, chunks=[chunk])
+            sequence, chunk = (sequence, chunk + 1) if chunk + 1 < count else (sequence + 1, 0)
+        yield piece
+
+
+def test_without_copies_the_picture_would_be_torn() -> None:
+    """The test above can fail: nobody tells the snapshot of the changes here."""
+    shard = a_shard(Sgd(learning_rate=1.0))
+    made = take_cut(shard)
+    shard.applier.before_change = None
+    push(shard, 1)
+    first = bytes(next(iter(writing.contents(made)[0].pieces)))
+    assert first != torch.zeros(CHUNK).numpy().tobytes()
+
+
+def test_a_file_written_by_the_thread_is_of_one_version(tmp_path: Path) -> None:
+    shard = a_shard(Sgd(learning_rate=1.0))
+    push(shard, 1)
+    writer = writing.Writer(take_cut(shard), tmp_path / names.shard_file(0))
+    sequence = 2
+    while not writer.is_over:
+        push(shard, sequence)
+        sequence += 1
+    assert writer.wait(10)
+    assert writer.cut.error is None
+    with shard_file.opened(writer.path) as file:
+        content = torch.frombuffer(bytearray(file.read_all("PARAMETERS")), dtype=torch.float32)
+        assert file.metadata["version"] == "1"
+    assert torch.equal(content, torch.ones(ELEMENTS))
+    assert threading.active_count() < 20
+
+
+def test_a_full_disk_is_reported_and_stops_nothing(tmp_path: Path) -> None:
+    shard = a_shard(Sgd(learning_rate=1.0))
+    writer = writing.Writer(take_cut(shard), tmp_path / "no-such-folder" / "shard")
+    assert writer.wait(10)
+    assert writer.cut.error is not None
+    push(shard, 1)
+    assert shard.state.count == 1
+
+
+def test_what_comes_back_goes_on_at_the_chunk_after_the_snapshot(tmp_path: Path) -> None:
+    shard = a_shard(Adagrad(learning_rate=1.0))
+    push(shard, 1)
+    push(shard, 2, chunks=[0, 1])
+    checkpoint = commit(tmp_path, [take_cut(shard)], "adagrad")
+    push(shard, 2, chunks=range(2, 10))
+    again = a_shard(Adagrad(learning_rate=1.0))
+    restored = restoring.restore([checkpoint], wanted(rule="adagrad"))
+    assert restored is not None
+    again.restore(restored)
+    assert (again.state.count, again.state.samples) == (1, 32)
+    push(again, 2, chunks=range(2, 10))
+    before, after = shard.state.values, again.state.values
+    assert before is not None
+    assert after is not None
+    assert torch.equal(before.vectors[Vector.PARAMETERS], after.vectors[Vector.PARAMETERS])
+    assert torch.equal(before.state["sum_of_squares"], after.state["sum_of_squares"])
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 3)])
+def test_a_checkpoint_comes_back_into_another_number_of_shards(
+    before: int, after: int, tmp_path: Path
+) -> None:
+    shards = [a_shard(Adagrad(learning_rate=1.0), index, before) for index in range(before)]
+    for number, shard in enumerate(shards):
+        for sequence in range(1, 3 + number):
+            push(shard, sequence)
+    whole = [
+        torch.cat([part_of(shard, name) for shard in shards]) for name in ("", "sum_of_squares")
+    ]
+    checkpoint = commit(tmp_path, [take_cut(shard) for shard in shards], "adagrad")
+    restored = [
+        restoring.restore([checkpoint], wanted(index, after, "adagrad")) for index in range(after)
+    ]
+    values = [part.values for part in restored if part is not None]
+    assert torch.equal(torch.cat([v.vectors[Vector.PARAMETERS] for v in values]), whole[0])
+    assert torch.equal(torch.cat([v.state["sum_of_squares"] for v in values]), whole[1])
+    assert restored[0] is not None
+    assert restored[0].delivered[LIFE].pushes == 2
+
+
+def part_of(shard: Shard, state: str) -> torch.Tensor:
+    values = shard.state.values
+    assert values is not None
+    return values.state[state] if state else values.vectors[Vector.PARAMETERS]
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
+    shard = a_shard(Sgd(learning_rate=1.0))
+    push(shard, 1)
+    commit(tmp_path, [take_cut(shard)], number=1)
+    push(shard, 2)
+    newest = commit(tmp_path, [take_cut(shard)], number=2)
+    file = newest.path / names.shard_file(0)
+    content = bytearray(file.read_bytes())
+    content[-CHUNK_BYTES] ^= 1
+    file.write_bytes(content)
+    restored = restoring.restore(restoring.newest(tmp_path, "job", None), wanted())
+    assert restored is not None
+    assert (restored.checkpoint, restored.version) == (1, 1)
+    with pytest.raises(Corrupt):
+        restoring.restore([newest], wanted())
+
+
+def test_a_checkpoint_of_another_rule_is_refused(tmp_path: Path) -> None:
+    checkpoint = commit(tmp_path, [take_cut(a_shard(Sgd(learning_rate=1.0)))])
+    with pytest.raises(WrongSnapshot, match="adagrad"):
+        restoring.restore([checkpoint], wanted(rule="adagrad"))
+
+
+def test_another_jobs_checkpoints_are_not_taken(tmp_path: Path) -> None:
+    commit(tmp_path, [take_cut(a_shard(Sgd(learning_rate=1.0)))])
+    assert restoring.newest(tmp_path, "another", None) == []
+
+
+def test_lost_pushes_are_acknowledged_minus_restored() -> None:
+    counts = {LIFE: Count(15, 20), SenderLife(1, 1): Count(4, 4), SenderLife(2, 1): Count(1, 1)}
+    held = {LIFE: Delivered(pushes=10, sequence=10), SenderLife(1, 1): Delivered(pushes=4)}
+    assert reporting.lost_pushes(counts, held) == {
+        LIFE: 5,
+        SenderLife(1, 1): 0,
+        SenderLife(2, 1): 1,
+    }
+    assert reporting.restored_report(None, {}) is None
+    report = reporting.restored_report(None, counts)
+    assert report is not None
+    assert [sender.lost for sender in report.senders] == [15, 4, 1]
