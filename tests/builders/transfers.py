@@ -139,7 +139,7 @@ def rpc_worker(pipe: Connection, port: int, rank: int, elements: int) -> None:
     gradient = torch.randn(elements) * 0.01
     _RpcShard.parameters, _RpcShard.sums = torch.randn(elements), torch.zeros(elements)
     options = rpc.TensorPipeRpcBackendOptions(init_method=f"tcp://127.0.0.1:{port}", rpc_timeout=60)
-    rpc.init_rpc(f"w{rank}", rank=rank, world_size=2, rpc_backend_options=options)
+    rpc.init_rpc(f"w{rank}", rank=rank, world_size=2, rpc_backend_options=options)  # type: ignore[no-untyped-call]
 
     def one_round() -> None:
         if rank == 0:
@@ -156,10 +156,10 @@ def bound_worker(pipe: Connection, elements: int, piece: int = _PIECE // 4) -> N
     gradient, copy = torch.randn(elements) * 0.01, torch.randn(elements)
     pieces = list(
         zip(
-            _RpcShard.parameters.split(piece),
-            _RpcShard.sums.split(piece),
-            gradient.split(piece),
-            copy.split(piece),
+            _RpcShard.parameters.split(piece),  # type: ignore[no-untyped-call]
+            _RpcShard.sums.split(piece),  # type: ignore[no-untyped-call]
+            gradient.split(piece),  # type: ignore[no-untyped-call]
+            copy.split(piece),  # type: ignore[no-untyped-call]
             strict=True,
         )
     )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from disttrain.layout import Range
 from disttrain.parameter_server import buffers
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered
-from disttrain.parameter_server.layout import Range
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
 from disttrain.parameter_server.received import is_finite, tensor_of
 from disttrain.parameter_server.records import ChunkApplied, Records

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from disttrain.layout import ELEMENT_TYPES
 from disttrain.parameter_server import parts
-from disttrain.parameter_server.layout import ELEMENT_TYPES
 from disttrain.parameter_server.link import ShardLink, refusal
 from disttrain.parameter_server.messages import UNKNOWN, Identity, Version
 from disttrain.transport.header import Header, Vector, Verb

@@ -7,6 +7,7 @@ from disttrain.coordinator import orders
 from disttrain.coordinator.orders import NumberedOrder, Result
 from disttrain.parameter_server import reporting, writing
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.writing import Writer
@@ -18,13 +19,17 @@ LOG = logs.get(__name__)
 class OrderBook:
     """Belongs to the shard's thread. An order that takes long is answered later: see `finished`."""
 
-    def __init__(self, shard: Shard, serving: Serving, chunk_bytes: int) -> None:
+    def __init__(
+        self, shard: Shard, serving: Serving, chunk_bytes: int, metrics: ServedMetrics
+    ) -> None:
         self.is_ended = False
         """The coordinator said that this is the end."""
-        self.failed_checkpoints = 0
+        self.checkpointed = shard.state.count
+        """Version of the last values that are on disk."""
         self._shard = shard
         self._serving = serving
         self._chunk_bytes = chunk_bytes
+        self._metrics = metrics
         self._writing: tuple[NumberedOrder, Writer] | None = None
 
     @property
@@ -85,9 +90,11 @@ class OrderBook:
     def _written(self, writer: Writer) -> Result:
         made = writer.cut
         if made.written is None:
-            self.failed_checkpoints += 1
+            self._metrics.checkpoint_failed()
             LOG.error("a checkpoint could not be written", number=made.number, error=made.error)
             return orders.OrderFailed(message=str(made.error)[:1000])
+        self.checkpointed = made.version
+        self._metrics.checkpoint(made.seconds, made.blocking_seconds)
         LOG.info("checkpoint written", number=made.number, bytes=made.written.bytes)
         return orders.ShardWritten(
             file=writer.path.name,

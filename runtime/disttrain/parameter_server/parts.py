@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from disttrain.parameter_server import layout
-from disttrain.parameter_server.layout import ELEMENT_TYPES, Range
+from disttrain import layout
+from disttrain.layout import ELEMENT_TYPES, Range
 from disttrain.parameter_server.messages import Welcome
 from disttrain.transport.header import ELEMENT_BYTES, Vector
 

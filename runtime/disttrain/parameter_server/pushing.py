@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from disttrain.layout import ELEMENT_TYPES, Range
 from disttrain.parameter_server import parts
 from disttrain.parameter_server.errors import PushRefused
-from disttrain.parameter_server.layout import ELEMENT_TYPES, Range
 from disttrain.parameter_server.link import ShardLink, refusal
 from disttrain.parameter_server.messages import UNKNOWN, Identity, Version
 from disttrain.transport.header import Header, Reason, Vector, Verb

@@ -114,7 +114,10 @@ class ShardProcess:
 
     def _report(self) -> ShardReport:
         self.metrics.dropped(self.listener.refused)
-        return self.metrics.observed(self.reporter.report())
+        self.metrics.moved(*self.serving.take_moved_bytes())
+        report = self.reporter.report()
+        self.metrics.at_risk(report.version - self.book.checkpointed)
+        return self.metrics.observed(report)
 
     def _answer(self, numbered: NumberedOrder, result: Result | None) -> None:
         if result is not None:
@@ -167,7 +170,7 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
         listener=listener,
         control=control,
         serving=serving,
-        book=OrderBook(shard, serving, transport.chunk_bytes),
+        book=OrderBook(shard, serving, transport.chunk_bytes, metrics),
         reporter=Reporter(shard),
         metrics=metrics,
     )

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
+from disttrain.layout import ELEMENT_TYPES
 from disttrain.parameter_server.applying import Applier
 from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
-from disttrain.parameter_server.layout import ELEMENT_TYPES
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
 from disttrain.parameter_server.records import Records

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from torch import Tensor
 
-from disttrain.parameter_server.layout import Range
+from disttrain.layout import Range
 from disttrain.parameter_server.values import Values, bytes_of
 from disttrain.transport.header import Vector
 

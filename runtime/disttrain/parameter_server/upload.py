@@ -1,6 +1,6 @@
 """Initial values that arrive in chunks, in any order and perhaps twice."""
 
-from disttrain.parameter_server.layout import ELEMENT_TYPES
+from disttrain.layout import ELEMENT_TYPES
 from disttrain.parameter_server.received import is_finite, tensor_of
 from disttrain.parameter_server.values import Values
 from disttrain.transport.header import Header, Reason, Vector

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from disttrain.layout import ELEMENT_TYPES
 from disttrain.parameter_server import parts
-from disttrain.parameter_server.layout import ELEMENT_TYPES
 from disttrain.parameter_server.link import ShardLink, refusal
 from disttrain.parameter_server.messages import Identity
 from disttrain.transport.header import Vector, Verb

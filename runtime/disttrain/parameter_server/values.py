@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from disttrain.parameter_server import layout
-from disttrain.parameter_server.layout import ELEMENT_TYPES, Range
+from disttrain import layout
+from disttrain.layout import ELEMENT_TYPES, Range
 from disttrain.transport.header import ELEMENT_BYTES, ElementType, Header, Vector
 
 DTYPES = {

@@ -11,9 +11,9 @@ import numpy as np
 from disttrain.checkpoint import names, shard_file, tensor_file
 from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES
 from disttrain.checkpoint.shard_file import Content, Written
+from disttrain.layout import Range
 from disttrain.parameter_server import deliveries
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
-from disttrain.parameter_server.layout import Range
 from disttrain.parameter_server.snapshot import Snapshot
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.values import Values
