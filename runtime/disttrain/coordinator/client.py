@@ -134,6 +134,9 @@ class CoordinatorClient:
     ) -> None:
         while not self._requests.empty():
             request, future = self._requests.get()
+            if isinstance(request, messages.OrderDone) and self._report is not None:
+                # An order may end the job; that must not be judged by counters older than it.
+                control.report_now(self._report)
             waiting[control.request(request)] = future
 
     def _deliver(

@@ -107,9 +107,13 @@ class ControlConnection:
         """
         now = self._clock()
         if report is not None and now >= self._next_heartbeat and not self._heartbeats:
-            self._next_heartbeat = now + self._heartbeat_seconds
-            self._heartbeats.add(self.request(self._heartbeat(report())))
+            self.report_now(report)
         return self._receive(wait)
+
+    def report_now(self, report: Report) -> None:
+        """Sends a heartbeat, out of turn if need be."""
+        self._next_heartbeat = self._clock() + self._heartbeat_seconds
+        self._heartbeats.add(self.request(self._heartbeat(report())))
 
     def close(self) -> None:
         """Drops what was not sent."""

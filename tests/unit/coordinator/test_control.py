@@ -171,6 +171,20 @@ def test_the_threaded_client_answers_futures_and_hands_out_orders() -> None:
         client.request(messages.Status()).result(5)
 
 
+def test_counters_as_they_are_now_go_before_what_came_of_an_order() -> None:
+    channel = ScriptedChannel(_accepting)
+    client = CoordinatorClient(lambda: channel, Role.SHARD, heartbeat_seconds=3600.0)
+    try:
+        client.join(JOIN, ShardReport, timeout=5)
+        client.answer(orders.NumberedOrder(id=1, order=orders.Drain()), orders.Done())
+        assert client.flush(5.0)
+    finally:
+        client.close()
+    kinds = [type(request) for request in channel.sent]
+    assert kinds[kinds.index(messages.OrderDone) - 1] is messages.Heartbeat
+    assert kinds.count(messages.Heartbeat) <= 2
+
+
 def test_the_threaded_client_ends_when_this_life_is_fenced() -> None:
     refusal = messages.Refused(reason=messages.RefusalReason.OLD_INCARNATION, message="dead")
     channel = ScriptedChannel(
