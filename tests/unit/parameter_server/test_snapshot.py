@@ -15,11 +15,11 @@ from disttrain.checkpoint.manifest import FileEntry, JobIdentity, Manifest, Shar
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
 from disttrain.job.optimizer import Adagrad, Sgd
+from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.parameter_server import assembly, reporting, restoring, writing
 from disttrain.parameter_server.acknowledged import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.errors import WrongSnapshot
-from disttrain.parameter_server.layout import ModelLayout, TensorSpec
 from disttrain.parameter_server.messages import EMPTY
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import Wanted

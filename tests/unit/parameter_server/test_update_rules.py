@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from disttrain.job.optimizer import Adagrad, Momentum, Sgd
-from disttrain.parameter_server.layout import divide
+from disttrain.layout import divide
 from disttrain.parameter_server.update_rules import rule_for
 from disttrain.transport.header import ElementType
 
