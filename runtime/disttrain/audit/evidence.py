@@ -87,6 +87,8 @@ class Evidence:
     train_samples: int | None = None
     """Size of the training data."""
     checkpoints: tuple[SavedCheckpoint, ...] = ()
+    last_sign_ns: int = 0
+    """When the coordinator last wrote how the job is; 0 is unknown."""
     unreadable: tuple[str, ...] = field(default=())
     """Files that could not be understood."""
 
@@ -99,6 +101,11 @@ class Evidence:
     def replica_lives(self) -> Iterator[Life]:
         """Of all replicas."""
         return (life for lives in self.replicas.values() for life in lives)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the job reached its end by itself."""
+        return self.summary is not None and self.summary.phase == "Complete"
 
     @property
     def last_run(self) -> int:

@@ -1,12 +1,12 @@
 """Reads a run folder into evidence. The only file of the audit that touches the disk."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from pydantic import ValidationError
 
 from disttrain.audit.errors import NothingToAudit
 from disttrain.audit.evidence import Evidence, Life, Records, SavedCheckpoint, Summary
@@ -31,6 +31,8 @@ LEDGER = "ledger"
 
 _LIFE = re.compile(r"(shard|replica)-(\d{1,6})\.i(\d{1,9})\.bin")
 _READ_ELEMENTS = 1 << 20
+_WITHOUT_COORDINATOR = frozenset({"phase", "reason", "message"})
+"""What summary.json holds when the launcher wrote it, because the coordinator could not."""
 
 _Lives = dict[int, list[Life]]
 
@@ -62,6 +64,7 @@ def read(folder: Path) -> Evidence:
         summary=_summary(run.summary, found),
         train_samples=_train_samples(checkpoints / JOURNAL, found),
         checkpoints=_checkpoints(checkpoints),
+        last_sign_ns=_last_sign_ns(run),
         unreadable=tuple(found.unreadable),
     )
 
@@ -103,10 +106,17 @@ def _summary(file: Path, found: _Found) -> Summary | None:
     if not file.exists():
         return None
     try:
-        return Summary.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
+        content = json.loads(file.read_bytes())
+        if isinstance(content, dict) and content.keys() <= _WITHOUT_COORDINATOR:
+            return None
+        return Summary.model_validate(content)
+    except (OSError, ValueError) as error:
         found.unreadable.append(f"{file} ({str(error).splitlines()[0]})")
         return None
+
+
+def _last_sign_ns(run: RunFolder) -> int:
+    return max((f.stat().st_mtime_ns for f in (run.status, run.summary) if f.exists()), default=0)
 
 
 def _train_samples(folder: Path, found: _Found) -> int | None:

@@ -38,7 +38,10 @@ def check(evidence: Evidence) -> Finding:
 
 
 def _pauses(evidence: Evidence, run: int) -> Iterator[_Pause]:
-    updates = {shard: _updates(lives, run) for shard, lives in evidence.shards.items()}
+    updates = {
+        shard: _with_end(_updates(lives, run), evidence, run)
+        for shard, lives in evidence.shards.items()
+    }
     for shard, lives in evidence.shards.items():
         mine = [life for life in lives if life.run == run]
         for life in mine[:-1]:
@@ -54,8 +57,15 @@ def _updates(lives: tuple[Life, ...], run: int) -> NDArray[np.int64]:
     return np.sort(np.concatenate([*times, np.zeros(0, np.int64)]))
 
 
+def _with_end(times: NDArray[np.int64], evidence: Evidence, run: int) -> NDArray[np.int64]:
+    """A job that never moved again is measured until the last that was heard of it."""
+    if evidence.is_complete or run < evidence.last_run or not evidence.last_sign_ns:
+        return times
+    return np.append(times, max(evidence.last_sign_ns, *times.tolist(), 0))
+
+
 def _until_next(life: Life, updates: NDArray[np.int64]) -> Iterator[_Pause]:
-    """Nothing if no update follows: the job ended, or nothing was left to do."""
+    """Nothing if no update follows in a job that is complete: nothing was left to do."""
     if not len(life.records):
         return
     end = int(np.max(life.records["time_ns"]))

@@ -1,0 +1,178 @@
+"""Logs of runs that never ran, for the audit: consistent at first, then broken on purpose."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from disttrain.audit.evidence import Evidence, Life, SavedCheckpoint, Summary
+from disttrain.parameter_server import ledger as shard_ledger
+from disttrain.replica import ledger as replica_ledger
+
+SECOND = 10**9
+START = 1_800_000_000 * SECOND
+
+ShardRecord = dict[str, int]
+ReplicaRecord = dict[str, int]
+
+
+class LoggedRun:
+    """Replicas push 8 samples at a time to all shards; change any log before `evidence`."""
+
+    def __init__(self, shards: int = 2, replicas: int = 2, *, record: bool = False) -> None:
+        self.record = record
+        self.shards: dict[tuple[int, int], list[ShardRecord]] = {}
+        self.replicas: dict[tuple[int, int], list[ReplicaRecord]] = {}
+        self.summary: dict[str, Any] = {
+            "phase": "Complete",
+            "samples": 0,
+            "epochs": 0,
+            "restarts": {"coordinator": 0, "shard": 0, "replica": 0},
+            "samplesRepeated": 0,
+            "samplesPartiallyApplied": 0,
+            "partialChunks": 0,
+            "updatesLost": 0,
+            "updatesLostBySender": {},
+            "nonFiniteGradients": 0,
+            "nonFiniteGradientsByReplica": {},
+            "resumedFrom": None,
+        }
+        self.train_samples: int | None = None
+        self.checkpoints: list[SavedCheckpoint] = []
+        self.now = START
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._lives: dict[int, int] = {}
+        self._sequences: dict[tuple[int, int], int] = {}
+        for shard in range(shards):
+            self._versions[shard] = (1, 0)
+            self.shards[shard, 1] = []
+        for replica in range(replicas):
+            self.join(replica, 1)
+
+    def join(self, replica: int, incarnation: int) -> None:
+        """A new life of a replica is admitted by all shards."""
+        self._lives[replica] = incarnation
+        self.replicas[replica, incarnation] = []
+        for shard in self._versions:
+            self.log(shard, shard_ledger.Kind.ADMITTED, sender=replica, incarnation=incarnation)
+
+    def push(self, replica: int, *, seconds: float = 1.0, samples: int = 8) -> None:
+        """One update, applied and acknowledged everywhere, of the versions just before it."""
+        life = self._lives[replica]
+        sequence = self._sequences.get((replica, life), 0) + 1
+        self._sequences[replica, life] = sequence
+        self.now += int(seconds * SECOND)
+        for shard, (incarnation, count) in self._versions.items():
+            self._versions[shard] = (incarnation, count + 1)
+            self.log(
+                shard,
+                shard_ledger.Kind.PUSHED,
+                sender=replica,
+                incarnation=life,
+                sequence=sequence,
+                version=count + 1,
+                read_version=count,
+                read_incarnation=incarnation,
+                samples=samples,
+            )
+            self.note(
+                replica,
+                replica_ledger.Kind.ACKNOWLEDGED,
+                number=sequence,
+                shard=shard,
+                shard_incarnation=incarnation,
+                version=count + 1,
+                samples=samples,
+            )
+        self.summary["samples"] += samples
+
+    def restart_shard(self, shard: int, version: int, lost: dict[int, int]) -> None:
+        """A new life with a checkpoint's version; `lost` says how many updates of each replica."""
+        incarnation = self._versions[shard][0] + 1
+        self._versions[shard] = (incarnation, version)
+        self.shards[shard, incarnation] = []
+        self.log(shard, shard_ledger.Kind.RESTORED, version=version)
+        for replica, count in lost.items():
+            life = self._lives[replica]
+            self.log(shard, shard_ledger.Kind.LOST, sender=replica, incarnation=life, samples=count)
+            by_sender = self.summary["updatesLostBySender"]
+            by_sender[f"replica-{replica}"] = by_sender.get(f"replica-{replica}", 0) + count
+            self.summary["updatesLost"] += count
+        for replica, life in self._lives.items():
+            self.log(shard, shard_ledger.Kind.ADMITTED, sender=replica, incarnation=life)
+        self.summary["restarts"]["shard"] += 1
+
+    def apply_again(self, shard: int, replica: int) -> None:
+        """The last push of a replica is applied by one shard, which had lost it."""
+        life = self._lives[replica]
+        incarnation, count = self._versions[shard]
+        self._versions[shard] = (incarnation, count + 1)
+        self.log(
+            shard,
+            shard_ledger.Kind.PUSHED,
+            sender=replica,
+            incarnation=life,
+            sequence=self._sequences[replica, life],
+            version=count + 1,
+            read_incarnation=incarnation - 1,
+            read_version=count + 1,
+            staleness=-1,
+            samples=8,
+        )
+
+    def fence(self, replica: int) -> None:
+        """All shards refuse this life of a replica from now on."""
+        for shard in self._versions:
+            self.log(
+                shard,
+                shard_ledger.Kind.FENCED,
+                sender=replica,
+                incarnation=self._lives[replica],
+            )
+
+    def log(self, shard: int, kind: shard_ledger.Kind, **fields: int) -> None:
+        """Append to the present life of a shard."""
+        incarnation = self._versions[shard][0]
+        common = {"time_ns": self.now, "kind": int(kind), "shard_incarnation": incarnation}
+        self.shards[shard, incarnation].append(common | fields)
+
+    def note(self, replica: int, kind: replica_ledger.Kind, **fields: int) -> None:
+        """Append to the present life of a replica."""
+        record = {"time_ns": self.now, "kind": int(kind), **fields}
+        self.replicas[replica, self._lives[replica]].append(record)
+
+    def evidence(self) -> Evidence:
+        """What an audit reads of it."""
+        return Evidence(
+            record=self.record,
+            shards=_lives("shard", self.shards, shard_ledger.RECORD),
+            replicas=_lives("replica", self.replicas, replica_ledger.RECORD),
+            summary=Summary.model_validate(self.summary),
+            train_samples=self.train_samples,
+            checkpoints=tuple(self.checkpoints),
+        )
+
+
+def _lives(
+    role: str,
+    logs: dict[tuple[int, int], list[dict[str, int]]],
+    dtype: np.dtype[np.void],
+) -> dict[int, tuple[Life, ...]]:
+    lives: dict[int, tuple[Life, ...]] = {}
+    for (index, incarnation), log in sorted(logs.items()):
+        life = Life(
+            process=f"{role}-{index}",
+            index=index,
+            incarnation=incarnation,
+            records=_array(log, dtype),
+        )
+        lives[index] = (*lives.get(index, ()), life)
+    return lives
+
+
+def _array(log: Sequence[dict[str, int]], dtype: np.dtype[np.void]) -> "np.ndarray[Any, Any]":
+    records = np.zeros(len(log), dtype)
+    for place, record in enumerate(log):
+        for name, value in record.items():
+            records[name][place] = value
+    return records

@@ -1,0 +1,111 @@
+"""`disttrain replay` reproduces asynchronous runs bit for bit."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builders.runs import RunningJob
+from disttrain.replica import ledger as replica_ledger
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def replayed(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, findings and error of the command."""
+    command = [sys.executable, "-m", "disttrain", "replay", str(folder), "--json", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+
+
+def run(output: Path, *assignments: str) -> Path:
+    """A small asynchronous run of the digits, recorded."""
+    command = [sys.executable, "-m", "disttrain", "run", str(EXAMPLES / "digits/job-small.yaml")]
+    for assignment in ("spec.record=true", *assignments):
+        command += ["--set", assignment]
+    subprocess.run([*command, "--output", str(output)], timeout=120, check=True)
+    return output
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("run") / "output")
+
+
+def test_an_asynchronous_run_is_reproduced_bit_for_bit(recorded: Path) -> None:
+    code, found, error = replayed(recorded)
+
+    assert code == 0, error
+    assert found["differences"] == []
+    assert found["values"]["first_difference"] == ""
+    assert found["losses_compared"] == found["steps"] == found["versions"][0] > 80
+    assert sum(row["pushes"] for row in found["delays"]) == found["versions"][0]
+
+
+def test_momentum_local_steps_and_several_pushes_are_reproduced(tmp_path: Path) -> None:
+    folder = run(
+        tmp_path / "output",
+        "spec.strategy.downpour.optimizer={momentum: {learningRate: 0.01, clipNorm: 1.0}}",
+        "spec.strategy.downpour.pushEvery=2",
+        "spec.strategy.downpour.fetchEvery=3",
+        "spec.strategy.downpour.maxInFlight=2",
+    )
+
+    code, found, error = replayed(folder)
+
+    assert (code, found.get("differences")) == (0, []), error
+
+
+def test_a_loss_that_was_another_one_is_named(recorded: Path) -> None:
+    file = replica_ledger.path_of(recorded / "ledger", 0, 1)
+    content = file.read_bytes()
+    records = replica_ledger.read(file).copy()
+    third = np.flatnonzero(records["kind"] == replica_ledger.Kind.COMPUTED)[2]
+    records["loss"][third] += 1e-6
+    try:
+        file.write_bytes(records.tobytes())
+        code, found, _ = replayed(recorded)
+    finally:
+        file.write_bytes(content)
+
+    assert code == 1
+    assert len(found["differences"]) == 1
+    assert "replica-0 (life 1) step 2" in found["differences"][0]
+
+
+def test_a_replay_can_stop_early_and_compare_with_serial_training(recorded: Path) -> None:
+    code, found, error = replayed(recorded, "--to-update", "20", "--serial")
+
+    assert code == 0, error
+    assert found["versions"] == [20, 20]
+    assert found["measured"]["loss"] > 0
+    assert found["serial"]["loss"] > 0
+
+
+def test_a_run_without_a_record_is_refused(recorded: Path, tmp_path: Path) -> None:
+    job = json.loads((recorded / "job.yaml").read_text())
+    job["spec"]["record"] = False
+    (tmp_path / "ledger").mkdir()
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+
+    code, _, error = replayed(tmp_path)
+
+    assert code == 1
+    assert "spec.record=true" in error
+
+
+def test_a_run_whose_shard_died_is_refused(tmp_path: Path) -> None:
+    assignments = ["spec.record=true", "spec.stop.epochs=60", "spec.checkpoint.everySeconds=0.5"]
+    with RunningJob(tmp_path, assignments) as job:
+        job.wait_until(lambda status: status.get("checkpoint", 0) and status["samples"] > 0)
+        job.kill("shard-0")
+        assert job.wait() == 0
+
+        code, _, error = replayed(job.output)
+
+    assert code == 1
+    assert "shard-0 has 2 lives" in error

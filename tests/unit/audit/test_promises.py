@@ -1,0 +1,288 @@
+"""Runs whose logs are right hold; every single lie in them is found, under its promise."""
+
+from collections.abc import Callable
+
+import pytest
+
+from builders.ledgers import SECOND, LoggedRun
+from disttrain.audit import audit
+from disttrain.audit.evidence import SavedCheckpoint
+from disttrain.audit.finding import Finding, Standing
+from disttrain.parameter_server.ledger import Kind
+from disttrain.replica.ledger import Kind as ReplicaKind
+from disttrain.transport.header import Vector
+
+
+def findings(run: LoggedRun) -> dict[str, Finding]:
+    return {finding.promise[:2].strip(". "): finding for finding in audit.audit(run.evidence())}
+
+
+def violated(run: LoggedRun) -> set[str]:
+    found = findings(run)
+    return {key for key, finding in found.items() if finding.standing is Standing.VIOLATED}
+
+
+def a_quiet_run() -> LoggedRun:
+    """Two replicas, two shards, eight updates, nothing happens."""
+    run = LoggedRun()
+    for _ in range(4):
+        run.push(0)
+        run.push(1)
+    return run
+
+
+def a_run_with_a_rollback() -> LoggedRun:
+    """Shard 0 comes back with version 5 after 8 updates."""
+    run = a_quiet_run()
+    run.restart_shard(0, version=5, lost={0: 1, 1: 2})
+    run.push(0)
+    run.push(1)
+    return run
+
+
+def a_run_with_a_death() -> LoggedRun:
+    """Replica 1 dies and comes back."""
+    run = a_quiet_run()
+    run.fence(1)
+    run.join(1, 2)
+    run.summary["restarts"]["replica"] = 1
+    run.push(1)
+    run.push(0)
+    return run
+
+
+def a_recorded_run() -> LoggedRun:
+    """One fetch of two chunks per shard."""
+    run = LoggedRun(record=True)
+    for shard in (0, 1):
+        for chunk in (0, 1):
+            run.log(
+                shard,
+                Kind.CHUNK_FETCHED,
+                sender=0,
+                incarnation=1,
+                sequence=1,
+                chunk=chunk,
+                vector=Vector.PARAMETERS,
+            )
+        run.note(0, ReplicaKind.FETCHED, number=1, shard=shard, shard_incarnation=1, version=0)
+    return run
+
+
+RUNS = [a_quiet_run, a_run_with_a_rollback, a_run_with_a_death, a_recorded_run]
+
+
+@pytest.mark.parametrize("make", RUNS)
+def test_a_run_that_kept_its_promises_is_clean(make: Callable[[], LoggedRun]) -> None:
+    assert violated(make()) == set()
+
+
+def test_torn_reads_are_checkable_only_with_a_record() -> None:
+    assert findings(a_quiet_run())["5"].standing is Standing.NOT_CHECKABLE
+    assert findings(a_recorded_run())["5"].standing is Standing.HELD
+
+
+def test_sandblaster_is_not_applicable_to_downpour() -> None:
+    assert findings(a_quiet_run())["3"].standing is Standing.NOT_APPLICABLE
+
+
+def _double_a_record(run: LoggedRun) -> None:
+    records = run.shards[0, 1]
+    records.append(dict(records[-1]) | {"version": records[-1]["version"] + 1, "staleness": 1})
+
+
+def _forget_a_record(run: LoggedRun) -> None:
+    del run.shards[0, 1][5]
+
+
+def _let_a_version_go_back(run: LoggedRun) -> None:
+    run.shards[1, 1][-1]["version"] = 2
+
+
+def _show_a_client_an_older_version(run: LoggedRun) -> None:
+    run.replicas[0, 1][-1]["version"] = 1
+
+
+def _invent_an_acknowledgement(run: LoggedRun) -> None:
+    run.note(0, ReplicaKind.ACKNOWLEDGED, number=99, shard=0, shard_incarnation=1, version=99)
+
+
+def _forget_an_acknowledgement(run: LoggedRun) -> None:
+    del run.replicas[1, 1][0]
+
+
+def _claim_lost_updates(run: LoggedRun) -> None:
+    run.summary["updatesLost"] = 1
+    run.summary["updatesLostBySender"] = {"replica-0": 1}
+
+
+def _claim_too_many_samples(run: LoggedRun) -> None:
+    run.summary["samples"] += 8
+
+
+def _hide_samples(run: LoggedRun) -> None:
+    run.summary["samples"] -= 8
+
+
+def _claim_an_epoch(run: LoggedRun) -> None:
+    run.train_samples, run.summary["epochs"] = 1000, 1
+
+
+def _hide_a_bad_gradient(run: LoggedRun) -> None:
+    run.note(0, ReplicaKind.NOT_FINITE, number=3, samples=0)
+
+
+def _refuse_without_a_reason(run: LoggedRun) -> None:
+    run.log(0, Kind.REFUSED, sender=0, incarnation=1, sequence=5)
+
+
+def _damage_a_checkpoint(run: LoggedRun) -> None:
+    run.checkpoints.append(SavedCheckpoint(number=1, versions={}, damage="its hash is another"))
+
+
+def _lie_about_staleness(run: LoggedRun) -> None:
+    run.shards[0, 1][-1]["staleness"] = 7
+
+
+LIES_IN_A_QUIET_RUN = [
+    (_double_a_record, {"2"}),
+    (_forget_a_record, {"1", "4"}),
+    (_let_a_version_go_back, {"4"}),
+    (_show_a_client_an_older_version, {"4"}),
+    (_invent_an_acknowledgement, {"1"}),
+    (_forget_an_acknowledgement, {"1"}),
+    (_claim_lost_updates, {"1"}),
+    (_claim_too_many_samples, {"sa"}),
+    (_hide_samples, {"sa"}),
+    (_claim_an_epoch, {"sa"}),
+    (_hide_a_bad_gradient, {"6"}),
+    (_refuse_without_a_reason, {"6"}),
+    (_damage_a_checkpoint, {"6"}),
+    (_lie_about_staleness, {"4"}),
+]
+
+
+@pytest.mark.parametrize(("lie", "promises"), LIES_IN_A_QUIET_RUN)
+def test_a_lie_is_found(lie: Callable[[LoggedRun], None], promises: set[str]) -> None:
+    run = a_quiet_run()
+
+    lie(run)
+
+    assert promises <= violated(run)
+
+
+def test_an_update_that_survives_twice_over_a_rollback_is_found() -> None:
+    run = a_run_with_a_rollback()
+    kept = next(r for r in run.shards[0, 1] if r.get("version") == 5)
+    run.shards[0, 2].append(kept | {"version": 8, "shard_incarnation": 2, "staleness": -1})
+
+    assert "2" in violated(run)
+
+
+def test_an_update_lost_in_a_rollback_may_be_pushed_again() -> None:
+    run = a_quiet_run()
+    run.restart_shard(0, version=7, lost={1: 1})
+    run.apply_again(0, 1)
+    run.push(1)
+
+    assert violated(run) == set()
+
+
+def test_losses_that_a_shard_does_not_report_are_found() -> None:
+    run = a_run_with_a_rollback()
+    run.shards[0, 2] = [record for record in run.shards[0, 2] if record["kind"] != Kind.LOST]
+
+    assert "1" in violated(run)
+
+
+def test_a_summary_with_fewer_losses_than_the_shards_report_is_found() -> None:
+    run = a_run_with_a_rollback()
+    run.summary["updatesLost"] = 1
+    run.summary["updatesLostBySender"] = {"replica-1": 1}
+
+    assert "1" in violated(run)
+
+
+def test_a_late_update_of_a_fenced_replica_is_found() -> None:
+    run = a_run_with_a_death()
+    late = next(r for r in run.shards[1, 1] if r["kind"] == Kind.PUSHED and r["sender"] == 1)
+    version = run.shards[1, 1][-1]["version"] + 1
+    run.shards[1, 1].append(late | {"sequence": 5, "version": version, "read_version": version - 1})
+
+    assert violated(run) >= {"8"}
+
+
+def test_a_zombie_that_a_rollback_lets_in_again_is_found() -> None:
+    run = a_run_with_a_death()
+    run.restart_shard(0, version=10, lost={})
+    run.log(0, Kind.PUSHED, sender=1, incarnation=1, sequence=5, version=11, staleness=-1)
+
+    assert "8" in violated(run)
+
+
+def test_two_lives_of_a_shard_that_write_at_once_are_found() -> None:
+    run = a_run_with_a_rollback()
+    run.shards[0, 1][-1]["time_ns"] = run.now + SECOND
+
+    assert "8" in violated(run)
+
+
+def test_a_pause_of_more_than_a_minute_after_a_death_is_found() -> None:
+    run = a_quiet_run()
+    run.restart_shard(0, version=8, lost={})
+    run.push(0, seconds=61.0)
+
+    assert violated(run) == {"7"}
+
+
+def test_a_chunk_that_was_never_given_is_found() -> None:
+    run = a_recorded_run()
+    run.push(0)
+    run.shards[0, 1] = [
+        r for r in run.shards[0, 1] if r["kind"] != Kind.CHUNK_FETCHED or r["chunk"] == 0
+    ]
+    run.log(
+        0,
+        Kind.CHUNK_FETCHED,
+        sender=0,
+        incarnation=1,
+        sequence=2,
+        chunk=1,
+        vector=Vector.PARAMETERS,
+    )
+
+    assert violated(run) == {"5"}
+
+
+def test_a_fetch_of_a_version_that_never_was_is_found() -> None:
+    run = a_recorded_run()
+    run.replicas[0, 1][-1]["version"] = 3
+
+    assert violated(run) == {"5"}
+
+
+def test_a_push_partly_applied_by_the_dead_is_accounted_for() -> None:
+    run = a_run_with_a_death()
+    version = run.shards[0, 1][-1]["version"]
+    fence = next(i for i, r in enumerate(run.shards[0, 1]) if r["kind"] == Kind.FENCED)
+    partial = {
+        "time_ns": run.shards[0, 1][fence]["time_ns"],
+        "kind": int(Kind.PUSHED),
+        "shard_incarnation": 1,
+        "sender": 1,
+        "incarnation": 1,
+        "sequence": 5,
+        "version": 9,
+        "read_version": 8,
+        "read_incarnation": 1,
+        "samples": 8,
+    }
+    run.shards[0, 1].insert(fence, partial)
+    for record in run.shards[0, 1][fence + 1 :]:
+        if record["kind"] == Kind.PUSHED:
+            record["version"] += 1
+            record["read_version"] += 1
+    assert run.shards[0, 1][-1]["version"] == version + 1
+    run.summary["samplesPartiallyApplied"] = 8
+
+    assert violated(run) == set()
