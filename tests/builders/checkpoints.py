@@ -21,7 +21,7 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.shard_file import Content
 from disttrain.checkpoint.store import Staging, Store
 from disttrain.checkpoint.tensor_file import Tensor
-from disttrain.parameter_server.layout import ModelLayout, TensorSpec
+from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.transport.header import Vector
 
 Shapes = Mapping[str, tuple[int, ...]]

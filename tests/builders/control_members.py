@@ -21,7 +21,7 @@ from disttrain.coordinator.reports import ReplicaReport, ShardReport
 from disttrain.job.names import Role as JobRole
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
-from disttrain.parameter_server.layout import ModelLayout, TensorSpec
+from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role, Vector

@@ -53,6 +53,14 @@ class RunningJob:
         self._start(command)
         self._wait_started()
 
+    @classmethod
+    def resumed(cls, output: Path) -> Self:
+        """Go on with the run in an output folder that another job has left."""
+        job = cls.__new__(cls)
+        job.output = output
+        job.resume()
+        return job
+
     def __enter__(self) -> Self:
         return self
 

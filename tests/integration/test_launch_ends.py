@@ -88,6 +88,6 @@ def _fork_server(run: LaunchedRun) -> psutil.Process:
     (server,) = (
         each
         for each in run.processes()
-        if each.ppid() == run.command.pid and "disttrain.launch.fork_server" in each.cmdline()
+        if each.ppid() == run.command.pid and "disttrain.launcher.fork_server" in each.cmdline()
     )
     return server

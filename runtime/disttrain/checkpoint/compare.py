@@ -3,7 +3,7 @@
 from itertools import zip_longest
 
 from disttrain.checkpoint.errors import WrongModel
-from disttrain.parameter_server.layout import ModelLayout, TensorSpec
+from disttrain.layout import ModelLayout, TensorSpec
 
 
 def first_mismatch(found: ModelLayout, wanted: ModelLayout) -> str | None:

@@ -2,7 +2,7 @@
 
 from disttrain.checkpoint.errors import WrongModel
 from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece, Slice, VectorRange
-from disttrain.parameter_server.layout import ELEMENT_TYPES, ModelLayout, TensorSpec, divide
+from disttrain.layout import ELEMENT_TYPES, ModelLayout, TensorSpec, divide
 
 
 def tensors(layout: ModelLayout) -> tuple[ModelTensor, ...]:

@@ -14,7 +14,7 @@ from rich.text import Text
 from disttrain.cli import wording
 from disttrain.cli.job_status import JobStatus, Member, read_status
 from disttrain.launch.run_folder import RunFolder
-from disttrain.launch.supervision import Process, State
+from disttrain.launcher.supervision import Process, State
 
 EVENTS_SHOWN = 5
 ROWS_SHOWN = 24

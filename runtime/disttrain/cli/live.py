@@ -12,14 +12,14 @@ import typer
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.job import manifest_file
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch import local
-from disttrain.launch import run as runs
 from disttrain.launch.errors import OutputFolderInUse
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launch.launcher import Watcher
-from disttrain.launch.outcome import Outcome, Result
-from disttrain.launch.run import Run
 from disttrain.launch.run_folder import RunFolder, default_folder
+from disttrain.launcher import local
+from disttrain.launcher import run as runs
+from disttrain.launcher.launcher import Watcher
+from disttrain.launcher.outcome import Outcome, Result
+from disttrain.launcher.run import Run
 
 
 class Display(Watcher, AbstractContextManager["Display"], Protocol):

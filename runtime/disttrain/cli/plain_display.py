@@ -10,7 +10,7 @@ import typer
 from disttrain.cli.job_status import read_status
 from disttrain.cli.wording import measures, progress_line
 from disttrain.launch.run_folder import RunFolder
-from disttrain.launch.supervision import Process
+from disttrain.launcher.supervision import Process
 
 LINE_SECONDS = 5.0
 

@@ -10,7 +10,7 @@ from disttrain.checkpoint.store import Store
 from disttrain.coordinator.orders import ShardWritten
 from disttrain.coordinator.state import State
 from disttrain.coordinator.turn import AbandonCheckpoint, BeginCheckpoint, CommitCheckpoint, Effect
-from disttrain.parameter_server.layout import ModelLayout
+from disttrain.layout import ModelLayout
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ from disttrain.coordinator.messages import Restored
 from disttrain.coordinator.orders import Order, ShardWritten
 from disttrain.coordinator.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.state import Evaluation, LifeState, Phase
-from disttrain.parameter_server.layout import ModelLayout
+from disttrain.layout import ModelLayout
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,7 @@ from disttrain.coordinator.messages import (
 )
 from disttrain.coordinator.state import Life, LifeState
 from disttrain.coordinator.turn import Turn
-from disttrain.parameter_server.layout import ELEMENT_TYPES, ModelLayout
+from disttrain.layout import ELEMENT_TYPES, ModelLayout
 from disttrain.transport.header import Role
 
 _MOST_REPLICAS = 4096

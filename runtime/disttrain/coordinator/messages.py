@@ -24,7 +24,7 @@ from disttrain.coordinator.fields import (
 )
 from disttrain.coordinator.orders import NumberedOrder, Result
 from disttrain.coordinator.reports import ReplicaReport, ShardReport
-from disttrain.parameter_server.layout import ModelLayout
+from disttrain.layout import ModelLayout
 from disttrain.transport.header import Role
 
 LIMIT_BYTES = 8 * 1024 * 1024

@@ -1,19 +1,23 @@
-"""The coordinator's Prometheus metrics, set from its state."""
+"""The coordinator's Prometheus metrics, set from its state and served over HTTP."""
 
-from prometheus_client import CollectorRegistry
+from collections.abc import Mapping
 
 from disttrain.coordinator import progress
 from disttrain.coordinator.machine import Coordinator
-from disttrain.telemetry import metrics
+from disttrain.telemetry import exporter, metrics
 from disttrain.transport.header import Role
 
 
 class ServedMetrics:
     """Counters follow the state's, which never go back within a process."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, address: str) -> None:
+        """Serve on `address`. Raises MetricsAddressError."""
+        registry = metrics.new_registry()
         self._metrics = metrics.CoordinatorMetrics.register(registry)
         self._counted: dict[str, float] = {}
+        self._dropped: dict[str, int] = {}
+        self.address = exporter.start(address, registry)
 
     def update(self, machine: Coordinator, now: float) -> None:
         """Sets everything; at most a few times a second."""
@@ -36,6 +40,13 @@ class ServedMetrics:
     def checkpoint_took(self, seconds: float) -> None:
         """A whole checkpoint, from the ledger's cut to the manifest."""
         self._metrics.checkpoint_seconds.observe(seconds)
+
+    def dropped(self, refused: Mapping[str, int]) -> None:
+        """What the transport has dropped so far, by reason."""
+        for reason, count in refused.items():
+            counted = self._dropped.get(reason, 0)
+            self._metrics.messages_dropped.labels(reason).inc(count - counted)
+            self._dropped[reason] = count
 
     def _update_gauges(self, machine: Coordinator, now: float) -> None:
         state, watch, found = machine.state, machine.watch, self._metrics

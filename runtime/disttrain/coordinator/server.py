@@ -13,7 +13,7 @@ from disttrain.coordinator.service import Parts, Service, steady_clock
 from disttrain.coordinator.start import Origin
 from disttrain.coordinator.turn import Places
 from disttrain.launch.config import LaunchConfig
-from disttrain.telemetry import exporter, logs, metrics
+from disttrain.telemetry import logs
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
@@ -84,7 +84,5 @@ def _job(config: LaunchConfig) -> Job:
 
 
 def _reporting(config: LaunchConfig, machine: Coordinator) -> Reporting:
-    registry = metrics.new_registry()
-    served = ServedMetrics(registry)
-    address = exporter.start(config.metrics_address, registry)
-    return Reporting(machine, RunFiles(config.run_folder), served, address)
+    served = ServedMetrics(config.metrics_address)
+    return Reporting(machine, RunFiles(config.run_folder), served)

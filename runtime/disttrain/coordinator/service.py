@@ -75,7 +75,7 @@ class Service:
             for request, reply in replies:
                 self._reply(request, reply)
             self._push_orders()
-            self._parts.reporting.write_if_due(self._parts.clock())
+            self._parts.reporting.write_if_due(self._parts.clock(), self._listener.refused)
 
     def _serve(self) -> list[tuple[Request, messages.Reply]]:
         replies: list[tuple[Request, messages.Reply]] = []

@@ -13,7 +13,7 @@ from disttrain.coordinator.data_ledger import DataLedger
 from disttrain.coordinator.fields import Count, MemberId, Position, Progress, Strict
 from disttrain.coordinator.orders import Order, ShardWritten
 from disttrain.coordinator.totals import Extremes, Totals
-from disttrain.parameter_server.layout import ModelLayout
+from disttrain.layout import ModelLayout
 from disttrain.transport.header import Role
 
 

@@ -1,1 +1,4 @@
-"""Starting, supervising and stopping a job's processes on one machine; what each is told."""
+"""What a process is told at its start and what it leaves behind: config, run folder, exit codes.
+
+Whoever starts processes uses it, on one machine or in a cluster. No process is started here.
+"""

@@ -6,9 +6,9 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from disttrain.layout import ELEMENT_TYPES
 from disttrain.parameter_server import parts
 from disttrain.parameter_server.client import FetchResult, Push, Version
-from disttrain.parameter_server.layout import ELEMENT_TYPES
 from disttrain.parameter_server.messages import Welcome
 from disttrain.replay.comparing import ComparingLedger
 from disttrain.replica.changed_buffers import ChangedBuffers

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
+from disttrain.layout import ELEMENT_TYPES, ModelLayout, Range
 from disttrain.parameter_server import assembly, parts
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.layout import ELEMENT_TYPES, ModelLayout, Range
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import Identity, Version, Welcome
 from disttrain.parameter_server.records import Records as NoRecords

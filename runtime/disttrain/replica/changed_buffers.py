@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from disttrain.parameter_server.layout import Range, TensorSpec
+from disttrain.layout import Range, TensorSpec
 from disttrain.replica.flat_vector import FlatVector
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.transport.header import Vector

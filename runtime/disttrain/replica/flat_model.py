@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from disttrain.parameter_server.layout import ELEMENT_TYPES
+from disttrain.layout import ELEMENT_TYPES
 from disttrain.replica import model_tensors
 from disttrain.replica.flat_vector import FlatVector, PinnedVector, side_stream
 from disttrain.replica.model_tensors import BUFFER_VECTORS, ELEMENT_DTYPES, ModelTensors

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from disttrain.parameter_server.layout import ModelLayout, TensorSpec
+from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.transport.header import Vector
 

@@ -5,7 +5,7 @@ import pytest
 from builders.checkpoints import a_layout, a_tensor
 from disttrain.checkpoint import compare
 from disttrain.checkpoint.errors import WrongModel
-from disttrain.parameter_server.layout import ModelLayout, TensorSpec
+from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.transport.header import Vector
 
 

@@ -21,7 +21,7 @@ from builders.checkpoints import (
 from disttrain.checkpoint import export, names
 from disttrain.checkpoint.errors import Corrupt, NotWritten
 from disttrain.checkpoint.manifest import ModelTensor, Piece, Slice
-from disttrain.parameter_server.layout import ModelLayout
+from disttrain.layout import ModelLayout
 from disttrain.replica import model_tensors
 from disttrain.transport.header import Vector
 

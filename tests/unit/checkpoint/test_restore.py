@@ -10,7 +10,7 @@ from disttrain.checkpoint import model_map
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.manifest import VectorRange
 from disttrain.checkpoint.restore import Restore, parts
-from disttrain.parameter_server.layout import ModelLayout
+from disttrain.layout import ModelLayout
 from disttrain.transport.header import Vector
 
 LAYOUT = ModelLayout(

@@ -8,7 +8,7 @@ import pytest
 from builders.checkpoints import SMALL, a_checkpoint, a_layout, a_tensor, flip_bit
 from disttrain.checkpoint import names
 from disttrain.cli import main
-from disttrain.parameter_server.layout import ModelLayout
+from disttrain.layout import ModelLayout
 from disttrain.transport.header import Vector
 
 

@@ -10,7 +10,7 @@ from builders.checkpointed_runs import a_run, checkpoint_of
 from builders.checkpoints import flip_bit
 from disttrain.checkpoint import names
 from disttrain.cli import main
-from disttrain.launch import local
+from disttrain.launcher import local
 
 
 @pytest.fixture(name="started")

@@ -14,7 +14,7 @@ from disttrain.cli.display import LiveDisplay
 from disttrain.cli.main import app
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.launch.run_folder import RunFolder
-from disttrain.launch.supervision import Process, State
+from disttrain.launcher.supervision import Process, State
 
 STATUS: dict[str, Any] = {
     "phase": "Running",

@@ -11,7 +11,7 @@ from disttrain.coordinator.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.state import Phase
 from disttrain.job.roles import Durability
 from disttrain.job.stop import Stop, TargetMetric
-from disttrain.parameter_server.layout import ModelLayout
+from disttrain.layout import ModelLayout
 from disttrain.transport.header import Role
 
 

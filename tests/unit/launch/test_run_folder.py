@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.launch import failure_file, restart_point, sockets_folder
+from disttrain.launch import failure_file
 from disttrain.launch.errors import NotARunFolder, OutputFolderInUse
 from disttrain.launch.run_folder import RunFolder, RunRecord, default_folder
+from disttrain.launcher import restart_point, sockets_folder
 
 
 def test_the_default_folder_has_the_jobs_name_and_the_time() -> None:

@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from builders.networks import a_normalised_network
-from disttrain.parameter_server.layout import Range
+from disttrain.layout import Range
 from disttrain.replica.changed_buffers import ChangedBuffers
 from disttrain.replica.flat_model import FlatModel
 from disttrain.transport.header import Vector

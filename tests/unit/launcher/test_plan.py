@@ -7,8 +7,8 @@ import pytest
 from builders.jobs import a_job
 from disttrain.launch import config as launch_config
 from disttrain.launch.errors import InvalidLaunchConfig
-from disttrain.launch.plan import Place, plan
-from disttrain.launch.threads import Threads, share_out
+from disttrain.launcher.plan import Place, plan
+from disttrain.launcher.threads import Threads, share_out
 from disttrain.transport.config import TransportKind
 
 

@@ -4,10 +4,10 @@ from contextlib import closing
 
 from disttrain.job import names
 from disttrain.launch import linux
-from disttrain.launch.fleet import Fleet, UserModule
-from disttrain.launch.launcher import CoordinatorLink, Launcher, Watcher
-from disttrain.launch.outcome import Outcome
-from disttrain.launch.run import Run
+from disttrain.launcher.fleet import Fleet, UserModule
+from disttrain.launcher.launcher import CoordinatorLink, Launcher, Watcher
+from disttrain.launcher.outcome import Outcome
+from disttrain.launcher.run import Run
 from disttrain.telemetry import logs
 
 LAUNCHER = "launcher"
@@ -28,6 +28,6 @@ def run_job(run: Run, watcher: Watcher) -> Outcome:
 
 def _open_link(run: Run) -> CoordinatorLink:
     # Imported while torch is being imported by the fork server, instead of before.
-    from disttrain.launch.coordinator_link import ControlLink  # noqa: PLC0415
+    from disttrain.launcher.coordinator_link import ControlLink  # noqa: PLC0415
 
     return ControlLink(run.configs[names.COORDINATOR])

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch import atomic_file, restart_point, sockets_folder, threads
+from disttrain.launch import atomic_file
 from disttrain.launch.config import LaunchConfig, checkpoint_folder
-from disttrain.launch.plan import Place, plan
-from disttrain.launch.restart_policy import Policy
 from disttrain.launch.run_folder import RunFolder, RunRecord
+from disttrain.launcher import restart_point, sockets_folder, threads
+from disttrain.launcher.plan import Place, plan
+from disttrain.launcher.restart_policy import Policy
 
 
 @dataclass(frozen=True, slots=True)

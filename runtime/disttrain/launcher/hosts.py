@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from disttrain.launch import fork_messages
-from disttrain.launch.fork_messages import Ended, Event, Preload, Signal, Start, Started
-from disttrain.launch.restart_policy import Exit
+from disttrain.launcher import fork_messages
+from disttrain.launcher.fork_messages import Ended, Event, Preload, Signal, Start, Started
+from disttrain.launcher.restart_policy import Exit
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
 # One thread until a role says otherwise: a pool of threads made by an import would not survive a
@@ -119,7 +119,7 @@ class ForkHost:
         with server:
             descriptor = server.fileno()
             self._server = _run(
-                "disttrain.launch.fork_server",
+                "disttrain.launcher.fork_server",
                 str(descriptor),
                 log=log,
                 environment=FORK_ENVIRONMENT,

@@ -4,7 +4,7 @@ from disttrain.coordinator import messages
 from disttrain.coordinator.client import CoordinatorClient
 from disttrain.job import names
 from disttrain.launch.config import LaunchConfig
-from disttrain.launch.restart_policy import Exit
+from disttrain.launcher.restart_policy import Exit
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role

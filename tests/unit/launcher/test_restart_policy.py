@@ -9,7 +9,7 @@ from disttrain.job.failure_policy import FailurePolicy, MaxRestarts, RestartBack
 from disttrain.job.names import Role
 from disttrain.job.roles import Durability
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launch.restart_policy import (
+from disttrain.launcher.restart_policy import (
     Exit,
     GiveUp,
     GiveUpReason,

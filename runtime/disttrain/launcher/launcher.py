@@ -8,13 +8,14 @@ from typing import Protocol
 
 from disttrain.job import names
 from disttrain.launch import config as launch_config
-from disttrain.launch import failure_file, interruption, outcome, restart_point
-from disttrain.launch.fleet import FORK_SERVER, Fleet
-from disttrain.launch.fork_messages import Ended, Started
-from disttrain.launch.outcome import Outcome, Result
-from disttrain.launch.restart_policy import Exit, GiveUp, GiveUpReason, Restart
-from disttrain.launch.run import Run
-from disttrain.launch.supervision import Ending, Phase, Process, Supervision
+from disttrain.launch import failure_file
+from disttrain.launcher import interruption, outcome, restart_point
+from disttrain.launcher.fleet import FORK_SERVER, Fleet
+from disttrain.launcher.fork_messages import Ended, Started
+from disttrain.launcher.outcome import Outcome, Result
+from disttrain.launcher.restart_policy import Exit, GiveUp, GiveUpReason, Restart
+from disttrain.launcher.run import Run
+from disttrain.launcher.supervision import Ending, Phase, Process, Supervision
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)

@@ -9,9 +9,9 @@ from pathlib import Path
 from disttrain.job import names
 from disttrain.job.names import Role
 from disttrain.launch import linux
-from disttrain.launch.fork_messages import Ended, Event, Preloaded, Started
-from disttrain.launch.hosts import ExecHost, ForkHost, Host
 from disttrain.launch.run_folder import RunFolder
+from disttrain.launcher.fork_messages import Ended, Event, Preloaded, Started
+from disttrain.launcher.hosts import ExecHost, ForkHost, Host
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)

@@ -8,7 +8,7 @@ from disttrain.job.names import Role
 from disttrain.job.roles import Device, Transport
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.config import LaunchConfig
-from disttrain.launch.threads import share_out
+from disttrain.launcher.threads import share_out
 from disttrain.transport.config import TransportKind
 
 ANY_PORT = "tcp://127.0.0.1:0"

@@ -1,6 +1,6 @@
 """Imports the roles and with them torch once, then forks shards and replicas on command.
 
-`python -m disttrain.launch.fork_server SOCKET PARENT`, with the allocator's settings in its
+`python -m disttrain.launcher.fork_server SOCKET PARENT`, with the allocator's settings in its
 environment. It has one thread and starts none: a fork copies only the thread that forks, with
 whatever locks the others hold. Its children are killed by the kernel when it ends.
 """
@@ -20,10 +20,11 @@ from typing import NoReturn
 
 from disttrain.job.names import Role
 from disttrain.launch import config as launch_config
-from disttrain.launch import fork_messages, linux, process
+from disttrain.launch import linux, process
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launch.fork_messages import Preload, Signal, Start
-from disttrain.launch.restart_policy import Exit
+from disttrain.launcher import fork_messages
+from disttrain.launcher.fork_messages import Preload, Signal, Start
+from disttrain.launcher.restart_policy import Exit
 
 
 @dataclass(frozen=True, slots=True)

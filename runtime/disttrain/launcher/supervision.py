@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from disttrain.job import names
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launch.restart_policy import Exit, GiveUp, History, Policy, Restart, decide
+from disttrain.launcher.restart_policy import Exit, GiveUp, History, Policy, Restart, decide
 
 
 class State(StrEnum):

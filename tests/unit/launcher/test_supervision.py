@@ -4,8 +4,8 @@ import signal
 
 from disttrain.job.failure_policy import FailurePolicy, MaxRestarts
 from disttrain.job.roles import Durability
-from disttrain.launch.restart_policy import Exit, GiveUp, Policy, Restart
-from disttrain.launch.supervision import Ending, Expected, Phase, State, Supervision
+from disttrain.launcher.restart_policy import Exit, GiveUp, Policy, Restart
+from disttrain.launcher.supervision import Ending, Expected, Phase, State, Supervision
 
 KILLED = Exit(-signal.SIGKILL)
 NAMES = ("coordinator", "shard-0", "replica-0")

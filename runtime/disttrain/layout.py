@@ -1,0 +1,92 @@
+"""How a model becomes flat vectors and how these are divided over shards. Pure: no torch, no I/O.
+
+A model has up to five flat vectors (`Vector`). Each is divided over the shards in the same way:
+contiguous, 64-byte aligned ranges of nearly equal bytes (design, section 7).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from disttrain.transport.header import ELEMENT_BYTES, ElementType, Vector
+
+ALIGNMENT_BYTES = 64
+
+ELEMENT_TYPES = {
+    Vector.PARAMETERS: ElementType.FLOAT32,
+    Vector.FROZEN: ElementType.FLOAT32,
+    Vector.BUFFERS_FLOAT32: ElementType.FLOAT32,
+    Vector.BUFFERS_FLOAT64: ElementType.FLOAT64,
+    Vector.BUFFERS_INT64: ElementType.INT64,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorSpec:
+    """One named tensor of the model and its place in a flat vector."""
+
+    name: str
+    """Its first name in the model; a tied parameter is stored once."""
+    aliases: tuple[str, ...]
+    """Further names of the same tensor (tied parameters)."""
+    shape: tuple[int, ...]
+    dtype: str
+    """The model's own type ("float32", "int64", "bool"); the vector's may be wider."""
+    vector: Vector
+    first: int
+    """First element within the vector."""
+
+    @property
+    def elements(self) -> int:
+        """Number of elements; 1 for a scalar."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelLayout:
+    """All tensors of a model, in the order of their vectors."""
+
+    tensors: tuple[TensorSpec, ...]
+
+    def elements(self, vector: Vector) -> int:
+        """Length of a vector in elements; 0 if the model has none."""
+        return sum(tensor.elements for tensor in self.tensors if tensor.vector is vector)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Range:
+    """A half-open range [first, end) of a vector's elements."""
+
+    first: int
+    end: int
+
+    @property
+    def count(self) -> int:
+        """Elements in the range."""
+        return self.end - self.first
+
+
+def divide(elements: int, element_type: ElementType, shards: int) -> tuple[Range, ...]:
+    """One range per shard: contiguous, in shard order, aligned to 64 bytes.
+
+    Their sizes differ by at most 64 bytes.
+
+    Ranges of a short vector may be empty.
+    """
+    unit = ALIGNMENT_BYTES // ELEMENT_BYTES[element_type]
+    units = -(-elements // unit)
+    bounds = [min(elements, (units * shard // shards) * unit) for shard in range(shards)] + [
+        elements
+    ]
+    return tuple(Range(first=a, end=b) for a, b in pairwise(bounds))
+
+
+def chunks(whole: Range, chunk_elements: int) -> Sequence[Range]:
+    """Cut a range into pieces of `chunk_elements`, the last one shorter; none if it is empty."""
+    return [
+        Range(first=first, end=min(first + chunk_elements, whole.end))
+        for first in range(whole.first, whole.end, chunk_elements)
+    ]

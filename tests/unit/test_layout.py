@@ -1,0 +1,33 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disttrain.layout import Range, chunks, divide
+from disttrain.transport.header import ElementType
+
+
+@given(
+    elements=st.integers(0, 100_000),
+    shards=st.integers(1, 40),
+    element_type=st.sampled_from([ElementType.FLOAT32, ElementType.FLOAT64]),
+)
+def test_ranges_are_contiguous_aligned_and_nearly_equal(
+    elements: int, shards: int, element_type: ElementType
+) -> None:
+    unit = 64 // (4 if element_type is ElementType.FLOAT32 else 8)
+    ranges = divide(elements, element_type, shards)
+
+    assert len(ranges) == shards
+    assert (ranges[0].first, ranges[-1].end) == (0, elements)
+    assert all(a.end == b.first for a, b in zip(ranges, ranges[1:], strict=False))
+    assert all(part.first % unit == 0 or not part.count for part in ranges)
+    assert max(part.count for part in ranges) - min(part.count for part in ranges) < 2 * unit
+
+
+@given(first=st.integers(0, 1000), count=st.integers(0, 1000), size=st.integers(1, 100))
+def test_chunks_cover_a_range_in_order(first: int, count: int, size: int) -> None:
+    pieces = chunks(Range(first=first, end=first + count), size)
+
+    assert [e for piece in pieces for e in range(piece.first, piece.end)] == list(
+        range(first, first + count)
+    )
+    assert all(piece.count == size for piece in pieces[:-1])
