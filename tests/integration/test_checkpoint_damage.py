@@ -1,0 +1,154 @@
+"""Checkpoints that are damaged, of another model, or do not fit on the disk."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from builders.commands import disttrain
+from builders.runs import RunningJob
+
+SAMPLES = 1024
+EPOCHS = 2
+SLOW = "spec.task.arguments={step_seconds: 0.02}"
+
+
+@pytest.fixture(scope="module")
+def stopped_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder of a run that was interrupted and has several checkpoints."""
+    folder = tmp_path_factory.mktemp("stopped")
+    with RunningJob(folder, [SLOW, "spec.checkpoint.everySeconds=0.4"]) as job:
+        job.wait_until(lambda status: status["samples"] >= SAMPLES // 2)
+        job.interrupt()
+        assert job.wait() == 130
+        return job.output
+
+
+@pytest.fixture
+def run(stopped_run: Path, tmp_path: Path) -> Path:
+    """A copy of the stopped run, to be damaged."""
+    return Path(shutil.copytree(stopped_run, tmp_path / "run"))
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """Oldest first."""
+    return sorted((run / "checkpoints").glob("[0-9]*"))
+
+
+def flip(checkpoint: Path) -> None:
+    file = checkpoint / "shard-00001.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+
+def truncate(checkpoint: Path) -> None:
+    file = checkpoint / "shard-00000.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def halve(checkpoint: Path) -> None:
+    (checkpoint / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (flip, "shard-00001.safetensors: its hash is"),
+        (truncate, "shard-00000.safetensors: it has"),
+        (halve, "it was not written to its end"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_by_every_command_and_the_previous_one_offered(
+    run: Path, damage: Callable[[Path], None], reason: str
+) -> None:
+    *_, previous, newest = checkpoints(run)
+    damage(newest)
+    out = run.parent / "out.safetensors"
+
+    for command in (("export", newest, out), ("evaluate", newest), ("resume", run)):
+        code, _, said = disttrain(*command)
+        assert (code, "Traceback" in said) == (1, False), said
+        assert reason in said
+        assert f"the one before it is whole: {previous}" in said
+    assert not out.exists()
+    assert newest.exists()
+    assert disttrain("export", previous, out).code == 0
+
+
+def test_the_run_goes_on_from_the_previous_checkpoint_once_the_damaged_one_is_deleted(
+    run: Path,
+) -> None:
+    shutil.rmtree(checkpoints(run)[-1])
+    with RunningJob.resumed(run) as job:
+        assert job.wait() == 0
+
+        counts = load_file(job.output / "model.safetensors")["counts"]
+        summary = job.summary()
+        assert int(counts.min()) >= EPOCHS
+        assert int(counts.sum()) == EPOCHS * SAMPLES + summary["samplesRepeated"]
+
+
+def test_a_checkpoint_of_another_model_names_the_first_difference(run: Path) -> None:
+    task = run.parent / "counting.py"
+    written = (Path(__file__).parents[1] / "tasks" / "counting.py").read_text()
+    task.write_text(written.replace("BLOCK = 64", "BLOCK = 48"))
+    record = run / "run.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"task_folder": str(run.parent)}))
+
+    before = [path.name for path in checkpoints(run)]
+    for command in (("evaluate", run), ("resume", run)):
+        code, _, said = disttrain(*command)
+        assert code == 1
+        assert "'first_updates'" in said
+        assert "64" in said
+        assert "48" in said
+    assert [path.name for path in checkpoints(run)] == before
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small file system can be mounted by root only")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_training_goes_on_while_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
+    places = [f"spec.checkpoint.uri={small_disk}", "spec.checkpoint.everySeconds=0.3"]
+    ballast = small_disk / "ballast"
+    with RunningJob(tmp_path, [SLOW, "spec.stop.epochs=3", *places]) as job:
+        job.wait_until(lambda status: status["checkpoints"] >= 1)
+        fill(ballast)
+        full = job.wait_until(lambda status: status["checkpointFailures"] >= 2)
+        old = sorted(small_disk.glob("[0-9]*"))[-1]
+        assert disttrain("export", old, tmp_path / "old.safetensors").code == 0
+        job.wait_until(lambda status: status["samples"] > full["samples"] + 100)
+        ballast.unlink()
+        job.wait_until(lambda status: status["checkpoints"] > full["checkpoints"])
+        assert job.wait() == 0
+
+        summary = job.summary()
+        assert summary["checkpointFailures"] >= 2
+        assert summary["restarts"] == {"coordinator": 0, "shard": 0, "replica": 0}
+        counts = load_file(job.output / "model.safetensors")["counts"]
+        assert counts.eq(3).all()
+
+
+def fill(file: Path) -> None:
+    """Take all the space that is left."""
+    with file.open("wb", buffering=0) as opened:
+        for size in (1 << 16, 1 << 12, 1):
+            try:
+                while True:
+                    opened.write(b"\0" * size)
+            except OSError:
+                continue
