@@ -33,14 +33,16 @@ UV=$(command -v uv || true)
 [ -n "$UV" ] || fetch_uv
 [ -x .venv/bin/python ] || "$UV" venv --quiet --allow-existing --python "$python" .venv
 
+# Every process of a job imports PyTorch: without compiled byte code each would compile it again where
+# nothing may write beside the packages.
 export VIRTUAL_ENV="$PWD/.venv"
 echo "installing the locked packages into .venv (PyTorch's CUDA build takes about 5 GB)" >&2
 if [ "${TORCH_BACKEND:-}" = cpu ]; then
     # The CPU wheels have other hashes and need none of the CUDA libraries.
     sed -e 's/ *\\$//' -e '/^ *--hash/d' -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton/d' requirements.lock >.venv/constraints.txt
-    "$UV" pip install --quiet --torch-backend cpu --constraint .venv/constraints.txt --editable '.[examples,development]'
+    "$UV" pip install --quiet --compile-bytecode --torch-backend cpu --constraint .venv/constraints.txt --editable '.[examples,development]'
 else
-    "$UV" pip sync --quiet requirements.lock
+    "$UV" pip sync --quiet --compile-bytecode requirements.lock
     "$UV" pip install --quiet --no-deps --no-build-isolation --editable .
 fi
 touch .venv/ready

@@ -9,6 +9,7 @@ from disttrain.parameter_server.client import FetchResult
 from disttrain.replica.exchange import FetchSide
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
+from disttrain.replica.transfers import Transfers
 from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
 
@@ -29,8 +30,7 @@ class FetchThread:
         self._results: queue.SimpleQueue[FetchResult] = queue.SimpleQueue()
         self.waited_seconds = 0.0
         """How long `wait` blocked, in all."""
-        self.fetch_seconds = 0.0
-        """How long fetching took, in all."""
+        self.transfers = Transfers()
         self._thread = threading.Thread(target=self._run, name="fetch", daemon=True)
         self._thread.start()
 
@@ -73,9 +73,11 @@ class FetchThread:
             while (request := self._requests.get()) is not None:
                 into, land = request
                 began = time.perf_counter()
-                result = self._client.fetch(into())
+                buffers = into()
+                result = self._client.fetch(buffers)
                 land()
-                self.fetch_seconds += time.perf_counter() - began
+                nbytes = sum(buffer.nbytes for buffer in buffers.values())
+                self.transfers.add(time.perf_counter() - began, nbytes)
                 self._number += 1
                 self._ledger.fetched(self._number, result.versions)
                 self._results.put(result)

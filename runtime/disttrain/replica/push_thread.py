@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from disttrain.coordinator.fields import START, Position
 from disttrain.coordinator.reports import STALENESS_BOUNDS, staleness_bucket
+from disttrain.layout import ELEMENT_TYPES
 from disttrain.parameter_server.client import Push, PushResult
 from disttrain.parameter_server.errors import PushRefused
 from disttrain.replica.changed_buffers import ChangedBuffers
@@ -16,7 +17,9 @@ from disttrain.replica.exchange import PushSide, Versions
 from disttrain.replica.flat_model import FlatModel, Outgoing
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
+from disttrain.replica.transfers import Transfers
 from disttrain.telemetry import logs
+from disttrain.transport.header import ELEMENT_BYTES
 
 LOG = logs.get(__name__)
 
@@ -76,7 +79,7 @@ class PushThread:
         """Pushes that a shard refused for what they held."""
         self.waited_seconds = 0.0
         """How long `acquire` and `wait_answered` blocked, in all."""
-        self.push_seconds = 0.0
+        self.transfers = Transfers()
         self._thread = threading.Thread(target=self._run, name="push", daemon=True)
         self._thread.start()
 
@@ -133,14 +136,15 @@ class PushThread:
         began = time.perf_counter()
         departure.outgoing.wait_left()
         self._sequence += 1
+        push = self._push(departure, departure.outgoing)
         try:
-            self._note(departure, self._client.push(self._push(departure, departure.outgoing)))
+            self._note(departure, self._client.push(push))
             self._advance(departure, pushes=1)
         except PushRefused as error:
             LOG.warning("push refused", sequence=self._sequence, error=error)
             self._ledger.refused(self._sequence)
             self.refused += 1
-        self.push_seconds += time.perf_counter() - began
+        self.transfers.add(time.perf_counter() - began, _payload_bytes(push))
         return self._free.put(departure.outgoing)
 
     def _push(self, departure: Departure, outgoing: Outgoing) -> Push:
@@ -171,6 +175,15 @@ class PushThread:
                 self.staleness_unknown += 1
             else:
                 self.staleness[staleness_bucket(result.staleness)] += 1
+
+
+def _payload_bytes(push: Push) -> int:
+    runs = push.runs().items()
+    return push.gradient.nbytes + sum(
+        run.count * ELEMENT_BYTES[ELEMENT_TYPES[vector]]
+        for vector, ranges in runs
+        for run in ranges
+    )
 
 
 def _nothing() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from disttrain.coordinator.reports import STALENESS_BOUNDS, ReplicaReport
+from disttrain.replica.transfers import Transfers
 from disttrain.telemetry import exporter, metrics
 
 _WAITS = ("data", "push", "fetch")
@@ -19,12 +20,16 @@ class ServedMetrics:
         self.address = exporter.start(address, registry)
         self.source: Callable[[], ReplicaReport] = ReplicaReport
         """Makes the report; an empty one until the replica trains."""
+        self.pushes = Transfers()
+        self.fetches = Transfers()
+        """Where the threads note what they did."""
 
     def latest_report(self) -> ReplicaReport:
         """A new report, which is also what is served from now on."""
         now, before = self.source(), self._last
         self._last = now
         self._count(now, before)
+        self._observe_transfers()
         return now
 
     def _count(self, now: ReplicaReport, before: ReplicaReport) -> None:
@@ -40,6 +45,14 @@ class ServedMetrics:
             label = "computing" if doing == "compute" else doing
             self._metrics.step_seconds.labels(label).inc(max(0.0, spent))
         self._observe_staleness(now.staleness, before.staleness)
+
+    def _observe_transfers(self) -> None:
+        for push in self.pushes.take():
+            self._metrics.push_seconds.observe(push.seconds)
+            self._metrics.push_bytes.inc(push.nbytes)
+        for fetch in self.fetches.take():
+            self._metrics.fetch_seconds.observe(fetch.seconds)
+            self._metrics.fetch_bytes.inc(fetch.nbytes)
 
     def _observe_staleness(self, now: tuple[int, ...], before: tuple[int, ...]) -> None:
         padded = (*before, *([0] * (len(now) - len(before))))

@@ -39,6 +39,7 @@ def _live(config: LaunchConfig, ready: Prepared, membership: Membership) -> int:
     try:
         replica = Replica(config.job.spec, ready, membership, joined, connection)
         served.source = replica.report
+        served.pushes, served.fetches = connection.pushes.transfers, connection.fetches.transfers
         signal.signal(signal.SIGTERM, lambda *_: replica.leave())
         return replica.run()
     finally:
