@@ -175,6 +175,9 @@ def _loader(batches: Batches, items: Pipeline, config: PipelineConfig) -> DataLo
         pin_memory=config.pin_memory,
         prefetch_factor=max(1, config.prefetch) if several else None,
         persistent_workers=several,
+        # By default a loader draws from the process's generator whenever it begins, beside the
+        # step, and what a model draws for dropout would depend on timing.
+        generator=torch.Generator(),
     )
 
 

@@ -2,13 +2,14 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
 
 from disttrain.coordinator import permutation
 from disttrain.coordinator.errors import MemberFenced
 from disttrain.coordinator.fields import Progress
 from disttrain.coordinator.messages import Joined, Leave
-from disttrain.coordinator.orders import End
+from disttrain.coordinator.orders import End, Evaluate, NumberedOrder
 from disttrain.coordinator.reports import ReplicaReport
 from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
@@ -51,6 +52,8 @@ class Replica:
         self._halt = membership.halt
         self._exit_code: ExitCode | None = None
         self._leaving = False
+        self._has_begun = False
+        self._postponed: list[NumberedOrder] = []
 
         place = device.mover(prepared.device)
         self._downpour = Downpour(connection, downpour.from_spec(spec))
@@ -106,6 +109,7 @@ class Replica:
             self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
         except _Ended:
             return
+        self._has_begun = True
         LOG.info("trains", incarnation=self._member.incarnation)
         self._loop.train_until(self._ends)
 
@@ -119,11 +123,22 @@ class Replica:
         time.sleep(_ORDER_SECONDS)
 
     def _carry_out_orders(self) -> None:
-        while not self._coordinator.orders.empty():
-            numbered = self._coordinator.orders.get()
+        for numbered in self._orders_now():
             self._coordinator.answer(numbered, self._orders.carry_out(numbered.order))
             if isinstance(numbered.order, End):
                 self._exit_code = ExitCode.COMPLETE if numbered.id else ExitCode.RESTART
+
+    def _orders_now(self) -> Iterator[NumberedOrder]:
+        """What is to be carried out now; an evaluation has to wait for the first values."""
+        if self._has_begun:
+            yield from self._postponed
+            self._postponed.clear()
+        while not self._coordinator.orders.empty():
+            numbered = self._coordinator.orders.get()
+            if self._has_begun or not isinstance(numbered.order, Evaluate):
+                yield numbered
+            else:
+                self._postponed.append(numbered)
 
     def _drain(self) -> Progress:
         self._loop.drain()
