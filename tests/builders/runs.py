@@ -115,6 +115,10 @@ class RunningJob:
         """What summary.json says."""
         return self._json("summary.json")
 
+    def launch_config(self, name: str) -> dict[str, Any]:
+        """What a process was told at its start."""
+        return self._json(f"launch/{name}.json")
+
     def printed(self) -> str:
         """What the command has printed."""
         return self._printed.read_text()

@@ -1,0 +1,24 @@
+"""The Prometheus metrics of a running process, as a scraper sees them."""
+
+import urllib.request
+
+
+def scraped(address: str) -> str:
+    """The whole page that `host:port` serves."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
+        text: str = reply.read().decode()
+        return text
+
+
+def total(page: str, series: str) -> float:
+    """Of all series with this name, whatever their labels."""
+    lines = [line for line in page.splitlines() if line.startswith((f"{series} ", f"{series}{{"))]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+def addresses(status: dict[str, object]) -> dict[str, str]:
+    """Where each process of a job serves its metrics, by name."""
+    members = status["members"]
+    assert isinstance(members, list)
+    found = {member["name"]: member["metricsAddress"] for member in members}
+    return found | {"coordinator": str(status["metricsAddress"])}

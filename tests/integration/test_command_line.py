@@ -1,0 +1,205 @@
+"""The commands around a run: watching it, stopping it, going on, and using what it made."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from safetensors.torch import load_file
+
+from builders.commands import disttrain
+from builders.runs import RunningJob
+from builders.scraping import addresses, scraped, total
+
+SAMPLES = 1024
+EPOCHS = 2
+SLOW = "spec.task.arguments={step_seconds: 0.02}"
+SLOWER = "spec.task.arguments={step_seconds: 0.1}"
+PROCESSES = ("coordinator", "shard-0", "shard-1", "replica-0", "replica-1")
+
+SERVED = {
+    "coordinator": (
+        "disttrain_job_samples",
+        "disttrain_samples_per_second",
+        "disttrain_portions_done_total",
+        "disttrain_portions_requeued_total",
+        "disttrain_restarts_total",
+        "disttrain_job_checkpoint_seconds",
+    ),
+    "shard": (
+        "disttrain_shard_version",
+        "disttrain_updates_applied_total",
+        "disttrain_updates_refused_total",
+        "disttrain_updates_at_risk",
+        "disttrain_gradient_staleness_updates_bucket",
+        "disttrain_checkpoint_seconds",
+        "disttrain_checkpoint_blocking_seconds",
+        "disttrain_push_bytes_total",
+        "disttrain_fetch_bytes_total",
+    ),
+    "replica": (
+        "disttrain_samples_total",
+        "disttrain_steps_total",
+        "disttrain_loss",
+        "disttrain_push_seconds_bucket",
+        "disttrain_fetch_seconds_bucket",
+        "disttrain_push_bytes_total",
+        "disttrain_fetch_bytes_total",
+    ),
+}
+
+
+def begun(status: dict[str, Any]) -> bool:
+    return bool(status.get("samples", 0) > 0 and len(status["members"]) == 4)
+
+
+def half_way(status: dict[str, Any]) -> bool:
+    return bool(status.get("samples", 0) >= SAMPLES // 2)
+
+
+def test_a_running_job_tells_its_state_and_every_process_its_metrics(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [SLOWER]) as job:
+        job.wait_until(half_way)
+        code, said, _ = disttrain("status", job.output, "--json")
+        status = json.loads(said)
+        assert (code, status["phase"], status["running"]) == (0, "Running", True)
+
+        code, said, _ = disttrain("status", job.output)
+        assert code == 0
+        assert all(name in said for name in PROCESSES)
+        (sentence,) = [line for line in said.splitlines() if "What limits the speed: " in line]
+        assert sentence.endswith((".", "shards.")), sentence
+
+        served = addresses(status)
+        assert served.keys() == set(PROCESSES)
+        texts = {name: scraped(address) for name, address in served.items()}
+        missing = [
+            (name, series)
+            for name, text in texts.items()
+            for series in SERVED[name.partition("-")[0]]
+            if series not in text
+        ]
+        assert missing == []
+        assert total(texts["coordinator"], "disttrain_job_samples") >= SAMPLES / 2
+        assert total(texts["shard-0"], "disttrain_shard_version") >= SAMPLES / 16
+        assert total(texts["replica-0"], "disttrain_samples_total") > 0
+        assert all(address.startswith("127.0.0.1:") for address in served.values())
+        job.interrupt()
+        assert job.wait() == 130
+
+
+def test_a_resumed_run_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [SLOW, "spec.checkpoint.everySeconds=30"]) as job:
+        job.wait_until(half_way)
+        job.interrupt()
+        assert job.wait() == 130
+        assert "disttrain resume" in job.printed()
+        stopped = job.summary()
+        assert stopped["phase"] == "Stopped"
+        assert 0 < stopped["samples"] < EPOCHS * SAMPLES
+        assert not (job.output / "model.safetensors").exists()
+
+        job.resume()
+        resumed = job.wait_until(begun)
+        assert resumed["samples"] >= stopped["samples"]
+        assert job.wait() == 0
+        summary = job.summary()
+        assert (summary["phase"], summary["epochs"]) == ("Complete", EPOCHS)
+        assert (summary["samples"], summary["samplesRepeated"]) == (EPOCHS * SAMPLES, 0)
+        assert summary["updatesLost"] == 0
+        assert load_file(job.output / "model.safetensors")["counts"].eq(EPOCHS).all()
+
+
+def test_a_finished_run_can_be_inspected_measured_and_exported(tmp_path: Path) -> None:
+    with RunningJob(tmp_path) as job:
+        assert job.wait() == 0
+
+        code, said, _ = disttrain("status", job.output)
+        assert code == 0
+        assert "complete" in said.lower()
+        code, said, _ = disttrain("inspect", job.output)
+        assert code == 0
+        assert all(name in said for name in ("counts", "first_updates", "all 3 verified"))
+        code, said, _ = disttrain("evaluate", job.output)
+        assert code == 0
+        assert f"counted {EPOCHS}" in said
+
+        out = tmp_path / "exported.safetensors"
+        code, said, _ = disttrain("export", job.output, out)
+        assert code == 0
+        assert out.read_bytes() == (job.output / "model.safetensors").read_bytes()
+
+
+def finish(job: RunningJob) -> None:
+    assert job.wait() == 0
+
+
+def fail(job: RunningJob) -> None:
+    assert job.wait() == 1
+
+
+def wait_half_way(job: RunningJob) -> None:
+    job.wait_until(half_way)
+    assert len(still_there(job)) > len(PROCESSES), "the launcher and the fork server are there too"
+
+
+def interrupt(job: RunningJob) -> None:
+    wait_half_way(job)
+    job.interrupt()
+    assert job.wait() == 130
+
+
+def kill_launcher(job: RunningJob) -> None:
+    wait_half_way(job)
+    job.kill_launcher()
+
+
+def hang_and_kill_launcher(job: RunningJob) -> None:
+    wait_half_way(job)
+    for name in PROCESSES:
+        job.signal(name, signal.SIGSTOP)
+    job.kill_launcher()
+
+
+DIVERGES = (
+    "spec.task.arguments={nan_from_sample: 0}",
+    "spec.failurePolicy.maxNonFiniteGradients=1",
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "assignments"),
+    [
+        (finish, ()),
+        (fail, DIVERGES),
+        (interrupt, (SLOW,)),
+        (kill_launcher, (SLOW,)),
+        (hang_and_kill_launcher, (SLOW,)),
+    ],
+)
+def test_nothing_is_left_behind(
+    tmp_path: Path, end: Callable[[RunningJob], None], assignments: tuple[str, ...]
+) -> None:
+    shared_memory = set(Path("/dev/shm").iterdir())
+    with RunningJob(tmp_path, assignments) as job:
+        end(job)
+        assert psutil.wait_procs(still_there(job), timeout=20)[1] == []
+    assert set(Path("/dev/shm").iterdir()) <= shared_memory
+
+
+def still_there(job: RunningJob) -> list[psutil.Process]:
+    """The processes that work for the job; each has the output folder among its open files."""
+    return [process for process in psutil.process_iter() if works_in(process, job.output)]
+
+
+def works_in(process: psutil.Process, folder: Path) -> bool:
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE or process.pid == psutil.Process().pid:
+            return False
+        opened = [each.path for each in process.open_files()]
+        return any(Path(path).is_relative_to(folder) for path in [*opened, *process.cmdline()])
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False

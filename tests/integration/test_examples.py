@@ -1,0 +1,82 @@
+"""Every example trains, and what it exports is a plain PyTorch model that measures the same."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from builders.commands import Answer, disttrain
+from disttrain import Split, Task
+from disttrain.job import manifest_file
+from disttrain.task.loading import load_task
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+CHANCE = {"digits": 0.1, "cifar10": 0.1, "speech": 1 / 30}
+"""What guessing gets right; speech has ten digits of three states."""
+
+
+def ran(folder: Path, manifest: Path, *arguments: str) -> tuple[Answer, dict[str, Any]]:
+    """How `disttrain run` ended, and the summary."""
+    answer = disttrain("run", manifest, "--output", folder / "output", *arguments)
+    summary: dict[str, Any] = json.loads((folder / "output" / "summary.json").read_text())
+    return answer, summary
+
+
+def accuracy_in_plain_pytorch(task: Task, model: nn.Module) -> float:
+    """On the whole test split, with nothing of DistTrain but the user's class."""
+    dataset = task.dataset(Split.TEST)
+    samples = len(dataset)  # type: ignore[arg-type]
+    at_once = getattr(dataset, "__getitems__", None)
+    correct = 0.0
+    model.eval()
+    with torch.no_grad():
+        for first in range(0, samples, 256):
+            indices = list(range(first, min(first + 256, samples)))
+            chosen = at_once(indices) if at_once else [dataset[index] for index in indices]
+            correct += float(task.measure(model, task.collate(chosen))["accuracy"])
+    return correct / samples
+
+
+def assert_the_export_measures_the_same(manifest: Path, output: Path) -> None:
+    job = manifest_file.load_job(manifest)
+    reference = job.spec.task
+    task = load_task(reference.entrypoint, reference.arguments, manifest.parent)
+    model = task.model()
+    model.load_state_dict(load_file(output / "model.safetensors"), strict=True)
+    measured = accuracy_in_plain_pytorch(task, model)
+    summary = json.loads((output / "summary.json").read_text())
+    assert summary["finalMeasures"]["accuracy"] == pytest.approx(measured, abs=2e-3)
+
+
+@pytest.mark.parametrize("name", CHANCE)
+def test_the_small_variant_learns_and_its_export_measures_the_same(
+    tmp_path: Path, name: str
+) -> None:
+    manifest = EXAMPLES / name / "job-small.yaml"
+    answer, summary = ran(tmp_path, manifest)
+    assert answer.code == 0, answer.err
+    assert (summary["phase"], summary["epochs"]) == ("Complete", 2)
+    assert summary["finalMeasures"]["accuracy"] > 1.5 * CHANCE[name]
+    assert_the_export_measures_the_same(manifest, tmp_path / "output")
+
+
+def test_the_demo_reaches_97_percent(tmp_path: Path) -> None:
+    manifest = EXAMPLES / "digits" / "job.yaml"
+    answer, summary = ran(tmp_path, manifest)
+    assert answer.code == 0, answer.err
+    assert (summary["phase"], summary["reason"]) == ("Complete", "TargetMetric")
+    assert summary["bestMeasures"]["accuracy"]["highest"] >= 0.97
+    assert summary["finalMeasures"]["accuracy"] >= 0.96, "replicas may move it after the target"
+    assert_the_export_measures_the_same(manifest, tmp_path / "output")
+
+
+def test_an_example_runs_from_a_copy_elsewhere(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "digits", tmp_path / "mine")
+    code, out, _ = disttrain("validate", "job.yaml", "job-small.yaml", folder=tmp_path / "mine")
+    assert code == 0, out
