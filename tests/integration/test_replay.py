@@ -60,6 +60,25 @@ def test_momentum_local_steps_and_several_pushes_are_reproduced(tmp_path: Path) 
     assert (code, found.get("differences")) == (0, []), error
 
 
+def test_running_statistics_and_dropout_are_reproduced_over_tcp(tmp_path: Path) -> None:
+    assignments = [
+        "spec.record=true",
+        "spec.transport=tcp",
+        "spec.task.entrypoint=normalised:Normalised",
+        "spec.strategy.downpour={optimizer: {adagrad: {learningRate: 0.05}}}",
+        "spec.batchSize=16",
+        "spec.stop.epochs=5",
+        "spec.evaluation={everyEpochs: 1}",
+    ]
+    with RunningJob(tmp_path, assignments) as job:
+        assert job.wait() == 0
+
+        code, found, error = replayed(job.output)
+
+    assert (code, found.get("differences")) == (0, []), error
+    assert found["losses_compared"] == 200
+
+
 def test_a_loss_that_was_another_one_is_named(recorded: Path) -> None:
     file = replica_ledger.path_of(recorded / "ledger", 0, 1)
     content = file.read_bytes()
