@@ -30,7 +30,9 @@ kind: DistTrainJob
 metadata: {name: benchmark}
 spec:
   task: {entrypoint: "", arguments: {}}
-  strategy: {downpour: {optimizer: {adagrad: {learningRate: 0.05}}}}
+  strategy:
+    downpour:
+      optimizer: {adagrad: {learningRate: 0.05, schedule: {linearWarmup: {samples: 2000}}}}
   batchSize: 32
   stop: {epochs: 1000}
   evaluation: null
