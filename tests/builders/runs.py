@@ -128,6 +128,14 @@ class RunningJob:
         path = self.output / "logs" / f"{name}.log"
         return path.read_text() if path.exists() else ""
 
+    def assert_promises_held(self) -> None:
+        """`disttrain audit` finds nothing violated in the logs of this run."""
+        command = [sys.executable, "-m", "disttrain", "audit", str(self.output)]
+        found = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
+        assert found.returncode == 0, found.stdout + found.stderr
+
     def wait_until(
         self, holds: Callable[[dict[str, Any]], bool], timeout: float = TIMEOUT_SECONDS
     ) -> dict[str, Any]:

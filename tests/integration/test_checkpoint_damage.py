@@ -91,6 +91,7 @@ def test_the_run_goes_on_from_the_previous_checkpoint_once_the_damaged_one_is_de
         summary = job.summary()
         assert int(counts.min()) >= EPOCHS
         assert int(counts.sum()) == EPOCHS * SAMPLES + summary["samplesRepeated"]
+        job.assert_promises_held()
 
 
 def test_a_checkpoint_of_another_model_names_the_first_difference(run: Path) -> None:
@@ -141,6 +142,7 @@ def test_training_goes_on_while_the_disk_is_full(small_disk: Path, tmp_path: Pat
         assert summary["restarts"] == {"coordinator": 0, "shard": 0, "replica": 0}
         counts = load_file(job.output / "model.safetensors")["counts"]
         assert counts.eq(3).all()
+        job.assert_promises_held()
 
 
 def fill(file: Path) -> None:

@@ -111,6 +111,7 @@ def test_a_resumed_run_loses_and_repeats_nothing(tmp_path: Path) -> None:
         assert (summary["samples"], summary["samplesRepeated"]) == (EPOCHS * SAMPLES, 0)
         assert summary["updatesLost"] == 0
         assert load_file(job.output / "model.safetensors")["counts"].eq(EPOCHS).all()
+        job.assert_promises_held()
 
 
 def test_a_finished_run_can_be_inspected_measured_and_exported(tmp_path: Path) -> None:

@@ -127,6 +127,7 @@ def test_strangers_disturb_nobody_and_cost_no_memory(tmp_path: Path) -> None:
         model = load_file(job.output / "model.safetensors")
         assert model["counts"].eq(EPOCHS).all()
         assert model["first_updates"].eq(EPOCHS * SAMPLES / 8).all()
+        job.assert_promises_held()
 
 
 def test_every_port_of_a_job_is_local(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +20,7 @@ def test_ranges_are_contiguous_aligned_and_nearly_equal(
 
     assert len(ranges) == shards
     assert (ranges[0].first, ranges[-1].end) == (0, elements)
-    assert all(a.end == b.first for a, b in zip(ranges, ranges[1:], strict=False))
+    assert all(a.end == b.first for a, b in itertools.pairwise(ranges))
     assert all(part.first % unit == 0 or not part.count for part in ranges)
     assert max(part.count for part in ranges) - min(part.count for part in ranges) < 2 * unit
 

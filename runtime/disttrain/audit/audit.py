@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from disttrain.audit import (
     at_most_once,
+    coverage,
     fencing,
     history,
     lost_updates,
@@ -32,6 +33,7 @@ def audit(evidence: Evidence) -> tuple[Finding, ...]:
         recovery.check(evidence),
         fencing.check(evidence),
         samples.check(evidence, histories),
+        coverage.check(evidence),
     )
 
 
