@@ -56,8 +56,11 @@ class LoggedRun:
         for shard in self._versions:
             self.log(shard, shard_ledger.Kind.ADMITTED, sender=replica, incarnation=incarnation)
 
-    def push(self, replica: int, *, seconds: float = 1.0, samples: int = 8) -> None:
-        """One update, applied and acknowledged everywhere, of the versions just before it."""
+    def push(self, replica: int, *, seconds: float = 1.0, samples: int = 8, **place: int) -> None:
+        """One update, applied and acknowledged everywhere, of the versions just before it.
+
+        `place`: its `lease` and `lease_offset`.
+        """
         life = self._lives[replica]
         sequence = self._sequences.get((replica, life), 0) + 1
         self._sequences[replica, life] = sequence
@@ -74,6 +77,7 @@ class LoggedRun:
                 read_version=count,
                 read_incarnation=incarnation,
                 samples=samples,
+                **place,
             )
             self.note(
                 replica,
