@@ -108,7 +108,7 @@ def well_begun(status: dict[str, Any]) -> bool:
 
 @pytest.mark.timeout(240)
 def test_strangers_disturb_nobody_and_cost_no_memory(tmp_path: Path) -> None:
-    over_tcp = ["spec.transport=tcp", "spec.task.arguments={step_seconds: 0.08}"]
+    over_tcp = ["spec.transport=tcp", "spec.task.arguments={step_seconds: 0.15}"]
     with RunningJob(tmp_path, over_tcp) as job:
         job.wait_until(well_begun)
         before = resident_bytes(job)
