@@ -140,9 +140,14 @@ class DataLedger(Strict):
         for held in self.held(member):
             self._requeue_rest(held)
 
-    def finish(self, member: MemberId, progress: Progress) -> None:
-        """A replica will push nothing more; it says where it ended."""
+    def finish(self, member: MemberId, progress: Progress, *, at_end: bool) -> None:
+        """A replica will push nothing more; it says where it ended.
+
+        `at_end`: of the job. What is left then waits for a resume; before, it goes to others.
+        """
         self.advance(member, progress)
+        for held in self.held(member) if at_end else ():
+            self._put_back(held)
         self._close_all(member)
 
     def settle(self, member: MemberId, lowest: Position, highest: Position) -> None:
@@ -202,15 +207,20 @@ class DataLedger(Strict):
             self.epochs_done += 1
 
     def _requeue_rest(self, held: OpenLease) -> None:
-        if held.lost:
-            return
-        held.lost = True
-        rest = self._undone(held.lease, held.lease.first + held.offset)
+        rest = self._put_back(held)
         if rest:
-            queue = self.epochs[held.lease.epoch].queues.setdefault(ANYBODY, [])
-            queue.extend((held.lease.portion, first, end) for first, end in reversed(rest))
             self.portions_requeued += 1
             self.samples_requeued += intervals.size(rest)
+
+    def _put_back(self, held: OpenLease) -> Intervals:
+        """Queues what is left of a lease, unless it is lost already; what that is."""
+        if held.lost:
+            return ()
+        held.lost = True
+        rest = self._undone(held.lease, held.lease.first + held.offset)
+        queue = self.epochs[held.lease.epoch].queues.setdefault(ANYBODY, []) if rest else []
+        queue.extend((held.lease.portion, first, end) for first, end in reversed(rest))
+        return rest
 
     def _undone(self, lease: Lease, first: int) -> Intervals:
         """What is left of a lease: a late push of an earlier holder may have done some of it."""

@@ -219,7 +219,8 @@ def _(entry: entries.LeasesExpired, state: State) -> None:
 @_meaning(entries.Drained)
 def _(entry: entries.Drained, state: State) -> None:
     if found := life(state, entry.member):
-        state.data.finish(entry.member, entry.progress)
+        at_end = state.phase not in {Phase.WAITING, Phase.RUNNING}
+        state.data.finish(entry.member, entry.progress, at_end=at_end)
         found.progress = entry.progress
         found.drained = True
 

@@ -127,7 +127,7 @@ def test_a_stop_by_steps_counts_those_under_way_and_those_returned() -> None:
     second = _grant(ledger, member, stop)
     assert second.samples == 4
     assert portions.next_lease(ledger, 0, stop) is None
-    ledger.finish(member, Progress(position=Position(lease=1, offset=4)))
+    ledger.finish(member, Progress(position=Position(lease=1, offset=4)), at_end=True)
     assert ledger.steps_done == 1
     assert portions.remaining_samples(ledger, stop) == 8
 

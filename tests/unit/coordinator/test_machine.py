@@ -229,6 +229,28 @@ def test_a_target_metric_ends_the_job_at_the_evaluation_that_meets_it() -> None:
     assert machine.state.data.epochs_done < 5
 
 
+def test_leases_given_back_at_the_end_of_a_job_are_not_counted_as_requeued() -> None:
+    machine = Machine(stop=Stop(steps=1))
+    _, one, _ = machine.running()
+    lease = machine.work(one).leases[0]
+    machine.reach(one, lease.id, 4)
+    machine.obey()
+    summary = _summary(machine)
+    assert (summary["phase"], summary["reason"]) == ("Complete", "Steps")
+    assert (summary["portionsRequeued"], summary["samplesRequeued"]) == (0, 0)
+
+
+def test_leases_of_a_replica_that_leaves_early_are_counted_as_requeued() -> None:
+    machine = Machine()
+    _, one, _ = machine.running()
+    lease = machine.work(one).leases[0]
+    machine.reach(one, lease.id, 4)
+    leave = messages.Leave(member=one, reason="SIGTERM", progress=machine.positions[one])
+    machine.request(leave)
+    summary = _summary(machine)
+    assert (summary["portionsRequeued"], summary["samplesRequeued"]) == (2, 12)
+
+
 def test_a_failed_evaluation_fails_the_job_with_its_message() -> None:
     machine = Machine(stop=Stop(epochs=9))
     shard, one, two = machine.running()
