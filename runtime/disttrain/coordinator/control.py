@@ -57,6 +57,8 @@ class ControlConnection:
         self._next_heartbeat = 0.0
         self._heartbeats: set[int] = set()
         self._seen_orders: dict[int, None] = {}
+        self._early: tuple[NumberedOrder, ...] = ()
+        """Orders that came while `join` waited."""
 
     @property
     def member(self) -> MemberId:
@@ -74,7 +76,10 @@ class ControlConnection:
         number = self.request(join)
         end = self._clock() + timeout
         while self._clock() < end:
-            reply = self.poll(None, wait=0.05).replies.get(number)
+            received = self.poll(None, wait=0.05)
+            # Orders follow the answer at once, and each is heard only once.
+            self._early = received.orders
+            reply = received.replies.get(number)
             if isinstance(reply, messages.Joined):
                 return reply
             if isinstance(reply, messages.Refused):
@@ -127,7 +132,8 @@ class ControlConnection:
     def _receive(self, wait: float) -> Received:
         for number, payload in self._outstanding.due(self._clock()):
             self._send(number, payload)
-        new_orders: list[NumberedOrder] = []
+        new_orders = list(self._early)
+        self._early = ()
         replies: dict[int, messages.Reply] = {}
         while (message := self.channel.receive(wait)) is not None:
             wait = 0.0

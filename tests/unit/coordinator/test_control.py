@@ -115,6 +115,17 @@ def test_an_order_is_given_once_however_often_it_arrives() -> None:
     assert control.poll(ShardReport).orders == ()
 
 
+def test_an_order_that_comes_with_the_answer_to_the_join_is_not_lost() -> None:
+    order = orders.NumberedOrder(id=7, order=orders.Configure(elements={}, shards=1))
+    channel = ScriptedChannel(_accepting)
+    control = ControlConnection(channel, Role.SHARD, 1.0, Clock())
+    pushed = EMPTY._replace(verb=Verb.CONTROL_ORDER, sequence=7)
+    channel.arrive(pushed, messages.encode_order(order))
+    control.join(JOIN)
+    assert control.poll(None).orders == (order,)
+    assert control.poll(None).orders == ()
+
+
 def test_garbage_is_passed_over() -> None:
     control, channel, _ = _joined()
     for payload in (b"", b"\xff", b"{}"):
