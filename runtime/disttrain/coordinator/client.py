@@ -7,12 +7,11 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 
 from disttrain.coordinator import messages
-from disttrain.coordinator.control import ControlConnection, Report
+from disttrain.coordinator.control import ControlConnection, Report, not_joined
 from disttrain.coordinator.errors import (
     CoordinatorError,
     CoordinatorSilent,
     MemberFenced,
-    NotJoined,
 )
 from disttrain.coordinator.fields import MemberId
 from disttrain.coordinator.orders import End, NumberedOrder, Result
@@ -80,7 +79,7 @@ class CoordinatorClient:
         """
         reply = self.request(join).result(timeout)
         if not isinstance(reply, messages.Joined):
-            raise _refusal(join, reply)
+            raise not_joined(join, reply)
         self._member = reply.member
         self._report = report
         return reply
@@ -162,8 +161,3 @@ class CoordinatorClient:
         with suppress(queue.Empty):
             while True:
                 self._requests.get_nowait()[1].set_exception(error)
-
-
-def _refusal(join: messages.Join, reply: messages.Reply) -> NotJoined:
-    why = reply.message if isinstance(reply, messages.Refused) else f"it answered {reply.kind}"
-    return NotJoined(f"the coordinator refused {join.role.name} {join.index}: {why}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from disttrain.coordinator import messages
 from disttrain.coordinator.errors import (
     CoordinatorSilent,
+    JobOver,
     MemberFenced,
     MessageRefused,
     NotJoined,
@@ -83,8 +84,7 @@ class ControlConnection:
             if isinstance(reply, messages.Joined):
                 return reply
             if isinstance(reply, messages.Refused):
-                message = f"the coordinator refused {join.role.name} {join.index}: {reply.message}"
-                raise NotJoined(message)
+                raise not_joined(join, reply)
         message = f"no answer from the coordinator within {timeout:g} s; is it running?"
         raise CoordinatorSilent(message)
 
@@ -201,3 +201,11 @@ class ControlConnection:
         except TransportError:
             # The coordinator is away and the queue is full: the request is repeated when it is due.
             return
+
+
+def not_joined(join: messages.Join, reply: messages.Reply) -> NotJoined:
+    """The error for an answer to a join that is no welcome."""
+    why = reply.message if isinstance(reply, messages.Refused) else f"it answered {reply.kind}"
+    message = f"the coordinator refused {join.role.name} {join.index}: {why}"
+    over = isinstance(reply, messages.Refused) and reply.reason is messages.RefusalReason.ENDED
+    return JobOver(message) if over else NotJoined(message)

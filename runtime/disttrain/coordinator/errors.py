@@ -3,6 +3,7 @@
 CoordinatorError
 ├── MessageRefused        a control payload is no valid message (final for that message)
 ├── NotJoined             the coordinator refused the join (final: the member ends)
+│   └── JobOver           because nothing is left to do (the member ends in peace)
 ├── MemberFenced          this life was declared dead (the process ends, a new life may join)
 ├── CoordinatorSilent     no answer within the time allowed (worth trying again)
 └── JournalDamaged        the journal or a ledger cannot be read (final)
@@ -21,6 +22,10 @@ class MessageRefused(CoordinatorError, FinalError):
 
 class NotJoined(CoordinatorError, FinalError):
     """The coordinator refused the join."""
+
+
+class JobOver(NotJoined):
+    """The job had ended before this process joined."""
 
 
 class MemberFenced(CoordinatorError):

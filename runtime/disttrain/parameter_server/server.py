@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 import torch
 
 from disttrain.coordinator.control import ControlConnection
+from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.messages import Join, Joined, Leave
 from disttrain.coordinator.orders import NumberedOrder, Result
 from disttrain.coordinator.reports import ShardReport
 from disttrain.launch.config import LaunchConfig
+from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server import assembly, ledger, reporting, restoring
 from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
 from disttrain.parameter_server.deliveries import SenderLife
@@ -53,6 +55,9 @@ def main(config: LaunchConfig) -> int:
         process = _join(config, transport, listener)
         signal.signal(signal.SIGTERM, lambda *_: process.stop())
         return process.run()
+    except JobOver as error:
+        LOG.info("came too late", reason=error)
+        return ExitCode.COMPLETE
     finally:
         transport.close()
 

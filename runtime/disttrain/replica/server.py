@@ -7,14 +7,19 @@ import uuid
 
 import torch
 
+from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.messages import Join
 from disttrain.launch.config import LaunchConfig
+from disttrain.launch.exit_code import ExitCode
 from disttrain.replica import prepared
 from disttrain.replica.membership import JobAddress, Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.replica import Replica
 from disttrain.replica.served_metrics import ServedMetrics
+from disttrain.telemetry import logs
 from disttrain.transport.header import Role
+
+LOG = logs.get(__name__)
 
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter. The default, 5 ms, is several small steps."""
@@ -28,6 +33,9 @@ def main(config: LaunchConfig) -> int:
     membership = Membership(JobAddress.of(config))
     try:
         return _live(config, ready, membership)
+    except JobOver as error:
+        LOG.info("came too late", reason=error)
+        return ExitCode.COMPLETE
     finally:
         membership.close()
 

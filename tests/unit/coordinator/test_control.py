@@ -8,9 +8,9 @@ import pytest
 from disttrain.coordinator import messages, orders
 from disttrain.coordinator.client import CoordinatorClient
 from disttrain.coordinator.control import ControlConnection
-from disttrain.coordinator.errors import CoordinatorSilent, MemberFenced, NotJoined
+from disttrain.coordinator.errors import CoordinatorSilent, JobOver, MemberFenced, NotJoined
 from disttrain.coordinator.fields import MemberId
-from disttrain.coordinator.reports import ShardReport
+from disttrain.coordinator.reports import ReplicaReport, ShardReport
 from disttrain.transport.header import Header, Role, Verb
 from disttrain.transport.interface import Destination, Message, Payload, Slice
 
@@ -157,6 +157,18 @@ def test_a_refused_join_and_a_silent_coordinator_are_said() -> None:
         _joined(lambda _: refusal)
     with pytest.raises(CoordinatorSilent, match="within 60 s"):
         _joined(lambda _: None)
+
+
+def test_a_join_after_the_end_of_the_job_is_told_apart() -> None:
+    over = messages.Refused(reason=messages.RefusalReason.ENDED, message="Complete")
+    with pytest.raises(JobOver, match="Complete"):
+        _joined(lambda _: over)
+    client = CoordinatorClient(lambda: ScriptedChannel(lambda _: over), Role.REPLICA)
+    try:
+        with pytest.raises(JobOver, match="Complete"):
+            client.join(JOIN, ReplicaReport, timeout=10)
+    finally:
+        client.close()
 
 
 def test_the_threaded_client_answers_futures_and_hands_out_orders() -> None:
