@@ -103,7 +103,8 @@ def _reason_to_give_up(
 ) -> GiveUpReason | None:
     if exit_.code == ExitCode.FINAL_ERROR:
         return GiveUpReason.FINAL_ERROR
-    if role is Role.SHARD and policy.durability is Durability.NONE:
+    told_to_end = exit_.code == ExitCode.COMPLETE
+    if role is Role.SHARD and policy.durability is Durability.NONE and not told_to_end:
         return GiveUpReason.SHARD_LOST
     if history.restarts[role] >= _budget(policy.failures, role):
         return GiveUpReason.TOO_MANY_RESTARTS

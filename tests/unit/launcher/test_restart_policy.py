@@ -71,6 +71,12 @@ def test_without_durability_the_job_fails_with_the_shard_only() -> None:
     assert isinstance(decide(policy, History(), "replica-0", KILLED, lived_seconds=1), Restart)
 
 
+def test_a_shard_that_was_told_to_end_is_not_lost() -> None:
+    policy = a_policy(Durability.NONE)
+    ended = decide(policy, History(), "shard-0", Exit(ExitCode.COMPLETE), lived_seconds=SOON)
+    assert isinstance(ended, Restart)
+
+
 @pytest.mark.parametrize("code", [ExitCode.COMPLETE, ExitCode.INTERRUPTED, -signal.SIGTERM])
 def test_an_orderly_end_waits_for_the_job_to_end_first(code: int) -> None:
     verdict = decide(a_policy(), History(), "replica-0", Exit(code), lived_seconds=SOON)
