@@ -100,8 +100,14 @@ class ControlConnection:
         self._send(number, payload)
         return number
 
-    def answer(self, order: NumberedOrder, result: Result) -> int:
-        """Says that an order was carried out; gives the number of the request."""
+    def answer(self, order: NumberedOrder, result: Result, report: Report | None = None) -> int:
+        """Says that an order was carried out; gives the number of the request.
+
+        With a report a heartbeat goes first: what the order leads to, perhaps the job's end, must
+        not be judged by counters older than it.
+        """
+        if report is not None:
+            self.report_now(report)
         return self.request(messages.OrderDone(member=self.member, order=order.id, result=result))
 
     def poll(self, report: Report | None, wait: float = 0.0) -> Received:

@@ -126,7 +126,7 @@ class ShardProcess:
 
     def _answer(self, numbered: NumberedOrder, result: Result | None) -> None:
         if result is not None:
-            self._unanswered.add(self.control.answer(numbered, result))
+            self._unanswered.add(self.control.answer(numbered, result, self._report))
 
     def _leave(self) -> None:
         leave = Leave(member=self.control.member, reason="SIGTERM")

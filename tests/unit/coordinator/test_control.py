@@ -126,6 +126,16 @@ def test_an_order_that_comes_with_the_answer_to_the_join_is_not_lost() -> None:
     assert control.poll(None).orders == ()
 
 
+def test_a_report_goes_ahead_of_an_answer() -> None:
+    control, channel, _ = _joined()
+    control.poll(lambda: ShardReport(applied=1))
+    order = orders.NumberedOrder(id=7, order=orders.End(reason="Epochs"))
+    control.answer(order, orders.Done(), lambda: ShardReport(applied=2))
+    report, answer = channel.sent[-2:]
+    assert report == messages.Heartbeat(member=MEMBER, shard=ShardReport(applied=2))
+    assert answer == messages.OrderDone(member=MEMBER, order=7, result=orders.Done())
+
+
 def test_garbage_is_passed_over() -> None:
     control, channel, _ = _joined()
     for payload in (b"", b"\xff", b"{}"):
