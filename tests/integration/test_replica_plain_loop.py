@@ -104,3 +104,5 @@ def test_a_plain_loop_joins_trains_and_leaves(run: Run) -> None:
 def test_another_model_is_refused_by_name(run: Run) -> None:
     with pytest.raises(NotJoined, match="weight"):
         disttrain.DownpourOptimizer(nn.Linear(3, 3), run.folder)
+    samples = run.status()["samples"]
+    run.wait_until(lambda status: status["samples"] > samples)

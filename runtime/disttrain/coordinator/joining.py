@@ -19,8 +19,11 @@ from disttrain.transport.header import Role
 _MOST_REPLICAS = 4096
 
 
-def join(turn: Turn, request: Join) -> Joined | Refused:
-    """Names the process and its life; the same instance gets the same answer."""
+def join(turn: Turn, request: Join) -> Joined | Refused | None:
+    """Names the process and its life; the same instance gets the same answer.
+
+    None: too early to tell; the process asks again.
+    """
     if request.role not in {Role.REPLICA, Role.SHARD}:
         return _refused(RefusalReason.NO_SUCH_INDEX, f"{request.role.name} does not join")
     lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards
@@ -32,12 +35,10 @@ def join(turn: Turn, request: Join) -> Joined | Refused:
         return _refused(RefusalReason.OLD_INCARNATION, message)
     if refusal := _refusal(turn, request):
         return refusal
-    index = _choose_index(turn, request) if request.index is None else request.index
-    if index is None:
-        return _refused(RefusalReason.FULL, "every replica of the manifest is there already")
-    if index in lives:
-        membership.lose(turn, lives[index], LifeState.DEAD, "a newer life has joined")
-    return _joined(turn, _admit(turn, request, index))
+    if _brings_own_data(request) and turn.state.layout is None:
+        # What the job's model is, its own replicas say.
+        return None
+    return _take_in(turn, request, lives)
 
 
 def shard_addresses(turn: Turn) -> tuple[ShardAddress, ...]:
@@ -52,6 +53,15 @@ def elements(layout: ModelLayout) -> dict[int, int]:
     """Length of each vector that a model has."""
     counts = {int(vector): layout.elements(vector) for vector in ELEMENT_TYPES}
     return {vector: count for vector, count in counts.items() if count}
+
+
+def _take_in(turn: Turn, request: Join, lives: dict[int, Life]) -> Joined | Refused:
+    index = _choose_index(turn, request) if request.index is None else request.index
+    if index is None:
+        return _refused(RefusalReason.FULL, "every replica of the manifest is there already")
+    if index in lives:
+        membership.lose(turn, lives[index], LifeState.DEAD, "a newer life has joined")
+    return _joined(turn, _admit(turn, request, index))
 
 
 def _refusal(turn: Turn, request: Join) -> Refused | None:
@@ -69,8 +79,12 @@ def _refusal(turn: Turn, request: Join) -> Refused | None:
 def _places(turn: Turn, request: Join) -> int:
     if request.role is Role.SHARD:
         return turn.settings.shards
-    own_data = request.train_samples is None
-    return _MOST_REPLICAS if own_data else turn.settings.replicas
+    return _MOST_REPLICAS if _brings_own_data(request) else turn.settings.replicas
+
+
+def _brings_own_data(request: Join) -> bool:
+    """A plain loop, which may be anybody's: what is wrong with it must not end the job."""
+    return request.role is Role.REPLICA and request.train_samples is None
 
 
 def _wrong_data(turn: Turn, request: Join) -> Refused | None:
@@ -98,6 +112,8 @@ def _wrong_model(turn: Turn, request: Join) -> Refused | None:
     if difference is None:
         return None
     message = f"this replica's model is not the job's: {difference}"
+    if _brings_own_data(request):
+        return _refused(RefusalReason.WRONG_MODEL, message)
     return _fatal(turn, FailureReason.WRONG_MODEL, message)
 
 
@@ -123,7 +139,7 @@ def _admit(turn: Turn, request: Join, index: int) -> Life:
         pid=request.pid,
         address=request.data_address or "",
         metrics_address=request.metrics_address or "",
-        own_data=request.role is Role.REPLICA and request.train_samples is None,
+        own_data=_brings_own_data(request),
         now=turn.now,
     )
     turn.record(joined)

@@ -23,7 +23,10 @@ from disttrain.coordinator.watch import Watch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """What to do: journal what was decided, then the effects, then the reply and orders."""
+    """What to do: journal what was decided, then the effects, then the reply and orders.
+
+    Without a reply the request is repeated.
+    """
 
     decided: tuple[entries.Entry, ...] = ()
     effects: tuple[Effect, ...] = ()
@@ -105,7 +108,7 @@ class Coordinator:
             now=now,
         )
 
-    def _reply(self, turn: Turn, request: messages.Request) -> messages.Reply:
+    def _reply(self, turn: Turn, request: messages.Request) -> messages.Reply | None:
         if isinstance(request, messages.Join):
             return joining.join(turn, request)
         if isinstance(request, messages.Status):

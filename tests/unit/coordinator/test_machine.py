@@ -81,11 +81,37 @@ def test_a_replica_with_another_model_fails_the_job_with_the_difference() -> Non
     machine = Machine()
     machine.member(Role.REPLICA, 0, "a")
     join = messages.Join(
-        role=Role.REPLICA, index=1, instance="b", pid=1, layout=ModelLayout(tensors=())
+        role=Role.REPLICA,
+        index=1,
+        instance="b",
+        pid=1,
+        layout=ModelLayout(tensors=()),
+        train_samples=32,
     )
     assert isinstance(machine.request(join), messages.Refused)
     assert machine.state.reason == FailureReason.WRONG_MODEL
     assert LAYOUT.tensors[0].name in machine.state.message
+
+
+def test_a_plain_loop_with_another_model_is_refused_and_the_job_goes_on() -> None:
+    machine = Machine()
+    machine.running()
+    join = messages.Join(
+        role=Role.REPLICA, index=None, instance="l", pid=1, layout=ModelLayout(tensors=())
+    )
+    reply = machine.request(join)
+    assert isinstance(reply, messages.Refused)
+    assert reply.reason is RefusalReason.WRONG_MODEL
+    assert LAYOUT.tensors[0].name in reply.message
+    assert machine.phase() is Phase.RUNNING
+
+
+def test_a_plain_loop_does_not_say_what_the_model_of_the_job_is() -> None:
+    machine = Machine()
+    join = messages.Join(role=Role.REPLICA, index=9, instance="l", pid=1, layout=LAYOUT)
+    assert machine.coordinator.request(join, machine.now).reply is None
+    machine.running()
+    assert isinstance(machine.request(join), messages.Joined)
 
 
 def test_work_is_given_again_when_the_answer_was_lost() -> None:
