@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
@@ -285,6 +285,11 @@ def bars(groups: dict[str, dict[str, Any]]) -> list[Bar]:
     ]
 
 
+def load_average() -> float:
+    """Processes that wanted a core in the last minute, those of others included."""
+    return round(os.getloadavg()[0], 2)
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -302,12 +307,11 @@ def main(arguments: Sequence[str]) -> None:
         os.execve(sys.executable, [sys.executable, *sys.argv], environment)  # noqa: S606  no shell
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "builders.transfers"])
-    rounds = 2 if chosen.quick else chosen.rounds
-    with ExitStack():
-        groups = measure_all(context, rounds, SMALL if chosen.quick else LARGE)
-    print_report(
-        "data_plane", {"rounds": rounds, "elements": LARGE, "groups": groups}, bars(groups)
-    )
+    rounds, large = (2, SMALL) if chosen.quick else (chosen.rounds, LARGE)
+    began, groups = load_average(), measure_all(context, rounds, large)
+    settings = {"rounds": rounds, "elements": {"large": large, "small": min(SMALL, large)}}
+    load = {"load_average": {"before": began, "after": load_average()}}
+    print_report("data_plane", settings | load | {"groups": groups}, bars(groups))
 
 
 if __name__ == "__main__":

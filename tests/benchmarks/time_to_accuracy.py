@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders.report import Bar, print_report
 
-HERE = Path(__file__).parent
-EXAMPLES = HERE.parents[1] / "examples"
+TESTS = Path(__file__).resolve().parents[1]
+EXAMPLES = TESTS.parent / "examples"
 
 MANIFEST = """\
 apiVersion: disttrain.dev/v1alpha1
@@ -74,7 +74,7 @@ def cifar(data: Path | None, seeds: range, *, quick: bool) -> tuple[dict[str, An
         for split in ("train", "test"):
             arguments[split] = str((data / f"cifar10-{split}.parquet").absolute())
     work = Workload(
-        folder=HERE / "tasks",
+        folder=TESTS / "tasks",
         entrypoint="photographs:Photographs",
         arguments=arguments,
         batch_size=64,
@@ -184,7 +184,7 @@ def plain(work: Workload, seed: int, *, threads: int, samples: int, **more: Any)
         "evaluate_every_seconds": None,
         "target": 1.1,
     } | more
-    command = [sys.executable, str(HERE / "plain_training.py"), str(work.folder)]
+    command = [sys.executable, str(TESTS / "builders" / "plain_training.py"), str(work.folder)]
     command += [work.entrypoint, json.dumps(options)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, Any] = json.loads(done.stdout)

@@ -20,6 +20,7 @@ from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import Ledger
+from disttrain.transport import malloc
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
@@ -79,6 +80,8 @@ class Membership:
         owner = f"{names.replica_name(index)}-i{incarnation}"
         buffers = self._spec.strategy.rule.max_in_flight + 1
         flat = FlatModel(model, self._transport.memory(owner), device, outgoing_buffers=buffers)
+        # The memory in which the task made its parameters is free now, and as large as they are.
+        malloc.trim()
         client = ClientConfig(
             transport=self._transport,
             identity=Identity(index=index, incarnation=incarnation),

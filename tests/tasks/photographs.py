@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.utils.data import Dataset, Subset
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES / "cifar10"))
 from cifar10 import Cifar10  # noqa: E402  It lies in a folder that is no package.
 from disttrain import Split  # noqa: E402  As above.
