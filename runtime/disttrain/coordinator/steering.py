@@ -4,7 +4,7 @@ Everything here may be called at any time and again: a step is taken when the st
 needed and not under way.
 """
 
-from disttrain.coordinator import entries, joining, schedule, state, stop_rules
+from disttrain.coordinator import entries, joining, membership, schedule, state, stop_rules
 from disttrain.coordinator.messages import FailureReason, Stop
 from disttrain.coordinator.orders import (
     Checkpoint,
@@ -15,7 +15,7 @@ from disttrain.coordinator.orders import (
     Split,
     Upload,
 )
-from disttrain.coordinator.state import Life, Phase
+from disttrain.coordinator.state import Life, LifeState, Phase
 from disttrain.coordinator.stop_rules import StopReason
 from disttrain.coordinator.turn import BeginCheckpoint, Turn
 from disttrain.job.roles import Durability
@@ -86,12 +86,18 @@ def _prepare_shards(turn: Turn) -> None:
 
 
 def _upload(turn: Turn, empty: list[Life]) -> None:
-    replicas = turn.live_replicas()
-    if not replicas or turn.open_orders(Upload):
+    if turn.open_orders(Upload):
         return
-    order = Upload(shards=tuple(shard.index for shard in empty))
-    lives = {shard.index: shard.incarnation for shard in empty}
-    turn.issue(replicas[0].member, order, lives)
+    replicas = [replica for replica in turn.live_replicas() if not replica.own_data]
+    free = [replica for replica in replicas if not turn.state.data.held(replica.member)]
+    if free:
+        order = Upload(shards=tuple(shard.index for shard in empty))
+        lives = {shard.index: shard.incarnation for shard in empty}
+        turn.issue(free[0].member, order, lives)
+    elif len(replicas) == turn.settings.replicas:
+        # Each may be waiting for this very shard to answer a push, and would wait for ever.
+        reason = f"shard-{empty[0].index} needs initial values, which a new life can send"
+        membership.lose(turn, replicas[0], LifeState.DEAD, reason)
 
 
 def _wait(turn: Turn) -> None:

@@ -215,6 +215,26 @@ def test_a_shard_that_dies_without_a_checkpoint_gets_an_upload_again() -> None:
     assert machine.state.shards[0].initialised
 
 
+def test_who_may_wait_for_an_empty_shard_is_not_asked_for_its_values() -> None:
+    machine = Machine()
+    shard, one, two = machine.running()
+    assert machine.work(one).leases
+    assert machine.work(two).leases
+    machine.muted |= {one, two}
+    machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
+    empty = messages.Restored(initialised=False, checkpoint=None, version=0)
+    new_shard = machine.member(Role.SHARD, 0, "s0-again", restored=empty)
+    machine.obey()
+    assert not machine.state.replicas[0].live
+    assert machine.state.replicas[1].live
+    assert not any(isinstance(o.order, orders.Upload) for o in machine.state.orders.values())
+
+    machine.member(Role.REPLICA, 0, "r0-again")
+    machine.obey()
+    assert machine.state.shards[0].initialised
+    assert (machine.state.shards[0].member, shard.incarnation) == (new_shard, 1)
+
+
 def test_without_durability_the_job_fails_with_its_shard() -> None:
     machine = Machine(durability=Durability.NONE)
     machine.running()
