@@ -12,8 +12,13 @@ MALLOC_ENVIRONMENT: dict[str, str] = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "MALLOC_TOP_PAD_": str(64 << 20),
+    # One arena: the thread that receives would otherwise take memory from one that keeps none.
+    "MALLOC_ARENA_MAX": "1",
+    # Huge pages where the system allows them on request: reading is a fifth faster. Copies of 3 MiB
+    # and more go past the caches, which they would only empty: two thirds of the time.
+    "GLIBC_TUNABLES": f"glibc.malloc.hugetlb=1:glibc.cpu.x86_non_temporal_threshold={3 << 20}",
 }
-"""Environment to add before `exec`; setting it later has no effect. Other allocators ignore it."""
+"""Environment to add before `exec`; setting it later has no effect. Other C libraries ignore it."""
 
 
 def trim() -> None:

@@ -1,8 +1,11 @@
 """Ordinary memory for transports that put payloads into messages."""
 
 import mmap
+from contextlib import suppress
 
 from disttrain.transport.interface import Buffer
+
+_HUGE_PAGE_BYTES = 2 << 20
 
 
 class OrdinaryMemory:
@@ -14,6 +17,7 @@ class OrdinaryMemory:
     def allocate(self, name: str, nbytes: int) -> Buffer:
         """Page-aligned and zero; pages are taken from the system when they are first touched."""
         pages = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        _prefer_huge(pages)
         buffer = Buffer(name=name, view=memoryview(pages)[:nbytes])
         self._buffers.append(buffer)
         return buffer
@@ -23,3 +27,10 @@ class OrdinaryMemory:
         for buffer in self._buffers:
             buffer.close()
         self._buffers.clear()
+
+
+def _prefer_huge(pages: mmap.mmap) -> None:
+    """Fewer translations of addresses; a kernel without huge pages refuses, and none are needed."""
+    if hasattr(mmap, "MADV_HUGEPAGE") and len(pages) >= _HUGE_PAGE_BYTES:
+        with suppress(OSError):
+            pages.madvise(mmap.MADV_HUGEPAGE)

@@ -143,6 +143,8 @@ class SharedMemoryListener(TcpListener):
 class SharedMemoryTransport(TcpTransport):
     """See `interface.Transport`; only between processes of one machine and one user."""
 
+    chunk_bytes = 4 << 20
+
     def memory(self, owner: str) -> Memory:
         """Segments."""
         return SegmentMemory(self.job, owner)

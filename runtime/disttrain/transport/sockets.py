@@ -30,32 +30,17 @@ class Socket:
 
     def receive(self, timeout: float) -> list[Frame] | None:
         """The frames of the next message (not all, if far too many); None after the timeout."""
-        first = self.receive_first(timeout)
-        return None if first is None else [first, *self.receive_rest(first)]
-
-    def receive_first(self, timeout: float) -> Frame | None:
-        """The first frame of the next message; the caller must take the others."""
-        first = self._receive_now()
-        if first is not None or timeout <= 0 or not self._poll(timeout):
-            return first
-        return self._receive_now()
-
-    def receive_rest(self, frame: Frame) -> list[Frame]:
-        """The frames after `frame`."""
-        rest: list[Frame] = []
+        frame = self._receive_now()
+        if frame is None and timeout > 0 and self._poll(timeout):
+            frame = self._receive_now()
+        if frame is None:
+            return None
+        frames = [frame]
         while frame.more:
             frame = self.raw.recv(copy=False)
-            if len(rest) < _MOST_FRAMES:
-                rest.append(frame)
-        return rest
-
-    def receive_into(self, place: memoryview) -> int:
-        """Length of the next frame of the message, of which as much as fits now lies in `place`."""
-        return self.raw.recv_into(place)
-
-    def has_more(self) -> bool:
-        """Whether the message goes on after the frame that was received last."""
-        return bool(self.raw.getsockopt(zmq.RCVMORE))
+            if len(frames) <= _MOST_FRAMES:
+                frames.append(frame)
+        return frames
 
     def send(self, frames: Sequence[bytes | memoryview], *, copy: bool) -> bool:
         """Queues one message; False if the queue stays full or the peer is gone.

@@ -26,6 +26,8 @@ from disttrain.transport.memory import OrdinaryMemory
 from disttrain.transport.sockets import Frame, Socket, Sockets
 
 _EMPTY = memoryview(b"")
+_BLOCK_BYTES = 256 << 10
+"""Copied, then summed up while the cache still holds it."""
 
 
 class TcpChannel:
@@ -48,13 +50,11 @@ class TcpChannel:
     def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
         """Malformed messages are counted and passed over."""
         end = sockets.deadline(timeout)
-        while (first := self.socket.receive_first(sockets.remaining(end))) is not None:
+        while (frames := self.socket.receive(sockets.remaining(end))) is not None:
             try:
-                return self._message(first, destination)
+                return self._message(frames, destination)
             except MalformedMessage as error:
                 self.refused[error.refusal] += 1
-                if self.socket.has_more():
-                    self.socket.receive_rest(first)
         return None
 
     def close(self) -> None:
@@ -69,29 +69,15 @@ class TcpChannel:
             )
             raise TransportTimeout(message)
 
-    def _message(self, first: Frame, destination: Destination | None) -> Message:
-        header = codec.decode(first.bytes, job=self._job)
-        place = destination(header) if destination and first.more and header.payload_bytes else None
+    def _message(self, frames: Sequence[Frame], destination: Destination | None) -> Message:
+        header, rest = codec.decode(frames[0].bytes, job=self._job), frames[1:]
+        place = destination(header) if destination and rest and header.payload_bytes else None
         if place is None:
-            payload = self._payload(header, self.socket.receive_rest(first))
-        else:
-            payload = self._placed(header, place)
-        return Message(header, payload)
+            return Message(header, self._payload(header, rest))
+        return Message(header, _placed(header, rest, as_bytes(place)))
 
     def _payload(self, header: Header, rest: Sequence[Frame]) -> memoryview:
         return inline_payload(header, rest)
-
-    def _placed(self, header: Header, place: memoryview) -> memoryview:
-        place = as_bytes(place)
-        if place.nbytes != header.payload_bytes:
-            detail = f"{header.payload_bytes} bytes for a place of {place.nbytes}"
-            raise MalformedMessage(Refusal.PAYLOAD, detail)
-        received = self.socket.receive_into(place)
-        if received != header.payload_bytes or self.socket.has_more():
-            detail = f"{received} bytes instead of {header.payload_bytes}"
-            raise MalformedMessage(Refusal.PAYLOAD, detail)
-        check_sum(header, place)
-        return place.toreadonly()
 
 
 class TcpListener:
@@ -171,7 +157,7 @@ _REASONS = {
 class TcpTransport:
     """See `interface.Transport`."""
 
-    chunk_bytes = 1 << 20
+    chunk_bytes = 2 << 20
 
     def __init__(self, config: TransportConfig) -> None:
         self.job = job_digest(config.job_uid)
@@ -227,19 +213,38 @@ def inline_frames(
 
 def inline_payload(header: Header, rest: Sequence[Frame]) -> memoryview:
     """The payload frame, if it is what the header says."""
+    payload = _payload_frame(header, rest)
+    _check_sum(header, xxhash.xxh3_64_intdigest(payload) if payload.nbytes else 0)
+    return payload
+
+
+def _placed(header: Header, rest: Sequence[Frame], place: memoryview) -> memoryview:
+    """The payload frame, copied to its place."""
+    payload = _payload_frame(header, rest)
+    if place.nbytes != payload.nbytes:
+        detail = f"{payload.nbytes} bytes for a place of {place.nbytes}"
+        raise MalformedMessage(Refusal.PAYLOAD, detail)
+    found = xxhash.xxh3_64()
+    for first in range(0, payload.nbytes, _BLOCK_BYTES):
+        block = place[first : first + _BLOCK_BYTES]
+        block[:] = payload[first : first + _BLOCK_BYTES]
+        found.update(block)
+    _check_sum(header, found.intdigest())
+    return place.toreadonly()
+
+
+def _payload_frame(header: Header, rest: Sequence[Frame]) -> memoryview:
     if len(rest) > 1:
         raise MalformedMessage(Refusal.FRAMES, f"{len(rest)} payloads")
     payload = rest[0].buffer if rest else _EMPTY
     if header.segment or payload.nbytes != header.payload_bytes:
         detail = f"{payload.nbytes} bytes in the message, {header.payload_bytes} in its header"
         raise MalformedMessage(Refusal.PAYLOAD, detail)
-    check_sum(header, payload)
     return payload
 
 
-def check_sum(header: Header, payload: memoryview) -> None:
+def _check_sum(header: Header, found: int) -> None:
     """MalformedMessage if the payload is not the one that was sent."""
-    found = xxhash.xxh3_64_intdigest(payload) if payload.nbytes else 0
     if found != header.checksum:
         detail = f"{found:016x} instead of {header.checksum:016x}"
         raise MalformedMessage(Refusal.CHECKSUM, detail)
