@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from builders.runs import RunningJob
+from disttrain.checkpoint import names
 
 SAMPLES = 1024
 EPOCHS = 2
@@ -47,6 +48,9 @@ def test_undisturbed_run_applies_every_sample_once_per_epoch(tmp_path: Path) -> 
         assert model["last_updates"].eq(EPOCHS * SAMPLES / 8).all()
         assert (summary["samplesRepeated"], summary["updatesLost"]) == (0, 0)
         assert summary["restarts"] == {"coordinator": 0, "shard": 0, "replica": 0}
+        assert summary["portionsRequeued"] == 0
+        assert sum(summary["staleness"]["histogram"].values()) == 2 * EPOCHS * SAMPLES / 8
+        job.assert_promises_held()
 
 
 def test_killed_replica_is_replaced_and_its_portions_are_done(tmp_path: Path) -> None:
@@ -59,6 +63,7 @@ def test_killed_replica_is_replaced_and_its_portions_are_done(tmp_path: Path) ->
         assert job.summary()["restarts"]["replica"] == 1
         assert job.pid("replica-1") == survivor
         assert_every_sample_was_applied(job)
+        job.assert_promises_held()
 
 
 @pytest.mark.parametrize("shard", [0, 1])
@@ -78,6 +83,35 @@ def test_killed_shard_comes_back_from_its_checkpoint(tmp_path: Path, shard: int)
         assert model[other].eq(pushes).all()
         assert model[killed].eq(pushes - summary["updatesLost"]).all()
         assert summary["updatesLost"] == sum(summary["updatesLostBySender"].values())
+        job.assert_promises_held()
+
+
+def test_shard_killed_before_there_is_a_checkpoint_gets_values_again(tmp_path: Path) -> None:
+    places = tmp_path / "checkpoints"
+    places.mkdir()
+    # The first checkpoint cannot be made, and the next one is tried only ten seconds later.
+    (places / names.staging(1)).touch()
+    without = [f"spec.checkpoint.uri={places}", "spec.checkpoint.everySeconds=60"]
+    with RunningJob(tmp_path, [SLOW, *without]) as job:
+        job.wait_until(half_way)
+        job.kill("shard-0")
+        assert job.wait() == 0
+
+        summary = job.summary()
+        assert summary["restarts"] == {"coordinator": 0, "shard": 1, "replica": 1}
+        assert summary["updatesLost"] > 0
+        assert "the job fails" not in job.printed()
+        job.assert_promises_held()
+
+
+def test_shard_killed_as_soon_as_it_is_a_member_comes_back(tmp_path: Path) -> None:
+    with RunningJob(tmp_path) as job:
+        job.wait_until(lambda status: any(m["name"] == "shard-0" for m in status["members"]))
+        job.kill("shard-0")
+        assert job.wait() == 0
+
+        assert trained(job)["counts"].eq(EPOCHS).all() or job.summary()["updatesLost"] > 0
+        job.assert_promises_held()
 
 
 def test_killed_coordinator_goes_on_from_its_journal(tmp_path: Path) -> None:
@@ -92,6 +126,7 @@ def test_killed_coordinator_goes_on_from_its_journal(tmp_path: Path) -> None:
         assert members == [job.pid(n) for n in ("replica-0", "replica-1", "shard-0", "shard-1")]
         assert summary["updatesLost"] == 0
         assert_every_sample_was_applied(job)
+        job.assert_promises_held()
 
 
 def test_late_pushes_of_a_paused_replica_are_applied_and_counted_as_repeated(
@@ -109,6 +144,7 @@ def test_late_pushes_of_a_paused_replica_are_applied_and_counted_as_repeated(
         assert summary["restarts"]["replica"] == 0
         assert summary["portionsRequeued"] >= 1
         assert_every_sample_was_applied(job)
+        job.assert_promises_held()
 
 
 def test_replica_declared_dead_is_fenced(tmp_path: Path) -> None:
@@ -129,6 +165,7 @@ def test_replica_declared_dead_is_fenced(tmp_path: Path) -> None:
         assert int(counts.min()) >= 4
         assert int(counts.sum()) == 4 * SAMPLES + summary["samplesRepeated"]
         assert summary["restarts"]["replica"] == 1
+        job.assert_promises_held()
 
 
 def test_replica_with_gradients_that_are_not_finite_fails_the_job(tmp_path: Path) -> None:
@@ -141,3 +178,4 @@ def test_replica_with_gradients_that_are_not_finite_fails_the_job(tmp_path: Path
         assert summary["nonFiniteGradients"] >= 5
         assert set(summary["nonFiniteGradientsByReplica"]) <= {"replica-0", "replica-1"}
         assert "replica-" in job.printed()
+        job.assert_promises_held()
