@@ -1,4 +1,4 @@
-"""Every benchmark runs in its small form and prints what it promises; how fast is not asked here."""
+"""Every benchmark runs in its small form and prints what it promises, however fast it is."""
 
 import json
 import subprocess
