@@ -31,6 +31,8 @@ class OrderBook:
         self._chunk_bytes = chunk_bytes
         self._metrics = metrics
         self._writing: tuple[NumberedOrder, Writer] | None = None
+        self._next: tuple[NumberedOrder, orders.Checkpoint] | None = None
+        """Waits until an earlier checkpoint, which was given up, has stopped writing."""
 
     @property
     def is_writing(self) -> bool:
@@ -62,6 +64,9 @@ class OrderBook:
         numbered, writer = self._writing
         self._writing = None
         self._shard.applier.before_change = None
+        if self._next is not None:
+            following, self._next = self._next, None
+            self._checkpoint(*following)
         return numbered, self._written(writer)
 
     def _fence(self, order: orders.Fence) -> Result:
@@ -80,7 +85,8 @@ class OrderBook:
         if state.values is None or not state.is_initialised:
             return orders.OrderFailed(message="the initial values are not complete")
         if self._writing is not None:
-            return orders.OrderFailed(message="an earlier checkpoint is still being written")
+            self._next = (numbered, order)
+            return None
         made = writing.cut(order.number, state, state.values)
         self._shard.applier.before_change = made.before_change
         path = Path(order.folder) / names.shard_file(state.index)

@@ -1,0 +1,73 @@
+"""The coordinator's orders to a shard, without a coordinator."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from unittest.mock import create_autospec
+
+import pytest
+
+from disttrain.checkpoint import shard_file
+from disttrain.checkpoint.shard_file import Content, Written
+from disttrain.coordinator import orders
+from disttrain.coordinator.orders import NumberedOrder, Result
+from disttrain.job.optimizer import Sgd
+from disttrain.parameter_server import assembly
+from disttrain.parameter_server.orders import OrderBook
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.served_metrics import ServedMetrics
+from disttrain.parameter_server.serving import Serving
+from disttrain.parameter_server.state import ShardState
+from disttrain.transport.header import Vector
+
+CHUNK_BYTES = 64
+
+
+class HeldDisk:
+    """Writes nothing before `goes_on`; the folders that were written to."""
+
+    def __init__(self) -> None:
+        self.goes_on = threading.Event()
+        self.written: list[str] = []
+
+    def write(self, path: Path, _: Sequence[Content], __: Mapping[str, str]) -> Written:
+        assert self.goes_on.wait(20)
+        self.written.append(path.parent.name)
+        return Written(bytes=1, hash="0")
+
+
+def a_book() -> OrderBook:
+    state = ShardState(index=0, incarnation=1)
+    shard = assembly.build(state, Sgd(learning_rate=1.0), Records(incarnation=1))
+    shard.configure({Vector.PARAMETERS: 16}, 1, CHUNK_BYTES)
+    state.is_initialised = True
+    serving = create_autospec(Serving, instance=True)
+    return OrderBook(shard, serving, CHUNK_BYTES, create_autospec(ServedMetrics, instance=True))
+
+
+def a_checkpoint(number: int) -> NumberedOrder:
+    return NumberedOrder(id=number, order=orders.Checkpoint(number=number, folder=f"c{number}"))
+
+
+def next_finished(book: OrderBook) -> tuple[NumberedOrder, Result]:
+    end = time.monotonic() + 20
+    while (finished := book.finished()) is None:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    return finished
+
+
+def test_a_checkpoint_waits_for_the_end_of_one_that_was_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, book = HeldDisk(), a_book()
+    monkeypatch.setattr(shard_file, "write", disk.write)
+    asked = [a_checkpoint(number) for number in (1, 2, 3)]
+    assert [book.carry_out(order) for order in asked] == [None, None, None]
+    disk.goes_on.set()
+    finished = [next_finished(book) for _ in range(2)]
+    assert [order.id for order, _ in finished] == [1, 3]
+    assert isinstance(finished[1][1], orders.ShardWritten)
+    assert disk.written == ["c1", "c3"]
+    assert not book.is_writing
