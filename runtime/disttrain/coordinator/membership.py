@@ -93,9 +93,13 @@ def died(turn: Turn, request: MemberDied) -> None:
     found = lives.get(request.index) if request.role in _MEMBERS else None
     if found is not None and found.pid == request.pid:
         lose(turn, found, LifeState.DEAD, what.strip())
-    if request.final:
-        message = f"{what.strip()}; its restart budget is spent. {request.log_tail}"
-        turn.fail(FailureReason.TOO_MANY_RESTARTS, message.strip())
+    if not request.final:
+        return
+    if request.role is Role.SHARD and turn.settings.durability is Durability.NONE:
+        message = f"{what.strip()}; durability is none. {request.log_tail}"
+        turn.fail(FailureReason.SHARD_LOST, message.strip())
+    message = f"{what.strip()}; its restart budget is spent. {request.log_tail}"
+    turn.fail(FailureReason.TOO_MANY_RESTARTS, message.strip())
 
 
 def check_silence(turn: Turn) -> None:

@@ -243,6 +243,14 @@ def test_without_durability_the_job_fails_with_its_shard() -> None:
     assert machine.state.reason == FailureReason.SHARD_LOST
 
 
+def test_without_durability_a_shard_lost_before_training_is_named_as_the_reason() -> None:
+    machine = Machine(durability=Durability.NONE)
+    machine.member(Role.SHARD, 0, "s0")
+    died = messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9, final=True)
+    machine.request(died)
+    assert machine.state.reason == FailureReason.SHARD_LOST
+
+
 def test_more_non_finite_gradients_than_allowed_fail_the_job_by_name() -> None:
     machine = Machine(max_non_finite=3)
     _, one, two = machine.running()
