@@ -87,15 +87,15 @@ def _table(status: JobStatus, *, running: bool) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("process", "state", "life", "pid", "done", "metrics"):
         table.add_column(title, overflow="fold")
-    # Nobody answers on the addresses of an ended run, or somebody else does.
+    # Nobody answers on the addresses of an ended run, or somebody else does; so with process ids.
     url = _url if running else _nothing
     table.add_row("coordinator", status.phase, "", "", "", url(status.metrics_address))
     for member in status.members:
         table.add_row(
             member.name,
-            member.activity or member.state,
+            (member.activity or member.state) if running else "ended",
             str(member.incarnation),
-            str(member.pid),
+            str(member.pid) if running else "",
             done(member),
             url(member.metrics_address),
         )
