@@ -7,8 +7,8 @@ from typing import NamedTuple
 from disttrain.coordinator.fields import MemberId
 from disttrain.coordinator.reports import ReplicaReport, ShardReport
 
-_WINDOW_SECONDS = 20.0
-"""The speed shown is that of the last 20 s: long enough to be steady, short enough to follow."""
+_WINDOW_SECONDS = 5.0
+"""Speed and loss shown are those of the last 5 s: some heartbeats, and short enough to follow."""
 
 
 class Moment(NamedTuple):
