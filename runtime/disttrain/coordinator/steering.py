@@ -89,7 +89,7 @@ def _upload(turn: Turn, empty: list[Life]) -> None:
     if turn.open_orders(Upload):
         return
     replicas = [replica for replica in turn.live_replicas() if not replica.own_data]
-    free = [replica for replica in replicas if not turn.state.data.held(replica.member)]
+    free = [replica for replica in replicas if not _is_busy(turn, replica)]
     if free:
         order = Upload(shards=tuple(shard.index for shard in empty))
         lives = {shard.index: shard.incarnation for shard in empty}
@@ -98,6 +98,11 @@ def _upload(turn: Turn, empty: list[Life]) -> None:
         # Each may be waiting for this very shard to answer a push, and would wait for ever.
         reason = f"shard-{empty[0].index} needs initial values, which a new life can send"
         membership.lose(turn, replicas[0], LifeState.DEAD, reason)
+
+
+def _is_busy(turn: Turn, replica: Life) -> bool:
+    evaluating = {issued.member for issued in turn.open_orders(Evaluate)}
+    return bool(turn.state.data.held(replica.member)) or replica.member in evaluating
 
 
 def _wait(turn: Turn) -> None:

@@ -235,6 +235,22 @@ def test_who_may_wait_for_an_empty_shard_is_not_asked_for_its_values() -> None:
     assert (machine.state.shards[0].member, shard.incarnation) == (new_shard, 1)
 
 
+def test_who_evaluates_is_not_asked_for_an_empty_shards_values() -> None:
+    machine = Machine(stop=Stop(epochs=9))
+    _, one, two = machine.running()
+    machine.muted |= {one, two}
+    for _ in range(3):
+        for lease in machine.work(two, last_lease=machine._last(two)).leases:
+            machine.reach(two, lease.id, lease.samples)
+    assert [o.member for o in machine.state.orders.values()] == [one], "one evaluates"
+    assert machine.work(two, last_lease=machine._last(two)).leases
+    machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
+    empty = messages.Restored(initialised=False, checkpoint=None, version=0)
+    machine.member(Role.SHARD, 0, "s0-again", restored=empty)
+    machine.obey()
+    assert not machine.state.replicas[0].live
+
+
 def test_without_durability_the_job_fails_with_its_shard() -> None:
     machine = Machine(durability=Durability.NONE)
     machine.running()
