@@ -18,7 +18,7 @@ from disttrain.coordinator.messages import ShardAddress
 from disttrain.launch import linux
 from disttrain.parameter_server.client import Push
 from disttrain.parameter_server.errors import Fenced, PushRefused
-from disttrain.parameter_server.messages import Identity
+from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY, Identity
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import ElementType, Header, Reason, Role, Vector, Verb
@@ -91,12 +91,12 @@ def test_a_push_goes_on_where_it_was_interrupted(kind: TransportKind, tmp_path: 
         upload_zeros(one)
         other = one.transport.connect(shards[0].address)
         gradient = one.buffer(torch.full((ELEMENTS,), -1.0))
-        for chunk in range(4):
+        for chunk in range(ACKNOWLEDGE_EVERY):
             header = chunk_header(one.identity, 1, chunk)
             other.send(header, Slice(gradient, header.first * 4, header.count * 4))
         answer = other.receive(10.0)
         assert answer is not None
-        assert (answer.header.verb, answer.header.chunk) == (Verb.PUSHED, 3)
+        assert (answer.header.verb, answer.header.chunk) == (Verb.PUSHED, ACKNOWLEDGE_EVERY - 1)
         one.pushes.push(Push(sequence=1, gradient=gradient))
         after = one.fetch(TOTAL)[Vector.PARAMETERS]
     assert torch.equal(after, torch.ones(ELEMENTS))

@@ -10,9 +10,9 @@ from disttrain.parameter_server.messages import UNKNOWN, Identity, Version
 from disttrain.transport.header import Header, Vector, Verb
 from disttrain.transport.interface import Buffer, Message, Slice
 
-WINDOW_CHUNKS = 8
+WINDOW_CHUNKS = 4
 """Chunks asked for and not yet here: what a shard may have queued for one fetch."""
-CHUNKS_PER_REQUEST = 4
+CHUNKS_PER_REQUEST = 2
 
 
 class FetchTask:

@@ -15,7 +15,7 @@ EMPTY = Header(*([0] * len(Header._fields)))
 MOST_CHUNKS_PER_FETCH = 16
 """A FETCH that asks for more is refused: a shard never owes a peer more."""
 
-ACKNOWLEDGE_EVERY = 4
+ACKNOWLEDGE_EVERY = 2
 """A shard says PUSHED for every so many chunks of a push: the sender sees it advance."""
 
 _LONGEST_WELCOME = 4096

@@ -11,7 +11,7 @@ from disttrain.parameter_server.messages import UNKNOWN, Identity, Version
 from disttrain.transport.header import Header, Reason, Vector, Verb
 from disttrain.transport.interface import Buffer, Destination, Message, Slice
 
-WINDOW_CHUNKS = 12
+WINDOW_CHUNKS = 6
 """Chunks on their way to one shard; fewer than the transport queues: sending never blocks."""
 
 
