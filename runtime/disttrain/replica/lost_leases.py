@@ -15,6 +15,13 @@ class LostLeases:
         self.abandoned: tuple[Position, ...] = ()
         """Where each lost lease ended here for good."""
 
+    def given_up(self, acknowledged: Position) -> tuple[Position, ...]:
+        """Where lost leases ended, of those whose every push is answered.
+
+        A push under way may never arrive: the lease's end counts as done when it is told.
+        """
+        return tuple(p for p in self.abandoned if p.offset == 0 or p <= acknowledged)
+
     def skips(self, item: WorkItem, reached: Position) -> bool:
         """Whether the batch must not be computed; `reached` is the position of the last one."""
         if item.lease not in self._lost():

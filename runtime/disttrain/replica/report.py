@@ -12,7 +12,9 @@ def progress(pushes: PushThread, lost: LostLeases) -> Progress:
     """What is finished: acknowledged by all shards, or given up."""
     acknowledged = pushes.acknowledged
     return Progress(
-        position=acknowledged.position, samples=acknowledged.samples, abandoned=lost.abandoned
+        position=acknowledged.position,
+        samples=acknowledged.samples,
+        abandoned=lost.given_up(acknowledged.position),
     )
 
 

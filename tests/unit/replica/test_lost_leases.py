@@ -22,3 +22,10 @@ def test_where_a_lost_lease_ended_is_told_once() -> None:
     lost.skips(a_batch(4), Position(lease=3, offset=16))
 
     assert lost.abandoned == (Position(lease=3, offset=16), Position(lease=4, offset=0))
+
+
+def test_a_lost_lease_is_told_as_given_up_when_its_pushes_are_answered() -> None:
+    lost = LostLeases(lambda: {3, 4})
+    lost.abandoned = (Position(lease=3, offset=8), Position(lease=4, offset=0))
+    assert lost.given_up(Position(lease=3, offset=4)) == lost.abandoned[1:]
+    assert lost.given_up(Position(lease=3, offset=8)) == lost.abandoned
