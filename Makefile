@@ -19,7 +19,7 @@ demo: .venv/ready ## train the digits example: 2 shards, 3 replicas, one command
 
 test: .venv/ready ## all tests, with real processes, kills and examples
 	$(BIN)/pytest tests/unit tests/contract tests/simulation -n 2 -q
-	$(BIN)/pytest tests/integration -q
+	$(BIN)/pytest tests/integration tests/gpu -q
 
 test-fast: .venv/ready ## the tests that start no processes of a job
 	$(BIN)/pytest tests/unit tests/contract -n 2 -q
@@ -45,7 +45,7 @@ bench-quick: .venv/ready ## every benchmark in a small form: that they run, not 
 	@for file in tests/benchmarks/*.py; do echo "== $$file" >&2; $(BIN)/python $$file --quick || exit 1; done
 
 lock: .venv/ready ## pin the newest versions that pyproject.toml allows
-	UV_CUSTOM_COMPILE_COMMAND="make lock" uv pip compile --quiet --universal --upgrade --generate-hashes \
+	PATH="$$PWD/.venv/uv/bin:$$PATH" UV_CUSTOM_COMPILE_COMMAND="make lock" uv pip compile --quiet --universal --upgrade --generate-hashes \
 		--no-emit-index-url --python-version 3.11 --all-extras -o requirements.lock pyproject.toml
 
 clean: ## remove .venv and what tools left

@@ -25,7 +25,9 @@ from digits import Digits
 def train(run: Path, epochs: int, width: int, hidden: int) -> float:
     """Return the mean loss of the last epoch."""
     task = Digits(width, hidden)
-    model, loader = task.model(), DataLoader(task.dataset(Split.TRAIN), 32, shuffle=True)
+    model = task.model()
+    images_and_labels = task.dataset(Split.TRAIN)
+    loader = DataLoader(images_and_labels, 32, shuffle=True, collate_fn=task.collate)
 
     optimizer = disttrain.DownpourOptimizer(model, run)  # 1: joins the job
     for _ in range(epochs):

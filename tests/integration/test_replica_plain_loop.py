@@ -18,7 +18,9 @@ import disttrain
 from disttrain.coordinator.errors import NotJoined
 from disttrain.parameter_server import ledger
 
-DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+DIGITS = EXAMPLES / "digits"
+EXAMPLE = EXAMPLES / "plain_loop" / "plain_loop.py"
 
 
 class Run:
@@ -99,6 +101,22 @@ def test_a_plain_loop_joins_trains_and_leaves(run: Run) -> None:
     run.wait_until(lambda status: status["liveReplicas"] == 1)
     assert pushes_of(run.folder, index) == 60
     assert run.process.poll() is None, "the job goes on without the loop"
+
+
+def test_the_example_joins_and_prints_its_loss(run: Run) -> None:
+    options = ("--epochs", "2", "--width", "8", "--hidden", "32")
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE), str(run.folder), *options],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    name, loss = done.stdout.split()
+    assert name == "loss"
+    assert float(loss) < 2.3, "worse than a model that guesses"
 
 
 def test_another_model_is_refused_by_name(run: Run) -> None:
