@@ -58,6 +58,10 @@ class Applier:
         return [self._state.refuse(header, REASONS[decision], sentence)]
 
     def _apply(self, header: Header, payload: memoryview) -> list[Answer]:
+        if not 0 < header.scale <= 1:
+            # Clipping only makes smaller: anything else would overflow or climb.
+            sentence = f"scale {header.scale} is not above 0 and at most 1"
+            return [self._state.refuse(header, Reason.MALFORMED, sentence)]
         values = self._state.values
         if values is None or not _fits(values, header):
             end = header.first + header.count

@@ -1,0 +1,58 @@
+"""What a shard refuses, and what it leaves as it is then; without a socket."""
+
+import pytest
+import torch
+
+from builders.transports import a_chunk_header
+from disttrain.job.optimizer import Sgd
+from disttrain.parameter_server import assembly
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.shard import Shard
+from disttrain.parameter_server.state import ShardState
+from disttrain.transport.header import Header, Reason, Vector, Verb
+
+ELEMENTS = 16
+
+
+def a_shard(*, is_initialised: bool = True, chunk_bytes: int = 4 * ELEMENTS) -> Shard:
+    state = ShardState(index=0, incarnation=1, is_initialised=is_initialised)
+    shard = assembly.build(state, Sgd(learning_rate=1.0), Records(incarnation=1))
+    shard.configure({Vector.PARAMETERS: ELEMENTS}, 1, chunk_bytes)
+    for sender in range(2):
+        shard.admit(SenderLife(sender, 1))
+    return shard
+
+
+def a_push(**fields: object) -> Header:
+    addressed = {"incarnation": 1, "receiver_incarnation": 1, "sequence": 1}
+    return a_chunk_header(Verb.PUSH, ELEMENTS, **(addressed | fields))
+
+
+def parameters(shard: Shard) -> torch.Tensor:
+    assert shard.state.values is not None
+    part = shard.state.values.chunk(Vector.PARAMETERS, 0)
+    return shard.state.values.part(Vector.PARAMETERS, part)
+
+
+def answer(shard: Shard, header: Header, value: float = 1.0) -> Header:
+    payload = memoryview(torch.full((header.count,), value).numpy().tobytes())
+    (only,) = shard.handle(header, payload)
+    return only.header
+
+
+@pytest.mark.parametrize("scale", [1e300, -1.0, 0.0, 1.0000001])
+def test_a_push_that_would_grow_or_climb_is_refused_and_counted(scale: float) -> None:
+    shard = a_shard()
+    refused = answer(shard, a_push(scale=scale))
+    assert (refused.verb, refused.reason) == (Verb.REFUSED, Reason.MALFORMED)
+    assert shard.refused["malformed"] == 1
+    assert shard.state.count == 0
+    assert not parameters(shard).any()
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_a_push_is_scaled_down(scale: float) -> None:
+    shard = a_shard()
+    assert answer(shard, a_push(scale=scale)).verb == Verb.PUSHED
+    assert parameters(shard).tolist() == [-scale] * ELEMENTS
