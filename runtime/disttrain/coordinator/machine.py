@@ -120,20 +120,16 @@ class Coordinator:
         if isinstance(request, messages.MemberDied):
             membership.died(turn, request)
             return messages.Acknowledged()
+        if isinstance(request, messages.Fail):
+            turn.fail(request.reason, request.message)
+            return messages.Acknowledged()
         return self._member_reply(turn, request)
 
     def _member_reply(
         self,
         turn: Turn,
-        request: messages.Heartbeat
-        | messages.RequestWork
-        | messages.OrderDone
-        | messages.Leave
-        | messages.Fail,
+        request: messages.Heartbeat | messages.RequestWork | messages.OrderDone | messages.Leave,
     ) -> messages.Reply:
-        if isinstance(request, messages.Fail):
-            turn.fail(request.reason, request.message)
-            return messages.Acknowledged()
         if isinstance(request, messages.Leave):
             membership.leave(turn, request)
             return messages.Acknowledged()

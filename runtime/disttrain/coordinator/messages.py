@@ -155,13 +155,9 @@ class FailureReason(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fail(Strict):
-    """A member or the launcher found that the job cannot go on.
-
-    Answer `Acknowledged`; the job ends as Failed.
-    """
+    """From the launcher: the job cannot go on. Answer `Acknowledged`; it ends as Failed."""
 
     kind: Literal["fail"] = "fail"
-    member: MemberId | None = None
     reason: FailureReason
     message: Text
 

@@ -23,7 +23,7 @@ _BATCH = 256
 """Requests whose entries are synced to disk together."""
 _TICK_SECONDS = 0.05
 _PAUSE_SECONDS = 1.0
-_LAUNCHER_ONLY = (messages.MemberDied, messages.Stop)
+_LAUNCHER_ONLY = (messages.Fail, messages.MemberDied, messages.Stop)
 _EMPTY = Header(*([0] * len(Header._fields)))
 
 
@@ -194,6 +194,4 @@ def _is_allowed(role: Role, request: messages.Request) -> bool:
         return role is request.role
     if isinstance(request, messages.Status):
         return True
-    if isinstance(request, messages.Fail) and request.member is None:
-        return True
-    return request.member is not None and role is request.member.role
+    return role is request.member.role

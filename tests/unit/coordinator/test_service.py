@@ -1,0 +1,109 @@
+"""The coordinator's loop against a scripted listener: who may say what, and when it answers."""
+
+from collections import Counter, deque
+from pathlib import Path
+
+import pytest
+
+from builders.machines import Machine
+from disttrain.checkpoint.store import Store
+from disttrain.coordinator import messages
+from disttrain.coordinator.checkpoints import Checkpoints, Job
+from disttrain.coordinator.journal import Journal
+from disttrain.coordinator.reporting import Reporting
+from disttrain.coordinator.run_files import RunFiles
+from disttrain.coordinator.served_metrics import ServedMetrics
+from disttrain.coordinator.service import Parts, Service
+from disttrain.coordinator.state import Phase
+from disttrain.transport.header import Header, Role, Verb
+from disttrain.transport.interface import Payload, Request
+
+EMPTY = Header(*([0] * len(Header._fields)))
+FAIL = messages.Fail(reason=messages.FailureReason.TASK_ERROR, message="a bad task")
+STOP = messages.Stop(reason="Ctrl-C", at_once=True)
+
+
+class ScriptedListener:
+    """Hands out what was said; keeps what was answered, by the number of the request."""
+
+    address = "ipc:///nowhere"
+
+    def __init__(self) -> None:
+        self.refused: Counter[str] = Counter()
+        self.arriving: deque[Request] = deque()
+        self.answers: dict[int, messages.Reply] = {}
+        self._said = 0
+
+    def say(self, role: Role, said: messages.Request) -> int:
+        self._said += 1
+        header = EMPTY._replace(verb=Verb.CONTROL_REQUEST, role=role, sequence=self._said)
+        payload = memoryview(messages.encode_request(said))
+        self.arriving.append(Request(b"peer", header, payload))
+        return self._said
+
+    def receive(self, timeout: float) -> Request | None:
+        del timeout
+        return self.arriving.popleft() if self.arriving else None
+
+    def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
+        if isinstance(to, Request):
+            assert isinstance(payload, bytes)
+            self.answers[header.sequence] = messages.parse_reply(payload)
+        return True
+
+    def forget(self, peer: bytes) -> None:
+        del peer
+
+    def close(self) -> None:
+        pass
+
+
+class Served:
+    """A service whose clock goes on by itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 100.0
+        self.machine = Machine().coordinator
+        self.journal = Journal(folder / "journal")
+        self.journal.begin(self.machine.state)
+        self.listener = ScriptedListener()
+        job = Job(uid="u", name="n", seed=1, update_rule="sgd", keep_last=1)
+        parts = Parts(
+            machine=self.machine,
+            journal=self.journal,
+            checkpoints=Checkpoints(Store(folder), job),
+            reporting=Reporting(self.machine, RunFiles(folder), ServedMetrics("127.0.0.1:0")),
+            clock=self._clock,
+        )
+        self.service = Service(parts, self.listener)
+
+    def _clock(self) -> float:
+        self.now += 0.01
+        return self.now
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    return Served(tmp_path)
+
+
+@pytest.mark.parametrize("role", [Role.REPLICA, Role.SHARD])
+def test_only_the_launcher_may_fail_the_job(served: Served, role: Role) -> None:
+    asked = served.listener.say(role, FAIL)
+    served.listener.say(Role.LAUNCHER, STOP)
+
+    served.service.run()
+
+    refusal = served.listener.answers[asked]
+    assert isinstance(refusal, messages.Refused)
+    assert refusal.reason is messages.RefusalReason.NOT_ALLOWED
+    assert served.machine.state.phase is Phase.STOPPED
+
+
+def test_the_launcher_fails_the_job(served: Served) -> None:
+    asked = served.listener.say(Role.LAUNCHER, FAIL)
+
+    served.service.run()
+
+    assert served.listener.answers[asked] == messages.Acknowledged()
+    assert served.machine.state.phase is Phase.FAILED
