@@ -160,6 +160,9 @@ class ControlConnection:
             new_orders.extend(self._unseen((messages.parse_order(payload),)))
         if header.verb != Verb.CONTROL_REPLY or not self._outstanding.answered(header.sequence):
             return
+        is_heartbeat = header.sequence in self._heartbeats
+        # Before parsing: a reply that cannot be read must not be the last heartbeat's.
+        self._heartbeats.discard(header.sequence)
         reply = messages.parse_reply(payload)
         self._check_standing(reply)
         if isinstance(reply, messages.Joined):
@@ -170,9 +173,7 @@ class ControlConnection:
             self.latest = reply
             self.lost_leases.update(reply.lost_leases)
             new_orders.extend(self._unseen(reply.orders))
-        if header.sequence in self._heartbeats:
-            self._heartbeats.discard(header.sequence)
-        else:
+        if not is_heartbeat:
             replies[header.sequence] = reply
 
     def _check_standing(self, reply: messages.Reply) -> None:

@@ -143,6 +143,18 @@ def test_garbage_is_passed_over() -> None:
     assert control.poll(None).orders == ()
 
 
+def test_after_a_heartbeat_reply_that_cannot_be_read_heartbeats_go_on() -> None:
+    control, channel, clock = _joined(
+        lambda request: None if isinstance(request, messages.Heartbeat) else _accepting(request)
+    )
+    control.poll(ShardReport)
+    channel.arrive(EMPTY._replace(verb=Verb.CONTROL_REPLY, sequence=2), b"{}")
+    control.poll(ShardReport)
+    clock.now += 1.0
+    control.poll(ShardReport)
+    assert sum(isinstance(request, messages.Heartbeat) for request in channel.sent) == 2
+
+
 def test_a_fenced_life_is_told_so() -> None:
     control, channel, _ = _joined()
     refusal = messages.Refused(reason=messages.RefusalReason.OLD_INCARNATION, message="dead")
