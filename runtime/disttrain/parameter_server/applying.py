@@ -58,10 +58,9 @@ class Applier:
         return [self._state.refuse(header, REASONS[decision], sentence)]
 
     def _apply(self, header: Header, payload: memoryview) -> list[Answer]:
-        if not 0 < header.scale <= 1:
-            # Clipping only makes smaller: anything else would overflow or climb.
-            sentence = f"scale {header.scale} is not above 0 and at most 1"
-            return [self._state.refuse(header, Reason.MALFORMED, sentence)]
+        problem = _unsound(header, self._state)
+        if problem:
+            return [self._state.refuse(header, Reason.MALFORMED, problem)]
         values = self._state.values
         if values is None or not _fits(values, header):
             end = header.first + header.count
@@ -103,7 +102,7 @@ class Applier:
     def _complete(self, header: Header, rate: float) -> Answer:
         state = self._state
         known = header.version_incarnation == state.incarnation
-        staleness = max(0, state.count - header.version) if known else -1
+        staleness = state.count - header.version if known else -1
         state.count += 1
         state.samples += header.samples
         after = Delivered(
@@ -145,6 +144,16 @@ class Applier:
         if self._scratch.numel() < sent.numel():
             self._scratch = torch.zeros(sent.numel())
         return torch.mul(sent, scale, out=self._scratch[: sent.numel()])
+
+
+def _unsound(header: Header, state: ShardState) -> str:
+    """What no honest sender would say."""
+    if not 0 < header.scale <= 1:
+        # Clipping only makes smaller: anything else would overflow or climb.
+        return f"scale {header.scale} is not above 0 and at most 1"
+    if header.version_incarnation == state.incarnation and header.version > state.count:
+        return f"computed on version {header.version}, this life has reached {state.count}"
+    return ""
 
 
 def _fits(values: Values, header: Header) -> bool:

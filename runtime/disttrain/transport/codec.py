@@ -20,6 +20,8 @@ _STRUCT = struct.Struct("<6s BQB III QIQ BBB II QQ QQQ d q IQQQ")
 HEADER_BYTES = _STRUCT.size
 
 _LARGEST = (1 << 63) - 1
+_MOST_SAMPLES = 1 << 40
+"""Behind one push. Shards add them up in 64 bits."""
 _VERBS = frozenset(map(int, Verb))
 _ROLES = frozenset(map(int, Role))
 _REASONS = frozenset(map(int, Reason))
@@ -75,8 +77,17 @@ def _out_of_range(header: Header) -> str:
     """The first number that could overflow later, or is none."""
     if not math.isfinite(header.scale):
         return f"scale {header.scale}"
+    if header.samples >= _MOST_SAMPLES:
+        return f"{header.samples} samples"
     largest = max(
-        header.first, header.count, header.segment_offset, header.payload_bytes, header.sequence
+        header.first,
+        header.count,
+        header.segment_offset,
+        header.payload_bytes,
+        header.sequence,
+        header.version,
+        header.lease,
+        header.lease_offset,
     )
     if largest > _LARGEST // 16:
         return f"number {largest}"

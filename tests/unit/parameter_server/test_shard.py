@@ -56,3 +56,17 @@ def test_a_push_is_scaled_down(scale: float) -> None:
     shard = a_shard()
     assert answer(shard, a_push(scale=scale)).verb == Verb.PUSHED
     assert parameters(shard).tolist() == [-scale] * ELEMENTS
+
+
+def test_a_push_computed_on_a_version_to_come_is_refused() -> None:
+    shard = a_shard()
+    refused = answer(shard, a_push(version_incarnation=1, version=1))
+    assert (refused.verb, refused.reason) == (Verb.REFUSED, Reason.MALFORMED)
+    assert not parameters(shard).any()
+
+
+def test_staleness_is_known_only_of_a_version_of_this_life() -> None:
+    shard = a_shard()
+    assert answer(shard, a_push(version_incarnation=1)).staleness == 0
+    assert answer(shard, a_push(sequence=2, version_incarnation=1)).staleness == 1
+    assert answer(shard, a_push(sequence=3, version_incarnation=2, version=99)).staleness == -1

@@ -48,7 +48,7 @@ def chunk_headers(draw: st.DrawFn) -> tuple[Header, tuple[int, int, int, int]]:
         chunks=chunks,
         first=draw(large),
         count=count,
-        samples=draw(large),
+        samples=draw(st.integers(0, (1 << 40) - 1)),
         lease=draw(large),
         lease_offset=draw(large),
         scale=draw(st.floats(allow_nan=False, allow_infinity=False)),
@@ -104,6 +104,8 @@ def check_promises(header: Header) -> None:
     assert math.isfinite(header.scale)
     assert header.first + header.count < 1 << 63
     assert header.segment_offset + header.payload_bytes < 1 << 63
+    assert max(header.version, header.lease, header.lease_offset, header.sequence) < 1 << 62
+    assert header.samples < 1 << 40
     if header.verb in (Verb.UPLOAD, Verb.PUSH, Verb.FETCHED):
         size = ELEMENT_BYTES[ElementType(header.element_type)]
         assert header.count * size == header.payload_bytes
@@ -124,6 +126,10 @@ def check_promises(header: Header) -> None:
         ({"count": 5}, (0, 0, 16, 0), Refusal.FIELDS),
         ({"chunk": 1}, (0, 0, 16, 0), Refusal.FIELDS),
         ({"first": 1 << 62}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"samples": 1 << 40}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"lease": 1 << 63}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"lease_offset": (1 << 64) - 1}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"version": 1 << 63}, (0, 0, 16, 0), Refusal.FIELDS),
         ({"verb": Verb.PUSHED}, (0, 0, 16, 0), Refusal.FIELDS),
         ({"verb": Verb.HELLO}, (1, 0, 16, 0), Refusal.FIELDS),
         ({}, (1, 2, 16, 0), Refusal.FIELDS),
