@@ -51,19 +51,21 @@ class Serving:
             # such a FETCH would write into memory that the sender uses for something else by now.
             return
         header = request.header
-        if header.verb == Verb.HELLO:
-            self._replace_connection(request.peer, header)
         if header.verb == Verb.PUSH:
             self._pushed_bytes += request.payload.nbytes
         for answer in self._shard.handle(header, request.payload):
+            if answer.header.verb == Verb.WELCOME:
+                self._replace_connection(request.peer, header)
             if answer.header.verb == Verb.FETCHED:
                 self._fetched_bytes += len(answer.payload)
             if not self._listener.reply(request, answer.header, answer.payload):
                 self.unanswered += 1
 
     def _replace_connection(self, peer: bytes, header: Header) -> None:
+        """Only of a sender that the shard has welcomed; of each, its one living life is kept."""
         if header.count not in set(Side):
             return
+        self.forget(header.sender, header.incarnation - 1)
         key = (header.sender, header.incarnation, header.count)
         before = self._peers.get(key)
         if before is not None and before != peer:

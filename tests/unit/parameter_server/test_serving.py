@@ -1,0 +1,94 @@
+"""Which connections a shard keeps, without a socket."""
+
+from collections import Counter, deque
+
+from builders.transports import a_header
+from disttrain.job.optimizer import Sgd
+from disttrain.parameter_server import assembly
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.messages import Side
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.serving import Serving
+from disttrain.parameter_server.shard import Shard
+from disttrain.parameter_server.state import ShardState
+from disttrain.transport.header import Header, Role, Vector, Verb
+from disttrain.transport.interface import Payload, Request
+
+
+class Wire:
+    """A listener whose requests are put in by hand."""
+
+    address = ""
+
+    def __init__(self) -> None:
+        self.refused: Counter[str] = Counter()
+        self.waiting: deque[Request] = deque()
+        self.answers: list[tuple[bytes, Verb]] = []
+        self.forgotten: list[bytes] = []
+
+    def receive(self, timeout: float) -> Request | None:
+        assert timeout == 0
+        return self.waiting.popleft() if self.waiting else None
+
+    def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
+        assert isinstance(to, Request)
+        assert payload
+        self.answers.append((to.peer, Verb(header.verb)))
+        return True
+
+    def forget(self, peer: bytes) -> None:
+        self.forgotten.append(peer)
+
+    def close(self) -> None:
+        pass
+
+
+class Served:
+    """A shard that knows life 1 of replica 0."""
+
+    def __init__(self) -> None:
+        state = ShardState(index=0, incarnation=1)
+        self.shard: Shard = assembly.build(state, Sgd(learning_rate=1.0), Records(incarnation=1))
+        self.shard.configure({Vector.PARAMETERS: 4}, 1, 16)
+        self.shard.admit(SenderLife(0, 1))
+        self.wire = Wire()
+        self.serving = Serving(self.wire, self.shard)
+
+    def hello(self, peer: bytes, **fields: object) -> list[tuple[bytes, Verb]]:
+        header = a_header(Verb.HELLO, **({"count": Side.PUSH, "incarnation": 1} | fields))
+        self.wire.waiting.append(Request(peer, header, memoryview(b"")))
+        self.wire.answers.clear()
+        self.serving.serve_waiting()
+        return self.wire.answers
+
+
+def test_a_new_connection_of_a_replica_ends_the_one_before() -> None:
+    served = Served()
+    assert served.hello(b"first") == [(b"first", Verb.WELCOME)]
+    assert served.hello(b"second") == [(b"second", Verb.WELCOME)]
+    assert served.wire.forgotten == [b"first"]
+    assert served.hello(b"first") == []
+
+
+def test_a_refused_hello_ends_nobodys_connection_and_is_not_remembered() -> None:
+    served = Served()
+    served.hello(b"living")
+    for number in range(100):
+        stranger = f"stranger-{number}".encode()
+        assert served.hello(stranger, role=Role.LAUNCHER) == [(stranger, Verb.REFUSED)]
+        assert served.hello(stranger, incarnation=2) == [(stranger, Verb.REFUSED)]
+        assert served.hello(stranger, sender=number + 1) == [(stranger, Verb.REFUSED)]
+    assert served.wire.forgotten == []
+    assert served.hello(b"living") == [(b"living", Verb.WELCOME)]
+    for sender in range(101):
+        served.serving.forget(sender, 1000)
+    assert served.wire.forgotten == [b"living"]
+
+
+def test_the_connections_of_earlier_lives_end_with_the_next_ones_welcome() -> None:
+    served = Served()
+    for life in range(1, 50):
+        served.shard.admit(SenderLife(0, life))
+        served.hello(b"push-%d" % life, incarnation=life)
+        served.hello(b"fetch-%d" % life, incarnation=life, count=Side.FETCH)
+    assert len(served.wire.forgotten) == 2 * 48
