@@ -2,10 +2,9 @@
 
 One file per life, `shard-{index}.i{incarnation}.bin` in the run's ledger folder. `disttrain audit`
 and `disttrain replay` read it. A record is one write call, so that kill -9 loses none that was
-answered.
+answered; those that a full disk refuses are left out.
 """
 
-import os
 import struct
 import time
 from enum import IntEnum
@@ -14,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from disttrain.telemetry.record_file import RecordFile
 
 _STRUCT = struct.Struct("<QBBBBIIIIQQQQQQqIIdQI")
 RECORD = np.dtype(
@@ -94,17 +95,20 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         """Open or make the file. Raises OSError."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags, 0o600)
+        self._file = RecordFile(path, _STRUCT.size)
+
+    @property
+    def missing(self) -> int:
+        """Records that could not be written."""
+        return self._file.missing
 
     def append(self, record: Record) -> None:
-        """Write one record, with the present time. Raises OSError."""
-        os.write(self._descriptor, _STRUCT.pack(time.time_ns(), *record))
+        """Write one record, with the present time; a full disk leaves it out."""
+        self._file.append(_STRUCT.pack(time.time_ns(), *record))
 
     def close(self) -> None:
         """Closes the file."""
-        os.close(self._descriptor)
+        self._file.close()
 
 
 def path_of(folder: Path, shard: int, incarnation: int) -> Path:

@@ -3,10 +3,10 @@
 One file per life, `replica-{index}.i{incarnation}.bin` in the run's ledger folder. What it
 acknowledges and which leases it began are always in it; with `record: true` also every step, fetch
 and adoption, from which `disttrain replay` repeats the run. Records of one thread are in the order
-of what happened; those of several threads are not among each other.
+of what happened; those of several threads are not among each other. Those that a full disk refuses
+are left out.
 """
 
-import os
 import struct
 import time
 from enum import IntEnum
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from disttrain.coordinator.fields import Position
 from disttrain.parameter_server.client import PushResult, Version
 from disttrain.replica.work import WorkItem
+from disttrain.telemetry.record_file import RecordFile
 
 _STRUCT = struct.Struct("<QBBHIIIIQQqQQQQdd")
 RECORD = np.dtype(
@@ -107,12 +108,13 @@ class Ledger:
 
     def __init__(self, path: Path | None = None, *, records_steps: bool = False) -> None:
         """Open or make the file. Raises OSError."""
-        self._descriptor = -1
+        self._file = RecordFile(path, _STRUCT.size) if path is not None else None
         self._records_steps = records_steps and path is not None
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._descriptor = os.open(path, flags, 0o600)
+
+    @property
+    def missing(self) -> int:
+        """Records that could not be written."""
+        return self._file.missing if self._file is not None else 0
 
     def acknowledged(
         self, sequence: int, result: PushResult, samples: int, position: Position
@@ -177,9 +179,8 @@ class Ledger:
 
     def close(self) -> None:
         """Closes the file; nothing is written any more."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        if self._file is not None:
+            self._file.close()
 
     def _of(self, kind: Kind, item: WorkItem, lease_offset: int) -> Record:
         return Record(
@@ -193,8 +194,8 @@ class Ledger:
         )
 
     def _append(self, record: Record) -> None:
-        if self._descriptor >= 0:
-            os.write(self._descriptor, _STRUCT.pack(time.time_ns(), *record))
+        if self._file is not None:
+            self._file.append(_STRUCT.pack(time.time_ns(), *record))
 
 
 SILENT = Ledger()
