@@ -86,10 +86,15 @@ class Journal:
     def append(self, decided: entries.Decided) -> None:
         """Writes what one event led to, in one line: half of a decision is never replayed.
 
-        It survives this process from then on. What a full disk refuses is kept for later.
+        It survives this process from then on. What a full disk refuses is kept for later: decide
+        little while `is_behind`.
         """
         if decided:
             self._backlog += _line(entries.to_json(decided))
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Writes what was kept, if the disk takes it now."""
         if not self._backlog:
             return
         try:

@@ -53,6 +53,8 @@ class Service:
         self._peers: dict[MemberId, bytes] = {}
         self._pushed: set[int] = set()
         """Orders sent unasked; heartbeat replies repeat them."""
+        self._replies: list[tuple[Request, messages.Reply]] = []
+        """To be sent when what they rest on is in the journal."""
         self._next_tick = 0.0
         self._ended: float | None = None
         self._rotate = False
@@ -69,28 +71,33 @@ class Service:
     def run(self) -> None:
         """Serves until the job has ended and everybody knows it."""
         while not self._is_over():
-            replies = self._serve()
+            self._serve()
             self._tick()
             self._parts.journal.sync()
-            for request, reply in replies:
-                self._reply(request, reply)
-            self._push_orders()
+            if not self._parts.journal.is_behind:
+                self._answer()
             self._parts.reporting.write_if_due(self._parts.clock(), self._listener.refused)
 
-    def _serve(self) -> list[tuple[Request, messages.Reply]]:
-        replies: list[tuple[Request, messages.Reply]] = []
+    def _serve(self) -> None:
+        self._parts.journal.catch_up()
         request = self._listener.receive(_TICK_SECONDS)
         for _ in range(_BATCH):
             if request is None:
                 break
             reply = self._handle(request)
             if reply is not None:
-                replies.append((request, reply))
+                self._replies.append((request, reply))
             request = self._listener.receive(0.0)
-        return replies
+
+    def _answer(self) -> None:
+        for request, reply in self._replies:
+            self._reply(request, reply)
+        self._replies.clear()
+        self._push_orders()
 
     def _handle(self, request: Request) -> messages.Reply | None:
-        if request.header.verb != Verb.CONTROL_REQUEST:
+        if request.header.verb != Verb.CONTROL_REQUEST or self._parts.journal.is_behind:
+            # Nothing is decided on a full disk, so that little has to be kept; members ask again.
             return None
         try:
             parsed = messages.parse_request(request.payload)
@@ -103,9 +110,6 @@ class Service:
         decision = self._parts.machine.request(parsed, self._parts.clock())
         self.settle(decision)
         self._remember_peer(request, parsed, decision.reply)
-        if self._parts.journal.is_behind and isinstance(decision.reply, messages.Joined):
-            # A life must be on disk before it is told; the process asks again.
-            return None
         return decision.reply
 
     def _remember_peer(
@@ -120,11 +124,11 @@ class Service:
 
     def _tick(self) -> None:
         now = self._parts.clock()
-        if now < self._next_tick:
+        if now < self._next_tick or self._parts.journal.is_behind:
             return
         if self._next_tick and now - self._next_tick > _PAUSE_SECONDS:
-            # This process was stopped or stuck in a slow disk; the heartbeats wait in the socket.
-            self._parts.machine.watch.forgive(now - self._next_tick)
+            # This process was stopped, or its disk slow or full; nobody's heartbeats were heard.
+            self._parts.machine.watch.forgive(now - self._next_tick, now)
         self._next_tick = now + _TICK_SECONDS
         self.settle(self._parts.machine.tick(now))
         heard = self._parts.machine.watch.heard
@@ -175,7 +179,8 @@ class Service:
             return False
         self._ended = self._ended or now
         waited = now - self._ended
-        return not machine.state.orders or waited > machine.settings.end_grace_seconds
+        untold = self._parts.journal.is_behind or machine.state.orders
+        return not untold or waited > machine.settings.end_grace_seconds
 
 
 def _header(verb: Verb, sequence: int) -> Header:

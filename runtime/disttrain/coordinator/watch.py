@@ -35,9 +35,12 @@ class Watch:
         """Seconds since the member was heard; the first question starts the count."""
         return now - self.heard.setdefault(member, now)
 
-    def forgive(self, seconds: float) -> None:
-        """The coordinator itself heard nothing for so long: nobody's silence counts."""
-        self.heard = {member: time + seconds for member, time in self.heard.items()}
+    def forgive(self, seconds: float, now: float) -> None:
+        """The coordinator itself heard nothing for so long: nobody's silence counts.
+
+        Who was heard since is not taken to be heard in the future.
+        """
+        self.heard = {member: min(time + seconds, now) for member, time in self.heard.items()}
 
     def forget(self, member: MemberId) -> None:
         """The member is gone."""

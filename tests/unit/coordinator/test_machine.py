@@ -155,9 +155,20 @@ def test_a_silent_replica_loses_its_leases_and_learns_it_then_it_is_dead() -> No
 def test_a_pause_of_the_coordinator_itself_kills_nobody() -> None:
     machine = Machine(lease_seconds=10.0, member_timeout_seconds=20.0)
     _, one, two = machine.running()
-    machine.coordinator.watch.forgive(60.0)
-    machine.tick(60.0)
+    machine.now += 60.0
+    machine.coordinator.watch.forgive(60.0, machine.now)
+    machine.tick()
     assert [life.member for life in machine.state.replicas.values() if life.live] == [one, two]
+
+
+def test_who_falls_silent_after_a_pause_is_noticed_as_soon_as_ever() -> None:
+    machine = Machine(lease_seconds=10.0, member_timeout_seconds=20.0)
+    _, one, _ = machine.running()
+    machine.now += 3600.0
+    machine.heartbeat(one, ReplicaReport())
+    machine.coordinator.watch.forgive(3600.0, machine.now)
+    machine.tick(21.0)
+    assert isinstance(machine.heartbeat(one), messages.Refused)
 
 
 def test_the_remainder_of_the_dead_is_taken_from_the_shards_lowest_position() -> None:

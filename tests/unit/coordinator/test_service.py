@@ -1,13 +1,16 @@
 """The coordinator's loop against a scripted listener: who may say what, and when it answers."""
 
+import errno
+import os
 from collections import Counter, deque
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from builders.machines import Machine
 from disttrain.checkpoint.store import Store
-from disttrain.coordinator import messages
+from disttrain.coordinator import journal, messages
 from disttrain.coordinator.checkpoints import Checkpoints, Job
 from disttrain.coordinator.journal import Journal
 from disttrain.coordinator.reporting import Reporting
@@ -23,6 +26,12 @@ FAIL = messages.Fail(reason=messages.FailureReason.TASK_ERROR, message="a bad ta
 STOP = messages.Stop(reason="Ctrl-C", at_once=True)
 
 
+def a_join(instance: str) -> messages.Join:
+    return messages.Join(
+        role=Role.SHARD, index=0, instance=instance, pid=1, data_address="ipc:///x"
+    )
+
+
 class ScriptedListener:
     """Hands out what was said; keeps what was answered, by the number of the request."""
 
@@ -32,7 +41,9 @@ class ScriptedListener:
         self.refused: Counter[str] = Counter()
         self.arriving: deque[Request] = deque()
         self.answers: dict[int, messages.Reply] = {}
+        self.when_idle: Callable[[], object] = lambda: None
         self._said = 0
+        self._idle = 0
 
     def say(self, role: Role, said: messages.Request) -> int:
         self._said += 1
@@ -42,7 +53,10 @@ class ScriptedListener:
         return self._said
 
     def receive(self, timeout: float) -> Request | None:
-        del timeout
+        if timeout and not self.arriving:
+            self._idle += 1
+            assert self._idle < 1000, "the service waits for something that does not come"
+            self.when_idle()
         return self.arriving.popleft() if self.arriving else None
 
     def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
@@ -107,3 +121,65 @@ def test_the_launcher_fails_the_job(served: Served) -> None:
 
     assert served.listener.answers[asked] == messages.Acknowledged()
     assert served.machine.state.phase is Phase.FAILED
+
+
+class FullDisk:
+    """Refuses the journal's lines until it is emptied, which happens after some attempts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, attempts: int) -> None:
+        self._left = attempts
+        self._write = os.pwrite
+        monkeypatch.setattr(os, "pwrite", self._refuse)
+
+    @property
+    def is_full(self) -> bool:
+        return self._left > 0
+
+    def _refuse(self, descriptor: int, content: bytes, offset: int) -> int:
+        if not self.is_full:
+            return self._write(descriptor, content, offset)
+        self._left -= 1
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_nothing_is_answered_or_ordered_before_it_is_in_the_journal(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = served.listener.say(Role.SHARD, a_join("s"))
+    disk = FullDisk(monkeypatch, 20)
+    real = served.listener.reply
+    told_early: list[bool] = []
+
+    def reply(to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
+        told_early.append(disk.is_full)
+        if header.sequence == joined:
+            served.listener.say(Role.LAUNCHER, STOP)
+        return real(to, header, payload)
+
+    monkeypatch.setattr(served.listener, "reply", reply)
+    served.service.run()
+
+    assert isinstance(served.listener.answers[joined], messages.Joined)
+    assert not any(told_early)
+
+
+def test_a_full_disk_lets_nothing_be_decided_and_nobody_be_declared_dead(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for life in range(9):
+        served.listener.say(Role.SHARD, a_join(f"s{life}"))
+    FullDisk(monkeypatch, 200)
+
+    def wait() -> None:
+        served.now += 0.5
+        served.listener.say(Role.LAUNCHER, STOP)
+
+    served.listener.when_idle = wait
+    served.service.run()
+    served.journal.close()
+
+    replayed = journal.replay(tmp_path / "journal")
+    assert replayed is not None
+    assert replayed.state.phase is Phase.STOPPED
+    shard = replayed.state.shards[0]
+    assert (shard.instance, shard.reason) == ("s0", "")
