@@ -98,18 +98,23 @@ class Shard:
     def _store(self, header: Header, payload: memoryview) -> Answers:
         if self.state.is_initialised:
             return [Answer(self.state.answer(Verb.UPLOADED, header)._replace(count=0))]
-        if self._upload is None:
-            self._upload = UploadProgress(self._values)
         reason = store_chunk(self._values, header, payload)
         if reason:
             return self._refuse(
                 header, reason, f"chunk {header.chunk} cannot be stored: {reason.name}"
             )
-        self.state.is_initialised = self._upload.add(Vector(header.vector), header.chunk)
+        upload = self._upload_of(SenderLife(header.sender, header.incarnation))
+        self.state.is_initialised = upload.add(Vector(header.vector), header.chunk)
         if not self.state.is_initialised:
             return []
         self._upload = None
         return [Answer(self.state.answer(Verb.UPLOADED, header)._replace(count=0))]
+
+    def _upload_of(self, life: SenderLife) -> UploadProgress:
+        """Another life begins anew: the values of two uploads never mix."""
+        if self._upload is None or self._upload.life != life:
+            self._upload = UploadProgress(life, self._values)
+        return self._upload
 
     def _push(self, header: Header, payload: memoryview) -> Answers:
         unready = self._unready(header)

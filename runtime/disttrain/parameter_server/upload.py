@@ -1,15 +1,17 @@
 """Initial values that arrive in chunks, in any order and perhaps twice."""
 
 from disttrain.layout import ELEMENT_TYPES
+from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.received import is_finite, tensor_of
 from disttrain.parameter_server.values import Values
 from disttrain.transport.header import Header, Reason, Vector
 
 
 class UploadProgress:
-    """Which chunks are still missing."""
+    """Which chunks of one life's upload are still missing."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, life: SenderLife, values: Values) -> None:
+        self.life = life
         self._missing = {
             (vector, chunk) for vector in values.ranges for chunk in range(values.chunks(vector))
         }

@@ -70,3 +70,31 @@ def test_staleness_is_known_only_of_a_version_of_this_life() -> None:
     assert answer(shard, a_push(version_incarnation=1)).staleness == 0
     assert answer(shard, a_push(sequence=2, version_incarnation=1)).staleness == 1
     assert answer(shard, a_push(sequence=3, version_incarnation=2, version=99)).staleness == -1
+
+
+def upload(shard: Shard, sender: int, chunk: int) -> list[Verb]:
+    half = ELEMENTS // 2
+    place = {"chunk": chunk, "chunks": 2, "first": chunk * half}
+    header = a_chunk_header(Verb.UPLOAD, half, sender=sender, incarnation=1, **place)
+    payload = memoryview(torch.full((half,), float(sender)).numpy().tobytes())
+    return [Verb(answer.header.verb) for answer in shard.handle(header, payload)]
+
+
+def test_the_values_of_two_uploads_never_mix() -> None:
+    shard = a_shard(is_initialised=False, chunk_bytes=4 * ELEMENTS // 2)
+    assert upload(shard, 0, 0) == []
+    assert upload(shard, 1, 1) == []
+    assert not shard.state.is_initialised
+    assert upload(shard, 1, 0) == [Verb.UPLOADED]
+    assert shard.state.is_initialised
+    assert shard.state.values is not None
+    for chunk in range(2):
+        part = shard.state.values.chunk(Vector.PARAMETERS, chunk)
+        assert bool((shard.state.values.part(Vector.PARAMETERS, part) == 1).all())
+
+
+def test_an_upload_goes_on_where_its_sender_was() -> None:
+    shard = a_shard(is_initialised=False, chunk_bytes=4 * ELEMENTS // 2)
+    assert upload(shard, 0, 1) == []
+    assert upload(shard, 0, 1) == []
+    assert upload(shard, 0, 0) == [Verb.UPLOADED]
