@@ -19,6 +19,8 @@ from disttrain.coordinator.fields import Lease
 from disttrain.replica import seeding
 from disttrain.replica.halt import Halt, Halted
 from disttrain.replica.work import Cutting, WorkItem, WorkSource
+from disttrain.task import user_code
+from disttrain.task.errors import TaskError
 
 Collate = Callable[[list[Any]], Any]
 
@@ -55,12 +57,16 @@ class Batches(Dataset[Loaded]):
         self._seeded = seeded
 
     def __getitem__(self, item: WorkItem) -> Loaded:
-        """Read and process one batch."""
+        """Read and process one batch; what the user's code raised takes the batch's place."""
         if self._seeded:
             seeding.seed_everything(
                 seeding.batch_seed(self._config.seed, item.epoch, item.portion, item.first)
             )
-        return Loaded(item, self._collate(read(self._dataset, item.indices)))
+        try:
+            return Loaded(item, self._collate(read(self._dataset, item.indices)))
+        except TaskError as error:
+            # Raised in a worker it would arrive with the traceback of everything around it.
+            return Loaded(item, error)
 
 
 class Pipeline:
@@ -123,7 +129,10 @@ class Pipeline:
     def _produce(self) -> Iterator[Loaded]:
         while not self._dropped and (lease := self._source.wait_for_next()) is not None:
             self._first = lease
-            yield from self._loader
+            for loaded in self._loader:
+                if isinstance(loaded.batch, TaskError):
+                    raise loaded.batch
+                yield loaded
 
     def _fill(self) -> None:
         try:
@@ -144,15 +153,21 @@ class Pipeline:
 
 
 def read(dataset: Dataset[Any], indices: list[int]) -> list[Any]:
-    """The samples of a batch; at once where the data set can do that."""
+    """The samples of a batch; at once where the data set can do that. Raises TaskError."""
+    name = type(dataset).__name__
     at_once = getattr(dataset, "__getitems__", None)
     if at_once is not None:
-        return at_once(indices)  # type: ignore[no-any-return]
-    return [dataset[index] for index in indices]
+        with user_code.running(f"{name}.__getitems__()"):
+            return at_once(indices)  # type: ignore[no-any-return]
+    with user_code.running(f"{name}.__getitem__()"):
+        return [dataset[index] for index in indices]
 
 
 def draws_random_numbers(dataset: Dataset[Any], collate: Collate) -> bool:
-    """Whether preparing a batch advances a generator of this process. Prepares one to see."""
+    """Whether preparing a batch advances a generator of this process. Prepares one to see.
+
+    Raises TaskError.
+    """
     before = _generator_states()
     collate(read(dataset, [0]))
     return before != _generator_states()

@@ -12,6 +12,7 @@ from disttrain.coordinator.fields import Lease
 from disttrain.replica.halt import Halt
 from disttrain.replica.pipeline import Loaded, Pipeline, PipelineConfig, draws_random_numbers
 from disttrain.replica.work import Cutting
+from disttrain.task.errors import UserCodeError
 
 
 class Leases:
@@ -147,17 +148,52 @@ def test_after_a_drop_nothing_comes() -> None:
     assert pipeline.next(0.05) is None
 
 
-def test_what_a_data_set_raises_ends_all_waits() -> None:
-    class Broken(Dataset[Tensor]):
-        def __getitem__(self, index: int) -> Tensor:
-            if index > 0:
-                message = "no such file"
-                raise FileNotFoundError(message)
-            return torch.zeros(())
+class Broken(Dataset[Tensor]):
+    def __init__(self, first: int) -> None:
+        self._first = first
 
+    def __getitem__(self, index: int) -> Tensor:
+        if index >= self._first:
+            message = "no such file"
+            raise FileNotFoundError(message)
+        return torch.zeros(())
+
+
+class BrokenAtOnce(Dataset[Tensor]):
+    def __getitems__(self, indices: list[int]) -> Tensor:
+        message = f"no such file: {indices}"
+        raise FileNotFoundError(message)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_a_data_set_raises_ends_all_waits_as_the_users_error(workers: int) -> None:
     halt = Halt()
     cutting = Cutting(batch_size=4, portion_indices=lambda p, _: np.arange(6) + 10 * p)
-    Pipeline(Broken(), collate, Leases(a_lease(1)), cutting, PipelineConfig(), halt)
+    config = PipelineConfig(workers=workers)
+    Pipeline(Broken(first=1), collate, Leases(a_lease(1)), cutting, config, halt)
 
-    with pytest.raises(FileNotFoundError, match="no such file"):
+    with pytest.raises(UserCodeError, match=r"^Broken.__getitem__\(\) raised") as raised:
         halt.sleep(20)
+    assert "FileNotFoundError: no such file" in str(raised.value)
+    assert "pipeline.py" not in str(raised.value).replace(__file__, "")
+
+
+def test_what_a_data_set_raises_between_the_steps_is_the_users_error() -> None:
+    def draw() -> float:
+        if len(drawn) > 0:
+            message = "no such file"
+            raise FileNotFoundError(message)
+        drawn.append(random.random())
+        return drawn[0]
+
+    drawn: list[float] = []
+    pipeline = a_pipeline(Noise(draw), Leases(a_lease(1)))
+
+    with pytest.raises(UserCodeError, match="no such file"):
+        pipeline.next(20)
+
+
+@pytest.mark.parametrize("dataset", [Broken(first=0), BrokenAtOnce()])
+def test_the_first_look_at_a_broken_data_set_is_the_users_error(dataset: Dataset[Any]) -> None:
+    with pytest.raises(UserCodeError, match="no such file"):
+        a_pipeline(dataset, Leases())
