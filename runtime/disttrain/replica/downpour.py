@@ -99,15 +99,17 @@ class Downpour:
             self._start_fetching()
         return self._accrual.begin_step()
 
-    def finish_step(self, gradient: Tensor, loss: float, samples: int, position: Position) -> None:
+    def finish_step(
+        self, gradient: Tensor, loss: float | None, samples: int, position: Position
+    ) -> None:
         """Accrue the gradient, push if it is time, and compute with newer parameters from now on.
 
-        `position` is the replica's after this step's `samples`.
+        `position` is the replica's after this step's `samples`; a loss that is not known is None.
         """
         self.end_step(self.push_step(gradient, loss, samples, position))
 
     def push_step(
-        self, gradient: Tensor, loss: float, samples: int, position: Position
+        self, gradient: Tensor, loss: float | None, samples: int, position: Position
     ) -> "Stepped":
         """The first half of `finish_step`: accrue the gradient, and push if it is time."""
         verdict = self._judge(gradient, loss, samples, position)
@@ -144,14 +146,17 @@ class Downpour:
         if self._config.waits_for_answers:
             self._adopt(self._fetches.wait())
 
-    def _judge(self, gradient: Tensor, loss: float, samples: int, position: Position) -> Verdict:
+    def _judge(
+        self, gradient: Tensor, loss: float | None, samples: int, position: Position
+    ) -> Verdict:
         squared_norm = torch.dot(gradient, gradient).item()
-        verdict = gradient_check.check(squared_norm, loss, self._config.clip_norm)
-        found = Gradient(self.counters.steps, samples, loss, squared_norm, verdict.finite)
+        verdict = gradient_check.check(squared_norm, loss or 0.0, self._config.clip_norm)
+        found = Gradient(self.counters.steps, samples, loss or 0.0, squared_norm, verdict.finite)
         self.ledger.computed(found, position)
         if verdict.finite:
-            self.counters.loss_sum += loss
-            self.counters.loss_steps += 1
+            if loss is not None:
+                self.counters.loss_sum += loss
+                self.counters.loss_steps += 1
             self._computed_on = self._computed_on or self._versions
         else:
             self.counters.non_finite += 1

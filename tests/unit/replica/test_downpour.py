@@ -113,6 +113,19 @@ def test_the_first_push_holds_one_gradient_and_the_others_push_every() -> None:
     trained.connection.close()
 
 
+def test_a_step_whose_loss_is_not_known_counts_for_no_loss() -> None:
+    trained = Trained(a_network(), OneShard(0.05), DownpourConfig(), in_flight=1)
+    batch = next(batches(1))
+    trained.step(batch)
+    loss = trained.loop.counters.loss_sum
+
+    trained.loop.finish_step(trained.loop.begin_step(), None, 8, batch.item.position)
+
+    counters = trained.loop.counters
+    assert (counters.steps, counters.loss_steps, counters.loss_sum) == (2, 1, loss)
+    trained.connection.close()
+
+
 def test_accrued_gradients_are_sums() -> None:
     once, accrued = OneShard(1.0), OneShard(1.0)
     for server, config in (
