@@ -111,7 +111,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
         if self._gradient is None:
             self._gradient = self._downpour.begin_step()
         model.gather_gradients(gradients)
-        self._downpour.finish_step(self._gradient, 0.0, self._samples, START)
+        self._downpour.finish_step(self._gradient, None, self._samples, START)
         # What backward adds before the next `zero_grad` must not reach a gradient on its way.
         self._gradient = None
         model.detach_gradients()
@@ -142,6 +142,13 @@ class DownpourOptimizer(torch.optim.Optimizer):
         self._member = joined.member
         device = next(model.parameters()).device
         self._connection = self._membership.connect(joined, model, device)
+        try:
+            self._begin()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _begin(self) -> None:
         super().__init__(self._connection.model.trainable, {})
         self._downpour = Downpour(self._connection, downpour.from_spec(self._spec))
         self._joined = True
