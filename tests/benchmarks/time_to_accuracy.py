@@ -84,7 +84,7 @@ def cifar(data: Path | None, seeds: range, *, quick: bool) -> tuple[dict[str, An
     rates = compare_rates(work, seeds, samples=1280 if quick else 25_600)
     ours = [downpour(work, s, {"evaluation": {"everySeconds": 4, "everyEpochs": None},
                                "stop": stop(target, quick=quick)}) for s in seeds]  # fmt: skip
-    limit = 2_000 if quick else 500_000
+    limit = 2_000 if quick else 250_000
     theirs = [
         plain(work, s, threads=2, samples=limit, evaluate_every_seconds=4.0, target=target)
         for s in seeds
@@ -220,7 +220,7 @@ def metric(target: float) -> dict[str, Any]:
 
 def stop(target: float, *, quick: bool) -> dict[str, Any]:
     """Until the target, or a bound that shows that it is not reached."""
-    return {"samples": 2_000} if quick else {"samples": 500_000} | metric(target)
+    return {"samples": 2_000} if quick else {"samples": 250_000} | metric(target)
 
 
 if __name__ == "__main__":
