@@ -90,7 +90,10 @@ def test_the_run_goes_on_from_the_previous_checkpoint_once_the_damaged_one_is_de
         counts = load_file(job.output / "model.safetensors")["counts"]
         summary = job.summary()
         assert int(counts.min()) >= EPOCHS
-        assert int(counts.sum()) == EPOCHS * SAMPLES + summary["samplesRepeated"]
+        # The shards' parts may be some updates apart. A sample counts as repeated when any shard
+        # had it already; its element shows that only if it lies on such a shard.
+        repeated = int(counts.sum()) - EPOCHS * SAMPLES
+        assert 0 <= repeated <= summary["samplesRepeated"]
         job.assert_promises_held()
 
 
