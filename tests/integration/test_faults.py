@@ -24,16 +24,18 @@ def trained(job: RunningJob) -> dict[str, Tensor]:
     return load_file(job.output / "model.safetensors")
 
 
-def applied_samples(job: RunningJob) -> int:
-    return int(trained(job)["counts"].sum())
+def assert_every_sample_was_applied(job: RunningJob, epochs: int = EPOCHS) -> None:
+    """Nothing lost, and exactly as much repeated as the summary says.
 
-
-def assert_every_sample_was_applied(job: RunningJob) -> None:
-    """Nothing lost, and exactly as much repeated as the summary says."""
+    Samples of a push that a death cut short are on some shards only: repeated, but their elements
+    show it only if they lie on such a shard.
+    """
     counts = trained(job)["counts"]
     summary = job.summary()
-    assert int(counts.min()) >= EPOCHS, f"samples were skipped: {counts}"
-    assert int(counts.sum()) == EPOCHS * SAMPLES + summary["samplesRepeated"]
+    assert int(counts.min()) >= epochs, f"samples were skipped: {counts}"
+    repeated = int(counts.sum()) - epochs * SAMPLES
+    most = summary["samplesRepeated"]
+    assert most - summary["samplesPartiallyApplied"] <= repeated <= most
 
 
 def test_undisturbed_run_applies_every_sample_once_per_epoch(tmp_path: Path) -> None:
@@ -160,11 +162,8 @@ def test_replica_declared_dead_is_fenced(tmp_path: Path) -> None:
         job.signal("replica-0", signal.SIGCONT)
         assert job.wait() == 0
 
-        counts = trained(job)["counts"]
-        summary = job.summary()
-        assert int(counts.min()) >= 4
-        assert int(counts.sum()) == 4 * SAMPLES + summary["samplesRepeated"]
-        assert summary["restarts"]["replica"] == 1
+        assert_every_sample_was_applied(job, epochs=4)
+        assert job.summary()["restarts"]["replica"] == 1
         job.assert_promises_held()
 
 
