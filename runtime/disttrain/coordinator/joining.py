@@ -16,7 +16,8 @@ from disttrain.coordinator.turn import Turn
 from disttrain.layout import ELEMENT_TYPES, ModelLayout
 from disttrain.transport.header import Role
 
-_MOST_REPLICAS = 4096
+MOST_REPLICAS = 4096
+"""Indices that replicas may have, those of loops that bring their own data included."""
 
 
 def join(turn: Turn, request: Join) -> Joined | Refused | None:
@@ -79,7 +80,7 @@ def _refusal(turn: Turn, request: Join) -> Refused | None:
 def _places(turn: Turn, request: Join) -> int:
     if request.role is Role.SHARD:
         return turn.settings.shards
-    return _MOST_REPLICAS if _brings_own_data(request) else turn.settings.replicas
+    return MOST_REPLICAS if _brings_own_data(request) else turn.settings.replicas
 
 
 def _brings_own_data(request: Join) -> bool:

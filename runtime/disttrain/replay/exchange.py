@@ -14,7 +14,7 @@ from disttrain.replay.comparing import ComparingLedger
 from disttrain.replica.changed_buffers import ChangedBuffers
 from disttrain.replica.flat_model import FlatModel, Outgoing
 from disttrain.replica.ledger import Kind
-from disttrain.replica.push_thread import Departure
+from disttrain.replica.push_thread import Departure, push_of
 from disttrain.replica.work import WorkItem
 from disttrain.transport.header import ELEMENT_BYTES, Vector
 from disttrain.transport.interface import Buffer
@@ -105,7 +105,7 @@ class ReplayedPushes:
         outgoing.wait_left()
         self.sequence += 1
         self.under_way[self.sequence] = PushUnderWay(
-            push=self._push(departure, outgoing),
+            push=push_of(departure, outgoing, self.sequence, self._changed),
             outgoing=outgoing,
             computed_on=computed_on,
             items=items,
@@ -123,19 +123,6 @@ class ReplayedPushes:
             return None
         self._free.append(push.outgoing)
         return self.under_way.pop(number)
-
-    def _push(self, departure: Departure, outgoing: Outgoing) -> Push:
-        return Push(
-            sequence=self.sequence,
-            gradient=outgoing.gradient.buffer,
-            versions=departure.versions,
-            scale=departure.scale,
-            samples=departure.samples,
-            lease=departure.position.lease,
-            lease_offset=departure.position.offset,
-            buffers={v: flat.buffer for v, flat in outgoing.buffers.vectors.items()},
-            changed=self._changed.runs(outgoing.buffers.vectors),
-        )
 
 
 class ReplayedFetches:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from disttrain.coordinator.fields import START
+from disttrain.coordinator.joining import MOST_REPLICAS
 from disttrain.coordinator.messages import Join, Leave
 from disttrain.coordinator.orders import (
     Done,
@@ -42,7 +43,6 @@ from disttrain.replica.membership import JobAddress, Membership
 from disttrain.replica.report import progress, replica_report
 from disttrain.transport.header import Role
 
-_MOST_REPLICAS = 4096
 _LOOK_AGAIN_SECONDS = 0.01
 
 
@@ -156,7 +156,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
 
     def _join(self, model: nn.Module) -> Join:
         # Indices below are the job's own replicas, whose processes may be about to join.
-        index = random.SystemRandom().randrange(self._spec.replicas.count, _MOST_REPLICAS)
+        index = random.SystemRandom().randrange(self._spec.replicas.count, MOST_REPLICAS)
         return Join(
             role=Role.REPLICA,
             index=index,

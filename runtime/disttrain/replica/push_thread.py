@@ -136,7 +136,7 @@ class PushThread:
         began = time.perf_counter()
         departure.outgoing.wait_left()
         self._sequence += 1
-        push = self._push(departure, departure.outgoing)
+        push = push_of(departure, departure.outgoing, self._sequence, self._changed)
         try:
             self._note(departure, self._client.push(push))
             self._advance(departure, pushes=1)
@@ -146,19 +146,6 @@ class PushThread:
             self.refused += 1
         self.transfers.add(time.perf_counter() - began, _payload_bytes(push))
         return self._free.put(departure.outgoing)
-
-    def _push(self, departure: Departure, outgoing: Outgoing) -> Push:
-        return Push(
-            sequence=self._sequence,
-            gradient=outgoing.gradient.buffer,
-            versions=departure.versions,
-            scale=departure.scale,
-            samples=departure.samples,
-            lease=departure.position.lease,
-            lease_offset=departure.position.offset,
-            buffers={v: flat.buffer for v, flat in outgoing.buffers.vectors.items()},
-            changed=self._changed.runs(outgoing.buffers.vectors),
-        )
 
     def _advance(self, departure: Departure, *, pushes: int) -> None:
         before = self.acknowledged
@@ -175,6 +162,23 @@ class PushThread:
                 self.staleness_unknown += 1
             else:
                 self.staleness[staleness_bucket(result.staleness)] += 1
+
+
+def push_of(
+    departure: Departure, outgoing: Outgoing, sequence: int, changed: ChangedBuffers
+) -> Push:
+    """What the parameter server's client is to send for a departure."""
+    return Push(
+        sequence=sequence,
+        gradient=outgoing.gradient.buffer,
+        versions=departure.versions,
+        scale=departure.scale,
+        samples=departure.samples,
+        lease=departure.position.lease,
+        lease_offset=departure.position.offset,
+        buffers={v: flat.buffer for v, flat in outgoing.buffers.vectors.items()},
+        changed=changed.runs(outgoing.buffers.vectors),
+    )
 
 
 def _payload_bytes(push: Push) -> int:
