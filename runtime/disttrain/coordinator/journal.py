@@ -2,9 +2,11 @@
 
 A file begins with a snapshot of the state and goes on with decisions; a new one is begun at each
 checkpoint, so that replaying stays short. A torn last line is what a crash leaves and is dropped;
-damage before the end is refused.
+damage before the end is refused. The open file holds space in reserve (zeros behind the last line),
+so that a disk that fills up stops checkpoints long before it stops decisions.
 """
 
+import contextlib
 import os
 import zlib
 from collections.abc import Iterator
@@ -16,8 +18,13 @@ from pydantic import ValidationError
 from disttrain.coordinator import entries, fold, state
 from disttrain.coordinator.errors import JournalDamaged
 from disttrain.coordinator.state import State
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
 
 _SUFFIX = ".jsonl"
+_RESERVE_BYTES = 1 << 20
+"""Some thousand decisions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +66,8 @@ class Journal:
         self._folder = folder
         self._descriptor = -1
         self._length = 0
+        self._reserved = 0
+        """Bytes of the file that the disk has promised."""
         self._backlog = b""
         self._unsynced = False
 
@@ -79,9 +88,10 @@ class Journal:
         temporary.rename(file)
         _sync_folder(self._folder)
         self._open(file)
-        self._length, self._backlog = len(snapshot), b""
+        self._length, self._reserved, self._backlog = len(snapshot), 0, b""
         for old in older:
             old.unlink()
+        self._reserve()
 
     def append(self, decided: entries.Decided) -> None:
         """Writes what one event led to, in one line: half of a decision is never replayed.
@@ -91,20 +101,15 @@ class Journal:
         """
         if decided:
             self._backlog += _line(entries.to_json(decided))
-        self.catch_up()
+        try:
+            self._write()
+        except OSError as error:
+            LOG.error("nothing is decided until the disk takes the journal", reason=str(error))
 
     def catch_up(self) -> None:
         """Writes what was kept, if the disk takes it now."""
-        if not self._backlog:
-            return
-        try:
-            _write_all(self._descriptor, self._backlog, self._length)
-        except OSError:
-            os.ftruncate(self._descriptor, self._length)
-            return
-        self._length += len(self._backlog)
-        self._backlog = b""
-        self._unsynced = True
+        with contextlib.suppress(OSError):
+            self._write()
 
     def sync(self) -> None:
         """What was appended survives the machine, too."""
@@ -115,9 +120,26 @@ class Journal:
     def close(self) -> None:
         """Syncs and closes."""
         if self._descriptor >= 0:
+            os.ftruncate(self._descriptor, self._length)
             self.sync()
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def _write(self) -> None:
+        """Raises OSError; what it wrote until then is written over next time."""
+        if self._backlog:
+            _write_all(self._descriptor, self._backlog, self._length)
+            self._length += len(self._backlog)
+            self._backlog = b""
+            self._unsynced = True
+            self._reserve()
+
+    def _reserve(self) -> None:
+        """Takes space for what is to come, where the file system can promise it."""
+        if self._length + _RESERVE_BYTES // 2 > self._reserved:
+            with contextlib.suppress(OSError):
+                os.posix_fallocate(self._descriptor, self._length, _RESERVE_BYTES)
+                self._reserved = self._length + _RESERVE_BYTES
 
     def _open(self, file: Path) -> None:
         if self._descriptor >= 0:

@@ -105,6 +105,18 @@ def test_a_full_disk_delays_entries_and_loses_none(
     assert replayed.decisions == 2
 
 
+def test_a_journal_that_was_not_closed_is_replayed_with_its_reserve(tmp_path: Path) -> None:
+    written = Journal(tmp_path)
+    written.begin(State())
+    written.append(_change(Phase.RUNNING, 1.0))
+    file = next(tmp_path.glob("*.jsonl"))
+    assert file.stat().st_blocks * 512 >= 1 << 20
+    assert file.read_bytes().endswith(b"\0")
+    replayed = journal.replay(tmp_path)
+    assert replayed is not None
+    assert replayed.state.phase is Phase.RUNNING
+
+
 def test_the_state_survives_the_way_to_disk() -> None:
     found = State(phase=Phase.RUNNING)
     found.data.samples, found.data.portion_size = 32, 8
