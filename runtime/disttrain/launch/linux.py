@@ -23,6 +23,15 @@ def end_with_parent(parent: int, number: signal.Signals) -> None:
         os._exit(128 + number)
 
 
+def wake_when_parent_ends() -> None:
+    """Have the kernel continue this process, should it be stopped, when its parent ends.
+
+    For a process that has something left to do then and notices the end by itself. Takes the place
+    of `end_with_parent`, which may be called again.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
 def adopt_orphans() -> None:
     """Become the parent of all descendants whose own parents end, so that none gets lost."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)

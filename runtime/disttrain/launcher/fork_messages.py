@@ -37,16 +37,7 @@ class Preload(_Strict):
     """Put in front of sys.path."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Signal(_Strict):
-    """Send a signal to a process if it is still that life of it."""
-
-    kind: Literal["signal"] = "signal"
-    pid: int
-    number: int
-
-
-Command = Annotated[Start | Preload | Signal, Field(discriminator="kind")]
+Command = Annotated[Start | Preload, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,7 +2,11 @@
 
 `python -m disttrain.launcher.fork_server SOCKET PARENT`, with the allocator's settings in its
 environment. It has one thread and starts none: a fork copies only the thread that forks, with
-whatever locks the others hold. Its children are killed by the kernel when it ends.
+whatever locks the others hold.
+
+Its children are killed by the kernel when it ends. When the launcher ends it kills them itself,
+with what they started, which the kernel does not know of; should it be stopped, the kernel wakes
+it. While it imports, where nothing of its own code runs, the kernel kills it instead.
 """
 
 import atexit
@@ -22,8 +26,8 @@ from disttrain.job.names import Role
 from disttrain.launch import config as launch_config
 from disttrain.launch import linux, process
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launcher import fork_messages
-from disttrain.launcher.fork_messages import Preload, Signal, Start
+from disttrain.launcher import fork_messages, process_group
+from disttrain.launcher.fork_messages import Preload, Start
 from disttrain.launcher.restart_policy import Exit
 
 
@@ -40,14 +44,23 @@ class _Child:
 class ForkServer:
     """Serves one launcher over one socket, until the launcher is gone."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, launcher: int) -> None:
         self._connection = connection
+        self._launcher = launcher
         self._children: dict[int, _Child] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(connection, selectors.EVENT_READ)
 
     def serve(self) -> Start | None:
         """Carry out commands. Returns in the server None, in a forked child what it is to run."""
+        try:
+            return self._serve()
+        except ConnectionError:
+            # What the launcher did not read before its end makes that end an error.
+            return None
+
+    def _serve(self) -> Start | None:
+        linux.wake_when_parent_ends()
         self._say(fork_messages.Ready(threads=_threads()))
         while True:
             for key, _ in self._selector.select():
@@ -63,17 +76,21 @@ class ForkServer:
     def kill_all(self) -> None:
         """Kill every child with everything that it started."""
         for child in self._children.values():
-            _kill_group(child.pid)
+            process_group.kill(child.pid)
 
     def _carry_out(self, command: fork_messages.Command) -> Start | None:
         match command:
             case Start():
                 return self._fork(command)
             case Preload():
-                self._say(_preload(command))
-            case Signal():
-                self._signal(command)
+                self._say(self._preload(command))
         return None
+
+    def _preload(self, preload: Preload) -> fork_messages.Preloaded:
+        linux.end_with_parent(self._launcher, signal.SIGKILL)
+        told = _preload(preload)
+        linux.wake_when_parent_ends()
+        return told
 
     def _fork(self, start: Start) -> Start | None:
         sys.stdout.flush()
@@ -108,7 +125,7 @@ class ForkServer:
         _redirect(Path(start.log))
 
     def _reap(self, child: _Child) -> None:
-        _kill_group(child.pid)
+        process_group.kill(child.pid)
         _, status = os.waitpid(child.pid, 0)
         self._selector.unregister(child.pidfd)
         os.close(child.pidfd)
@@ -116,21 +133,8 @@ class ForkServer:
         code = Exit.from_wait_status(status).code
         self._say(fork_messages.Ended(name=child.name, pid=child.pid, code=code))
 
-    def _signal(self, command: Signal) -> None:
-        if command.pid in self._children:
-            os.kill(command.pid, command.number)
-
     def _say(self, event: fork_messages.Event) -> None:
         self._connection.send(fork_messages.encode_event(event))
-
-
-def _kill_group(pid: int) -> None:
-    """Kill what a process started, too: the data loader's workers. The leader is not reaped yet."""
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        # A child that was killed before it had a group of its own.
-        os.kill(pid, signal.SIGKILL)
 
 
 def _preload(preload: Preload) -> fork_messages.Preloaded:
@@ -182,7 +186,7 @@ def _set_threads(threads: int) -> None:
 def main() -> None:
     """Serve the launcher at the other end of the inherited socket."""
     descriptor, parent = map(int, sys.argv[1:])
-    linux.end_with_parent(parent, signal.SIGTERM)
+    linux.end_with_parent(parent, signal.SIGKILL)
     linux.set_process_name("dt:fork-server")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
@@ -190,7 +194,7 @@ def main() -> None:
     gc.disable()
     for role in (Role.SHARD, Role.REPLICA):
         importlib.import_module(process.server_module(role))
-    server = ForkServer(socket.socket(fileno=descriptor))
+    server = ForkServer(socket.socket(fileno=descriptor), parent)
     signal.signal(signal.SIGTERM, lambda *_: _end(server))
     gc.freeze()
     if start := server.serve():

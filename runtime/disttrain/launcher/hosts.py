@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from disttrain.launcher import fork_messages
-from disttrain.launcher.fork_messages import Ended, Event, Preload, Signal, Start, Started
+from disttrain.launcher import fork_messages, process_group
+from disttrain.launcher.fork_messages import Ended, Event, Preload, Start, Started
+from disttrain.launcher.outbox import Outbox
 from disttrain.launcher.restart_policy import Exit
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
@@ -33,10 +34,6 @@ class Host(Protocol):
 
     def start(self, name: str, config: Path, log: Path) -> None:
         """Start a process that runs the role in `config`."""
-        ...
-
-    def signal(self, pid: int, number: signal.Signals) -> None:
-        """Send a signal to one of the processes; nothing when it has ended."""
         ...
 
     def descriptors(self) -> Sequence[int]:
@@ -79,11 +76,6 @@ class ExecHost:
         self._programs[process.pid] = _Program(name, process, os.pidfd_open(process.pid))
         self._started.append(Started(name=name, pid=process.pid))
 
-    def signal(self, pid: int, number: signal.Signals) -> None:
-        """Send a signal to one of the programs."""
-        if pid in self._programs:
-            self._programs[pid].process.send_signal(number)
-
     def descriptors(self) -> Sequence[int]:
         """One descriptor per program, readable at its end."""
         return [program.pidfd for program in self._programs.values()]
@@ -116,6 +108,7 @@ class ForkHost:
     def __init__(self, log: Path) -> None:
         self._socket, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(0)
+        self._outbox = Outbox(self._socket)
         with server:
             descriptor = server.fileno()
             self._server = _run(
@@ -143,16 +136,14 @@ class ForkHost:
         """Have the user's module imported once for all processes forked later."""
         self._send(Preload(module=module, folder=str(folder)))
 
-    def signal(self, pid: int, number: signal.Signals) -> None:
-        """Send a signal to one of the forked processes."""
-        self._send(Signal(pid=pid, number=number))
-
     def descriptors(self) -> Sequence[int]:
         """The socket of the server, which also tells of its end."""
         return [self._socket.fileno()] if self.alive else []
 
     def events(self) -> Iterator[Event]:
         """What the server told; when it has ended, the end of every process it had."""
+        if self.alive:
+            self._outbox.flush()
         while self.alive:
             try:
                 packet = self._socket.recv(fork_messages.LARGEST_BYTES)
@@ -192,11 +183,7 @@ class ForkHost:
             yield Ended(name=name, pid=0, code=-signal.SIGKILL)
 
     def _send(self, command: fork_messages.Command) -> None:
-        # A server that has just ended is noticed by `events`.
-        try:
-            self._socket.send(fork_messages.encode_command(command))
-        except OSError:
-            return
+        self._outbox.put(fork_messages.encode_command(command))
 
 
 def _run(
@@ -224,17 +211,11 @@ def _run(
 
 def _finish_orphan(pid: int) -> int:
     """Make sure of the end of a process whose fork server is dead. Returns its exit."""
-    _kill_group(pid)
     try:
-        _, status = os.waitpid(pid, 0)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        # Not adopted, or somebody else has waited for it.
+        # Its fork server had waited for it: the id may be somebody else's by now.
         return -signal.SIGKILL
+    process_group.kill(pid)
+    _, status = os.waitpid(pid, 0)
     return Exit.from_wait_status(status).code
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

@@ -1,0 +1,38 @@
+"""A fork server and its host by themselves: no job runs, so there are no ledgers to audit."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders.launches import STAND_INS, TESTS, wait_until
+from disttrain.launcher.fork_messages import Event, Preloaded
+from disttrain.launcher.hosts import ForkHost
+
+COMMANDS = 1000
+"""More than a socket holds."""
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkHost]:
+    monkeypatch.setenv("DISTTRAIN_SERVERS", STAND_INS)
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    server = ForkHost(tmp_path / "log")
+    yield server
+    server.close()
+
+
+def test_what_a_busy_fork_server_is_told_is_not_lost(host: ForkHost, tmp_path: Path) -> None:
+    os.kill(host.pid, signal.SIGSTOP)
+    for _ in range(COMMANDS):
+        host.preload("math", tmp_path)
+    os.kill(host.pid, signal.SIGCONT)
+    answers: list[Event] = []
+
+    def answered() -> bool:
+        answers.extend(event for event in host.events() if isinstance(event, Preloaded))
+        return len(answers) == COMMANDS
+
+    wait_until(answered, "every command is answered")
