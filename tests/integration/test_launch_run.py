@@ -1,4 +1,7 @@
-"""`disttrain run` with stand-ins for the roles: ends, restarts, exit codes."""
+"""`disttrain run` with stand-ins for the roles: ends, restarts, exit codes.
+
+Stand-ins leave no ledgers: there is nothing for `disttrain audit`. Real jobs are in test_faults.py.
+"""
 
 import json
 import signal
@@ -38,6 +41,25 @@ def test_killed_processes_start_again_and_the_coordinator_is_told(tmp_path: Path
         code, output = run.end()
         assert code == 0, output
         assert "replica-1: killed by SIGKILL; starts again in" in output
+
+
+def test_a_coordinator_over_tcp_comes_back_where_it_was(tmp_path: Path) -> None:
+    with LaunchedRun(tmp_path, *QUICK_RESTARTS, "--set", "spec.transport=tcp") as run:
+        run.wait_for("coordinator", "replica-0")
+        address = _coordinator_address(run)
+        first = run.kill("coordinator")
+        run.wait_for_new_life("coordinator", first)
+        before = run.kill("replica-0")
+        run.wait_for_new_life("replica-0", before)
+        wait_until(lambda: bool(run.requests("member_died")), "the new life is told of a death")
+        assert _coordinator_address(run) == address
+        run.complete()
+        assert run.end()[0] == 0
+
+
+def _coordinator_address(run: LaunchedRun) -> str:
+    config = json.loads((run.output / "launch" / "coordinator.json").read_text())
+    return str(config["listen_address"])
 
 
 def test_what_a_killed_member_started_dies_with_it(tmp_path: Path) -> None:

@@ -32,12 +32,21 @@ def run(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
     return _watched(lambda: runs.new(job, folder, task_folder))
 
 
-def resume(path: Path) -> ExitCode:
-    """Go on with the run in a folder; returns the exit code. Raises NotARunFolder."""
+def resume(path: Path, require_whole: Callable[[Path], None]) -> ExitCode:
+    """Go on with the run in a folder; returns the exit code. Raises NotARunFolder.
+
+    `require_whole` looks at the checkpoint once nobody else writes any.
+    """
     folder = RunFolder(path.resolve())
     folder.read_record()
     job = manifest_file.load_job(folder.job)
-    return _watched(lambda: runs.resumed(job, folder))
+
+    def prepare() -> Run:
+        folder.require_free()
+        require_whole(path)
+        return runs.resumed(job, folder)
+
+    return _watched(prepare)
 
 
 def _watched(prepare: Callable[[], Run]) -> ExitCode:

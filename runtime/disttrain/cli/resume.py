@@ -18,5 +18,4 @@ def resume(folder: Folder) -> None:
     # What runs a job is slow to import, and the other commands do without it.
     from disttrain.cli import checkpoint_folder, live  # noqa: PLC0415
 
-    checkpoint_folder.require_whole(folder)
-    raise typer.Exit(live.resume(folder))
+    raise typer.Exit(live.resume(folder, checkpoint_folder.require_whole))

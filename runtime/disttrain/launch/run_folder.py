@@ -93,6 +93,20 @@ class RunFolder:
             raise OutputFolderInUse(message)
         self.prepare()
 
+    def claim(self) -> int:
+        """Make the folder and hold it, as `lock` does. Raises OutputFolderInUse."""
+        self.create()
+        message = f"another run has just begun in {self.path}; choose another folder with --output"
+        try:
+            descriptor = self.lock()
+        except OutputFolderInUse as error:
+            raise OutputFolderInUse(message) from error
+        # Several may have found the folder empty; the first to hold it has left its manifest.
+        if self.job.exists():
+            os.close(descriptor)
+            raise OutputFolderInUse(message)
+        return descriptor
+
     def prepare(self) -> None:
         """Make the parts that the launcher writes into, if they are missing."""
         for part in (self.logs, self.lock_file.parent):
@@ -103,6 +117,7 @@ class RunFolder:
 
         Raises OutputFolderInUse while another launcher holds it.
         """
+        self.prepare()
         descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,6 +126,10 @@ class RunFolder:
             message = f"the run in {self.path} is still going on; stop it first"
             raise OutputFolderInUse(message) from error
         return descriptor
+
+    def require_free(self) -> None:
+        """Raise OutputFolderInUse while a launcher holds the folder."""
+        os.close(self.lock())
 
     def write_record(self, record: RunRecord) -> None:
         """Write run.json."""

@@ -24,7 +24,7 @@ class Place:
     sockets: Path
     """Short private folder for Unix sockets."""
     coordinator_port: int
-    """Free port on 127.0.0.1 for jobs over TCP; kept over the coordinator's restarts."""
+    """Reserved on 127.0.0.1 for a job over TCP, kept over the coordinator's restarts; else 0."""
     cores: int
     resume_from: Path | None = None
 

@@ -2,18 +2,19 @@
 
 import json
 import os
-import socket
 import uuid
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import atomic_file
 from disttrain.launch.config import LaunchConfig, checkpoint_folder
 from disttrain.launch.run_folder import RunFolder, RunRecord
-from disttrain.launcher import restart_point, sockets_folder, threads
-from disttrain.launcher.plan import Place, plan
+from disttrain.launcher import reserved_port, restart_point, sockets_folder, threads
+from disttrain.launcher.plan import Place, plan, transport_kind
 from disttrain.launcher.restart_policy import Policy
+from disttrain.transport.config import TransportKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Run:
     folder: RunFolder
     place: Place
     configs: dict[str, LaunchConfig]
-    lock: int
+    _held: ExitStack
+    """The lock of the folder, the sockets, the coordinator's port."""
     _pids: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -57,48 +59,60 @@ class Run:
         )
 
     def close(self) -> None:
-        """Remove the sockets and free the folder."""
-        sockets_folder.remove(self.place.sockets)
-        os.close(self.lock)
+        """Remove the sockets and free the port and the folder."""
+        self._held.close()
 
 
 def new(job: DistTrainJob, folder: Path, task_folder: Path) -> Run:
-    """Prepare a new run in `folder`. Raises OutputFolderInUse when it is not empty."""
+    """Prepare a new run in `folder`. Raises OutputFolderInUse when it is not empty.
+
+    Of several at the same moment one gets the folder, and the others write nothing into it.
+    """
     run_folder = RunFolder(folder.resolve())
-    run_folder.create()
-    atomic_file.replace(run_folder.job, _manifest(job))
-    return _prepared(job, run_folder, task_folder.resolve(), uid=uuid.uuid4().hex, resume_from=None)
+    with ExitStack() as held:
+        held.callback(os.close, run_folder.claim())
+        atomic_file.replace(run_folder.job, _manifest(job))
+        place = _place(job, run_folder, held, task_folder=task_folder.resolve())
+        return _prepared(job, run_folder, place, held.pop_all())
 
 
 def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
     """Prepare the next life of the run in `folder`, from its newest checkpoint.
 
-    Raises NotARunFolder, or OutputFolderInUse while it still runs.
+    Raises NotARunFolder, or OutputFolderInUse while it still runs; then nothing was changed.
     """
     record = folder.read_record()
-    checkpoint = restart_point.latest_checkpoint(checkpoint_folder(job, folder.path))
-    run = _prepared(job, folder, record.task_folder, uid=record.job_uid, resume_from=checkpoint)
-    sockets_folder.remove(record.sockets)
-    for told_before in (folder.summary, folder.status):
-        told_before.unlink(missing_ok=True)
-    return run
+    with ExitStack() as held:
+        held.callback(os.close, folder.lock())
+        checkpoint = restart_point.latest_checkpoint(checkpoint_folder(job, folder.path))
+        place = _place(job, folder, held, task_folder=record.task_folder)
+        place = replace(place, job_uid=record.job_uid, resume_from=checkpoint)
+        for told_before in (folder.summary, folder.status):
+            told_before.unlink(missing_ok=True)
+        return _prepared(job, folder, place, held.pop_all())
 
 
-def _prepared(
-    job: DistTrainJob, folder: RunFolder, task_folder: Path, *, uid: str, resume_from: Path | None
-) -> Run:
-    folder.prepare()
-    lock = folder.lock()
-    place = Place(
+def _place(job: DistTrainJob, folder: RunFolder, held: ExitStack, *, task_folder: Path) -> Place:
+    """A new place; what it takes of the machine is freed by `held`."""
+    sockets = sockets_folder.create()
+    held.callback(sockets.close)
+    port = 0
+    if transport_kind(job) is TransportKind.TCP:
+        reserved = reserved_port.reserve()
+        held.callback(reserved.close)
+        port = reserved.number
+    return Place(
         run_folder=folder.path,
         task_folder=task_folder,
-        job_uid=uid,
-        sockets=sockets_folder.create(),
-        coordinator_port=_free_port(),
+        job_uid=uuid.uuid4().hex,
+        sockets=sockets.path,
+        coordinator_port=port,
         cores=threads.usable_cores(),
-        resume_from=resume_from,
     )
-    run = Run(job, folder, place, plan(job, place), lock)
+
+
+def _prepared(job: DistTrainJob, folder: RunFolder, place: Place, held: ExitStack) -> Run:
+    run = Run(job, folder, place, plan(job, place), held)
     run.write_record()
     return run
 
@@ -106,10 +120,3 @@ def _prepared(
 def _manifest(job: DistTrainJob) -> bytes:
     # JSON is YAML, and every default of today is spelled out: a resume means what the run meant.
     return json.dumps(job.model_dump(mode="json", by_alias=True), indent=2).encode() + b"\n"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

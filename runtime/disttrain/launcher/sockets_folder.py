@@ -1,9 +1,16 @@
-"""A short private folder for Unix sockets, whose paths have at most 107 bytes."""
+"""A short private folder for Unix sockets, whose paths have at most 107 bytes.
 
+The launcher locks a file in it for as long as it lives. A folder whose lock is free was left by a
+launcher that was killed: the next one removes it. A lock, unlike a process id, cannot be somebody
+else's by then.
+"""
+
+import fcntl
 import os
 import shutil
 import stat
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 LONGEST_PATH = 107
@@ -12,15 +19,65 @@ LONGEST_PATH = 107
 LONGEST_NAME = len("replica-4095") + len(".sock")
 """Bytes of the longest file name that is made in the folder."""
 
-
-def create() -> Path:
-    """Make an empty folder that only this user may enter."""
-    return Path(tempfile.mkdtemp(prefix="disttrain-", dir=_base()))
+PREFIX = "disttrain-"
+OWNER = "launcher.lock"
 
 
-def remove(folder: Path) -> None:
-    """Remove the folder with the sockets in it; does nothing when it is gone."""
-    shutil.rmtree(folder, ignore_errors=True)
+@dataclass(frozen=True, slots=True)
+class SocketsFolder:
+    """An open folder, kept by this process."""
+
+    path: Path
+    _lock: int
+
+    def close(self) -> None:
+        """Remove the folder with the sockets in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def create() -> SocketsFolder:
+    """Make an empty folder that only this user may enter; removes those of killed launchers."""
+    base = _base()
+    for left in base.glob(f"{PREFIX}*"):
+        _remove_if_abandoned(left)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+    return SocketsFolder(folder, _own(folder))
+
+
+def _own(folder: Path) -> int:
+    descriptor = os.open(folder / ".new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    # Found under its name it is locked already: nobody takes this launcher for dead.
+    (folder / ".new").rename(folder / OWNER)
+    return descriptor
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    try:
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            return
+        descriptor = os.open(folder / OWNER, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        # Gone, in the making, or something else of this name.
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove(folder)
+    except OSError:
+        # Its launcher lives, or there is more in it than sockets.
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _remove(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_socket():
+            path.unlink()
+    if [path.name for path in folder.iterdir()] == [OWNER]:
+        shutil.rmtree(folder)
 
 
 def _base() -> Path:

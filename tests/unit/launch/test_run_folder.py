@@ -1,7 +1,6 @@
-"""The output folder, its lock and its record; the folder of the sockets."""
+"""The output folder, its lock and its record."""
 
 import os
-import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 from disttrain.launch import failure_file
 from disttrain.launch.errors import NotARunFolder, OutputFolderInUse
 from disttrain.launch.run_folder import RunFolder, RunRecord, default_folder
-from disttrain.launcher import restart_point, sockets_folder
+from disttrain.launcher import restart_point
 
 
 def test_the_default_folder_has_the_jobs_name_and_the_time() -> None:
@@ -42,6 +41,30 @@ def test_one_launcher_holds_a_folder_at_a_time(tmp_path: Path) -> None:
     os.close(folder.lock())
 
 
+def test_a_folder_that_two_runs_found_empty_goes_to_the_first_to_hold_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path)
+    held = folder.claim()
+    monkeypatch.setattr(RunFolder, "create", RunFolder.prepare)
+    with pytest.raises(OutputFolderInUse, match="another run has just begun"):
+        folder.claim()
+    folder.job.write_text("the first one's")
+    os.close(held)
+    with pytest.raises(OutputFolderInUse, match="another run has just begun"):
+        folder.claim()
+    os.close(folder.lock())
+
+
+def test_a_folder_is_free_when_no_launcher_holds_it(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    held = folder.claim()
+    with pytest.raises(OutputFolderInUse, match="still going on"):
+        folder.require_free()
+    os.close(held)
+    folder.require_free()
+
+
 def test_the_record_survives_its_file_and_a_torn_one_is_told(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     record = RunRecord(
@@ -57,17 +80,6 @@ def test_the_record_survives_its_file_and_a_torn_one_is_told(tmp_path: Path) -> 
     folder.record.write_bytes(folder.record.read_bytes()[:-20])
     with pytest.raises(NotARunFolder, match=r"run\.json is missing or damaged"):
         folder.read_record()
-
-
-def test_the_sockets_folder_is_private_and_short(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / ("long" * 30)))
-    folder = sockets_folder.create()
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert len(bytes(folder / "replica-4095")) <= sockets_folder.LONGEST_PATH
-    sockets_folder.remove(folder)
-    assert not folder.exists()
 
 
 def test_the_newest_whole_checkpoint_is_the_restart_point(tmp_path: Path) -> None:
