@@ -23,14 +23,13 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server.client import ClientConfig, Identity
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import Header, Role, Vector, Verb
+from disttrain.transport.header import EMPTY, Role, Vector, Verb
 from disttrain.transport.interface import Listener, Request
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
 JOB_UID = "lone-shard"
 START_SECONDS = 60.0
 REPLICAS = 2
-_EMPTY = Header(*([0] * len(Header._fields)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +158,7 @@ class LoneShard:
 
 
 def _answer(listener: Listener, request: Request, payload: bytes, job: int) -> None:
-    header = _EMPTY._replace(
+    header = EMPTY._replace(
         verb=Verb.CONTROL_REPLY,
         job=job,
         role=Role.COORDINATOR,

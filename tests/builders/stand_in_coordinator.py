@@ -11,9 +11,7 @@ from disttrain.coordinator import messages
 from disttrain.launch.config import LaunchConfig
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import Header, Role, Verb
-
-EMPTY = Header(*([0] * len(Header._fields)))
+from disttrain.transport.header import EMPTY, Role, Verb
 
 
 def main(config: LaunchConfig) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from disttrain.transport.config import CurveKeys, Limits, TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import ElementType, Header, Role, Vector, Verb
+from disttrain.transport.header import EMPTY, ElementType, Header, Role, Vector, Verb
 from disttrain.transport.interface import Buffer, Channel, Listener, Message, Request, Transport
 
 PATIENCE = 10.0
@@ -24,9 +24,7 @@ _TESTS = Path(__file__).parents[1]
 
 def a_header(verb: Verb, **fields: Any) -> Header:
     """A header of replica 0, with the given fields, and zeros otherwise."""
-    blank = Header._make([0] * len(Header._fields))._replace(
-        verb=verb, role=Role.REPLICA, scale=1.0
-    )
+    blank = EMPTY._replace(verb=verb, role=Role.REPLICA, scale=1.0)
     return blank._replace(**fields)
 
 

@@ -17,13 +17,12 @@ from disttrain.coordinator.orders import NumberedOrder, Result
 from disttrain.coordinator.outstanding import Outstanding
 from disttrain.coordinator.reports import ReplicaReport, ShardReport
 from disttrain.transport.errors import TransportError
-from disttrain.transport.header import Header, Role, Verb
+from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Channel
 
 Clock = Callable[[], float]
 Report = Callable[[], ReplicaReport | ShardReport]
 
-_EMPTY = Header(*([0] * len(Header._fields)))
 _ORDERS_REMEMBERED = 4096
 
 
@@ -158,12 +157,13 @@ class ControlConnection:
     ) -> None:
         if header.verb == Verb.CONTROL_ORDER:
             new_orders.extend(self._unseen((messages.parse_order(payload),)))
-        if header.verb != Verb.CONTROL_REPLY or not self._outstanding.answered(header.sequence):
+        if header.verb != Verb.CONTROL_REPLY or not self._outstanding.waits(header.sequence):
             return
         is_heartbeat = header.sequence in self._heartbeats
-        # Before parsing: a reply that cannot be read must not be the last heartbeat's.
-        self._heartbeats.discard(header.sequence)
+        # A reply that cannot be read is none: the request is repeated when it is due.
         reply = messages.parse_reply(payload)
+        self._outstanding.answered(header.sequence)
+        self._heartbeats.discard(header.sequence)
         self._check_standing(reply)
         if isinstance(reply, messages.Joined):
             self._member = reply.member
@@ -194,7 +194,7 @@ class ControlConnection:
     def header(self, number: int) -> Header:
         """The header of this member's request `number`."""
         member = self._member
-        return _EMPTY._replace(
+        return EMPTY._replace(
             verb=Verb.CONTROL_REQUEST,
             role=self._role,
             sender=member.index if member else 0,

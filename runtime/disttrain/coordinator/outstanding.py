@@ -20,9 +20,13 @@ class Outstanding:
         self._waiting[number] = (now, payload)
         return number
 
-    def answered(self, number: int) -> bool:
-        """True for the first answer to a request, False for a repeated or unknown one."""
-        return self._waiting.pop(number, None) is not None
+    def waits(self, number: int) -> bool:
+        """Whether this request has no answer yet; false for one that was never made."""
+        return number in self._waiting
+
+    def answered(self, number: int) -> None:
+        """The request, which waits, needs to be sent no more."""
+        del self._waiting[number]
 
     def due(self, now: float) -> list[tuple[int, bytes]]:
         """The requests to be sent again now."""

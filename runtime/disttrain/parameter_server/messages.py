@@ -7,10 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from disttrain.parameter_server.errors import RequestRefused
-from disttrain.transport.header import Header, Role, Vector, Verb
-
-EMPTY = Header(*([0] * len(Header._fields)))
-"""A header in which every field is unused."""
+from disttrain.transport.header import EMPTY, Header, Role, Vector, Verb
 
 MOST_CHUNKS_PER_FETCH = 16
 """A FETCH that asks for more is refused: a shard never owes a peer more."""

@@ -153,3 +153,7 @@ class Header(NamedTuple):
     payload_bytes: int
     checksum: int
     """xxh3_64 of the payload; 0 is unchecked (shared memory, empty payload)."""
+
+
+EMPTY = Header(*([0] * len(Header._fields)))
+"""A header in which every field is unused."""

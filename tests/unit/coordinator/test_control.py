@@ -11,12 +11,11 @@ from disttrain.coordinator.control import ControlConnection
 from disttrain.coordinator.errors import CoordinatorSilent, JobOver, MemberFenced, NotJoined
 from disttrain.coordinator.fields import MemberId
 from disttrain.coordinator.reports import ReplicaReport, ShardReport
-from disttrain.transport.header import Header, Role, Verb
+from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Destination, Message, Payload, Slice
 
 MEMBER = MemberId(role=Role.SHARD, index=0, incarnation=4)
 JOIN = messages.Join(role=Role.SHARD, index=0, instance="a", pid=1)
-EMPTY = Header(*([0] * len(Header._fields)))
 
 Script = Callable[[messages.Request], messages.Reply | None]
 
@@ -153,6 +152,17 @@ def test_after_a_heartbeat_reply_that_cannot_be_read_heartbeats_go_on() -> None:
     clock.now += 1.0
     control.poll(ShardReport)
     assert sum(isinstance(request, messages.Heartbeat) for request in channel.sent) == 2
+
+
+def test_a_request_whose_answer_cannot_be_read_is_repeated() -> None:
+    control, channel, clock = _joined()
+    channel.script = lambda _: None
+    number = control.request(messages.Leave(member=MEMBER, reason="SIGTERM"))
+    channel.arrive(EMPTY._replace(verb=Verb.CONTROL_REPLY, sequence=number), b"{}")
+    assert control.poll(None).replies == {}
+    channel.script = _accepting
+    clock.now += 2.0
+    assert control.poll(None).replies == {number: messages.Acknowledged()}
 
 
 def test_a_fenced_life_is_told_so() -> None:

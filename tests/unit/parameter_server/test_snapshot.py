@@ -20,13 +20,12 @@ from disttrain.parameter_server import assembly, reporting, restoring, writing
 from disttrain.parameter_server.acknowledged import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.errors import WrongSnapshot
-from disttrain.parameter_server.messages import EMPTY
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import Wanted
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.writing import Cut
-from disttrain.transport.header import ElementType, Role, Vector, Verb
+from disttrain.transport.header import EMPTY, ElementType, Role, Vector, Verb
 
 ELEMENTS, CHUNK_BYTES = 10_000, 4096
 CHUNK = CHUNK_BYTES // 4
