@@ -4,6 +4,9 @@ A file begins with a snapshot of the state and goes on with decisions; a new one
 checkpoint, so that replaying stays short. A torn last line is what a crash leaves and is dropped;
 damage before the end is refused. The open file holds space in reserve (zeros behind the last line),
 so that a disk that fills up stops checkpoints long before it stops decisions.
+
+A sync that fails is never repeated on the same file: the kernel may have dropped what it could not
+write, and would report success. A new file is begun instead, with the whole state.
 """
 
 import contextlib
@@ -23,6 +26,7 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 _SUFFIX = ".jsonl"
+_UNFINISHED = ".new"
 _RESERVE_BYTES = 1 << 20
 """Some thousand decisions."""
 
@@ -70,27 +74,36 @@ class Journal:
         """Bytes of the file that the disk has promised."""
         self._backlog = b""
         self._unsynced = False
+        self._number = 0
+        """Of the newest file that every replay will find."""
+        self._doubtful = False
+        """A sync has failed: only a new file can be trusted."""
 
     @property
     def is_behind(self) -> bool:
-        """Some entries could not be written yet: the disk is full."""
-        return bool(self._backlog)
+        """Some entries may not be on disk: it is full or fails."""
+        return bool(self._backlog) or self._doubtful
 
     def begin(self, found: State) -> None:
-        """Begins a new file with a snapshot; the older ones are deleted. Raises OSError."""
+        """Begins a new file with a snapshot; the older ones are deleted.
+
+        Raises OSError: then the journal goes on in the old file, or is behind.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         older = _files(self._folder)
-        number = 1 + max((int(file.stem) for file in older), default=0)
+        number = 1 + (self._number or max((int(file.stem) for file in older), default=0))
         file = self._folder / f"{number:08d}{_SUFFIX}"
-        temporary = file.with_suffix(".new")
+        unfinished = file.with_suffix(_UNFINISHED)
         snapshot = _line(state.to_json(found))
-        _write_durably(temporary, snapshot)
-        temporary.rename(file)
+        self._take(_write_durably(unfinished, snapshot), len(snapshot))
+        # From here on a replay may read the new file, but after a crash of the machine also the
+        # old one: nothing that is written to either is sure to be found.
+        self._doubtful = True
+        unfinished.rename(file)
         _sync_folder(self._folder)
-        self._open(file)
-        self._length, self._reserved, self._backlog = len(snapshot), 0, b""
-        for old in older:
-            old.unlink()
+        self._doubtful = False
+        self._number = number
+        _delete([old for old in older if old != file])
         self._reserve()
 
     def append(self, decided: entries.Decided) -> None:
@@ -99,6 +112,9 @@ class Journal:
         It survives this process from then on. What a full disk refuses is kept for later: decide
         little while `is_behind`.
         """
+        if self._doubtful:
+            # The new file will begin with what this leads to.
+            return
         if decided:
             self._backlog += _line(entries.to_json(decided))
         try:
@@ -106,21 +122,30 @@ class Journal:
         except OSError as error:
             LOG.error("nothing is decided until the disk takes the journal", reason=str(error))
 
-    def catch_up(self) -> None:
-        """Writes what was kept, if the disk takes it now."""
+    def catch_up(self, found: State) -> None:
+        """Writes what is missing, if the disk takes it now; `found`: what was decided until now."""
         with contextlib.suppress(OSError):
-            self._write()
+            if self._doubtful:
+                self.begin(found)
+            else:
+                self._write()
 
     def sync(self) -> None:
-        """What was appended survives the machine, too."""
-        if self._unsynced:
+        """What was appended survives the machine, too, unless the journal is behind afterwards."""
+        if not self._unsynced or self._doubtful:
+            return
+        try:
             os.fdatasync(self._descriptor)
             self._unsynced = False
+        except OSError as error:
+            self._doubtful = True
+            LOG.error("nothing is decided until a new journal is on disk", reason=str(error))
 
     def close(self) -> None:
-        """Syncs and closes."""
+        """Syncs and closes. Nobody was told what a failing disk does not take."""
         if self._descriptor >= 0:
-            os.ftruncate(self._descriptor, self._length)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._length)
             self.sync()
             os.close(self._descriptor)
             self._descriptor = -1
@@ -141,10 +166,14 @@ class Journal:
                 os.posix_fallocate(self._descriptor, self._length, _RESERVE_BYTES)
                 self._reserved = self._length + _RESERVE_BYTES
 
-    def _open(self, file: Path) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+    def _take(self, descriptor: int, length: int) -> None:
+        """Goes on in this file, whose every byte is on disk."""
+        old, self._descriptor = self._descriptor, descriptor
+        self._length, self._reserved = length, 0
+        self._backlog, self._unsynced = b"", False
+        if old >= 0:
+            with contextlib.suppress(OSError):
+                os.close(old)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -176,14 +205,26 @@ def _refuse_damage(file: Path, content: bytes, good_bytes: int) -> None:
             raise JournalDamaged(message)
 
 
-def _write_durably(path: Path, content: bytes) -> None:
+def _write_durably(path: Path, content: bytes) -> int:
+    """The new file's descriptor, open for writing."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
     try:
         _write_all(descriptor, content, 0)
         os.fsync(descriptor)
-    finally:
+    except OSError:
         os.close(descriptor)
+        # On a full disk half a file would take the space that the next attempt needs.
+        path.unlink(missing_ok=True)
+        raise
+    return descriptor
+
+
+def _delete(files: list[Path]) -> None:
+    """A file that stays only takes space: replays read the newest."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            file.unlink()
 
 
 def _write_all(descriptor: int, content: bytes, offset: int) -> None:

@@ -14,7 +14,7 @@ from disttrain.coordinator.machine import Coordinator, Decision
 from disttrain.coordinator.reporting import Reporting
 from disttrain.coordinator.turn import BeginCheckpoint, CommitCheckpoint, Effect
 from disttrain.telemetry import logs
-from disttrain.transport.header import Header, Role, Verb
+from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Listener, Request
 
 LOG = logs.get(__name__)
@@ -23,8 +23,11 @@ _BATCH = 256
 """Requests whose entries are synced to disk together."""
 _TICK_SECONDS = 0.05
 _PAUSE_SECONDS = 1.0
+_ATTEMPT_SECONDS = 0.5
+"""Between two attempts to write what a full disk refused: each may be a whole new journal."""
 _LAUNCHER_ONLY = (messages.Fail, messages.MemberDied, messages.Stop)
-_EMPTY = Header(*([0] * len(Header._fields)))
+_ALWAYS_TAKEN = (messages.Status, messages.Stop)
+"""Also while the journal is behind: the one decides nothing, the other little, and people wait."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -56,6 +59,10 @@ class Service:
         self._replies: list[tuple[Request, messages.Reply]] = []
         """To be sent when what they rest on is in the journal."""
         self._next_tick = 0.0
+        self._next_attempt = 0.0
+        """To catch up with the journal."""
+        self._stopping_since: float | None = None
+        """Time since which a stop waits for a disk that takes nothing."""
         self._ended: float | None = None
         self._rotate = False
 
@@ -79,7 +86,7 @@ class Service:
             self._parts.reporting.write_if_due(self._parts.clock(), self._listener.refused)
 
     def _serve(self) -> None:
-        self._parts.journal.catch_up()
+        self._catch_up()
         request = self._listener.receive(_TICK_SECONDS)
         for _ in range(_BATCH):
             if request is None:
@@ -89,6 +96,12 @@ class Service:
                 self._replies.append((request, reply))
             request = self._listener.receive(0.0)
 
+    def _catch_up(self) -> None:
+        now = self._parts.clock()
+        if self._parts.journal.is_behind and now >= self._next_attempt:
+            self._next_attempt = now + _ATTEMPT_SECONDS
+            self._parts.journal.catch_up(self._parts.machine.state)
+
     def _answer(self) -> None:
         for request, reply in self._replies:
             self._reply(request, reply)
@@ -96,21 +109,36 @@ class Service:
         self._push_orders()
 
     def _handle(self, request: Request) -> messages.Reply | None:
-        if request.header.verb != Verb.CONTROL_REQUEST or self._parts.journal.is_behind:
-            # Nothing is decided on a full disk, so that little has to be kept; members ask again.
+        """The reply that has to wait for the journal, if any."""
+        if request.header.verb != Verb.CONTROL_REQUEST:
             return None
         try:
             parsed = messages.parse_request(request.payload)
         except MessageRefused as error:
             LOG.warning("request refused", sender=request.header.sender, reason=str(error))
-            return _refused(messages.RefusalReason.MALFORMED, str(error))
+            self._refuse(request, messages.RefusalReason.MALFORMED, str(error))
+            return None
         if not _is_allowed(request.role, parsed):
             words = f"{parsed.kind} is not for {request.role.name.lower()}s"
-            return _refused(messages.RefusalReason.NOT_ALLOWED, words)
+            self._refuse(request, messages.RefusalReason.NOT_ALLOWED, words)
+            return None
+        if self._parts.journal.is_behind and not isinstance(parsed, _ALWAYS_TAKEN):
+            # Nothing is decided on a full disk, so that little has to be kept; members ask again.
+            return None
+        return self._decide(request, parsed)
+
+    def _decide(self, request: Request, parsed: messages.Request) -> messages.Reply | None:
         decision = self._parts.machine.request(parsed, self._parts.clock())
+        if isinstance(decision.reply, messages.StatusReply):
+            self._reply(request, decision.reply)
+            return None
         self.settle(decision)
         self._remember_peer(request, parsed, decision.reply)
         return decision.reply
+
+    def _refuse(self, request: Request, reason: messages.RefusalReason, message: str) -> None:
+        """Nothing was decided, so there is nothing to wait for."""
+        self._reply(request, messages.Refused(reason=reason, message=message))
 
     def _remember_peer(
         self, request: Request, parsed: messages.Request, reply: messages.Reply | None
@@ -124,7 +152,11 @@ class Service:
 
     def _tick(self) -> None:
         now = self._parts.clock()
-        if now < self._next_tick or self._parts.journal.is_behind:
+        if self._parts.journal.is_behind:
+            self._stop_in_vain(now)
+            return
+        self._stopping_since = None
+        if now < self._next_tick:
             return
         if self._next_tick and now - self._next_tick > _PAUSE_SECONDS:
             # This process was stopped, or its disk slow or full; nobody's heartbeats were heard.
@@ -134,6 +166,16 @@ class Service:
         heard = self._parts.machine.watch.heard
         self._peers = {member: peer for member, peer in self._peers.items() if member in heard}
         self._pushed.intersection_update(self._parts.machine.state.orders)
+
+    def _stop_in_vain(self, now: float) -> None:
+        """A stop waits a moment, not for ever, for a disk that takes no last checkpoint either."""
+        machine = self._parts.machine
+        if not machine.state.stopping or machine.state.phase.ended:
+            return
+        self._stopping_since = self._stopping_since or now
+        if now - self._stopping_since >= machine.settings.end_grace_seconds:
+            words = "stopped without a last checkpoint: the disk is full or fails"
+            self.settle(machine.request(messages.Stop(reason=words, at_once=True), now))
 
     def _note(self, entry: Entry) -> None:
         if isinstance(entry, CheckpointEnded):
@@ -184,11 +226,7 @@ class Service:
 
 
 def _header(verb: Verb, sequence: int) -> Header:
-    return _EMPTY._replace(verb=verb, role=Role.COORDINATOR, sequence=sequence)
-
-
-def _refused(reason: messages.RefusalReason, message: str) -> messages.Refused:
-    return messages.Refused(reason=reason, message=message)
+    return EMPTY._replace(verb=verb, role=Role.COORDINATOR, sequence=sequence)
 
 
 def _is_allowed(role: Role, request: messages.Request) -> bool:

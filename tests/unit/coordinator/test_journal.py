@@ -2,13 +2,14 @@
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disttrain.coordinator import entries, journal, state
+from disttrain.coordinator import entries, fold, journal, state
 from disttrain.coordinator.errors import JournalDamaged
 from disttrain.coordinator.journal import Journal
 from disttrain.coordinator.state import Phase, State
@@ -122,3 +123,131 @@ def test_the_state_survives_the_way_to_disk() -> None:
     found.data.samples, found.data.portion_size = 32, 8
     found.data.open_epoch()
     assert state.from_json(state.to_json(found)) == found
+
+
+class FailingDisk:
+    """A disk one of whose calls fails as often as it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+        self.failures = 0
+        self._real = getattr(os, call)
+        monkeypatch.setattr(os, call, self._call)
+
+    def _call(self, *arguments: object) -> object:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EIO, "Input/output error")
+        return self._real(*arguments)
+
+
+def _phase_replayed(folder: Path) -> Phase:
+    replayed = journal.replay(folder)
+    assert replayed is not None
+    return replayed.state.phase
+
+
+def test_after_a_failed_sync_only_a_new_file_with_the_whole_state_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Journal(tmp_path)
+    written.begin(State())
+    disk = FailingDisk(monkeypatch, "fdatasync")
+    found = State()
+    for phase in (Phase.RUNNING, Phase.DRAINING):
+        disk.failures = 1
+        decided = _change(phase, 1.0)
+        fold.fold(found, decided)
+        written.append(decided)
+        written.sync()
+    assert written.is_behind
+    written.sync()
+    assert written.is_behind, "a later success on the same file proves nothing"
+
+    written.catch_up(found)
+
+    assert not written.is_behind
+    assert [file.name for file in tmp_path.iterdir()] == ["00000002.jsonl"]
+    written.append(_change(Phase.EXPORTING, 2.0))
+    written.close()
+    assert _phase_replayed(tmp_path) is Phase.EXPORTING
+
+
+def test_a_new_file_that_cannot_be_written_leaves_the_old_one_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Journal(tmp_path)
+    written.begin(State())
+    disk = FailingDisk(monkeypatch, "fsync")
+    disk.failures = 1
+    with pytest.raises(OSError, match="Input/output"):
+        written.begin(State(phase=Phase.RUNNING))
+    assert not written.is_behind
+    assert [file.name for file in tmp_path.iterdir()] == ["00000001.jsonl"]
+    written.append(_change(Phase.DRAINING, 2.0))
+    written.close()
+    assert _phase_replayed(tmp_path) is Phase.DRAINING
+
+
+@pytest.mark.parametrize("where", ["rename", "folder"])
+def test_between_an_old_and_a_new_file_nothing_counts_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    written = Journal(tmp_path)
+    written.begin(State())
+    disk = FailingDisk(monkeypatch, where) if where == "rename" else FailingFolder(monkeypatch)
+    for _ in range(2):
+        disk.failures = 1
+        with pytest.raises(OSError, match="Input/output"):
+            written.begin(State(phase=Phase.RUNNING))
+        assert written.is_behind
+        assert (tmp_path / "00000001.jsonl").exists(), "a crash of the machine may bring it back"
+    written.append(_change(Phase.DRAINING, 2.0))
+
+    written.catch_up(State(phase=Phase.DRAINING))
+
+    assert not written.is_behind
+    assert [file.name for file in tmp_path.iterdir()] == ["00000002.jsonl"]
+    written.append(_change(Phase.EXPORTING, 3.0))
+    written.close()
+    assert _phase_replayed(tmp_path) is Phase.EXPORTING
+
+
+class FailingFolder:
+    """Folders cannot be synced, as often as it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.failures = 0
+        self._real = os.fsync
+        monkeypatch.setattr(os, "fsync", self._sync)
+
+    def _sync(self, descriptor: int) -> None:
+        if self.failures and stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            self.failures -= 1
+            raise OSError(errno.EIO, "Input/output error")
+        self._real(descriptor)
+
+
+def test_an_old_file_that_stays_harms_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Journal(tmp_path)
+    written.begin(State())
+    disk = FailingDisk(monkeypatch, "unlink")
+    disk.failures = 1
+    written.begin(State(phase=Phase.RUNNING))
+    assert len(list(tmp_path.iterdir())) == 2
+    written.append(_change(Phase.DRAINING, 2.0))
+    written.close()
+    assert _phase_replayed(tmp_path) is Phase.DRAINING
+
+
+def test_closing_on_a_failing_disk_raises_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Journal(tmp_path)
+    written.begin(State())
+    written.append(_change(Phase.RUNNING, 1.0))
+    FailingDisk(monkeypatch, "ftruncate").failures = 1
+    FailingDisk(monkeypatch, "fdatasync").failures = 1
+    written.close()
+    assert _phase_replayed(tmp_path) is Phase.RUNNING

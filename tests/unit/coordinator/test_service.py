@@ -18,10 +18,9 @@ from disttrain.coordinator.run_files import RunFiles
 from disttrain.coordinator.served_metrics import ServedMetrics
 from disttrain.coordinator.service import Parts, Service
 from disttrain.coordinator.state import Phase
-from disttrain.transport.header import Header, Role, Verb
+from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Payload, Request
 
-EMPTY = Header(*([0] * len(Header._fields)))
 FAIL = messages.Fail(reason=messages.FailureReason.TASK_ERROR, message="a bad task")
 STOP = messages.Stop(reason="Ctrl-C", at_once=True)
 
@@ -77,7 +76,8 @@ class Served:
 
     def __init__(self, folder: Path) -> None:
         self.now = 100.0
-        self.machine = Machine().coordinator
+        self.members = Machine()
+        self.machine = self.members.coordinator
         self.journal = Journal(folder / "journal")
         self.journal.begin(self.machine.state)
         self.listener = ScriptedListener()
@@ -168,11 +168,12 @@ def test_a_full_disk_lets_nothing_be_decided_and_nobody_be_declared_dead(
 ) -> None:
     for life in range(9):
         served.listener.say(Role.SHARD, a_join(f"s{life}"))
-    FullDisk(monkeypatch, 200)
+    disk = FullDisk(monkeypatch, 200)
 
     def wait() -> None:
         served.now += 0.5
-        served.listener.say(Role.LAUNCHER, STOP)
+        if not disk.is_full:
+            served.listener.say(Role.LAUNCHER, STOP)
 
     served.listener.when_idle = wait
     served.service.run()
@@ -183,3 +184,80 @@ def test_a_full_disk_lets_nothing_be_decided_and_nobody_be_declared_dead(
     assert replayed.state.phase is Phase.STOPPED
     shard = replayed.state.shards[0]
     assert (shard.instance, shard.reason) == ("s0", "")
+
+
+def test_while_the_disk_is_full_the_status_is_told_and_a_stop_ends_the_job(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.members.running()
+    FullDisk(monkeypatch, 10**9)
+    join = served.listener.say(Role.SHARD, a_join("s"))
+    stop = served.listener.say(Role.LAUNCHER, messages.Stop(reason="Ctrl-C"))
+    status = served.listener.say(Role.LAUNCHER, messages.Status())
+    asked = served.now
+
+    served.service.run()
+
+    told = served.listener.answers
+    assert isinstance(told[status], messages.StatusReply)
+    assert join not in told
+    assert stop not in told
+    assert served.machine.state.phase is Phase.STOPPED
+    assert served.now - asked < 3 * served.machine.settings.end_grace_seconds
+
+
+def test_a_stop_waits_for_a_disk_that_is_full_for_a_moment(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.members.running()
+    disk = FullDisk(monkeypatch, 3)
+    stop = served.listener.say(Role.LAUNCHER, messages.Stop(reason="Ctrl-C"))
+    urgent: list[int] = []
+
+    def look() -> None:
+        if not disk.is_full and not urgent:
+            assert served.machine.state.phase is Phase.DRAINING
+            urgent.append(served.listener.say(Role.LAUNCHER, STOP))
+
+    served.listener.when_idle = look
+    served.service.run()
+
+    assert urgent
+    assert served.listener.answers[stop] == messages.Acknowledged()
+
+
+def test_after_a_failed_sync_nothing_is_told_before_a_new_journal_holds_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    joined = served.listener.say(Role.SHARD, a_join("s"))
+    real = os.fdatasync
+    failures: list[int] = []
+
+    def fail_once(descriptor: int) -> None:
+        if failures:
+            return real(descriptor)
+        failures.append(descriptor)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fail_once)
+    before = _newest(tmp_path)
+
+    def reply(to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
+        if header.sequence == joined:
+            assert _newest(tmp_path) > before
+            found = journal.replay(tmp_path / "journal")
+            assert found is not None
+            assert found.state.shards[0].instance == "s"
+            served.listener.say(Role.LAUNCHER, STOP)
+        return real_reply(to, header, payload)
+
+    real_reply = served.listener.reply
+    monkeypatch.setattr(served.listener, "reply", reply)
+    served.service.run()
+
+    assert failures
+    assert isinstance(served.listener.answers[joined], messages.Joined)
+
+
+def _newest(folder: Path) -> int:
+    return max(int(file.stem) for file in (folder / "journal").glob("*.jsonl"))
