@@ -88,6 +88,11 @@ class RunningJob:
         """What Ctrl-C does."""
         self._process.send_signal(signal.SIGINT)
 
+    @property
+    def launcher(self) -> int:
+        """The process id of `disttrain run`."""
+        return self._process.pid
+
     def kill_launcher(self) -> None:
         """End `disttrain run` itself with SIGKILL."""
         self._process.kill()

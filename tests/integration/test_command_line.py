@@ -89,6 +89,7 @@ def test_a_running_job_tells_its_state_and_every_process_its_metrics(tmp_path: P
         assert all(address.startswith("127.0.0.1:") for address in served.values())
         job.interrupt()
         assert job.wait() == 130
+        job.assert_promises_held()
 
 
 def test_a_resumed_run_loses_and_repeats_nothing(tmp_path: Path) -> None:
@@ -160,8 +161,9 @@ def kill_launcher(job: RunningJob) -> None:
 
 def hang_and_kill_launcher(job: RunningJob) -> None:
     wait_half_way(job)
-    for name in PROCESSES:
-        job.signal(name, signal.SIGSTOP)
+    for process in still_there(job):
+        if process.pid != job.launcher:
+            process.send_signal(signal.SIGSTOP)
     job.kill_launcher()
 
 
@@ -188,6 +190,7 @@ def test_nothing_is_left_behind(
     with RunningJob(tmp_path, assignments) as job:
         end(job)
         assert psutil.wait_procs(still_there(job), timeout=20)[1] == []
+        job.assert_promises_held()
     assert shared_memory() <= before
 
 

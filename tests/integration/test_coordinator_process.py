@@ -1,4 +1,8 @@
-"""A real coordinator process, scripted members: from the first join to the summary, and kill -9."""
+"""A real coordinator process, scripted members: from the first join to the summary, and kill -9.
+
+The members only say that they apply updates: they leave no ledgers for `disttrain audit`. Whole
+jobs whose coordinator is killed are audited in test_faults.py.
+"""
 
 import json
 import signal

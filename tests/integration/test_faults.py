@@ -131,6 +131,22 @@ def test_killed_coordinator_goes_on_from_its_journal(tmp_path: Path) -> None:
         job.assert_promises_held()
 
 
+def test_a_killed_launcher_ends_a_job_that_can_be_resumed(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [SLOW, "spec.checkpoint.everySeconds=0.5"]) as job:
+        job.wait_until(lambda status: half_way(status) and status["checkpoints"] >= 1)
+        job.kill_launcher()
+        job.resume()
+        assert job.wait() == 0
+
+        counts = trained(job)["counts"]
+        summary = job.summary()
+        assert (summary["phase"], int(counts.min()) >= EPOCHS) == ("Complete", True), counts
+        # The shards' parts of a checkpoint may be some updates apart: a sample that either had is
+        # counted as repeated, and shows only if its element lies on that one.
+        assert 0 <= int(counts.sum()) - EPOCHS * SAMPLES <= summary["samplesRepeated"]
+        job.assert_promises_held()
+
+
 def test_late_pushes_of_a_paused_replica_are_applied_and_counted_as_repeated(
     tmp_path: Path,
 ) -> None:

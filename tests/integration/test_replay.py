@@ -46,10 +46,16 @@ def test_an_asynchronous_run_is_reproduced_bit_for_bit(recorded: Path) -> None:
     assert sum(row["pushes"] for row in found["delays"]) == found["versions"][0]
 
 
-def test_momentum_local_steps_and_several_pushes_are_reproduced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("local_rate", ["null", "0"])
+def test_momentum_local_steps_and_several_pushes_are_reproduced(
+    tmp_path: Path, local_rate: str
+) -> None:
+    warm_up = "{linearWarmup: {samples: 3000}}"
     folder = run(
         tmp_path / "output",
-        "spec.strategy.downpour.optimizer={momentum: {learningRate: 0.01, clipNorm: 1.0}}",
+        "spec.strategy.downpour.optimizer="
+        f"{{momentum: {{learningRate: 0.01, clipNorm: 1.0, schedule: {warm_up}}}}}",
+        f"spec.strategy.downpour.localLearningRate={local_rate}",
         "spec.strategy.downpour.pushEvery=2",
         "spec.strategy.downpour.fetchEvery=3",
         "spec.strategy.downpour.maxInFlight=2",
@@ -123,6 +129,7 @@ def test_a_run_whose_shard_died_is_refused(tmp_path: Path) -> None:
         job.wait_until(lambda status: status.get("checkpoint", 0) and status["samples"] > 0)
         job.kill("shard-0")
         assert job.wait() == 0
+        job.assert_promises_held()
 
         code, _, error = replayed(job.output)
 

@@ -1,4 +1,8 @@
-"""A push adds exactly 1 to known coordinates, so that lost and doubled pushes show in the sums."""
+"""A push adds exactly 1 to known coordinates, so that lost and doubled pushes show in the sums.
+
+The shards have no coordinator: without its journal and summary `disttrain audit` has nothing to
+hold their ledgers against. Whole jobs whose shards are killed are audited in test_faults.py.
+"""
 
 import os
 import random
