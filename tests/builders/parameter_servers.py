@@ -5,7 +5,9 @@ from collections.abc import Collection, Mapping
 
 import torch
 
+from disttrain.parameter_server import schedule
 from disttrain.parameter_server.client import FetchResult, Push, PushResult, Version
+from disttrain.parameter_server.schedule import Factor
 from disttrain.replica.model_tensors import ELEMENT_DTYPES
 from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
@@ -14,8 +16,10 @@ from disttrain.transport.interface import Buffer
 class OneShard:
     """Both sides of a client at once. `gate` holds back pushes, `fetch_gate` fetches."""
 
-    def __init__(self, learning_rate: float) -> None:
+    def __init__(self, learning_rate: float, factor: Factor = schedule.constant) -> None:
         self.learning_rate = learning_rate
+        self.factor = factor
+        self.samples = 0
         self.values: dict[Vector, torch.Tensor] = {}
         self.version = 0
         self.pushes: list[Push] = []
@@ -34,12 +38,14 @@ class OneShard:
         gradient = tensor(push.gradient, Vector.PARAMETERS)
         if push.scale != 1.0:
             gradient = gradient * push.scale
-        self.values[Vector.PARAMETERS].add_(gradient, alpha=-self.learning_rate)
+        rate = self.learning_rate * self.factor(self.samples)
+        self.values[Vector.PARAMETERS].add_(gradient, alpha=-rate)
         for vector, runs in push.runs().items():
             for run in runs:
                 sent = tensor(push.buffers[vector], vector)[run.first : run.end]
                 self.values[vector][run.first : run.end] = sent
         self.version += 1
+        self.samples += push.samples
         self.pushes.append(push)
         return [PushResult(shard=0, version=Version(1, self.version), staleness=staleness)]
 
@@ -47,7 +53,9 @@ class OneShard:
         assert self.fetch_gate.wait(20)
         for vector, buffer in into.items():
             tensor(buffer, vector).copy_(self.values[vector])
-        return FetchResult(versions=(Version(1, self.version),), buffers_changed=True)
+        return FetchResult(
+            versions=(Version(1, self.version),), samples=self.samples, buffers_changed=True
+        )
 
     def stop(self) -> None:
         self.gate.set()

@@ -15,6 +15,8 @@ from disttrain.replica import seeding
 
 AfterBackward = Callable[[nn.Module], None]
 AfterStep = Callable[[], None]
+Rate = Callable[[int], float]
+"""From samples to a learning rate."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,22 +73,30 @@ def plain_loop(
     return model
 
 
-def algorithm_1_1(course: Course, rate: float, *, push_every: int, fetch_every: int) -> nn.Module:
-    """DistBelief's appendix with one replica, a server of plain SGD, and nothing in flight."""
+def algorithm_1_1(course: Course, rate: Rate, *, push_every: int, fetch_every: int) -> nn.Module:
+    """DistBelief's appendix with one replica, a server of plain SGD, and nothing in flight.
+
+    Every rate goes by the samples before it: in the parameters that the step or push begins with.
+    """
     model, server = course.model(), course.model()
     trained, served = list(model.parameters()), list(server.parameters())
     accrued = [torch.zeros_like(parameter) for parameter in trained]
+    samples_trained = samples_served = samples_accrued = 0
     for step, batch in enumerate(course.batches()):
         if step % fetch_every == 0:
             _copy(served, trained)
+            samples_trained = samples_served
         model.zero_grad()
         course.task.loss(model, batch).backward()  # type: ignore[no-untyped-call]
         for total, parameter in zip(accrued, trained, strict=True):
             total.add_(_gradient(parameter))
-        SGD(trained, rate).step()
+        SGD(trained, rate(samples_trained)).step()
+        samples_trained += len(batch[0])
+        samples_accrued += len(batch[0])
         if step % push_every == 0:
-            _push(accrued, served, rate)
-    _push(accrued, served, rate)
+            _push(accrued, served, rate(samples_served))
+            samples_served, samples_accrued = samples_served + samples_accrued, 0
+    _push(accrued, served, rate(samples_served))
     return server
 
 

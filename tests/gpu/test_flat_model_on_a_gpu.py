@@ -10,6 +10,7 @@ from torch.nn import functional
 from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard, tensor
 from disttrain.coordinator.fields import START
+from disttrain.replica import device
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, DownpourConfig
 from disttrain.replica.flat_model import FlatModel
@@ -78,9 +79,23 @@ def test_sgd_with_answers_awaited_equals_a_plain_loop_on_the_gpu(make: type[nn.M
         gradient = loop.begin_step()
         loss = functional.cross_entropy(model(x), y)
         loss.backward()  # type: ignore[no-untyped-call]
-        loop.finish_step(gradient, loss.item(), 8, START)
+        loop.finish_step(gradient, loss, 8, START)
     loop.fetch_now()
 
     for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-4)
     connection.close()
+
+
+def test_the_scalars_of_a_step_make_the_host_wait_once() -> None:
+    norm, loss = torch.tensor(0.25, device=GPU), torch.tensor(0.1, device=GPU)
+    alone = [norm.item(), loss.item()]
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with pytest.warns(UserWarning, match="synchronizing") as waits:
+            together = device.numbers(norm, loss)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+    assert together == alone
+    assert len(waits) == 1

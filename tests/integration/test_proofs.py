@@ -178,18 +178,46 @@ def test_update_rules_and_schedules_agree_with_torch(tmp_path: Path, name: str) 
     assert distance(found, model) <= 1e-6
 
 
-@pytest.mark.parametrize(("push_every", "fetch_every"), [(3, 2), (2, 5)])
+def constantly(_samples: int) -> float:
+    return 0.05
+
+
+def warming_up(samples: int) -> float:
+    return 0.05 * min(1.0, samples / 1200)
+
+
+def in_steps(samples: int) -> float:
+    return 0.05 * 0.5 ** sum(samples >= point for point in (400, 1000))
+
+
+RATES = {
+    "constant: {}": constantly,
+    "linearWarmup: {samples: 1200}": warming_up,
+    "steps: {atSamples: [400, 1000], factor: 0.5}": in_steps,
+}
+
+
+@pytest.mark.parametrize(
+    ("push_every", "fetch_every", "schedule"),
+    [
+        (3, 2, "constant: {}"),
+        (2, 5, "constant: {}"),
+        (3, 2, "linearWarmup: {samples: 1200}"),
+        (2, 5, "steps: {atSamples: [400, 1000], factor: 0.5}"),
+    ],
+)
 def test_accrued_gradients_and_local_steps_are_those_of_algorithm_1_1(
-    tmp_path: Path, push_every: int, fetch_every: int
+    tmp_path: Path, push_every: int, fetch_every: int, schedule: str
 ) -> None:
     found, _ = trained(
         tmp_path,
+        f"spec.strategy.downpour.optimizer.sgd.schedule={{{schedule}}}",
         f"spec.strategy.downpour.pushEvery={push_every}",
         f"spec.strategy.downpour.fetchEvery={fetch_every}",
         "spec.parameterServer.shards=2",
     )
-    course = Course(task=Proving())
-    wanted = serial.algorithm_1_1(course, 0.05, push_every=push_every, fetch_every=fetch_every)
+    course, rate = Course(task=Proving()), RATES[schedule]
+    wanted = serial.algorithm_1_1(course, rate, push_every=push_every, fetch_every=fetch_every)
     every_step = serial.plain_loop(course, partial(SGD, lr=0.05))
     assert distance(found, wanted) <= 1e-6
     assert distance(found, every_step) > 1e-4

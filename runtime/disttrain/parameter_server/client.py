@@ -30,6 +30,8 @@ class FetchResult:
 
     versions: tuple[Version, ...]
     """Of every shard: the version of its first chunk; the others are of this one or a later one."""
+    samples: int
+    """Training samples in the values, of the shard that has applied the fewest."""
     buffers_changed: bool
     """Whether buffers were fetched that may differ from those of the last fetch."""
 
@@ -105,7 +107,8 @@ class FetchClient:
         has_buffers = any(vector >= Vector.BUFFERS_FLOAT32 for vector in into)
         changed = has_buffers and versions != self._versions
         self._versions = versions
-        return FetchResult(versions=versions, buffers_changed=changed)
+        samples = min(task.samples for task in tasks.values())
+        return FetchResult(versions=versions, samples=samples, buffers_changed=changed)
 
     def stop(self) -> None:
         """Whatever is under way raises ShardsAway soon; any thread."""

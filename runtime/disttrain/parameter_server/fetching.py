@@ -24,6 +24,8 @@ class FetchTask:
         self.is_done = False
         self.version = UNKNOWN
         """Of the first chunk: every other one is of this version or a later one."""
+        self.samples = 0
+        """Training samples in that version."""
         self._link = link
         self._into = into
         self._header = identity.header(Verb.FETCH)._replace(sequence=number)
@@ -76,6 +78,7 @@ class FetchTask:
         self._on_the_way -= 1
         if self.version == UNKNOWN:
             self.version = Version(header.version_incarnation, header.version)
+            self.samples = header.samples
         self.is_done = not self._expected
 
     def _begin(self) -> None:

@@ -14,7 +14,7 @@ def factor(rule: Constant | LinearWarmup | Steps | Cosine) -> Factor:
     """What the full rate is multiplied by. A push's rate is decided by the samples before it."""
     match rule:
         case Constant():
-            return _constant
+            return constant
         case LinearWarmup():
             return lambda samples: min(1.0, samples / rule.samples)
         case Steps():
@@ -23,7 +23,8 @@ def factor(rule: Constant | LinearWarmup | Steps | Cosine) -> Factor:
             return lambda samples: _cosine(rule, samples)
 
 
-def _constant(_samples: int) -> float:
+def constant(_samples: int) -> float:
+    """The full rate, always."""
     return 1.0
 
 

@@ -139,7 +139,9 @@ class Shard:
 
     def _chunks(self, header: Header, vector: Vector) -> Answers:
         answer = self.state.answer(Verb.FETCHED, header)._replace(
-            chunks=self._values.chunks(vector), element_type=ELEMENT_TYPES[vector]
+            chunks=self._values.chunks(vector),
+            element_type=ELEMENT_TYPES[vector],
+            samples=self.state.samples,
         )
         for number in range(header.chunk, header.chunk + header.count):
             part = self._values.chunk(vector, number)

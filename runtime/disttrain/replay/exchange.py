@@ -47,6 +47,8 @@ class FetchUnderWay:
     missing: list[set[tuple[int, int]]]
     """By shard: (vector, chunk)."""
     versions: dict[int, Version] = field(default_factory=dict)
+    samples: dict[int, int] = field(default_factory=dict)
+    """In those versions."""
 
 
 class GivenChunk(NamedTuple):
@@ -59,6 +61,7 @@ class GivenChunk(NamedTuple):
     first: int
     """First element, in the whole vector."""
     version: Version
+    samples: int
     content: memoryview
 
 
@@ -184,7 +187,8 @@ class ReplayedFetches:
         has_buffers = any(vector >= Vector.BUFFERS_FLOAT32 for vector in fetch.into)
         changed = has_buffers and versions != self._versions
         self._versions = versions
-        return FetchResult(versions=versions, buffers_changed=changed)
+        samples = min(fetch.samples.values())
+        return FetchResult(versions=versions, samples=samples, buffers_changed=changed)
 
 
 def _place(fetch: FetchUnderWay, chunk: GivenChunk) -> None:
@@ -194,6 +198,7 @@ def _place(fetch: FetchUnderWay, chunk: GivenChunk) -> None:
         return
     fetch.missing[chunk.shard].discard(name)
     fetch.versions.setdefault(chunk.shard, chunk.version)
+    fetch.samples.setdefault(chunk.shard, chunk.samples)
     offset = chunk.first * ELEMENT_BYTES[ELEMENT_TYPES[chunk.vector]]
     fetch.into[chunk.vector].view[offset : offset + chunk.content.nbytes] = chunk.content
 

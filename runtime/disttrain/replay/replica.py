@@ -32,7 +32,7 @@ class ReplayedReplica:
         spec, task = recording.spec, recording.task
         place = device.resolve(recording.device)
         self.module = task.model(spec.seed)
-        buffers = spec.strategy.rule.max_in_flight + 1
+        buffers = downpour.gradient_buffers(spec)
         self.model = FlatModel(self.module, OrdinaryMemory(), place, outgoing_buffers=buffers)
         self.ledger = ComparingLedger(life, _log(life, recording), differences)
         self.steps = 0
@@ -87,7 +87,8 @@ class ReplayedReplica:
     def _begin(self) -> None:
         first = self.fetches.wait()
         self.model.adopt_first_fetch()
-        self._downpour.begin(first.versions if first is not None else ())
+        if first is not None:
+            self._downpour.begin(first)
         self._has_begun = True
 
     def _step(self, item: WorkItem) -> None:

@@ -33,14 +33,14 @@ class SerialTraining:
         task, spec = recording.task, recording.spec
         place = device.resolve(recording.device)
         self.module: nn.Module = task.model(spec.seed)
-        self._model = FlatModel(self.module, OrdinaryMemory(), place, outgoing_buffers=1)
+        self._model = FlatModel(self.module, OrdinaryMemory(), place, outgoing_buffers=2)
         self._move = device.mover(place)
         self._recording = recording
         self._shard = _shard(recording, self._model)
         examples = task.examples(Split.TRAIN, spec.batch_size)
         config = PipelineConfig(seed=recording.data.seed)
         self._batches = Batches(examples.dataset, task.collate, config, seeded=True)
-        self._gradient, self._views = self._model.new_gradient()
+        self._step = self._model.outgoing[1]
 
     def run(self, order: Sequence[tuple[WorkItem, ...]]) -> None:
         """One update per push of the run, in the order in which they were applied."""
@@ -74,19 +74,19 @@ class SerialTraining:
 
     def _clipped(self, item: WorkItem) -> tuple[Tensor]:
         """The gradient of one batch; zero if it is not finite."""
-        self._model.collect_gradients_in(self._views)
-        self._gradient.zero_()
+        self._model.collect_gradients_in(self._step.gradient_views)
+        gradient = self._step.gradient.tensor.zero_()
         seed = self._recording.data.seed
         batch = self._batches[item].batch
         seeding.seed_step(seeding.batch_seed(seed, item.epoch, item.portion, item.first))
         loss = self._recording.task.loss(self.module, self._move(batch))
         loss.backward()  # type: ignore[no-untyped-call]
-        squared_norm = torch.dot(self._gradient, self._gradient).item()
+        squared_norm, value = device.numbers(torch.dot(gradient, gradient), loss)
         clip_norm = self._recording.spec.strategy.rule.optimizer.rule.clip_norm
-        verdict = gradient_check.check(squared_norm, loss.item(), clip_norm)
+        verdict = gradient_check.check(squared_norm, value, clip_norm)
         if not verdict.finite:
-            return (self._gradient.zero_(),)
-        return (self._gradient.mul_(verdict.scale),)
+            return (gradient.zero_(),)
+        return (gradient.mul_(verdict.scale),)
 
 
 def _shard(recording: Recording, model: FlatModel) -> ReplayedShard:

@@ -7,7 +7,7 @@ from disttrain.layout import ELEMENT_TYPES, ModelLayout, Range
 from disttrain.parameter_server import assembly, parts
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind
-from disttrain.parameter_server.messages import Identity, Version, Welcome
+from disttrain.parameter_server.messages import Identity, Welcome
 from disttrain.parameter_server.records import Records as NoRecords
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
@@ -119,7 +119,8 @@ class ReplayedShard:
             vector=vector,
             chunk=number,
             first=part.first,
-            version=Version(self.state.incarnation, self.state.count),
+            version=self.state.version,
+            samples=self.state.samples,
             content=self.values.bytes_of(vector, part),
         )
 

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
 from disttrain.replica.flat_model import FlatModel, Outgoing
@@ -33,8 +32,11 @@ class Accrual(Protocol):
         """Where the step's gradient goes, all zero, with the model's `grad` pointing there."""
         ...
 
-    def accrue(self, verdict: Verdict, samples: int) -> None:
-        """Add the step's gradient, which is finite, to what the next push carries."""
+    def accrue(self, verdict: Verdict, samples: int) -> float:
+        """Add the step's gradient, which is finite, to what the next push carries.
+
+        Returns the factor that clips the step's vector as it lies there now.
+        """
         ...
 
     def take(self) -> Accrued | None:
@@ -58,10 +60,11 @@ class EveryStep:
             self._model.collect_gradients_in(self._outgoing.gradient_views)
         return self._outgoing.gradient.tensor.zero_()
 
-    def accrue(self, verdict: Verdict, samples: int) -> None:
+    def accrue(self, verdict: Verdict, samples: int) -> float:
         """The clip factor travels in the header."""
         assert self._outgoing is not None  # noqa: S101  begin_step was before
         self._accrued = Accrued(self._outgoing, samples, verdict.scale)
+        return verdict.scale
 
     def take(self) -> Accrued | None:
         """The gradient of the last step."""
@@ -72,32 +75,43 @@ class EveryStep:
 
 
 class SeveralSteps:
-    """A push carries the sum of several steps, each clipped by itself."""
+    """A push carries the sum of several steps, each checked and clipped by itself.
+
+    The first step's vector becomes the sum that the later ones are added to, so that a push needs
+    two vectors while it accrues and one on its way.
+    """
 
     def __init__(self, model: FlatModel, pushes: Buffers) -> None:
+        self._model = model
         self._pushes = pushes
-        self._gradient, views = model.new_gradient()
-        model.collect_gradients_in(views)
-        self._outgoing: Outgoing | None = None
+        self._step: Outgoing | None = None
+        self._sum: Outgoing | None = None
         self._samples = 0
 
     def begin_step(self) -> Tensor:
-        """The step's gradient stays here."""
-        return self._gradient.zero_()
+        """Wait for a buffer whose push was answered, if the last step's became the sum."""
+        if self._step is None:
+            self._step = self._pushes.acquire()
+            self._model.collect_gradients_in(self._step.gradient_views)
+        return self._step.gradient.tensor.zero_()
 
-    def accrue(self, verdict: Verdict, samples: int) -> None:
-        """Waits only if all buffers are on their way."""
+    def accrue(self, verdict: Verdict, samples: int) -> float:
+        """Clip the step's gradient where it lies, then add it."""
+        assert self._step is not None  # noqa: S101  begin_step was before
+        gradient = self._step.gradient.tensor
+        if verdict.scale != 1.0:
+            gradient.mul_(verdict.scale)
         self._samples += samples
-        if self._outgoing is not None:
-            self._outgoing.gradient.tensor.add_(self._gradient, alpha=verdict.scale)
-            return
-        self._outgoing = self._pushes.acquire()
-        torch.mul(self._gradient, verdict.scale, out=self._outgoing.gradient.tensor)
+        if self._sum is None:
+            self._sum, self._step = self._step, None
+        else:
+            self._sum.gradient.tensor.add_(gradient)
+        return 1.0
 
     def take(self) -> Accrued | None:
         """The sum so far."""
-        if self._outgoing is None:
+        if self._sum is None:
             return None
-        accrued = Accrued(self._outgoing, self._samples, 1.0)
-        self._outgoing, self._samples = None, 0
+        accrued = Accrued(self._sum, self._samples, 1.0)
+        self._sum, self._samples = None, 0
         return accrued

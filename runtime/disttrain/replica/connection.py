@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from disttrain.replica.exchange import FetchSide, PushSide, Versions
+from disttrain.parameter_server.client import FetchResult
+from disttrain.replica.exchange import FetchSide, PushSide
 from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
@@ -37,7 +38,7 @@ class Connection:
         values = self.model.values_to_upload()
         self.pushes.call(lambda: self._sides.push.upload(values, shards))
 
-    def first_fetch(self, meanwhile: Callable[[], None]) -> Versions:
+    def first_fetch(self, meanwhile: Callable[[], None]) -> FetchResult:
         """Take over what the shards have; `meanwhile()` is called until they have answered.
 
         They answer only when somebody uploaded the initial values, which may be this process.
@@ -47,7 +48,7 @@ class Connection:
             meanwhile()
             self._halt.check()
         self.model.adopt_first_fetch()
-        return fetched.versions
+        return fetched
 
     def close(self) -> None:
         """End the threads; what is under way is not waited for long."""

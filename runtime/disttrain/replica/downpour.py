@@ -9,13 +9,16 @@ from torch import Tensor
 from disttrain.coordinator.fields import START, Position
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
+from disttrain.parameter_server import schedule
 from disttrain.parameter_server.client import FetchResult
-from disttrain.replica import gradient_check
+from disttrain.parameter_server.schedule import Factor
+from disttrain.replica import device, gradient_check
 from disttrain.replica.accrual import Accrual, EveryStep, SeveralSteps
 from disttrain.replica.exchange import Versions
 from disttrain.replica.gradient_check import Verdict
 from disttrain.replica.joined import JoinedModel
 from disttrain.replica.ledger import Gradient, Kind
+from disttrain.replica.local_steps import LocalSteps
 from disttrain.replica.push_thread import Departure
 
 
@@ -28,7 +31,9 @@ class DownpourConfig:
     waits_for_answers: bool = False
     """maxInFlight is 0: wait for each push's answer and for the fetch that follows."""
     local_learning_rate: float = 0.0
-    """Of the steps between fetches."""
+    """Of the steps between fetches, before the schedule; 0: there are none."""
+    factor: Factor = schedule.constant
+    """The schedule of every rate."""
     clip_norm: float | None = None
 
 
@@ -40,8 +45,22 @@ def from_spec(spec: Spec) -> DownpourConfig:
         fetch_every=downpour.fetch_every,
         waits_for_answers=downpour.max_in_flight == 0,
         local_learning_rate=defaults.local_learning_rate(downpour),
+        factor=schedule.factor(downpour.optimizer.rule.schedule.rule),
         clip_norm=downpour.optimizer.rule.clip_norm,
     )
+
+
+def gradient_buffers(spec: Spec) -> int:
+    """How many gradients a replica has memory for: those on their way, and what it works on.
+
+    When several steps accrue, a step's gradient has to lie beside their sum. Local steps get one
+    buffer more for that; without them the step waits as soon as maxInFlight pushes are unanswered.
+    """
+    downpour = spec.strategy.rule
+    if downpour.push_every == 1:
+        return downpour.max_in_flight + 1
+    has_local_steps = defaults.local_learning_rate(downpour) > 0
+    return max(2, downpour.max_in_flight + (2 if has_local_steps else 1))
 
 
 @dataclass(slots=True)
@@ -61,7 +80,9 @@ class Stepped(NamedTuple):
     """A step between its push and its end."""
 
     gradient: Tensor
-    verdict: Verdict
+    scale: float
+    """Factor that clips the gradient; 0 for one that must not be used."""
+    samples: int
 
 
 class Downpour:
@@ -81,6 +102,7 @@ class Downpour:
             if config.push_every == 1
             else SeveralSteps(self._model, self._pushes)
         )
+        self._local_steps = LocalSteps(config.local_learning_rate, config.factor)
         self._versions: Versions = ()
         self._computed_on: Versions = ()
         self._adopted = 0
@@ -88,10 +110,9 @@ class Downpour:
         """After the last step."""
         self.counters = Counters()
 
-    def begin(self, versions: Versions) -> None:
-        """Say which versions the model's values are of, before the first step."""
-        self._versions = versions
-        self._adopted = 1
+    def begin(self, fetched: FetchResult) -> None:
+        """Say which values the model has, before the first step."""
+        self._compute_with(fetched)
 
     def begin_step(self) -> Tensor:
         """Start fetching if it is time; where the step's gradient goes, all zero."""
@@ -100,7 +121,7 @@ class Downpour:
         return self._accrual.begin_step()
 
     def finish_step(
-        self, gradient: Tensor, loss: float | None, samples: int, position: Position
+        self, gradient: Tensor, loss: Tensor | None, samples: int, position: Position
     ) -> None:
         """Accrue the gradient, push if it is time, and compute with newer parameters from now on.
 
@@ -109,22 +130,21 @@ class Downpour:
         self.end_step(self.push_step(gradient, loss, samples, position))
 
     def push_step(
-        self, gradient: Tensor, loss: float | None, samples: int, position: Position
-    ) -> "Stepped":
+        self, gradient: Tensor, loss: Tensor | None, samples: int, position: Position
+    ) -> Stepped:
         """The first half of `finish_step`: accrue the gradient, and push if it is time."""
         verdict = self._judge(gradient, loss, samples, position)
-        if verdict.finite:
-            self._accrual.accrue(verdict, samples)
+        scale = self._accrual.accrue(verdict, samples) if verdict.finite else 0.0
         self.position = position
 
         if self.counters.steps % self._config.push_every == 0:
             self._start_pushing()
-        return Stepped(gradient, verdict)
+        return Stepped(gradient, scale, samples)
 
-    def end_step(self, stepped: "Stepped") -> None:
+    def end_step(self, stepped: Stepped) -> None:
         """The second half: compute with newer parameters from now on."""
         if not self._adopt_fetched():
-            self._step_locally(stepped.gradient, stepped.verdict)
+            self._local_steps.step(self._model.parameters, *stepped)
         self.counters.steps += 1
 
     def flush(self) -> None:
@@ -147,9 +167,11 @@ class Downpour:
             self._adopt(self._fetches.wait())
 
     def _judge(
-        self, gradient: Tensor, loss: float | None, samples: int, position: Position
+        self, gradient: Tensor, mean_loss: Tensor | None, samples: int, position: Position
     ) -> Verdict:
-        squared_norm = torch.dot(gradient, gradient).item()
+        known = () if mean_loss is None else (mean_loss,)
+        squared_norm, *losses = device.numbers(torch.dot(gradient, gradient), *known)
+        loss = losses[0] if losses else None
         verdict = gradient_check.check(squared_norm, loss or 0.0, self._config.clip_norm)
         found = Gradient(self.counters.steps, samples, loss or 0.0, squared_norm, verdict.finite)
         self.ledger.computed(found, position)
@@ -189,13 +211,12 @@ class Downpour:
     def _adopt(self, fetched: FetchResult | None) -> bool:
         if fetched is None:
             return False
-        self._adopted += 1
+        self._compute_with(fetched)
         self.ledger.mark(Kind.ADOPTED, self._adopted)
         self._model.adopt(buffers=fetched.buffers_changed)
-        self._versions = fetched.versions
         return True
 
-    def _step_locally(self, gradient: Tensor, verdict: Verdict) -> None:
-        rate = self._config.local_learning_rate
-        if rate > 0 and verdict.finite:
-            self._model.parameters.add_(gradient, alpha=-rate * verdict.scale)
+    def _compute_with(self, fetched: FetchResult) -> None:
+        self._adopted += 1
+        self._versions = fetched.versions
+        self._local_steps.adopted(fetched.samples)

@@ -69,12 +69,6 @@ class FlatModel:
         """The flat parameters that the model computes with now; others after `adopt`."""
         return self._current[0].tensor
 
-    def new_gradient(self) -> tuple[Tensor, list[Tensor]]:
-        """A further gradient vector that stays here, and its views."""
-        flat = torch.zeros_like(self.parameters)
-        specs = self.tensors.specs(Vector.PARAMETERS)
-        return flat, [flat[s.first : s.first + s.elements].view(s.shape) for s in specs]
-
     def collect_gradients_in(self, views: Sequence[Tensor]) -> None:
         """Let backward add to these views from now on."""
         self._gradient_views = views

@@ -11,6 +11,7 @@ from disttrain.replica.downpour import Downpour, Stepped
 from disttrain.replica.leases import LeaseSource
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pipeline import Loaded, Pipeline
+from disttrain.task import user_code
 
 _IDLE_SECONDS = 0.02
 """How long the next batch is waited for before the coordinator's orders are looked at again."""
@@ -33,8 +34,9 @@ def compute_and_push(
     gradient = downpour.begin_step()
     seeding.seed_step(seeding.batch_seed(seed, item.epoch, item.portion, item.first))
     value = loss(loaded.batch)
-    value.backward()  # type: ignore[no-untyped-call]
-    return downpour.push_step(gradient, value.item(), len(item.indices), item.position)
+    with user_code.running("the loss's backward()"):
+        value.backward()  # type: ignore[no-untyped-call]
+    return downpour.push_step(gradient, value, len(item.indices), item.position)
 
 
 class TrainingLoop:

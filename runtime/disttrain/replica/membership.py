@@ -15,7 +15,7 @@ from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity
-from disttrain.replica import ledger
+from disttrain.replica import downpour, ledger
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
@@ -78,7 +78,7 @@ class Membership:
         """Put the model into flat vectors and start the threads that push and fetch them."""
         index, incarnation = joined.member.index, joined.member.incarnation
         owner = f"{names.replica_name(index)}-i{incarnation}"
-        buffers = self._spec.strategy.rule.max_in_flight + 1
+        buffers = downpour.gradient_buffers(self._spec)
         flat = FlatModel(model, self._transport.memory(owner), device, outgoing_buffers=buffers)
         # The memory in which the task made its parameters is free now, and as large as they are.
         malloc.trim()

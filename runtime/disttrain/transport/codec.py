@@ -77,7 +77,7 @@ def _out_of_range(header: Header) -> str:
     """The first number that could overflow later, or is none."""
     if not math.isfinite(header.scale):
         return f"scale {header.scale}"
-    if header.samples >= _MOST_SAMPLES:
+    if header.verb == Verb.PUSH and header.samples >= _MOST_SAMPLES:
         return f"{header.samples} samples"
     largest = max(
         header.first,
@@ -86,6 +86,7 @@ def _out_of_range(header: Header) -> str:
         header.payload_bytes,
         header.sequence,
         header.version,
+        header.samples,
         header.lease,
         header.lease_offset,
     )

@@ -135,7 +135,7 @@ class Header(NamedTuple):
     count: int  # type: ignore[assignment]  # Hides tuple.count, which no one asks of a header.
     """Elements in the payload (FETCH: number of chunks asked for)."""
     samples: int
-    """Training samples behind a push."""
+    """Training samples behind a push (PUSH), or in all complete pushes to the shard (FETCHED)."""
     lease: int
     """Lease that the last sample of a push belongs to; 0 is none."""
     lease_offset: int

@@ -37,6 +37,7 @@ def a_chunk(number: int, values: list[float], *, fetch: int = 1, count: int = 7)
         chunk=number,
         first=2 * number,
         version=Version(1, count),
+        samples=8 * count,
         content=memoryview(np.array(values, np.float32).tobytes()),
     )
 

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from builders.jobs import a_job
 from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.fields import Position
+from disttrain.replica import downpour
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, DownpourConfig
 from disttrain.replica.flat_model import FlatModel
@@ -42,7 +44,7 @@ class Trained:
         gradient = self.loop.begin_step()
         loss = functional.cross_entropy(self.model(loaded.batch[0]), loaded.batch[1])
         loss.backward()  # type: ignore[no-untyped-call]
-        self.loop.finish_step(gradient, loss.item(), 8, loaded.item.position)
+        self.loop.finish_step(gradient, loss, 8, loaded.item.position)
 
 
 def batches(count: int) -> Iterator[Loaded]:
@@ -219,6 +221,62 @@ def test_the_step_after_max_in_flight_waits_and_says_how_long() -> None:
     assert not third.is_alive()
     assert trained.connection.pushes.waited_seconds - waited > 0.1
     trained.connection.close()
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_accruing_goes_on_until_max_in_flight_pushes_are_unanswered(in_flight: int) -> None:
+    server = OneShard(0.05)
+    trained = Trained(a_network(), server, DownpourConfig(push_every=2), in_flight=in_flight)
+    waited = trained.connection.pushes.waited_seconds
+    server.gate.clear()
+
+    for loaded in batches(2 * in_flight):
+        trained.step(loaded)
+
+    assert server.pushes == []
+    assert trained.connection.pushes.waited_seconds == waited
+    server.gate.set()
+    trained.loop.flush()
+    assert sum(push.samples for push in server.pushes) == 2 * in_flight * 8
+    trained.connection.close()
+
+
+def test_local_steps_between_pushes_of_several_steps_are_clipped_like_a_plain_loop() -> None:
+    model = a_network()
+    plain = copy.deepcopy(model)
+    plainly(plain, 6, clip=0.1)
+    server = OneShard(0.05)
+    config = DownpourConfig(push_every=2, fetch_every=100, local_learning_rate=0.05, clip_norm=0.1)
+    trained = Trained(model, server, config, in_flight=2)
+    server.fetch_gate.clear()
+
+    for loaded in batches(6):
+        trained.step(loaded)
+
+    assert torch.allclose(flat(model), flat(plain), atol=1e-6)
+    server.fetch_gate.set()
+    trained.connection.close()
+
+
+@pytest.mark.parametrize(
+    ("assignments", "buffers"),
+    [
+        ([], 2),
+        (["maxInFlight=3"], 4),
+        (["maxInFlight=0"], 1),
+        (["pushEvery=2"], 3),
+        (["pushEvery=2", "localLearningRate=0"], 2),
+        (["pushEvery=2", "maxInFlight=0"], 2),
+        (["pushEvery=2", "maxInFlight=0", "localLearningRate=0"], 2),
+        (["pushEvery=2", "maxInFlight=3", "localLearningRate=0"], 4),
+    ],
+)
+def test_a_gradient_buffer_more_is_made_only_to_accrue_with_local_steps(
+    assignments: list[str], buffers: int
+) -> None:
+    job = a_job(*(f"spec.strategy.downpour.{assignment}" for assignment in assignments))
+
+    assert downpour.gradient_buffers(job.spec) == buffers
 
 
 def test_a_clipped_gradient_travels_unscaled_with_its_factor() -> None:

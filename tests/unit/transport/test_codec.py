@@ -105,7 +105,7 @@ def check_promises(header: Header) -> None:
     assert header.first + header.count < 1 << 63
     assert header.segment_offset + header.payload_bytes < 1 << 63
     assert max(header.version, header.lease, header.lease_offset, header.sequence) < 1 << 62
-    assert header.samples < 1 << 40
+    assert header.samples < 1 << (40 if header.verb == Verb.PUSH else 62)
     if header.verb in (Verb.UPLOAD, Verb.PUSH, Verb.FETCHED):
         size = ELEMENT_BYTES[ElementType(header.element_type)]
         assert header.count * size == header.payload_bytes

@@ -1,0 +1,54 @@
+"""The rate of a replica's own steps follows the schedule, by samples, as the shards' rate does."""
+
+import torch
+
+from disttrain.job.schedule import LinearWarmup
+from disttrain.parameter_server import schedule
+from disttrain.replica.local_steps import LocalSteps
+
+
+def warming_up(samples: int) -> LocalSteps:
+    return LocalSteps(1.0, schedule.factor(LinearWarmup(samples=samples)))
+
+
+def moved(steps: LocalSteps, scale: float = 1.0) -> float:
+    """How far one step of 8 samples moves along a gradient of ones."""
+    parameters = torch.zeros(1)
+    steps.step(parameters, torch.ones(1), scale, 8)
+    return -parameters.item()
+
+
+def test_the_rate_goes_by_the_samples_before_the_step() -> None:
+    steps = warming_up(samples=32)
+
+    assert [moved(steps) for _ in range(6)] == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
+
+
+def test_samples_count_from_those_in_the_parameters_adopted_last() -> None:
+    steps = warming_up(samples=64)
+    moved(steps)
+    steps.adopted(48)
+
+    assert [moved(steps), moved(steps)] == [0.75, 0.875]
+    steps.adopted(16)
+    assert moved(steps) == 0.25
+
+
+def test_a_refused_gradient_moves_nothing_and_counts_no_samples() -> None:
+    steps = warming_up(samples=32)
+    steps.adopted(8)
+
+    assert moved(steps, scale=0.0) == 0.0
+    assert moved(steps) == 0.25
+
+
+def test_a_clipped_gradient_moves_that_much_less() -> None:
+    steps = LocalSteps(0.5, schedule.constant)
+
+    assert moved(steps, scale=0.25) == 0.125
+
+
+def test_a_rate_of_zero_means_no_local_steps() -> None:
+    steps = LocalSteps(0.0, schedule.constant)
+
+    assert moved(steps) == 0.0
