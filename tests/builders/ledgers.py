@@ -43,6 +43,7 @@ class LoggedRun:
         self._versions: dict[int, tuple[int, int]] = {}
         self._lives: dict[int, int] = {}
         self._sequences: dict[tuple[int, int], int] = {}
+        self._lost: dict[tuple[int, int], int] = {}
         for shard in range(shards):
             self._versions[shard] = (1, 0)
             self.shards[shard, 1] = []
@@ -97,17 +98,19 @@ class LoggedRun:
         self.shards[shard, incarnation] = []
         self.log(shard, shard_ledger.Kind.RESTORED, version=version)
         for replica, count in lost.items():
-            life = self._lives[replica]
-            self.log(shard, shard_ledger.Kind.LOST, sender=replica, incarnation=life, samples=count)
-            by_sender = self.summary["updatesLostBySender"]
-            by_sender[f"replica-{replica}"] = by_sender.get(f"replica-{replica}", 0) + count
-            self.summary["updatesLost"] += count
+            self._lose(shard, replica, count)
+        for (where, replica), count in self._lost.items():
+            if where == shard and count:
+                life = self._lives[replica]
+                fields = {"sender": replica, "incarnation": life, "samples": count}
+                self.log(shard, shard_ledger.Kind.LOST, **fields)
         for replica, life in self._lives.items():
             self.log(shard, shard_ledger.Kind.ADMITTED, sender=replica, incarnation=life)
         self.summary["restarts"]["shard"] += 1
 
     def apply_again(self, shard: int, replica: int) -> None:
         """The last push of a replica is applied by one shard, which had lost it."""
+        self._lose(shard, replica, -1)
         life = self._lives[replica]
         incarnation, count = self._versions[shard]
         self._versions[shard] = (incarnation, count + 1)
@@ -123,6 +126,12 @@ class LoggedRun:
             staleness=-1,
             samples=8,
         )
+
+    def _lose(self, shard: int, replica: int, count: int) -> None:
+        self._lost[shard, replica] = self._lost.get((shard, replica), 0) + count
+        by_sender, name = self.summary["updatesLostBySender"], f"replica-{replica}"
+        by_sender[name] = by_sender.get(name, 0) + count
+        self.summary["updatesLost"] += count
 
     def fence(self, replica: int) -> None:
         """All shards refuse this life of a replica from now on."""

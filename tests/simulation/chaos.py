@@ -87,7 +87,7 @@ class Chaos:
 
     def _kill_shard(self) -> None:
         shard = self.world.processes[f"shard-{self.chance.randrange(self.settings.shards)}"]
-        if isinstance(shard, SimShard) and shard.member is not None and shard.alive:
+        if isinstance(shard, SimShard) and shard.alive:
             self._kill(f"shard-{shard.index}")
 
     def _pause_replica(self) -> None:

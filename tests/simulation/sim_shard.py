@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from disttrain.coordinator import messages, orders
-from disttrain.coordinator.fields import Position, SenderPosition
+from disttrain.coordinator.fields import LostUpdates, Position, SenderPosition
 from disttrain.coordinator.reports import ShardReport
+from disttrain.parameter_server import counts
+from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import (
     ChunkName,
     Decision,
@@ -34,6 +36,7 @@ class SimShard(SimMember):
         self.applied: list[Push] = []
         self.chunks: list[tuple[int, int, int, int]] = []
         self.initialised = False
+        self.corrected: dict[SenderLife, int] = {}
         restored = self._restore() if life > 1 else None
         self.request(
             messages.Join(
@@ -85,12 +88,27 @@ class SimShard(SimMember):
         self.table.complete(sender, incarnation, after)
         self.applied.append(push)
         world.history.append(Applied(world.clock.now, self.index, push))
-        key = (self.index, sender, incarnation)
-        world.acknowledged[key] = self.table.of(sender, incarnation).pushes
+        self._acknowledge(SenderLife(sender, incarnation))
+
+    def _acknowledge(self, life: SenderLife) -> None:
+        before = self._file.get(life, Count())
+        after = counts.after_push(before, self.table.of(*life))
+        self._file[life] = after
+        if after.lost != before.lost:
+            self.corrected[life] = after.lost
+
+    @property
+    def _file(self) -> dict[SenderLife, Count]:
+        return self.world.acknowledged.setdefault(self.index, {})
 
     def heartbeat(self) -> messages.Heartbeat:
         assert self.member is not None
-        return messages.Heartbeat(member=self.member, shard=ShardReport(applied=len(self.applied)))
+        lost = tuple(
+            LostUpdates(index=life.sender, incarnation=life.incarnation, lost=count)
+            for life, count in self.corrected.items()
+        )
+        report = ShardReport(applied=len(self.applied), lost=lost)
+        return messages.Heartbeat(member=self.member, shard=report)
 
     def obey(self, order: orders.NumberedOrder) -> None:
         found = order.order
@@ -139,33 +157,25 @@ class SimShard(SimMember):
             self.applied, self.chunks = list(snapshot.applied), list(snapshot.chunks)
             self.table.restore(table)
             self.initialised = True
-        known = {
-            SenderLife(sender, incarnation)
-            for shard, sender, incarnation in self.world.acknowledged
-            if shard == self.index
-        }
-        senders = tuple(self._sender(life, table) for life in sorted(known | set(table)))
+        self._file.update(counts.rolled_back(self._file, table))
+        lives = sorted({*self._file, *table})
         return messages.Restored(
             initialised=self.initialised,
             checkpoint=number,
             version=len(self.applied),
-            senders=senders,
+            senders=tuple(
+                _sender(life, table.get(life, Delivered()), self._file.get(life, Count()))
+                for life in lives
+            ),
         )
 
-    def _sender(
-        self, life: SenderLife, table: dict[SenderLife, Delivered]
-    ) -> messages.RestoredSender:
-        state = table.get(life, Delivered())
-        key = (self.index, life.sender, life.incarnation)
-        acknowledged = self.world.acknowledged.get(key, 0)
-        lost = max(0, acknowledged - state.pushes)
-        # The lineage of values begins anew here; a real shard may die before it has joined, this
-        # one lives that long: `Chaos` kills only shards that are members.
-        self.world.acknowledged[key] = state.pushes
-        self.world.lost += lost
-        return messages.RestoredSender(
-            sender=_position(life, state), acknowledged=acknowledged, lost=lost
-        )
+
+def _sender(life: SenderLife, state: Delivered, count: Count) -> messages.RestoredSender:
+    return messages.RestoredSender(
+        sender=_position(life, state),
+        acknowledged=count.pushes + count.lost,
+        lost=count.lost,
+    )
 
 
 def _position(life: SenderLife, state: Delivered) -> SenderPosition:

@@ -4,9 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from disttrain.coordinator import intervals, membership
+from disttrain.coordinator import intervals, membership, totals
 from disttrain.coordinator.data_ledger import DataLedger, OpenLease, PortionAccount
-from disttrain.coordinator.fields import Lease
+from disttrain.coordinator.fields import Lease, LostUpdates
+from disttrain.coordinator.totals import Totals
+from disttrain.parameter_server import counts
+from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, Deliveries
 from simulation import chaos, truth
 from simulation.sim_shard import SimShard
@@ -45,9 +48,15 @@ class ShardThatNeverFences(SimShard):
     deliveries_type = NeverFences
 
 
-def _found(*, shard_type: type[SimShard] = SimShard, word: str, shard_faults: bool = False) -> bool:
+def _found(
+    *,
+    shard_type: type[SimShard] = SimShard,
+    word: str,
+    shard_faults: bool = False,
+    seeds: range = SEEDS,
+) -> bool:
     """Whether a seed fails with this word in what it says."""
-    for seed in SEEDS:
+    for seed in seeds:
         try:
             run = chaos.run(seed, shard_faults=shard_faults, shard_type=shard_type)
         except (AssertionError, KeyError):
@@ -106,3 +115,23 @@ def test_a_coordinator_that_asks_no_shard_about_the_dead_is_found(
     monkeypatch.setattr(membership, "_fence", lambda *_: None)
     monkeypatch.setattr(chaos, "LONGEST", 120.0)
     assert _found(word="did not complete")
+
+
+def test_calling_lost_what_comes_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts, "after_push", _without_doubt)
+    # A shard must die between an answer that is lost on the way and its repetition.
+    assert _found(word="updates lost", shard_faults=True, seeds=range(130, 140))
+
+
+def _without_doubt(count: Count, delivered: Delivered) -> Count:
+    return Count(delivered.pushes, delivered.sequence, count.lost)
+
+
+def test_adding_reports_of_the_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(totals, "set_updates_lost", _add_lost)
+    assert _found(word="updates lost", shard_faults=True)
+
+
+def _add_lost(kept: Totals, shard: int, sender: LostUpdates) -> None:
+    key = f"{shard}.{sender.index}"
+    kept.updates_lost[key] = kept.updates_lost.get(key, 0) + sender.lost

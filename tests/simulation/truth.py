@@ -82,7 +82,12 @@ def _samples(chaos: Chaos) -> list[str]:
 
 
 def _updates_lost(chaos: Chaos) -> list[str]:
+    """Whatever was applied completely on a shard, and is in its values no more."""
+    ever = {(applied.shard, applied.push) for applied in chaos.world.history}
+    processes = chaos.world.processes.values()
+    shards = [process for process in processes if isinstance(process, SimShard)]
+    held = {(shard.index, push) for shard in shards for push in shard.applied}
     counted = sum(chaos.coordinator.state.totals.updates_lost.values())
-    if counted != chaos.world.lost:
-        return [f"{chaos.world.lost} updates lost, {counted} counted"]
+    if counted != len(ever - held):
+        return [f"{len(ever - held)} updates lost, {counted} counted"]
     return []

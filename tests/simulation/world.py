@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from disttrain.coordinator.settings import Settings
+from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from simulation.clockwork import Clockwork, Process
 
@@ -55,14 +56,12 @@ class World:
     """The living process of each name."""
     staged: dict[int, dict[int, Snapshot]] = field(default_factory=dict)
     checkpoints: dict[int, dict[int, Snapshot]] = field(default_factory=dict)
-    acknowledged: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """Mapped file: shard, sender, incarnation -> pushes acknowledged by this lineage of values."""
+    acknowledged: dict[int, dict[SenderLife, Count]] = field(default_factory=dict)
+    """Each shard's mapped file."""
     history: list[Applied] = field(default_factory=list)
     """Every complete push, rolled back or not."""
     fenced_at: dict[tuple[int, int, int], float] = field(default_factory=dict)
     """Shard, sender, incarnation -> when the shard first answered the fence."""
-    lost: int = 0
-    """Acknowledged pushes that rollbacks took back, over shards and senders."""
     shard_deaths: int = 0
     lives: int = 0
     violations: list[str] = field(default_factory=list)

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from disttrain.audit.evidence import Evidence, Life, by_sender, sequences
+from disttrain.audit.evidence import Evidence, Life, Summary, by_sender, sequences
 from disttrain.audit.finding import Finding, judge
-from disttrain.audit.history import History, Rollback
+from disttrain.audit.history import NO_CLAIM, History
 from disttrain.job import names
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind as ShardKind
@@ -25,13 +25,13 @@ def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
         *_wrong_reports(histories),
         *_wrong_summary(evidence, histories),
         *(text for life in evidence.replica_lives for text in _unheld(life, applied)),
-        *(text for life in evidence.replica_lives for text in _gaps(life, applied)),
+        *(text for life in evidence.replica_lives for text in _gaps(life, evidence, applied)),
         *_unreported(evidence, surviving, histories),
     ]
     acknowledged = sum(len(life.of(ReplicaKind.ACKNOWLEDGED)) for life in evidence.replica_lives)
-    lost = sum(sum(_reported(history.rollbacks).values()) for history in histories)
+    lost = sum(len(numbers) for history in histories for numbers in history.lost.values())
     held = sum(len(history.surviving) for history in histories)
-    text = f"{acknowledged} acknowledgements, {held} updates in the values, {lost} reported lost"
+    text = f"{acknowledged} acknowledgements, {held} updates in the values, {lost} lost"
     return judge(PROMISE, violations, text)
 
 
@@ -47,28 +47,20 @@ def _numbers(history: History) -> dict[SenderLife, set[int]]:
     return {life: sequences(records) for life, records in by_sender(history.surviving).items()}
 
 
-def _reported(rollbacks: Sequence[Rollback]) -> Counter[SenderLife]:
-    found: Counter[SenderLife] = Counter()
-    for rollback in rollbacks:
-        found.update(rollback.reported)
-    return found
-
-
 def _wrong_reports(histories: Sequence[History]) -> Iterator[str]:
-    """What a new life says is lost must be what the log of the life before holds beyond it.
-
-    One more per sender is right, too: it was stored as acknowledged, and kill -9 came before it was
-    logged and answered.
-    """
+    """What a new life says is lost must be what the logs of the lives before hold beyond it."""
     for history in histories:
         for rollback in history.rollbacks:
-            for sender in sorted({*rollback.dropped, *rollback.reported}):
-                dropped = len(rollback.dropped.get(sender, ()))
-                reported = rollback.reported.get(sender, 0)
-                if not dropped <= reported <= dropped + 1:
+            for sender in sorted({*rollback.lost, *rollback.claims}):
+                found = rollback.lost.get(sender, 0)
+                claim = rollback.claims.get(sender, NO_CLAIM)
+                # A life that was killed as it began may not have come to this sender.
+                is_said = rollback.is_settled or sender in rollback.claims
+                if is_said and claim.lost != found:
                     yield (
-                        f"{rollback.life.name} reports {reported} lost updates of {_name(sender)}, "
-                        f"the log before it holds {dropped} beyond version {rollback.version}"
+                        f"{rollback.life.name} reports {claim.lost} lost updates of "
+                        f"{_name(sender)}, the logs before it hold {found} beyond version "
+                        f"{rollback.version}"
                     )
 
 
@@ -76,20 +68,39 @@ def _wrong_summary(evidence: Evidence, histories: Sequence[History]) -> Iterator
     summary = evidence.summary
     if summary is None:
         return
-    latest, earlier = Counter[str](), Counter[str]()
-    for history in histories:
-        for rollback in history.rollbacks:
-            counter = latest if rollback.life.run == evidence.last_run else earlier
-            for sender, lost in rollback.reported.items():
-                counter[names.replica_name(sender.sender)] += lost
-    for name in sorted({*latest, *earlier, *summary.updates_lost_by_sender}):
-        said, least = summary.updates_lost_by_sender.get(name, 0), latest[name]
-        # A resumed run continues from a checkpoint's account, which may be older than some losses.
-        if not least <= said <= least + earlier[name]:
-            yield f"summary.json says {said} updates of {name} were lost, the shards say {least}"
+    least, most = _lost_by_replica(evidence, histories)
+    for name in sorted({*most, *summary.updates_lost_by_sender}):
+        said = summary.updates_lost_by_sender.get(name, 0)
+        if not _is_possible(summary, said, least[name], most[name]):
+            yield f"summary.json says {said} updates of {name} were lost, the logs say {most[name]}"
     total = sum(summary.updates_lost_by_sender.values())
     if summary.updates_lost != total:
         yield f"summary.json says {summary.updates_lost} updates were lost, by sender {total}"
+
+
+def _lost_by_replica(
+    evidence: Evidence, histories: Sequence[History]
+) -> tuple[Counter[str], Counter[str]]:
+    """At least and at most: a shard that a resume left out could not tell its last losses."""
+    least, most = Counter[str](), Counter[str]()
+    for history in histories:
+        is_there = evidence.shards[history.shard][-1].run == evidence.last_run
+        for sender, numbers in history.lost.items():
+            name = names.replica_name(sender.sender)
+            most[name] += len(numbers)
+            least[name] += len(numbers) * is_there
+    return least, most
+
+
+def _is_possible(summary: Summary, said: int, least: int, most: int) -> bool:
+    """Exact when the job came to its end.
+
+    One that failed may have heard of losses, or of corrections, that were not logged, or the
+    other way; one that was resumed and stopped at once knows only of those in its checkpoint.
+    """
+    if summary.phase == "Complete" or (summary.phase == "Stopped" and not summary.resumed_from):
+        return least <= said <= most
+    return True
 
 
 def _unheld(replica: Life, applied: Held) -> Iterator[str]:
@@ -101,7 +112,7 @@ def _unheld(replica: Life, applied: Held) -> Iterator[str]:
             yield f"shard-{shard} acknowledged push {number} of {replica.name}, but never logged it"
 
 
-def _gaps(replica: Life, applied: Held) -> Iterator[str]:
+def _gaps(replica: Life, evidence: Evidence, applied: Held) -> Iterator[str]:
     """A push begins when all shards have answered the one before."""
     sender = SenderLife(replica.index, replica.incarnation)
     refused = sequences(replica.of(ReplicaKind.REFUSED), "number")
@@ -110,25 +121,25 @@ def _gaps(replica: Life, applied: Held) -> Iterator[str]:
     for shard in applied:
         everywhere |= applied[shard].get(sender, set())
     before = set(range(1, max(everywhere, default=0))) - refused
-    for shard in sorted(applied):
+    for shard in sorted({life.index for life in evidence.shard_lives if life.run == replica.run}):
         mine = sequences(acknowledged[acknowledged["shard"] == shard], "number")
         for number in sorted(before - mine):
             yield f"{replica.name} has no answer of shard-{shard} to push {number}, but went on"
 
 
 def _unreported(evidence: Evidence, surviving: Held, histories: Sequence[History]) -> Iterator[str]:
-    """Every acknowledged update that is not in the values must be among those reported."""
+    """Every acknowledged update that is not in the values must be among those lost."""
     for history in histories:
-        reported = _reported(history.rollbacks)
         for replica in evidence.replica_lives:
             sender = SenderLife(replica.index, replica.incarnation)
             answers = replica.of(ReplicaKind.ACKNOWLEDGED)
             mine = sequences(answers[answers["shard"] == history.shard], "number")
             missing = len(mine - surviving[history.shard].get(sender, set()))
-            if missing > reported[sender]:
+            lost = len(history.lost.get(sender, ()))
+            if missing > lost:
                 yield (
                     f"{missing} acknowledged updates of {replica.name} are not in the values of "
-                    f"shard-{history.shard}, {reported[sender]} were reported"
+                    f"shard-{history.shard}, {lost} are known to be lost"
                 )
 
 

@@ -5,7 +5,14 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from disttrain.coordinator.fields import Lease, MemberId, Progress, SenderPosition, Strict
+from disttrain.coordinator.fields import (
+    Lease,
+    LostUpdates,
+    MemberId,
+    Progress,
+    SenderPosition,
+    Strict,
+)
 from disttrain.coordinator.messages import Restored
 from disttrain.coordinator.orders import Order, ShardWritten
 from disttrain.coordinator.reports import ReplicaReport, ShardReport
@@ -73,6 +80,15 @@ class ShardRestored(Strict):
     kind: Literal["shard_restored"] = "shard_restored"
     member: MemberId
     restored: Restored
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossCorrected(Strict):
+    """An update that a shard reported as lost was sent again: its answer had not arrived."""
+
+    kind: Literal["loss_corrected"] = "loss_corrected"
+    shard: int
+    sender: LostUpdates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -231,6 +247,7 @@ Entry: TypeAlias = Annotated[
     | LayoutKnown
     | MemberJoined
     | ShardRestored
+    | LossCorrected
     | MemberLost
     | ShardConfigured
     | ShardInitialised

@@ -98,3 +98,13 @@ class SenderPosition(Strict):
     """Samples of all its pushes that are applied completely at this shard (sum of the headers'
     `samples`).
     """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LostUpdates(Strict):
+    """What all lives of one shard together have lost of one life of a replica."""
+
+    index: Count
+    incarnation: Count
+    lost: Count
+    """Acknowledged, and in the shard's values no more."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from disttrain.coordinator import entries, totals
 from disttrain.coordinator.data_ledger import DataLedger
-from disttrain.coordinator.fields import MemberId, Position, SenderPosition
+from disttrain.coordinator.fields import LostUpdates, MemberId, Position, SenderPosition
 from disttrain.coordinator.orders import Checkpoint
 from disttrain.coordinator.state import (
     Fencing,
@@ -123,8 +123,16 @@ def _(entry: entries.ShardRestored, state: State) -> None:
     shard = state.shards[entry.member.index]
     shard.initialised = entry.restored.initialised
     for sender in entry.restored.senders:
-        totals.add_lost_updates(state.totals, sender.sender.index, sender.lost)
         _count_resumed(state, sender.sender)
+        if sender.acknowledged:
+            of = sender.sender
+            lost = LostUpdates(index=of.index, incarnation=of.incarnation, lost=sender.lost)
+            totals.set_updates_lost(state.totals, entry.member.index, lost)
+
+
+@_meaning(entries.LossCorrected)
+def _(entry: entries.LossCorrected, state: State) -> None:
+    totals.set_updates_lost(state.totals, entry.shard, entry.sender)
 
 
 def _count_resumed(state: State, sender: SenderPosition) -> None:

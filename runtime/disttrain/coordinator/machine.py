@@ -149,6 +149,7 @@ class Coordinator:
             membership.take_progress(turn, request.member, report.progress, report.non_finite)
         if request.shard is not None:
             self.watch.shards[request.member] = request.shard
+            membership.take_losses(turn, request.member, request.shard.lost)
         return messages.HeartbeatReply()
 
     def _heartbeat_reply(self, turn: Turn, member: MemberId) -> messages.HeartbeatReply:

@@ -1,7 +1,13 @@
 """Who is part of the job: lives and their incarnations, fencing, silence. Decides; no I/O."""
 
 from disttrain.coordinator import entries, fold, totals
-from disttrain.coordinator.fields import MemberId, Position, Progress, SenderPosition
+from disttrain.coordinator.fields import (
+    LostUpdates,
+    MemberId,
+    Position,
+    Progress,
+    SenderPosition,
+)
 from disttrain.coordinator.messages import (
     FailureReason,
     Leave,
@@ -128,6 +134,13 @@ def take_progress(turn: Turn, member: MemberId, progress: Progress, non_finite: 
     if progress != found.progress or non_finite > found.non_finite:
         entry = entries.Progressed(member=member, progress=progress, non_finite=non_finite)
         turn.record(entry)
+
+
+def take_losses(turn: Turn, shard: MemberId, losses: tuple[LostUpdates, ...]) -> None:
+    """Journals what a shard has counted as lost and holds again, if it is new."""
+    for sender in losses:
+        if sender.lost != totals.updates_lost(turn.state.totals, shard.index, sender):
+            turn.record(entries.LossCorrected(shard=shard.index, sender=sender))
 
 
 def answer_fences(turn: Turn, shard: int, restored: Restored | None) -> None:

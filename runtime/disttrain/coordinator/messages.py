@@ -38,9 +38,10 @@ class RestoredSender(Strict):
     sender: SenderPosition
     """As in the checkpoint it restored; zeros if that holds nothing of this sender."""
     acknowledged: Count
-    """Pushes of this sender that earlier lives of this shard acknowledged (mapped file)."""
+    """Pushes of this sender that all earlier lives of this shard acknowledged (mapped file)."""
     lost: Count
-    """Of these, pushes that are not in the restored values; earlier rollbacks not counted again."""
+    """Of these, pushes that are in the values no more: the sum over all lives of the shard, so that
+    a report may be repeated. Known only if `acknowledged` is not 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,15 @@ Every number counts from the start of that process: a report may be sent twice, 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from disttrain.coordinator.fields import NO_PROGRESS, Count, Progress, SenderPosition, Strict, Text
+from disttrain.coordinator.fields import (
+    NO_PROGRESS,
+    Count,
+    LostUpdates,
+    Progress,
+    SenderPosition,
+    Strict,
+    Text,
+)
 
 STALENESS_BOUNDS: tuple[int, ...] = (*range(32), *(2**power for power in range(5, 21)))
 """Lower bounds of the staleness histogram's buckets: exact up to 32, then doubling; the last one is
@@ -79,3 +87,5 @@ class ShardReport(Strict):
     senders: tuple[SenderPosition, ...] = ()
     state: Text = ""
     """One word for the display: "serving", "restoring", "checkpointing", ..."""
+    lost: tuple[LostUpdates, ...] = ()
+    """Of senders of whom one update less is lost than this life said when it joined."""

@@ -31,8 +31,10 @@ class ServedMetrics:
             "failures": (found.checkpoint_failures, state.totals.checkpoint_failures),
         }
         for name, (counter, value) in counters.items():
-            counter.inc(max(0.0, value - self._counted.get(name, 0.0)))
-            self._counted[name] = value
+            # A loss may be taken back; a counter goes only up, and counts none of them twice.
+            known = self._counted.get(name, 0.0)
+            counter.inc(max(0.0, value - known))
+            self._counted[name] = max(value, known)
         for role, value in state.totals.restarts.items():
             found.restarts.labels(role=role).inc(max(0.0, value - self._counted.get(role, 0.0)))
             self._counted[role] = value

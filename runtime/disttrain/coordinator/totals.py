@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from disttrain.coordinator.fields import MemberId, Strict
+from disttrain.coordinator.fields import LostUpdates, MemberId, Strict
 from disttrain.coordinator.reports import ReplicaReport, ShardReport
 from disttrain.job import names
 from disttrain.transport.header import Role
@@ -17,6 +17,8 @@ class Totals(Strict):
     """By role."""
     updates_lost: dict[str, int] = field(default_factory=dict)
     """Acknowledged and rolled back, by replica; a shard's part of a push counts as one."""
+    updates_lost_by_shard: dict[str, int] = field(default_factory=dict)
+    """The same by shard and life of a replica: see `_key`. A shard reports sums over its lives."""
     partial_chunks: int = 0
     """Chunks of pushes of the dead that were applied only in part."""
     non_finite: dict[str, int] = field(default_factory=dict)
@@ -52,11 +54,24 @@ def add_restart(totals: Totals, role: Role) -> None:
     totals.restarts[key] = totals.restarts.get(key, 0) + 1
 
 
-def add_lost_updates(totals: Totals, index: int, lost: int) -> None:
-    """Counts updates of a replica that a restored shard does not hold."""
-    if lost:
-        key = name(Role.REPLICA, index)
-        totals.updates_lost[key] = totals.updates_lost.get(key, 0) + lost
+def updates_lost(totals: Totals, shard: int, sender: LostUpdates) -> int:
+    """Updates of a replica's life that a shard has reported as lost so far."""
+    return totals.updates_lost_by_shard.get(_key(shard, sender), 0)
+
+
+def set_updates_lost(totals: Totals, shard: int, sender: LostUpdates) -> None:
+    """A shard says how many it has lost in all: said again, it counts once."""
+    more = sender.lost - updates_lost(totals, shard, sender)
+    if more:
+        totals.updates_lost_by_shard[_key(shard, sender)] = sender.lost
+        key = name(Role.REPLICA, sender.index)
+        totals.updates_lost[key] = totals.updates_lost.get(key, 0) + more
+        if not totals.updates_lost[key]:
+            del totals.updates_lost[key]
+
+
+def _key(shard: int, sender: LostUpdates) -> str:
+    return f"{shard}.{sender.index}.{sender.incarnation}"
 
 
 def add_non_finite(totals: Totals, index: int, count: int) -> None:

@@ -1,91 +1,122 @@
-"""How many pushes of every sender this shard has acknowledged: a mapped file that survives kill -9.
+"""What a shard has acknowledged and lost of every sender: a mapped file that survives kill -9.
 
 The pages belong to the kernel: what was stored is there for the next life, however this one ended
-(not if the machine loses power). A number is stored before the answer leaves, so the file never
-says less than the sender knows; at most one push per sender was stored and not answered.
+(not if the machine loses power). A count is stored before the answer leaves, so the file never
+says less than the sender knows. It changes as a whole: written beside the present one, and made
+the present one by storing a single byte.
 """
 
 import mmap
 import os
-from dataclasses import dataclass
+import struct
 from pathlib import Path
 
-import numpy as np
-
+from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.errors import NoRoomForCounts
+from disttrain.telemetry import logs
 
-_RECORD = np.dtype(
-    [("sender", "<u4"), ("incarnation", "<u4"), ("pushes", "<u8"), ("sequence", "<u8")]
-)
+LOG = logs.get(__name__)
+
+_LIFE = struct.Struct("<B3xIQ")
+"""Which count is the present one (see `_FREE`), sender, incarnation."""
+_COUNT = struct.Struct("<4Q")
+_RECORD_BYTES = _LIFE.size + 2 * _COUNT.size
+_FREE = 0
+"""A place without a sender; else 1 or 2: the first or the second count is the present one."""
 _GROW_RECORDS = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
-    """Of one life of a sender."""
-
-    pushes: int
-    """Acknowledged by this lineage of values: pushes lost in earlier rollbacks do not count."""
-    sequence: int
-    """Number of the last one."""
-
-
 class AcknowledgedFile:
-    """Belongs to the shard's thread. Incarnations count from 1; a record with 0 is free."""
+    """Belongs to the shard's thread."""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the file. Raises OSError."""
+        """Open or make the file. Raises NoRoomForCounts when the disk is full, else OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._places: dict[SenderLife, int] = {}
-        self._map(max(1, os.fstat(self._descriptor).st_size // _RECORD.itemsize))
-        for place, record in enumerate(self._records):
-            if record["incarnation"]:
-                life = SenderLife(int(record["sender"]), int(record["incarnation"]))
-                self._places[life] = place
+        self._counts: dict[SenderLife, Count] = {}
+        self.uncounted: set[SenderLife] = set()
+        """Lives for which a full disk has no place."""
+        try:
+            size = os.fstat(self._descriptor).st_size
+            self._map(max(_GROW_RECORDS, size // _RECORD_BYTES))
+        except NoRoomForCounts:
+            os.close(self._descriptor)
+            raise
+        self._read()
 
     def counts(self) -> dict[SenderLife, Count]:
         """Everything that is stored."""
-        return {life: self.count(life) for life in self._places}
+        return dict(self._counts)
 
     def count(self, life: SenderLife) -> Count:
         """Of one life; zeros if it is not known."""
-        if life not in self._places:
-            return Count(0, 0)
-        record = self._records[self._places[life]]
-        return Count(int(record["pushes"]), int(record["sequence"]))
+        return self._counts.get(life, Count())
 
     def store(self, life: SenderLife, count: Count) -> None:
-        """Set the numbers of a life."""
+        """Set the count of a life. If the disk has no room for a new one, that is logged."""
         place = self._places.get(life)
         if place is None:
             place = self._add(life)
-        self._pushes[place] = count.pushes
-        self._sequences[place] = count.sequence
+        if place is None:
+            return
+        first = place * _RECORD_BYTES
+        present = 2 if self._memory[first] == 1 else 1
+        numbers = (count.pushes, count.sequence, count.lost, count.doubtful)
+        _COUNT.pack_into(self._memory, first + _LIFE.size + (present - 1) * _COUNT.size, *numbers)
+        # Last, and a single byte: before it, the old count holds, or the place is free.
+        self._memory[first] = present
+        self._counts[life] = count
 
     def close(self) -> None:
-        """Gives up the file."""
-        self._release()
-        os.close(self._descriptor)
+        """Gives up the file. May be called again."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            self._memory.close()
+            os.close(descriptor)
 
-    def _add(self, life: SenderLife) -> int:
+    def _add(self, life: SenderLife) -> int | None:
         place = len(self._places)
-        if place == len(self._records):
-            self._map(place + _GROW_RECORDS)
-        self._records["sender"][place] = life.sender
-        # The incarnation last: before it the record counts as free.
-        self._records["incarnation"][place] = life.incarnation
+        if place == self._records and not self._grow(life):
+            return None
+        _LIFE.pack_into(self._memory, place * _RECORD_BYTES, _FREE, life.sender, life.incarnation)
         self._places[life] = place
         return place
 
-    def _map(self, records: int) -> None:
-        self._release()
-        os.ftruncate(self._descriptor, records * _RECORD.itemsize)
-        self._memory = mmap.mmap(self._descriptor, records * _RECORD.itemsize)
-        self._records = np.frombuffer(self._memory, dtype=_RECORD)
-        # Aligned words of 8 bytes: a store is never half there.
-        self._pushes = self._records["pushes"]
-        self._sequences = self._records["sequence"]
+    def _grow(self, life: SenderLife) -> bool:
+        """A full disk must not end the training: the life goes uncounted, and that is said once."""
+        try:
+            self._map(self._records + _GROW_RECORDS)
+        except NoRoomForCounts as error:
+            if life not in self.uncounted:
+                LOG.error("losses of a sender cannot be counted", sender=life, error=error)
+            self.uncounted.add(life)
+            return False
+        return True
 
-    def _release(self) -> None:
-        self._records = self._pushes = self._sequences = np.zeros(0, dtype=_RECORD)
+    def _map(self, records: int) -> None:
+        size = records * _RECORD_BYTES
+        try:
+            # Blocks of its own: to store into a hole of a full disk would kill the process.
+            os.posix_fallocate(self._descriptor, 0, size)
+        except OSError as error:
+            message = (
+                f"cannot reserve {size} bytes for {self._path}: {error.strerror}; make room on "
+                "that disk: without this file it would not be known which updates a shard loses"
+            )
+            raise NoRoomForCounts(message) from error
+        self._memory = mmap.mmap(self._descriptor, size)
+        self._records = records
+
+    def _read(self) -> None:
+        for place in range(self._records):
+            first = place * _RECORD_BYTES
+            present, sender, incarnation = _LIFE.unpack_from(self._memory, first)
+            if present == _FREE:
+                return
+            at = first + _LIFE.size + (present - 1) * _COUNT.size
+            life = SenderLife(sender, incarnation)
+            self._places[life] = place
+            self._counts[life] = Count(*_COUNT.unpack_from(self._memory, at))

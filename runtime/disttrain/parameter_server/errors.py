@@ -2,6 +2,7 @@
 
 DistTrainError
 ├── RetryableError
+│   ├── NoRoomForCounts     a full disk: what the shard acknowledges cannot be counted
 │   └── ShardsAway          no answer from a shard in time; its restart may be under way
 └── FinalError
     ├── Fenced              a newer life of this replica exists, or it was declared dead
@@ -11,6 +12,10 @@ DistTrainError
 """
 
 from disttrain.errors import FinalError, RetryableError
+
+
+class NoRoomForCounts(RetryableError):
+    """The disk has no room for the file of acknowledged counts."""
 
 
 class ShardsAway(RetryableError):

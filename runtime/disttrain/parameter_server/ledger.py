@@ -62,7 +62,8 @@ class Kind(IntEnum):
     RESTORED = 7
     """This life began with checkpoint `sequence`; `version` is that of its values."""
     LOST = 8
-    """So many (`samples`) pushes of a sender that an earlier life acknowledged are not here."""
+    """So many (`samples`) pushes of a sender that earlier lives acknowledged, all of them together,
+    are not here; the latest is `sequence`, if its sender may still send it again, else 0."""
 
 
 class Record(NamedTuple):

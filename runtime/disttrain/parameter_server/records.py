@@ -4,7 +4,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
+from disttrain.parameter_server import counts
+from disttrain.parameter_server.acknowledged import AcknowledgedFile
+from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.ledger import Kind, Ledger, Record
 from disttrain.transport.header import Header, Reason
@@ -30,14 +32,16 @@ class Records:
     pushes: int = 0
     staleness: Counter[int] = field(default_factory=Counter)
     """Complete pushes by staleness; -1 is unknown."""
+    corrected: dict[SenderLife, int] = field(default_factory=dict)
+    """Updates lost in all, of senders whose last lost one came again in this life."""
 
     def pushed(self, header: Header, state: Delivered, rate: float) -> None:
         """A push is complete: stored before its answer leaves."""
         self.pushes += 1
         self.staleness[state.staleness] += 1
-        life = SenderLife(header.sender, header.incarnation)
         if self.acknowledged is not None:
-            self.acknowledged.store(life, Count(state.pushes, state.sequence))
+            life = SenderLife(header.sender, header.incarnation)
+            self._acknowledge(self.acknowledged, life, state)
         if self.ledger is not None:
             self.ledger.append(self._push_record(header, state, rate))
 
@@ -69,18 +73,31 @@ class Records:
             )
             self.ledger.append(record)
 
-    def event(self, kind: Kind, life: SenderLife, amount: int = 0) -> None:
+    def lost(self, life: SenderLife, count: Count) -> None:
+        """What all lives of this shard together have lost of a sender; before any update."""
+        if self.ledger is not None:
+            record = self._record_of(Kind.LOST, life)
+            self.ledger.append(record._replace(samples=count.lost, sequence=count.doubtful))
+
+    def event(self, kind: Kind, life: SenderLife) -> None:
         """Something about a sender as a whole."""
         if self.ledger is not None:
-            self.ledger.append(
-                Record(
-                    kind=kind,
-                    sender=life.sender,
-                    incarnation=life.incarnation,
-                    shard_incarnation=self.incarnation,
-                    samples=amount,
-                )
-            )
+            self.ledger.append(self._record_of(kind, life))
+
+    def _acknowledge(self, file: AcknowledgedFile, life: SenderLife, state: Delivered) -> None:
+        before = file.count(life)
+        after = counts.after_push(before, state)
+        file.store(life, after)
+        if after.lost != before.lost:
+            self.corrected[life] = after.lost
+
+    def _record_of(self, kind: Kind, life: SenderLife) -> Record:
+        return Record(
+            kind=kind,
+            sender=life.sender,
+            incarnation=life.incarnation,
+            shard_incarnation=self.incarnation,
+        )
 
     def _push_record(self, header: Header, state: Delivered, rate: float) -> Record:
         return Record(

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Mapping
 
-from disttrain.coordinator.fields import Position, SenderPosition
+from disttrain.coordinator.fields import LostUpdates, Position, SenderPosition
 from disttrain.coordinator.messages import Restored, RestoredSender
 from disttrain.coordinator.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
-from disttrain.parameter_server.acknowledged import Count
+from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
@@ -22,37 +22,32 @@ def position_of(life: SenderLife, state: Delivered) -> SenderPosition:
     )
 
 
-def lost_pushes(
-    acknowledged: Mapping[SenderLife, Count], delivered: Mapping[SenderLife, Delivered]
-) -> dict[SenderLife, int]:
-    """Per life of a sender: pushes that were acknowledged and are not in the restored values."""
-    return {
-        life: max(0, count.pushes - delivered.get(life, NOTHING).pushes)
-        for life, count in acknowledged.items()
-    }
-
-
 def restored_report(
-    restored: RestoredShard | None, acknowledged: Mapping[SenderLife, Count]
+    restored: RestoredShard | None, counts: Mapping[SenderLife, Count]
 ) -> Restored | None:
-    """What goes into the join of a shard; None for one that has nothing behind it."""
-    if restored is None and not acknowledged:
+    """What goes into the join of a shard; None for one that has nothing behind it.
+
+    `counts` are those after the rollback to what is restored.
+    """
+    if restored is None and not counts:
         return None
     delivered = restored.delivered if restored is not None else {}
-    lost = lost_pushes(acknowledged, delivered)
-    lives = sorted({*delivered, *acknowledged})
     return Restored(
         initialised=restored is not None,
         checkpoint=restored.checkpoint if restored is not None else None,
         version=restored.version if restored is not None else 0,
         senders=tuple(
-            RestoredSender(
-                sender=position_of(life, delivered.get(life, NOTHING)),
-                acknowledged=acknowledged.get(life, Count(0, 0)).pushes,
-                lost=lost.get(life, 0),
-            )
-            for life in lives
+            _restored_sender(life, delivered.get(life, NOTHING), counts.get(life, Count()))
+            for life in sorted({*delivered, *counts})
         ),
+    )
+
+
+def _restored_sender(life: SenderLife, state: Delivered, count: Count) -> RestoredSender:
+    return RestoredSender(
+        sender=position_of(life, state),
+        acknowledged=count.pushes + count.lost,
+        lost=count.lost,
     )
 
 
@@ -90,4 +85,8 @@ class Reporter:
                 for sender, life in state.deliveries.admitted.items()
             ),
             state=self.doing if state.is_initialised else "waiting for values",
+            lost=tuple(
+                LostUpdates(index=life.sender, incarnation=life.incarnation, lost=lost)
+                for life, lost in records.corrected.items()
+            ),
         )

@@ -16,10 +16,11 @@ from disttrain.coordinator.orders import NumberedOrder, Result
 from disttrain.coordinator.reports import ShardReport
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.parameter_server import assembly, ledger, reporting, restoring
-from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
+from disttrain.parameter_server import assembly, counts, ledger, reporting, restoring
+from disttrain.parameter_server.acknowledged import AcknowledgedFile
+from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.ledger import Kind, Ledger
+from disttrain.parameter_server.ledger import Ledger
 from disttrain.parameter_server.orders import OrderBook
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.reporting import Reporter
@@ -150,7 +151,8 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     channel = transport.connect(config.coordinator_address)
     heartbeat = config.job.spec.coordinator.heartbeat_seconds
     control = ControlConnection(channel, Role.SHARD, heartbeat)
-    counts = acknowledged.counts()
+    before = acknowledged.counts()
+    _settle(acknowledged, restored)
     joined = control.join(
         Join(
             role=Role.SHARD,
@@ -159,11 +161,11 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
             pid=os.getpid(),
             data_address=listener.address,
             metrics_address=metrics.address,
-            restored=reporting.restored_report(restored, counts),
+            restored=reporting.restored_report(restored, acknowledged.counts()),
         )
     )
     records = _records(config, joined, acknowledged)
-    _settle(records, restored, counts)
+    _note_losses(records, restored, before)
     shard = _shard(config, joined, records)
     if restored is not None:
         shard.restore(restored)
@@ -205,22 +207,31 @@ def _records(config: LaunchConfig, joined: Joined, acknowledged: AcknowledgedFil
     )
 
 
-def _settle(
-    records: Records, restored: RestoredShard | None, counts: dict[SenderLife, Count]
-) -> None:
-    """The coordinator has journaled what is lost: the file counts from the checkpoint now."""
+def _settle(acknowledged: AcknowledgedFile, restored: RestoredShard | None) -> None:
+    """From now on the file counts from the checkpoint, and holds what is lost with that.
+
+    Before anybody is told: the sums are of all lives, so that a report counts once, however often
+    a shard is killed while it comes back.
+    """
     delivered = restored.delivered if restored is not None else {}
+    before = acknowledged.counts()
+    for life, count in counts.rolled_back(before, delivered).items():
+        if count != before[life]:
+            acknowledged.store(life, count)
+
+
+def _note_losses(
+    records: Records, restored: RestoredShard | None, before: dict[SenderLife, Count]
+) -> None:
     if restored is not None:
         records.restored(restored.checkpoint, restored.version)
-    for life, lost in reporting.lost_pushes(counts, delivered).items():
+    after = records.acknowledged.counts() if records.acknowledged is not None else {}
+    for life, count in after.items():
+        if count.lost:
+            records.lost(life, count)
+        lost = count.lost - before[life].lost
         if lost:
-            records.event(Kind.LOST, life, lost)
             LOG.warning("updates lost", sender=life.sender, incarnation=life.incarnation, lost=lost)
-    if records.acknowledged is not None:
-        for life in counts:
-            known = delivered.get(life)
-            pushes, sequence = (known.pushes, known.sequence) if known else (0, 0)
-            records.acknowledged.store(life, Count(pushes, sequence))
 
 
 def _shard(config: LaunchConfig, joined: Joined, records: Records) -> Shard:

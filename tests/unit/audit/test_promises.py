@@ -188,6 +188,61 @@ def test_an_update_lost_in_a_rollback_may_be_pushed_again() -> None:
     assert violated(run) == set()
 
 
+def _claim(run: LoggedRun, life: int, more: int, doubtful: int = 0) -> None:
+    """Life `life` of shard 0 says so many more of replica 1's updates are lost."""
+    for record in run.shards[0, life]:
+        if record["kind"] == Kind.LOST and record["sender"] == 1:
+            record["samples"] += more
+            record["sequence"] = doubtful
+    run.summary["updatesLost"] += more
+    run.summary["updatesLostBySender"]["replica-1"] += more
+
+
+def test_a_push_that_was_counted_but_not_logged_before_kill_9_is_lost_too() -> None:
+    run = a_quiet_run()
+    run.restart_shard(0, version=5, lost={0: 1, 1: 2})
+    _claim(run, 2, more=1, doubtful=5)
+    run.push(0)
+    assert violated(run) == set()
+
+
+def test_a_push_that_came_again_and_is_called_lost_nevertheless_is_found() -> None:
+    run = a_run_with_a_rollback()
+    _claim(run, 2, more=1, doubtful=5)
+    assert violated(run) == {"1"}
+
+
+def test_one_lost_update_too_many_is_found() -> None:
+    run = a_run_with_a_rollback()
+    _claim(run, 2, more=1, doubtful=4)
+    assert violated(run) == {"1"}
+
+
+def test_a_second_rollback_reports_the_losses_of_both() -> None:
+    run = a_run_with_a_rollback()
+    run.restart_shard(0, version=5, lost={0: 1, 1: 1})
+    run.push(0)
+    assert violated(run) == set()
+    _claim(run, 3, more=-1)
+    assert violated(run) == {"1"}
+
+
+def test_a_life_that_was_killed_before_it_told_anything_need_not_report() -> None:
+    run = a_run_with_a_rollback()
+    run.restart_shard(0, version=5, lost={0: 1, 1: 1})
+    run.shards[0, 3].clear()
+    run.log(0, Kind.RESTORED, version=5)
+    run.restart_shard(0, version=5, lost={})
+    assert violated(run) == set()
+
+
+def test_one_lost_update_too_few_in_the_summary_is_found() -> None:
+    run = a_run_with_a_rollback()
+    run.summary["updatesLost"] -= 1
+    run.summary["updatesLostBySender"]["replica-1"] -= 1
+    assert violated(run) == {"1"}
+
+
 def test_losses_that_a_shard_does_not_report_are_found() -> None:
     run = a_run_with_a_rollback()
     run.shards[0, 2] = [record for record in run.shards[0, 2] if record["kind"] != Kind.LOST]
@@ -218,6 +273,23 @@ def test_a_zombie_that_a_rollback_lets_in_again_is_found() -> None:
     run.log(0, Kind.PUSHED, sender=1, incarnation=1, sequence=5, version=11, staleness=-1)
 
     assert "8" in violated(run)
+
+
+def test_samples_are_accounted_for_exactly_after_a_rollback() -> None:
+    run = a_run_with_a_rollback()
+    run.summary["samples"] -= 8
+    assert violated(run) == {"sa"}
+
+
+def test_what_a_rollback_hides_of_the_dead_may_be_left_out_but_no_more() -> None:
+    run = a_run_with_a_rollback()
+    run.fence(1)
+    run.join(1, 2)
+    run.push(1)
+    run.summary["samples"] -= 16
+    assert violated(run) == set()
+    run.summary["samples"] -= 8
+    assert violated(run) == {"sa"}
 
 
 def test_two_lives_of_a_shard_that_write_at_once_are_found() -> None:

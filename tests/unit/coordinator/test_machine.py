@@ -5,7 +5,7 @@ import pytest
 from builders.control_members import LAYOUT
 from builders.machines import Machine
 from disttrain.coordinator import messages, orders, resume, state, status
-from disttrain.coordinator.fields import Position, SenderPosition
+from disttrain.coordinator.fields import LostUpdates, Position, SenderPosition
 from disttrain.coordinator.messages import FailureReason, RefusalReason
 from disttrain.coordinator.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.state import Phase
@@ -212,6 +212,36 @@ def test_a_restarted_shard_answers_for_the_dead_and_its_losses_are_counted() -> 
     assert machine.state.data.samples_done == 8
     assert _summary(machine)["updatesLostBySender"] == {"replica-0": 3}
     assert _summary(machine)["restarts"]["shard"] == 1
+
+
+def _restored(lost: int, acknowledged: int = 9) -> messages.Restored:
+    sender = SenderPosition(index=0, incarnation=1, position=Position())
+    known = messages.RestoredSender(sender=sender, acknowledged=acknowledged, lost=lost)
+    return messages.Restored(initialised=True, checkpoint=1, version=0, senders=(known,))
+
+
+def test_a_shard_that_is_killed_again_as_it_comes_back_reports_its_losses_once() -> None:
+    machine = Machine()
+    machine.running()
+    for life in range(3):
+        machine.member(Role.SHARD, 0, f"s0-{life}", restored=_restored(lost=3))
+        assert _summary(machine)["updatesLost"] == 3
+    machine.member(Role.SHARD, 0, "s0-later", restored=_restored(lost=5))
+    assert _summary(machine)["updatesLostBySender"] == {"replica-0": 5}
+    machine.member(Role.SHARD, 0, "s0-without-its-file", restored=_restored(0, acknowledged=0))
+    assert _summary(machine)["updatesLost"] == 5
+
+
+def test_an_update_that_comes_again_is_taken_out_of_the_lost_ones() -> None:
+    machine = Machine()
+    machine.running()
+    shard = machine.member(Role.SHARD, 0, "s0-again", restored=_restored(lost=3))
+    again = ShardReport(lost=(LostUpdates(index=0, incarnation=1, lost=2),))
+    for _ in range(2):
+        machine.heartbeat(shard, again)
+        assert _summary(machine)["updatesLostBySender"] == {"replica-0": 2}
+    machine.heartbeat(shard, ShardReport(lost=(LostUpdates(index=0, incarnation=1, lost=0),)))
+    assert _summary(machine)["updatesLostBySender"] == {}
 
 
 def test_a_shard_that_dies_without_a_checkpoint_gets_an_upload_again() -> None:

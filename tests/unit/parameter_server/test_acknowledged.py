@@ -1,9 +1,18 @@
+import errno
 import os
 import signal
+from itertools import pairwise
 from pathlib import Path
 
-from disttrain.parameter_server.acknowledged import AcknowledgedFile, Count
+import pytest
+
+from disttrain.parameter_server.acknowledged import AcknowledgedFile
+from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.errors import NoRoomForCounts
+
+PLACES = 128
+"""Of a new file."""
 
 
 def test_the_counts_survive_kill_9(tmp_path: Path) -> None:
@@ -13,11 +22,12 @@ def test_the_counts_survive_kill_9(tmp_path: Path) -> None:
         file = AcknowledgedFile(path)
         for sender in range(300):
             for pushes in range(1, 4):
-                file.store(SenderLife(sender, 1 + sender % 2), Count(pushes, 10 * pushes))
+                count = Count(pushes, 10 * pushes, sender, 7)
+                file.store(SenderLife(sender, 1 + sender % 2), count)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     file = AcknowledgedFile(path)
-    assert file.counts() == {SenderLife(s, 1 + s % 2): Count(3, 30) for s in range(300)}
+    assert file.counts() == {SenderLife(s, 1 + s % 2): Count(3, 30, s, 7) for s in range(300)}
     file.close()
 
 
@@ -28,5 +38,53 @@ def test_a_later_life_goes_on_in_the_same_file(tmp_path: Path) -> None:
         file.close()
     again = AcknowledgedFile(tmp_path / "acknowledged.bin")
     assert again.counts() == {SenderLife(0, 1): Count(1, 1), SenderLife(0, 2): Count(2, 2)}
-    assert again.count(SenderLife(9, 9)) == Count(0, 0)
+    assert again.count(SenderLife(9, 9)) == Count()
     again.close()
+
+
+def test_a_count_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Until the byte that makes it the present one is written, the count before it holds."""
+    path, life = tmp_path / "acknowledged.bin", SenderLife(3, 1)
+    contents = []
+    for pushes in (1, 2, 3):
+        file = AcknowledgedFile(path)
+        file.store(life, Count(pushes, pushes, pushes, pushes))
+        file.close()
+        contents.append(path.read_bytes())
+    for before, (old, new) in enumerate(pairwise(contents), start=1):
+        commit = next(place for place in range(len(old)) if old[place] != new[place])
+        path.write_bytes(new[:commit] + old[commit : commit + 1] + new[commit + 1 :])
+        file = AcknowledgedFile(path)
+        assert file.count(life) == Count(before, before, before, before)
+        file.close()
+
+
+def _full(descriptor: int, offset: int, size: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{descriptor} {offset} {size}")
+
+
+def test_a_full_disk_is_named_before_anything_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "posix_fallocate", _full)
+    with pytest.raises(NoRoomForCounts, match=r"acknowledged.bin: No space left on device; make"):
+        AcknowledgedFile(tmp_path / "acknowledged.bin")
+
+
+def test_a_disk_that_is_full_later_leaves_out_new_senders_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = AcknowledgedFile(tmp_path / "acknowledged.bin")
+    for sender in range(PLACES):
+        file.store(SenderLife(sender, 1), Count(1, 1))
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "posix_fallocate", _full)
+        for pushes in (1, 2):
+            file.store(SenderLife(PLACES, 1), Count(pushes, pushes))
+        file.store(SenderLife(0, 1), Count(2, 2))
+    assert file.uncounted == {SenderLife(PLACES, 1)}
+    assert len(caplog.records) == 1
+    assert file.count(SenderLife(0, 1)) == Count(2, 2)
+    file.store(SenderLife(PLACES, 1), Count(3, 3))
+    assert file.count(SenderLife(PLACES, 1)) == Count(3, 3)
+    file.close()

@@ -17,8 +17,8 @@ from disttrain.checkpoint.store import Store
 from disttrain.job.optimizer import Adagrad, Sgd
 from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.parameter_server import assembly, reporting, restoring, writing
-from disttrain.parameter_server.acknowledged import Count
-from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.errors import WrongSnapshot
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import Wanted
@@ -275,15 +275,9 @@ def test_another_jobs_checkpoints_are_not_taken(tmp_path: Path) -> None:
     assert restoring.newest(tmp_path, "another", None) == []
 
 
-def test_lost_pushes_are_acknowledged_minus_restored() -> None:
-    counts = {LIFE: Count(15, 20), SenderLife(1, 1): Count(4, 4), SenderLife(2, 1): Count(1, 1)}
-    held = {LIFE: Delivered(pushes=10, sequence=10), SenderLife(1, 1): Delivered(pushes=4)}
-    assert reporting.lost_pushes(counts, held) == {
-        LIFE: 5,
-        SenderLife(1, 1): 0,
-        SenderLife(2, 1): 1,
-    }
+def test_a_join_tells_what_all_lives_of_the_shard_have_lost() -> None:
+    stored = {LIFE: Count(10, 20, lost=5), SenderLife(1, 1): Count(4, 4), SenderLife(2, 1): Count()}
     assert reporting.restored_report(None, {}) is None
-    report = reporting.restored_report(None, counts)
+    report = reporting.restored_report(None, stored)
     assert report is not None
-    assert [sender.lost for sender in report.senders] == [15, 4, 1]
+    assert [(s.acknowledged, s.lost) for s in report.senders] == [(15, 5), (4, 0), (0, 0)]
