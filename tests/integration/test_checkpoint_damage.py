@@ -2,13 +2,13 @@
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
+from builders import small_disk as small_disk_builder
 from builders.commands import disttrain
 from builders.runs import RunningJob
 
@@ -117,13 +117,8 @@ def test_a_checkpoint_of_another_model_names_the_first_difference(run: Path) -> 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small file system can be mounted by root only")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+    with small_disk_builder.mounted(tmp_path / "disk") as disk:
+        yield disk
 
 
 def test_training_goes_on_while_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
@@ -131,7 +126,7 @@ def test_training_goes_on_while_the_disk_is_full(small_disk: Path, tmp_path: Pat
     ballast = small_disk / "ballast"
     with RunningJob(tmp_path, [SLOW, "spec.stop.epochs=3", *places]) as job:
         job.wait_until(lambda status: status["checkpoints"] >= 1)
-        fill(ballast)
+        small_disk_builder.fill(ballast)
         full = job.wait_until(lambda status: status["checkpointFailures"] >= 2)
         old = sorted(small_disk.glob("[0-9]*"))[-1]
         assert disttrain("export", old, tmp_path / "old.safetensors").code == 0
@@ -146,14 +141,3 @@ def test_training_goes_on_while_the_disk_is_full(small_disk: Path, tmp_path: Pat
         counts = load_file(job.output / "model.safetensors")["counts"]
         assert counts.eq(3).all()
         job.assert_promises_held()
-
-
-def fill(file: Path) -> None:
-    """Take all the space that is left."""
-    with file.open("wb", buffering=0) as opened:
-        for size in (1 << 16, 1 << 12, 1):
-            try:
-                while True:
-                    opened.write(b"\0" * size)
-            except OSError:
-                continue

@@ -7,6 +7,7 @@ from disttrain.audit import (
     coverage,
     fencing,
     history,
+    logs,
     lost_updates,
     recovery,
     refusals,
@@ -15,7 +16,7 @@ from disttrain.audit import (
     versions,
 )
 from disttrain.audit.evidence import Evidence
-from disttrain.audit.finding import Finding, Standing, not_applicable
+from disttrain.audit.finding import Finding, Standing, in_doubt, not_applicable
 
 _SANDBLASTER = "3. every portion counts exactly once per batch (Sandblaster)"
 
@@ -23,7 +24,7 @@ _SANDBLASTER = "3. every portion counts exactly once per batch (Sandblaster)"
 def audit(evidence: Evidence) -> tuple[Finding, ...]:
     """What held, promise by promise."""
     histories = history.of_all(evidence)
-    return (
+    findings: tuple[Finding, ...] = (
         lost_updates.check(evidence, histories),
         at_most_once.check(evidence, histories),
         not_applicable(_SANDBLASTER, "the strategy is downpour"),
@@ -35,6 +36,10 @@ def audit(evidence: Evidence) -> tuple[Finding, ...]:
         samples.check(evidence, histories),
         coverage.check(evidence),
     )
+    whole = logs.check(evidence)
+    if whole.standing is Standing.VIOLATED:
+        findings = tuple(in_doubt(finding, whole.promise) for finding in findings)
+    return (*findings, whole)
 
 
 def is_clean(findings: Sequence[Finding]) -> bool:

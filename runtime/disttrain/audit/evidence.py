@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from disttrain.coordinator.resume import LIVES_PER_RUN
+from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.replica import ledger as replica_ledger
 
 Records = NDArray[np.void]
 """Of `parameter_server.ledger.RECORD` or `replica.ledger.RECORD`."""
@@ -44,6 +46,8 @@ class Life:
     index: int
     incarnation: int
     records: Records
+    ends_in_half: bool = False
+    """The last record is not whole."""
 
     @property
     def name(self) -> str:
@@ -54,6 +58,13 @@ class Life:
     def run(self) -> int:
         """0 for the first run in the folder; each `resume` begins another one."""
         return self.incarnation // LIVES_PER_RUN
+
+    @property
+    def missing(self) -> int:
+        """Records that a full disk refused."""
+        is_shard = self.records.dtype == shard_ledger.RECORD
+        kind = shard_ledger.Kind.MISSING if is_shard else replica_ledger.Kind.MISSING
+        return int(self.of(kind)["samples"].sum())
 
     def of(self, *kinds: IntEnum) -> Records:
         """The records of these kinds, in their order."""

@@ -1,7 +1,7 @@
 """What the audit says about one promise. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 _MOST_SHOWN = 10
@@ -50,3 +50,11 @@ def not_checkable(promise: str, why: str) -> Finding:
 def not_applicable(promise: str, why: str) -> Finding:
     """The promise is about something that this job does not do."""
     return Finding(promise=promise, standing=Standing.NOT_APPLICABLE, evidence=why)
+
+
+def in_doubt(finding: Finding, other: str) -> Finding:
+    """What the logs contradict may be a broken promise, or follow from what `other` found."""
+    if finding.standing is not Standing.VIOLATED:
+        return finding
+    evidence = f"{finding.evidence}; but see: {other}"
+    return replace(finding, standing=Standing.NOT_CHECKABLE, evidence=evidence)

@@ -21,6 +21,7 @@ class Claim(NamedTuple):
 
 
 NO_CLAIM = Claim(0, 0)
+_AT_THE_BEGINNING = (Kind.MISSING, Kind.RESTORED, Kind.LOST)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +112,7 @@ def of_shard(shard: int, lives: Sequence[Life], resharded: frozenset[int]) -> Hi
             dropped=dropped,
             lost=losses.counts(),
             claims=claims,
-            is_settled=len(life.of(Kind.RESTORED, Kind.LOST)) < len(life.records),
+            is_settled=len(life.of(*_AT_THE_BEGINNING)) < len(life.records),
         )
         rollbacks.append(rollback)
         surviving = np.concatenate([surviving[kept], life.of(Kind.PUSHED)])

@@ -1,8 +1,6 @@
 """Reads a run folder into evidence. The only file of the audit that touches the disk."""
 
 import json
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,11 +23,11 @@ from disttrain.launch.config import checkpoint_folder
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.replica import ledger as replica_ledger
+from disttrain.telemetry import record_file
 
 LEDGER = "ledger"
 """Folder of the processes' logs in the run folder."""
 
-_LIFE = re.compile(r"(shard|replica)-(\d{1,6})\.i(\d{1,9})\.bin")
 _READ_ELEMENTS = 1 << 20
 _WITHOUT_COORDINATOR = frozenset({"phase", "reason", "message"})
 """What summary.json holds when the launcher wrote it, because the coordinator could not."""
@@ -72,27 +70,28 @@ def read(folder: Path) -> Evidence:
 def _lives(folder: Path) -> _Found:
     found = _Found()
     for path in sorted(folder.iterdir()):
-        match = _LIFE.fullmatch(path.name)
-        if match is None:
+        name = record_file.parse_name(path)
+        if name is None:
             continue
-        is_shard = match[1] == "shard"
-        index, incarnation = int(match[2]), int(match[3])
+        is_shard = name.process == names.shard_name(name.index)
+        record = shard_ledger.RECORD if is_shard else replica_ledger.RECORD
         life = Life(
-            process=names.shard_name(index) if is_shard else names.replica_name(index),
-            index=index,
-            incarnation=incarnation,
-            records=_records(path, shard_ledger.read if is_shard else replica_ledger.read, found),
+            process=name.process,
+            index=name.index,
+            incarnation=name.incarnation,
+            records=_records(path, record, found),
+            ends_in_half=record_file.ends_in_half(path, record),
         )
-        (found.shards if is_shard else found.replicas).setdefault(index, []).append(life)
+        (found.shards if is_shard else found.replicas).setdefault(name.index, []).append(life)
     return found
 
 
-def _records(path: Path, parse: Callable[[Path], Records], found: _Found) -> Records:
+def _records(path: Path, record: np.dtype[np.void], found: _Found) -> Records:
     try:
-        return parse(path)
+        return record_file.read(path, record)
     except OSError as error:
         found.unreadable.append(f"{path} ({error.strerror})")
-        return np.zeros(0, shard_ledger.RECORD)
+        return np.zeros(0, record)
 
 
 def _sorted(lives: _Lives) -> dict[int, tuple[Life, ...]]:

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from disttrain.job import names
+from disttrain.telemetry import record_file
 from disttrain.telemetry.record_file import RecordFile
 
 _STRUCT = struct.Struct("<QBBBBIIIIQQQQQQqIIdQI")
@@ -64,6 +66,8 @@ class Kind(IntEnum):
     LOST = 8
     """So many (`samples`) pushes of a sender that earlier lives acknowledged, all of them together,
     are not here; the latest is `sequence`, if its sender may still send it again, else 0."""
+    MISSING = 9
+    """The first record: so many (`samples`) others are not here, since the disk was full."""
 
 
 class Record(NamedTuple):
@@ -96,7 +100,10 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         """Open or make the file. Raises OSError."""
-        self._file = RecordFile(path, _STRUCT.size)
+        opened = time.time_ns()
+        self._file = RecordFile(
+            path, lambda missing: _STRUCT.pack(opened, *Record(Kind.MISSING, samples=missing))
+        )
 
     @property
     def missing(self) -> int:
@@ -114,11 +121,9 @@ class Ledger:
 
 def path_of(folder: Path, shard: int, incarnation: int) -> Path:
     """The file of one life of a shard."""
-    return folder / f"shard-{shard}.i{incarnation}.bin"
+    return record_file.path_of(folder, names.shard_name(shard), incarnation)
 
 
 def read(path: Path) -> NDArray[np.void]:
     """All whole records of a file, as `RECORD`. Raises OSError."""
-    content = path.read_bytes()
-    whole = len(content) // RECORD.itemsize * RECORD.itemsize
-    return np.frombuffer(content[:whole], dtype=RECORD)
+    return record_file.read(path, RECORD)

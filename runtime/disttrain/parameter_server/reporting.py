@@ -65,6 +65,12 @@ class Reporter:
         if live_replicas:
             self._shard.state.live_replicas = live_replicas
 
+    @property
+    def missing_records(self) -> int:
+        """That the ledger lacks, since its disk was full."""
+        ledger = self._shard.records.ledger
+        return ledger.missing if ledger is not None else 0
+
     def report(self) -> ShardReport:
         """The counters now."""
         state, records = self._shard.state, self._shard.records

@@ -15,6 +15,7 @@ class ServedMetrics:
         self._metrics = metrics.ShardMetrics.register(registry)
         self._last = ShardReport()
         self._dropped: Counter[str] = Counter()
+        self._missing = 0
         self.address = exporter.start(address, registry)
 
     def observed(self, now: ShardReport) -> ShardReport:
@@ -56,6 +57,11 @@ class ServedMetrics:
         for reason, count in refused.items():
             self._metrics.messages_dropped.labels(reason).inc(count - self._dropped[reason])
         self._dropped = Counter(refused)
+
+    def missing(self, records: int) -> None:
+        """Records that the ledger lacks so far."""
+        self._metrics.ledger_records_missing.inc(records - self._missing)
+        self._missing = records
 
     def _observe_staleness(self, now: tuple[int, ...], before: tuple[int, ...]) -> None:
         padded = (*before, *([0] * (len(now) - len(before))))

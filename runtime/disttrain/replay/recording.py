@@ -1,6 +1,5 @@
 """Reads what a run with `record: true` logged. Refuses what cannot be replayed, and says why."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from disttrain.replica import ledger as replica_ledger
 from disttrain.replica import task_calls
 from disttrain.replica.ledger import Kind
 from disttrain.replica.task_calls import TaskCalls
+from disttrain.telemetry import record_file
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
@@ -33,7 +33,6 @@ from disttrain.transport.header import Role
 Records = NDArray[np.void]
 
 _LEDGER = "ledger"
-_LIFE = re.compile(r"\w+-(\d{1,6})\.i(\d{1,9})\.bin")
 _COMPUTE_KINDS = (
     Kind.STEP,
     Kind.COMPUTED,
@@ -140,6 +139,7 @@ def _shard(folder: Path, index: int) -> ShardLog:
         )
         raise NotReplayable(message)
     records = shard_ledger.read(paths[0])
+    _refuse_gaps(paths[0], records, shard_ledger.Kind.MISSING)
     if np.isin(records["kind"], [shard_ledger.Kind.RESTORED, shard_ledger.Kind.LOST]).any():
         message = f"{name} began with a checkpoint; a replay follows runs from their beginning"
         raise NotReplayable(message)
@@ -150,6 +150,7 @@ def _replicas(folder: Path) -> dict[SenderLife, Records]:
     found = {}
     for path in sorted(folder.glob("replica-*.i*.bin")):
         records = replica_ledger.read(path)
+        _refuse_gaps(path, records, Kind.MISSING)
         found[_life(path)] = records[np.isin(records["kind"], _COMPUTE_KINDS)]
         if Kind.STEP not in records["kind"] and Kind.ACKNOWLEDGED in records["kind"]:
             message = f"{path.name} is of a loop of its own, whose data a replay does not have"
@@ -158,8 +159,17 @@ def _replicas(folder: Path) -> dict[SenderLife, Records]:
 
 
 def _life(path: Path) -> SenderLife:
-    match = _LIFE.fullmatch(path.name)
-    if match is None:
+    name = record_file.parse_name(path)
+    if name is None:
         message = f"{path} is no log of a process; remove it"
         raise NotReplayable(message)
-    return SenderLife(int(match[1]), int(match[2]))
+    return SenderLife(name.index, name.incarnation)
+
+
+def _refuse_gaps(path: Path, records: Records, kind: shard_ledger.Kind | Kind) -> None:
+    missing = int(records[records["kind"] == kind]["samples"].sum())
+    if missing:
+        message = (
+            f"{path.name} lacks {missing} records, since the disk was full; nothing can follow"
+        )
+        raise NotReplayable(message)

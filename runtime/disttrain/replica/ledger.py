@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disttrain.coordinator.fields import Position
+from disttrain.job import names
 from disttrain.parameter_server.client import PushResult, Version
 from disttrain.replica.work import WorkItem
+from disttrain.telemetry import record_file
 from disttrain.telemetry.record_file import RecordFile
 
 _STRUCT = struct.Struct("<QBBHIIIIQQqQQQQdd")
@@ -70,6 +72,8 @@ class Kind(IntEnum):
     """What is accrued is pushed now."""
     COMPUTED = 10
     """Step `number` computed `loss` and a gradient with this `squared_norm`."""
+    MISSING = 11
+    """Always: the first record. So many (`samples`) others are not here: the disk was full."""
 
 
 class Record(NamedTuple):
@@ -108,7 +112,8 @@ class Ledger:
 
     def __init__(self, path: Path | None = None, *, records_steps: bool = False) -> None:
         """Open or make the file. Raises OSError."""
-        self._file = RecordFile(path, _STRUCT.size) if path is not None else None
+        opened = time.time_ns()
+        self._file = RecordFile(path, lambda lost: _head(opened, lost)) if path else None
         self._records_steps = records_steps and path is not None
 
     @property
@@ -198,17 +203,19 @@ class Ledger:
             self._file.append(_STRUCT.pack(time.time_ns(), *record))
 
 
+def _head(opened_ns: int, missing: int) -> bytes:
+    return _STRUCT.pack(opened_ns, *Record(Kind.MISSING, samples=missing))
+
+
 SILENT = Ledger()
 """Writes nothing."""
 
 
 def path_of(folder: Path, replica: int, incarnation: int) -> Path:
     """The file of one life of a replica, in the run's ledger folder."""
-    return folder / f"replica-{replica}.i{incarnation}.bin"
+    return record_file.path_of(folder, names.replica_name(replica), incarnation)
 
 
 def read(path: Path) -> NDArray[np.void]:
     """All whole records of a file, as `RECORD`. Raises OSError."""
-    content = path.read_bytes()
-    whole = len(content) // RECORD.itemsize * RECORD.itemsize
-    return np.frombuffer(content[:whole], dtype=RECORD)
+    return record_file.read(path, RECORD)

@@ -76,6 +76,7 @@ class ShardMetrics:
     checkpoint_seconds: Histogram
     checkpoint_blocking_seconds: Histogram
     checkpoint_failures: Counter
+    ledger_records_missing: Counter
     messages_dropped: Counter
     """Label `reason`: why the transport dropped what arrived."""
 
@@ -100,6 +101,9 @@ class ShardMetrics:
                 "checkpoint_blocking_seconds", "Time for which a checkpoint stopped updates."
             ),
             checkpoint_failures=new.counter("checkpoint_failures", "Checkpoints not written."),
+            ledger_records_missing=new.counter(
+                "ledger_records_missing", "Records of the ledger that a full disk refused."
+            ),
             messages_dropped=new.counter(
                 "messages_dropped", "Messages that are not this protocol's.", "reason"
             ),

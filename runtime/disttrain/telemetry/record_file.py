@@ -1,12 +1,29 @@
-"""An append-only file of fixed records that outlives kill -9 of its writer and a full disk."""
+"""An append-only file of fixed records that outlives kill -9 of its writer and a full disk.
+
+The first record is its head: it says how many others are missing, and is written over in place, for
+which even a full disk has room. One file per life of a process, `PROCESS.iINCARNATION.bin`.
+"""
 
 import os
+import re
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
+
+_NAME = re.compile(
+    r"(?P<process>(?:shard|replica)-(?P<index>\d{1,6}))\.i(?P<incarnation>\d{1,9})\.bin"
+)
+
+Head = Callable[[int], bytes]
+"""The record that tells how many others are missing."""
 
 
 class RecordFile:
@@ -15,27 +32,27 @@ class RecordFile:
     What cannot be written is counted in `missing` and left out: a log never ends what it tells of.
     """
 
-    def __init__(self, path: Path, record_bytes: int) -> None:
+    def __init__(self, path: Path, head: Head) -> None:
         """Open or make the file; half a record at its end is cut off. Raises OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self.missing = 0
         self._path = path
+        self._head = head
         self._lock = threading.Lock()
         self._descriptor = os.open(path, flags, 0o600)
         found = os.fstat(self._descriptor).st_size
+        record_bytes = len(head(0))
         self._whole_bytes = found // record_bytes * record_bytes
         self._is_torn = found > self._whole_bytes
+        self._try(self._begin)
 
     def append(self, record: bytes) -> None:
         """Write one record; after `close` nothing. Never raises OSError."""
         with self._lock:
-            if self._descriptor < 0:
-                return
-            try:
-                self._write(record)
-            except OSError as error:
-                self._leave_out(error)
+            if self._descriptor >= 0 and not self._try(lambda: self._write_after_head(record)):
+                self.missing += 1
+                self._try(self._tell_missing)
 
     def close(self) -> None:
         """Closes the file. May be called again."""
@@ -45,6 +62,37 @@ class RecordFile:
             os.close(descriptor)
             if self.missing:
                 LOG.warning("records are missing", file=self._path, missing=self.missing)
+
+    def _try(self, write: Callable[[], None]) -> bool:
+        try:
+            write()
+        except OSError as error:
+            if not self.missing:
+                LOG.warning(
+                    "records are left out until the file can be written again: is the disk full?",
+                    file=self._path,
+                    error=error,
+                )
+            return False
+        return True
+
+    def _begin(self) -> None:
+        if not self._whole_bytes:
+            self._write(self._head(self.missing))
+
+    def _write_after_head(self, record: bytes) -> None:
+        self._begin()
+        self._write(record)
+
+    def _tell_missing(self) -> None:
+        if not self._whole_bytes:
+            return
+        # A descriptor of its own: what is opened for appending writes at the end, whatever it says.
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(descriptor, self._head(self.missing), 0)
+        finally:
+            os.close(descriptor)
 
     def _write(self, record: bytes) -> None:
         self._cut_off_half()
@@ -62,11 +110,37 @@ class RecordFile:
             os.ftruncate(self._descriptor, self._whole_bytes)
             self._is_torn = False
 
-    def _leave_out(self, error: OSError) -> None:
-        self.missing += 1
-        if self.missing == 1:
-            LOG.warning(
-                "records are left out until the file can be written again: is the disk full?",
-                file=self._path,
-                error=error,
-            )
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """Whose file it is."""
+
+    process: str
+    """"shard-0", "replica-2"."""
+    index: int
+    incarnation: int
+
+
+def path_of(folder: Path, process: str, incarnation: int) -> Path:
+    """The file of one life of a process."""
+    return folder / f"{process}.i{incarnation}.bin"
+
+
+def parse_name(path: Path) -> FileName | None:
+    """Whose file it is; None if it is no such file."""
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        return None
+    return FileName(match["process"], int(match["index"]), int(match["incarnation"]))
+
+
+def read(path: Path, record: np.dtype[np.void]) -> NDArray[np.void]:
+    """All whole records of a file, its head included. Raises OSError."""
+    content = path.read_bytes()
+    whole = len(content) // record.itemsize * record.itemsize
+    return np.frombuffer(content[:whole], dtype=record)
+
+
+def ends_in_half(path: Path, record: np.dtype[np.void]) -> bool:
+    """Whether the last record of a file is not whole. Raises OSError."""
+    return path.stat().st_size % record.itemsize > 0

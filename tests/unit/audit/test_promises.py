@@ -1,11 +1,12 @@
 """Runs whose logs are right hold; every single lie in them is found, under its promise."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from builders.ledgers import SECOND, LoggedRun
-from disttrain.audit import audit
+from disttrain.audit import audit, logs
 from disttrain.audit.evidence import SavedCheckpoint
 from disttrain.audit.finding import Finding, Standing
 from disttrain.parameter_server.ledger import Kind
@@ -358,3 +359,38 @@ def test_a_push_partly_applied_by_the_dead_is_accounted_for() -> None:
     run.summary["samplesPartiallyApplied"] = 8
 
     assert violated(run) == set()
+
+
+def test_a_log_that_lacks_records_is_named_and_puts_the_others_in_doubt() -> None:
+    run = a_quiet_run()
+    run.shards[0, 1].remove(run.shards[0, 1][5])
+    run.log(0, Kind.MISSING, samples=1)
+    run.note(1, ReplicaKind.MISSING, samples=0)
+
+    assert violated(run) == {"lo"}
+    found = findings(run)
+    assert found["lo"].violations == (
+        "the log of shard-0 (life 1) lacks 1 records: its disk was full",
+    )
+    assert found["4"].standing is Standing.NOT_CHECKABLE
+    assert found["4"].violations
+    assert found["8"].standing is Standing.HELD
+
+
+def test_a_life_without_a_log_is_named() -> None:
+    run = a_run_with_a_rollback()
+    del run.shards[0, 2]
+    assert findings(run)["lo"].violations == ("shard-0 (life 2) answered, but has no log",)
+
+    run = a_run_with_a_death()
+    del run.replicas[1, 2]
+    assert findings(run)["lo"].violations == ("replica-1 (life 2) pushed, but has no log",)
+
+
+def test_a_log_that_ends_in_half_a_record_is_named() -> None:
+    evidence = a_quiet_run().evidence()
+    whole = evidence.replicas[1][0]
+    half = replace(
+        evidence, replicas={**evidence.replicas, 1: (replace(whole, ends_in_half=True),)}
+    )
+    assert logs.check(half).violations == ("the log of replica-1 (life 1) ends in half a record",)

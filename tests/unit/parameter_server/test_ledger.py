@@ -7,6 +7,7 @@ import pytest
 from disttrain.parameter_server import ledger
 from disttrain.parameter_server.ledger import Kind, Ledger, Record
 from disttrain.replica import ledger as replica_ledger
+from disttrain.telemetry import record_file
 
 
 def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -16,7 +17,9 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     log.append(numbers._replace(rate=0.25, staleness=-1))
     log.append(Record(kind=Kind.FENCED, sender=7))
     log.close()
-    read = ledger.read(path)
+    head, *_ = read = ledger.read(path)
+    assert (head["kind"], head["samples"]) == (Kind.MISSING, 0)
+    read = read[1:]
     assert len(read) == 2
     assert read["time_ns"][0] > 0
     for name, value in numbers._replace(rate=0.25, staleness=-1)._asdict().items():
@@ -31,7 +34,8 @@ def test_a_torn_last_record_is_left_out(tmp_path: Path) -> None:
     log.close()
     with path.open("ab") as file:
         file.write(b"half a record")
-    assert len(ledger.read(path)) == 1
+    assert ledger.read(path)["kind"].tolist() == [Kind.MISSING, Kind.PUSHED]
+    assert record_file.ends_in_half(path, ledger.RECORD)
 
 
 def _full(descriptor: int, content: bytes) -> int:
@@ -47,7 +51,9 @@ def test_training_outlives_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monke
     shards.append(Record(kind=Kind.FENCED))
     replicas.refused(2)
     assert (shards.missing, replicas.missing) == (1, 1)
-    assert ledger.read(tmp_path / "s")["kind"].tolist() == [Kind.FENCED]
-    assert replica_ledger.read(tmp_path / "r")["number"].tolist() == [2]
+    head, record = ledger.read(tmp_path / "s")
+    assert (head["samples"], record["kind"]) == (1, Kind.FENCED)
+    head, record = replica_ledger.read(tmp_path / "r")
+    assert (head["samples"], record["number"]) == (1, 2)
     shards.close()
     replicas.close()

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.telemetry.record_file import RecordFile
+from disttrain.telemetry import record_file
+from disttrain.telemetry.record_file import FileName, RecordFile
 
 RECORD_BYTES = 8
+
+
+def head(missing: int) -> bytes:
+    return b"head %3d" % missing
 
 
 @contextmanager
@@ -27,12 +32,12 @@ def disk_full_after(nbytes: int) -> Iterator[None]:
 def test_a_full_disk_leaves_out_records_and_halves_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, room: int
 ) -> None:
-    file = RecordFile(tmp_path / "log.bin", RECORD_BYTES)
-    with disk_full_after(room):
+    file = RecordFile(tmp_path / "log.bin", head)
+    with disk_full_after(RECORD_BYTES + room):
         for letter in (b"a", b"b", b"c"):
             file.append(letter * RECORD_BYTES)
     file.append(b"d" * RECORD_BYTES)
-    assert (tmp_path / "log.bin").read_bytes() == b"aaaaaaaadddddddd"
+    assert (tmp_path / "log.bin").read_bytes() == b"head   2aaaaaaaadddddddd"
     assert file.missing == 2
     assert len(caplog.records) == 1
     file.close()
@@ -40,16 +45,32 @@ def test_a_full_disk_leaves_out_records_and_halves_none(
 
 def test_half_a_record_that_is_found_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "log.bin"
-    path.write_bytes(b"aaaaaaaabbb")
-    file = RecordFile(path, RECORD_BYTES)
+    path.write_bytes(b"head   0bbb")
+    file = RecordFile(path, head)
     file.append(b"c" * RECORD_BYTES)
     file.close()
-    assert path.read_bytes() == b"aaaaaaaacccccccc"
+    assert path.read_bytes() == b"head   0cccccccc"
 
 
 def test_after_the_end_nothing_is_written(tmp_path: Path) -> None:
-    file = RecordFile(tmp_path / "log.bin", RECORD_BYTES)
+    file = RecordFile(tmp_path / "log.bin", head)
     file.close()
     file.append(b"a" * RECORD_BYTES)
     file.close()
-    assert (tmp_path / "log.bin").read_bytes() == b""
+    assert (tmp_path / "log.bin").read_bytes() == b"head   0"
+
+
+def test_a_file_that_had_no_room_at_all_begins_with_what_it_lacks(tmp_path: Path) -> None:
+    with disk_full_after(0):
+        file = RecordFile(tmp_path / "log.bin", head)
+        file.append(b"a" * RECORD_BYTES)
+    file.append(b"b" * RECORD_BYTES)
+    file.close()
+    assert (tmp_path / "log.bin").read_bytes() == b"head   1bbbbbbbb"
+
+
+def test_names_say_whose_file_it_is() -> None:
+    path = record_file.path_of(Path("ledger"), "shard-3", 12)
+    assert path.name == "shard-3.i12.bin"
+    assert record_file.parse_name(path) == FileName("shard-3", 3, 12)
+    assert record_file.parse_name(Path("acknowledged-0.bin")) is None
