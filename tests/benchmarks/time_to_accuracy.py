@@ -32,7 +32,7 @@ spec:
   task: {entrypoint: "", arguments: {}}
   strategy:
     downpour:
-      optimizer: {adagrad: {learningRate: 0.05, schedule: {linearWarmup: {samples: 2000}}}}
+      optimizer: {adagrad: {learningRate: 0.05, initialAccumulator: 0.1}}
   batchSize: 32
   stop: {epochs: 1000}
   evaluation: null

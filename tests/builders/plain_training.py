@@ -32,7 +32,9 @@ def train(task: Task, options: dict[str, Any]) -> dict[str, Any]:
     model = task.model()
     if options["channels_last"]:
         model = model.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.Adagrad(model.parameters(), lr=options["rate"])
+    optimizer = torch.optim.Adagrad(
+        model.parameters(), lr=options["rate"], initial_accumulator_value=0.1
+    )
     train_set, test_set = task.dataset(Split.TRAIN), task.dataset(Split.TEST)
     seconds, samples, evaluations = 0.0, 0, []
     next_evaluation = options["evaluate_every_seconds"]

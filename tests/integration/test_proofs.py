@@ -149,8 +149,8 @@ CASES = {
     "adagrad": Case("adagrad: {learningRate: 0.05}", partial(Adagrad, lr=0.05, eps=1e-10)),
     "adagrad, weight decay, warm-up, clipping": Case(
         "adagrad: {learningRate: 0.03, epsilon: 0.001, weightDecay: 0.01, clipNorm: 0.4, "
-        "schedule: {linearWarmup: {samples: 480}}}",
-        partial(Adagrad, lr=0.03, eps=0.001, weight_decay=0.01),
+        "initialAccumulator: 0.1, schedule: {linearWarmup: {samples: 480}}}",
+        partial(Adagrad, lr=0.03, eps=0.001, weight_decay=0.01, initial_accumulator_value=0.1),
         partial(warm_up, 60),
         clip_norm=0.4,
     ),

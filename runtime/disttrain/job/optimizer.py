@@ -41,6 +41,10 @@ class Momentum(UpdateRule):
 class Adagrad(UpdateRule):
     """DistBelief's Adagrad: rate divided by the root of the sum of squared gradients."""
 
+    initial_accumulator: NotNegative = 0.0
+    """Sum of squared gradients that every parameter begins with. With 0, as in DistBelief, the
+    first step moves every parameter by the whole learning rate; 0.1 begins gently."""
+
     epsilon: Positive = 1e-10
     """Added to the root, so that a gradient that was always zero gives no NaN."""
 

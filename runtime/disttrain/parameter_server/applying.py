@@ -1,6 +1,6 @@
 """Applies pushes chunk by chunk, each at most once and only if it is sound."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -42,9 +42,9 @@ class Applier:
         self._scratch = torch.zeros(0)
 
     @property
-    def state_names(self) -> Sequence[str]:
-        """Of the vectors that the update rule keeps."""
-        return self._updates.rule.state_names
+    def initial_state(self) -> Mapping[str, float]:
+        """The vectors that the update rule keeps, and what they are filled with at first."""
+        return self._updates.rule.initial_state
 
     def push(self, header: Header, payload: memoryview) -> list[Answer]:
         """Decide first: the payload of a repeated chunk may be long gone and is not touched."""

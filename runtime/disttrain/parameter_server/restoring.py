@@ -82,7 +82,7 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
         raise WrongSnapshot(message)
     elements = elements_of(manifest)
     values = Values(ranges_of(elements, wanted.shard, wanted.shards), wanted.chunk_bytes)
-    values.add_state(wanted.state_names)
+    values.add_state(dict.fromkeys(wanted.state_names, 0.0))
     with Restore(checkpoint) as source:
         sources = _sources(manifest, values) or {min(wanted.shard, len(manifest.shards) - 1)}
         _check_hashes(checkpoint, sources)

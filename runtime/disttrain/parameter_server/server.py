@@ -191,7 +191,7 @@ def _restore(config: LaunchConfig, transport: Transport) -> RestoredShard | None
         shards=config.job.spec.parameter_server.shards,
         chunk_bytes=transport.chunk_bytes,
         update_rule=assembly.rule_name(rule),
-        state_names=tuple(assembly.updates_for(rule).rule.state_names),
+        state_names=tuple(assembly.updates_for(rule).rule.initial_state),
     )
     candidates = restoring.newest(config.checkpoint_folder, config.job_uid, config.resume_from)
     return restoring.restore(candidates, wanted)

@@ -41,7 +41,7 @@ class Shard:
             self.state.elements = dict(elements)
             self.state.shards = shards
             self.state.values = Values(ranges_of(elements, self.state.index, shards), chunk_bytes)
-            self.state.values.add_state(self.applier.state_names)
+            self.state.values.add_state(self.applier.initial_state)
 
     def restore(self, restored: RestoredShard) -> None:
         """Begin with the values of a checkpoint."""

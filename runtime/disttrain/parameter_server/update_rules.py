@@ -4,7 +4,8 @@ Every rule works on each coordinate by itself, so the result does not depend on 
 cut. Fused kernels of torch read each value once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import torch
@@ -19,8 +20,9 @@ State = Mapping[str, Tensor]
 class Rule(Protocol):
     """One update rule. Keeps nothing per coordinate: that is in the state vectors."""
 
-    state_names: Sequence[str]
-    """Of the vectors, as long as the parameters and zero at first, that the rule needs."""
+    initial_state: Mapping[str, float]
+    """The vectors, as long as the parameters, that the rule needs, and what they are filled with at
+    first."""
 
     def apply(self, parameters: Tensor, gradient: Tensor, state: State, rate: float) -> None:
         """Update the parameters in place; the gradient is not changed. All float32 and as long."""
@@ -30,7 +32,7 @@ class Rule(Protocol):
 class SgdRule:
     """parameters -= rate * gradient, with the very operation of torch.optim.SGD, hence its bits."""
 
-    state_names: Sequence[str] = ()
+    initial_state: Mapping[str, float] = MappingProxyType({})
 
     def __init__(self, config: Sgd) -> None:
         self._weight_decay = config.weight_decay
@@ -46,7 +48,7 @@ class SgdRule:
 class MomentumRule:
     """velocity = momentum * velocity + gradient, as torch.optim.SGD without dampening."""
 
-    state_names: Sequence[str] = ("momentum",)
+    initial_state: Mapping[str, float] = MappingProxyType({"momentum": 0.0})
 
     def __init__(self, config: Momentum) -> None:
         self._config = config
@@ -70,9 +72,8 @@ class MomentumRule:
 class AdagradRule:
     """rate / (root of the sum of squared gradients + epsilon), per parameter: DistBelief 4.1."""
 
-    state_names: Sequence[str] = ("sum_of_squares",)
-
     def __init__(self, config: Adagrad) -> None:
+        self.initial_state: Mapping[str, float] = {"sum_of_squares": config.initial_accumulator}
         self._config = config
         self._step = torch.zeros(())
 

@@ -1,6 +1,6 @@
 """What a shard holds: its range of every vector, and the update rule's state vectors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ DTYPES = {
 
 
 class Values:
-    """Tensors of one shard. Memory: the elements, plus the state vectors, zero at first."""
+    """Tensors of one shard. Memory: the elements, plus the state vectors."""
 
     def __init__(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> None:
         self.ranges = dict(ranges)
@@ -29,11 +29,14 @@ class Values:
         self.state: dict[str, Tensor] = {}
         self._bytes = {vector: bytes_of(tensor) for vector, tensor in self.vectors.items()}
 
-    def add_state(self, names: Sequence[str]) -> None:
-        """Make the update rule's vectors."""
+    def add_state(self, initial: Mapping[str, float]) -> None:
+        """Make the update rule's vectors, each filled with its number."""
         parameters = self.vectors.get(Vector.PARAMETERS, torch.zeros(0))
-        for name in names:
-            self.state.setdefault(name, torch.zeros_like(parameters))
+        for name, value in initial.items():
+            if name not in self.state:
+                # Pages of zeros are taken from the system only when they are touched.
+                vector = torch.zeros_like(parameters)
+                self.state[name] = vector.fill_(value) if value else vector
 
     def chunks(self, vector: Vector) -> int:
         """How many chunks this shard's part of a vector has; at least 1 for the parameters."""

@@ -23,7 +23,8 @@ def flat_run(
     generator = torch.Generator().manual_seed(seed)
     parameters = flat(generator)
     rule = rule_for(config)
-    state = {name: torch.zeros_like(parameters) for name in rule.state_names}
+    initial = rule.initial_state.items()
+    state = {name: torch.full_like(parameters, value) for name, value in initial}
     ranges = divide(parameters.numel(), ElementType.FLOAT32, shards)
     for _ in range(STEPS):
         gradient = flat(generator)
@@ -74,9 +75,14 @@ def test_momentum_agrees_with_torch(shards: int, weight_decay: float, *, nestero
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.01])
-def test_adagrad_agrees_with_torch(shards: int, weight_decay: float) -> None:
-    config = Adagrad(learning_rate=0.05, weight_decay=weight_decay)
-    theirs = torch_run(lambda p: torch.optim.Adagrad(p, lr=0.05, weight_decay=weight_decay))
+@pytest.mark.parametrize("initial", [0.0, 0.1])
+def test_adagrad_agrees_with_torch(shards: int, weight_decay: float, initial: float) -> None:
+    config = Adagrad(learning_rate=0.05, weight_decay=weight_decay, initial_accumulator=initial)
+    theirs = torch_run(
+        lambda p: torch.optim.Adagrad(
+            p, lr=0.05, weight_decay=weight_decay, initial_accumulator_value=initial
+        )
+    )
     assert difference(flat_run(config, shards, 1000), theirs) < 1e-6
 
 
@@ -99,7 +105,7 @@ def test_the_gradient_is_left_as_it_is(config: Sgd | Momentum | Adagrad) -> None
     gradient = torch.randn(1000)
     before = gradient.clone()
     rule = rule_for(config)
-    state = {name: torch.zeros(1000) for name in rule.state_names}
+    state = {name: torch.zeros(1000) for name in rule.initial_state}
     rule.apply(torch.randn(1000), gradient, state, 0.1)
     assert torch.equal(gradient, before)
 
