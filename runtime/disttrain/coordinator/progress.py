@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.state import State
+from disttrain.coordinator.state import Phase, State
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,9 +23,13 @@ def epochs_processed(state: State) -> float:
 
 def estimate(state: State, settings: Settings, now: float, speed: float) -> Estimate:
     """What is left, at the present speed in samples per second."""
-    if state.phase.ended:
+    if state.phase is Phase.COMPLETE:
         return Estimate(fraction=1.0, remaining_seconds=0.0)
     estimates = _by_samples(state, settings, speed)
+    if state.phase.ended:
+        # Stopped or failed: how far it came.
+        reached = max((item.fraction for item in estimates), default=0.0)
+        return Estimate(fraction=reached, remaining_seconds=None)
     seconds = settings.stop.seconds
     if seconds is not None:
         used = state.seconds(now)
