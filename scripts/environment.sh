@@ -36,12 +36,13 @@ UV=$(command -v uv || true)
 # Every process of a job imports PyTorch: without compiled byte code each would compile it again where
 # nothing may write beside the packages.
 export VIRTUAL_ENV="$PWD/.venv"
-echo "installing the locked packages into .venv (PyTorch's CUDA build takes about 5 GB)" >&2
 if [ "${TORCH_BACKEND:-}" = cpu ]; then
+    echo "installing the locked versions into .venv, with PyTorch's CPU build from download.pytorch.org" >&2
     # The CPU wheels have other hashes and need none of the CUDA libraries.
     sed -e 's/ *\\$//' -e '/^ *--hash/d' -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton/d' requirements.lock >.venv/constraints.txt
     "$UV" pip install --quiet --compile-bytecode --torch-backend cpu --constraint .venv/constraints.txt --editable '.[examples,development]'
 else
+    echo "installing the locked packages into .venv (PyTorch's CUDA build takes about 5 GB)" >&2
     "$UV" pip sync --quiet --compile-bytecode requirements.lock
     "$UV" pip install --quiet --no-deps --no-build-isolation --editable .
 fi
