@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 from builders.runs import RunningJob
+from disttrain.errors import FinalError
+from disttrain.parameter_server import circumstances
+from disttrain.replay import outcome
+from disttrain.replay.outcome import Wanted
 from disttrain.replica import ledger as replica_ledger
+from disttrain.transport.shared_memory import SharedMemoryTransport
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -109,6 +114,36 @@ def test_a_replay_can_stop_early_and_compare_with_serial_training(recorded: Path
     assert found["versions"] == [20, 20]
     assert found["measured"]["loss"] > 0
     assert found["serial"]["loss"] > 0
+
+
+def test_the_chunks_are_those_of_the_run_whatever_this_version_would_cut(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SharedMemoryTransport, "chunk_bytes", 1 << 12)
+
+    assert outcome.replay(recorded, Wanted(to_update=20)).differences == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"chunk_bytes": 1 << 12}, "of shard-0 than its log holds"),
+        ({"torch": "1.0"}, "recorded with PyTorch 1.0 and its"),
+        ({"cpu": "ABACUS"}, "its ABACUS kernels"),
+        ({"torch": None}, "does not tell how the run was recorded"),
+    ],
+)
+def test_a_run_recorded_under_other_circumstances_is_refused(
+    recorded: Path, change: dict[str, object], reason: str
+) -> None:
+    file = recorded / "ledger" / circumstances.FILE
+    content = file.read_text()
+    try:
+        file.write_text(json.dumps(json.loads(content) | change))
+        with pytest.raises(FinalError, match=reason):
+            outcome.replay(recorded, Wanted(to_update=20))
+    finally:
+        file.write_text(content)
 
 
 def test_a_run_without_a_record_is_refused(recorded: Path, tmp_path: Path) -> None:

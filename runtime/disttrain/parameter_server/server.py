@@ -16,7 +16,14 @@ from disttrain.coordinator.orders import NumberedOrder, Result
 from disttrain.coordinator.reports import ShardReport
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.parameter_server import assembly, counts, ledger, reporting, restoring
+from disttrain.parameter_server import (
+    assembly,
+    circumstances,
+    counts,
+    ledger,
+    reporting,
+    restoring,
+)
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife
@@ -166,6 +173,8 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
         )
     )
     records = _records(config, joined, acknowledged)
+    if config.job.spec.record:
+        circumstances.write(config.run_folder / "ledger", circumstances.here(transport.chunk_bytes))
     _note_losses(records, restored, before)
     shard = _shard(config, joined, records)
     if restored is not None:

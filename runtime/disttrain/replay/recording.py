@@ -18,7 +18,9 @@ from disttrain.job.spec import Spec
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
+from disttrain.parameter_server import circumstances
 from disttrain.parameter_server import ledger as shard_ledger
+from disttrain.parameter_server.circumstances import Circumstances
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replay.errors import NotReplayable
 from disttrain.replica import ledger as replica_ledger
@@ -26,9 +28,6 @@ from disttrain.replica import task_calls
 from disttrain.replica.ledger import Kind
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.telemetry import record_file
-from disttrain.transport.config import TransportConfig
-from disttrain.transport.factory import open_transport
-from disttrain.transport.header import Role
 
 Records = NDArray[np.void]
 
@@ -98,7 +97,7 @@ def read(folder: Path) -> Recording:
         device=replica.device,
         replica_threads=replica.threads,
         shard_threads=shard.threads,
-        chunk_bytes=_chunk_bytes(replica),
+        chunk_bytes=_circumstances(run.path / _LEDGER).chunk_bytes,
         shards=_shards(run.path / _LEDGER, job.spec.parameter_server.shards),
         replicas=_replicas(run.path / _LEDGER),
         checkpoint=Store(replica.checkpoint_folder).latest(),
@@ -115,14 +114,23 @@ def _data_order(config: LaunchConfig) -> DataOrder:
     return DataOrder(seed=data.seed, portion_size=data.portion_size, samples=data.samples)
 
 
-def _chunk_bytes(config: LaunchConfig) -> int:
-    transport = open_transport(
-        TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.REPLICA)
-    )
-    try:
-        return transport.chunk_bytes
-    finally:
-        transport.close()
+def _circumstances(folder: Path) -> Circumstances:
+    """Those of the run; the same bits come out only if they are this process's too."""
+    noted = circumstances.read(folder)
+    if noted is None:
+        message = (
+            f"{folder / circumstances.FILE} does not tell how the run was recorded; "
+            "record it again with this version"
+        )
+        raise NotReplayable(message)
+    here = circumstances.here(noted.chunk_bytes)
+    if here != noted:
+        message = (
+            f"the run was recorded with PyTorch {noted.torch} and its {noted.cpu} kernels, this is "
+            f"PyTorch {here.torch} with {here.cpu}: other bits would come out; replay it there"
+        )
+        raise NotReplayable(message)
+    return noted
 
 
 def _shards(folder: Path, shards: int) -> tuple[ShardLog, ...]:
