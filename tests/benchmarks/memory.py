@@ -34,9 +34,14 @@ CASES = {
         "spec.transport=sharedMemory",
         "spec.strategy.downpour={pushEvery: 2, fetchEvery: 2, optimizer: {sgd: {learningRate: 1}}}",
     ),
+    "shared memory, pushEvery 2 without local steps": (
+        "spec.transport=sharedMemory",
+        "spec.strategy.downpour={pushEvery: 2, fetchEvery: 2, localLearningRate: 0, "
+        "optimizer: {sgd: {learningRate: 1}}}",
+    ),
 }
-VECTORS_OF_REPLICA = {name: 5 if "pushEvery" in name else 4 for name in CASES}
-"""Parameters, one incoming copy, two gradient buffers; one more to accrue several steps."""
+VECTORS_OF_REPLICA = {name: 5 if "with local steps" in name else 4 for name in CASES}
+"""Parameters, one incoming copy, two gradient buffers; one more to accrue with local steps."""
 
 
 def main() -> None:
