@@ -97,6 +97,18 @@ TASK_FAULTS = {
         ("spec.task.arguments={fault: loss raises}",),
         ("Faulty.loss() raised ValueError", "ValueError: cannot use a batch of 8"),
     ),
+    "gradient raises": (
+        ("spec.task.arguments={fault: gradient raises}",),
+        ("the loss's backward() raised NotImplementedError", "nobody has worked it out"),
+    ),
+    "sample raises": (
+        ("spec.task.arguments={fault: sample raises}",),
+        ("Torn.__getitem__(41) raised OSError", "in _read", "OSError: 41.png is torn"),
+    ),
+    "sample raises in a worker": (
+        ("spec.task.arguments={fault: sample raises, workers: 1}",),
+        ("Torn.__getitem__(41) raised OSError", "in _read", "OSError: 41.png is torn"),
+    ),
     "loss that is not finite": (
         (
             "spec.task.arguments={fault: infinite loss}",
@@ -124,7 +136,9 @@ def test_a_task_that_cannot_train_fails_the_job_with_its_reason(tmp_path: Path, 
         assert [text for text in said if text not in printed] == []
         assert "disttrain/replica" not in printed, "frames that are not the user's"
         summary = job.summary()
-        assert (summary["phase"], bool(summary["reason"])) == ("Failed", True)
+        diverged = fault == "loss that is not finite"
+        reason = "Diverged" if diverged else "TaskError"
+        assert (summary["phase"], summary["reason"]) == ("Failed", reason)
         assert sum(summary.get("restarts", {}).values()) == 0
 
 

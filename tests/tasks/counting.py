@@ -5,7 +5,9 @@ last elements of the model, which lie on the first and last shard: a lost and a 
 in the trained parameters, whatever the order.
 """
 
+import threading
 import time
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,8 @@ import disttrain
 from disttrain import Batch, Split
 
 BLOCK = 64
+FIRST_TO_HANG = 100
+"""Sample from which on a task that hangs does."""
 
 
 class Counts(nn.Module):
@@ -73,3 +77,43 @@ class Counting(disttrain.Task):
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         assert isinstance(model, Counts)
         return {"counted": model.counts.detach().mean() * len(batch)}
+
+
+class Stuck(Numbers):
+    """Most of its samples lie on a disk that does not answer the first who asks."""
+
+    def __init__(self, samples: int, marker: Path) -> None:
+        super().__init__(samples)
+        self._marker = marker
+
+    def __getitem__(self, index: int) -> int:
+        if index >= FIRST_TO_HANG:
+            hang_once(self._marker)
+        return index
+
+
+class Hanging(Counting):
+    """Hangs for ever at one place, "loss" or "sample", in one of its processes, once."""
+
+    def __init__(self, place: str, marker: str, step_seconds: float = 0.0) -> None:
+        super().__init__(step_seconds=step_seconds)
+        self._place, self._marker = place, Path(marker)
+
+    def dataset(self, split: Split) -> Dataset[int]:
+        if self._place == "sample" and split == Split.TRAIN:
+            return Stuck(self.samples, self._marker)
+        return super().dataset(split)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        if self._place == "loss" and bool((batch >= FIRST_TO_HANG).any()):
+            hang_once(self._marker)
+        return super().loss(model, batch)
+
+
+def hang_once(marker: Path) -> None:
+    """For ever, for whoever comes here first."""
+    try:
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        return
+    threading.Event().wait()

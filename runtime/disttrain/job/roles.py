@@ -76,3 +76,7 @@ class Replicas(Section):
 
     threads: Count | None = None
     """Compute threads per replica. null: the machine's cores are shared out among the processes."""
+
+    call_timeout_seconds: Positive | None = 600.0
+    """Seconds that one call of the task's code may take: a step's loss, its gradient, reading a
+    batch. A replica in which it takes longer counts as hung and is started again. null: no end."""

@@ -29,8 +29,8 @@ class Downpour(Section):
     for the fetch that follows, which with one replica makes the run deterministic."""
 
     local_learning_rate: NotNegative | None = None
-    """Rate of a replica's own steps between fetches. null: the optimizer's rate for sgd and
-    momentum, 0 (no local steps) for adagrad."""
+    """Rate of a replica's own steps between fetches, before the optimizer's schedule, which it
+    follows. null: the optimizer's rate for sgd and momentum, 0 (no local steps) for adagrad."""
 
     optimizer: Optimizer = Field(examples=[{"adagrad": {"learningRate": 0.05}}])
     """The update rule on the shards."""

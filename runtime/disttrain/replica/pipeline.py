@@ -19,10 +19,13 @@ from disttrain.coordinator.fields import Lease
 from disttrain.replica import seeding
 from disttrain.replica.halt import Halt, Halted
 from disttrain.replica.work import Cutting, WorkItem, WorkSource
-from disttrain.task import user_code
+from disttrain.task import calls, user_code
 from disttrain.task.errors import TaskError
 
 Collate = Callable[[list[Any]], Any]
+
+_MOST_SHOWN = 256
+"""Samples named when a batch that is read at once cannot be read."""
 
 
 class Loaded(NamedTuple):
@@ -98,7 +101,10 @@ class Pipeline:
             threading.Thread(target=self._fill, name="pipeline", daemon=True).start()
 
     def next(self, timeout: float) -> Loaded | None:
-        """The next batch, or None after `timeout` seconds without one. Compute thread only."""
+        """The next batch, or None after `timeout` seconds without one. Compute thread only.
+
+        Raises TaskError when the data set did, after the batches that were ready.
+        """
         if self._dropped:
             return None
         if self._inline is not None:
@@ -106,6 +112,8 @@ class Pipeline:
         try:
             return self._ready.get(timeout=timeout) if timeout else self._ready.get_nowait()
         except queue.Empty:
+            # What ended the thread that makes the batches would not be seen otherwise.
+            self._halt.check()
             return None
 
     def drop(self) -> None:
@@ -129,7 +137,8 @@ class Pipeline:
     def _produce(self) -> Iterator[Loaded]:
         while not self._dropped and (lease := self._source.wait_for_next()) is not None:
             self._first = lease
-            for loaded in self._loader:
+            batches = iter(self._loader)
+            while (loaded := _next_of(batches)) is not None:
                 if isinstance(loaded.batch, TaskError):
                     raise loaded.batch
                 yield loaded
@@ -157,10 +166,12 @@ def read(dataset: Dataset[Any], indices: list[int]) -> list[Any]:
     name = type(dataset).__name__
     at_once = getattr(dataset, "__getitems__", None)
     if at_once is not None:
-        with user_code.running(f"{name}.__getitems__()"):
+        with user_code.running(lambda: f"{name}.__getitems__({_shown(indices)})"):
             return at_once(indices)  # type: ignore[no-any-return]
-    with user_code.running(f"{name}.__getitem__()"):
-        return [dataset[index] for index in indices]
+    samples: list[Any] = []
+    with user_code.running(lambda: f"{name}.__getitem__({indices[len(samples)]})"):
+        samples.extend(dataset[index] for index in indices)
+    return samples
 
 
 def draws_random_numbers(dataset: Dataset[Any], collate: Collate) -> bool:
@@ -194,6 +205,18 @@ def _loader(batches: Batches, items: Pipeline, config: PipelineConfig) -> DataLo
         # step, and what a model draws for dropout would depend on timing.
         generator=torch.Generator(),
     )
+
+
+def _next_of(batches: Iterator[Loaded]) -> Loaded | None:
+    # In a worker the task's code cannot be seen from here: what takes long is the waiting for it.
+    with calls.noted("reading a batch"):
+        return next(batches, None)
+
+
+def _shown(indices: list[int]) -> str:
+    shown = ", ".join(map(str, indices[:_MOST_SHOWN]))
+    more = f", ... of {len(indices)}" if len(indices) > _MOST_SHOWN else ""
+    return f"[{shown}{more}]"
 
 
 def _as_it_is(loaded: Sequence[Any]) -> Sequence[Any]:

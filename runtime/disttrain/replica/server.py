@@ -16,6 +16,7 @@ from disttrain.replica.membership import JobAddress, Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.replica import Replica
 from disttrain.replica.served_metrics import ServedMetrics
+from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role
 
@@ -45,11 +46,13 @@ def _live(config: LaunchConfig, ready: Prepared, membership: Membership) -> int:
     joined = membership.join(_join(config.index, ready, served.address), served.latest_report)
     connection = membership.connect(joined, ready.model, ready.device)
     try:
-        replica = Replica(config.job.spec, ready, membership, joined, connection)
-        served.source = replica.report
-        served.pushes, served.fetches = connection.pushes.transfers, connection.fetches.transfers
-        signal.signal(signal.SIGTERM, lambda *_: replica.leave())
-        return replica.run()
+        with Watchdog(config.job.spec.replicas.call_timeout_seconds):
+            replica = Replica(config.job.spec, ready, membership, joined, connection)
+            served.source = replica.report
+            served.pushes = connection.pushes.transfers
+            served.fetches = connection.fetches.transfers
+            signal.signal(signal.SIGTERM, lambda *_: replica.leave())
+            return replica.run()
     finally:
         connection.close()
 

@@ -7,9 +7,12 @@ import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from traceback import StackSummary, TracebackException
+from traceback import StackSummary, TracebackException, extract_stack
+from types import FrameType
 
 from disttrain.errors import DistTrainError
+from disttrain.task import calls
+from disttrain.task.calls import What
 from disttrain.task.errors import UserCodeError
 
 _NOT_OF_THE_USER = tuple(
@@ -27,17 +30,19 @@ _PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
 
 
 @contextmanager
-def running(what: str) -> Iterator[None]:
+def running(what: What) -> Iterator[None]:
     """Turn what the user's code raises inside into a `UserCodeError`; ours passes as it is.
 
-    `what` names the code: "Digits.loss()".
+    `what` names the code, "Digits.loss()", also among `calls.running` until the end of the block.
     """
     try:
-        yield
+        with calls.noted(what):
+            yield
     except DistTrainError:
         raise
     except Exception as error:
-        message = f"{what} raised {type(error).__name__}:\n{shortened(error)}"
+        name = calls.name_of(what)
+        message = f"{name} raised {type(error).__name__}:\n{shortened(error)}"
         raise UserCodeError(message) from error
 
 
@@ -49,6 +54,13 @@ def shortened(error: BaseException) -> str:
     described = TracebackException.from_exception(error, compact=True)
     _shorten(described)
     return "".join(described.format()).rstrip()
+
+
+def place_of(frame: FrameType) -> str:
+    """Say in one line where the user's code is, the innermost frame first."""
+    stack = extract_stack(frame)
+    frames = [one for one in stack if is_of_the_user(one.filename)] or stack[-1:]
+    return " < ".join(f"{one.filename}:{one.lineno} in {one.name}" for one in reversed(frames))
 
 
 def _shorten(described: TracebackException) -> None:

@@ -69,7 +69,8 @@ def edited(old: str, new: str) -> str:
         (
             "batchSize: 32",
             "batchSize: 32\n  replicas: {template: {}}",
-            "10: spec.replicas.template: unknown field; known here: count, device, threads",
+            "10: spec.replicas.template: unknown field; known here: count, device, threads, "
+            "callTimeoutSeconds",
         ),
         (
             "batchSize: 32",

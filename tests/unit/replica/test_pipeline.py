@@ -10,7 +10,7 @@ from torch.utils.data import Dataset, default_collate
 
 from disttrain.coordinator.fields import Lease
 from disttrain.replica.halt import Halt
-from disttrain.replica.pipeline import Loaded, Pipeline, PipelineConfig, draws_random_numbers
+from disttrain.replica.pipeline import Loaded, Pipeline, PipelineConfig, draws_random_numbers, read
 from disttrain.replica.work import Cutting
 from disttrain.task.errors import UserCodeError
 
@@ -170,12 +170,29 @@ def test_what_a_data_set_raises_ends_all_waits_as_the_users_error(workers: int) 
     halt = Halt()
     cutting = Cutting(batch_size=4, portion_indices=lambda p, _: np.arange(6) + 10 * p)
     config = PipelineConfig(workers=workers)
-    Pipeline(Broken(first=1), collate, Leases(a_lease(1)), cutting, config, halt)
+    Pipeline(Broken(first=12), collate, Leases(a_lease(1)), cutting, config, halt)
 
-    with pytest.raises(UserCodeError, match=r"^Broken.__getitem__\(\) raised") as raised:
+    with pytest.raises(UserCodeError, match=r"^Broken.__getitem__\(12\) raised") as raised:
         halt.sleep(20)
     assert "FileNotFoundError: no such file" in str(raised.value)
     assert "pipeline.py" not in str(raised.value).replace(__file__, "")
+
+
+def test_what_a_data_set_raises_reaches_the_step_after_the_batches_that_were_ready() -> None:
+    pipeline = a_pipeline(Broken(first=14), Leases(a_lease(1)))
+
+    def train() -> None:
+        for _ in range(1000):
+            pipeline.next(0.02)
+
+    assert len(taken(pipeline, 1)) == 1
+    with pytest.raises(UserCodeError, match=r"^Broken.__getitem__\(14\) raised"):
+        train()
+
+
+def test_a_batch_that_cannot_be_read_at_once_is_named_by_its_samples() -> None:
+    with pytest.raises(UserCodeError, match=r"^BrokenAtOnce.__getitems__\(\[3, 1, 2\]\) raised"):
+        read(BrokenAtOnce(), [3, 1, 2])
 
 
 def test_what_a_data_set_raises_between_the_steps_is_the_users_error() -> None:

@@ -1,0 +1,73 @@
+"""Ends this process when the task's code does not return.
+
+The heartbeats of a process whose compute thread hangs go on, so nobody else would ever notice: it
+would keep its portions for ever. Its next life gets new ones, and these go to others.
+"""
+
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+
+from disttrain.launch.exit_code import ExitCode
+from disttrain.task import calls, user_code
+from disttrain.task.calls import Call
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+_LOOKS_PER_LIMIT = 10
+_MOST_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+def end_process(hanging: Call, seconds: float) -> None:
+    """Say where it hangs and end at once: a thread that hangs cannot be ended by itself."""
+    frame = sys._current_frames().get(hanging.thread)  # noqa: SLF001  public in spite of its name
+    place = "an unknown place" if frame is None else user_code.place_of(frame)
+    LOG.error(
+        "ends: the task's code does not return",
+        call=hanging.name,
+        at=place,
+        seconds=round(seconds, 1),
+        remedy="see spec.replicas.callTimeoutSeconds",
+    )
+    for worker in multiprocessing.active_children():
+        worker.kill()
+    os._exit(ExitCode.CRASHED)
+
+
+class Watchdog:
+    """A thread that looks at the calls under way, from entry to exit; no limit, no thread."""
+
+    def __init__(
+        self,
+        limit_seconds: float | None,
+        when_overdue: Callable[[Call, float], None] = end_process,
+    ) -> None:
+        """`when_overdue` gets the call, and for how many seconds it has not returned."""
+        self._limit_seconds = limit_seconds
+        self._when_overdue = when_overdue
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
+        if self._limit_seconds is not None:
+            arguments = (self._limit_seconds,)
+            thread = threading.Thread(
+                target=self._watch, args=arguments, name="watchdog", daemon=True
+            )
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def _watch(self, limit_seconds: float) -> None:
+        pause = min(limit_seconds / _LOOKS_PER_LIMIT, _MOST_SECONDS_BETWEEN_LOOKS)
+        while not self._over.wait(pause):
+            now = time.monotonic()
+            hanging = calls.overdue(calls.running(), now, limit_seconds)
+            if hanging is not None:
+                self._when_overdue(hanging, now - hanging.since)

@@ -1,0 +1,43 @@
+"""The watchdog notices a call of the task's code that does not return, in whatever thread."""
+
+import queue
+import threading
+
+from disttrain.replica.watchdog import Watchdog
+from disttrain.task import calls
+from disttrain.task.calls import Call
+
+
+def test_a_call_that_does_not_return_is_told_with_its_thread() -> None:
+    told: queue.SimpleQueue[tuple[Call, float]] = queue.SimpleQueue()
+    returns = threading.Event()
+
+    def hang() -> None:
+        with calls.noted("Digits.loss()"):
+            returns.wait(20)
+
+    thread = threading.Thread(target=hang)
+    with Watchdog(0.05, lambda call, seconds: told.put((call, seconds))):
+        thread.start()
+        call, seconds = told.get(timeout=20)
+    returns.set()
+    thread.join(20)
+
+    assert (call.name, call.thread) == ("Digits.loss()", thread.ident)
+    assert seconds > 0.05
+
+
+def test_many_short_calls_are_never_overdue() -> None:
+    told: list[Call] = []
+    looks = threading.Event()
+    with Watchdog(5.0, lambda call, _: told.append(call)):
+        for _ in range(1000):
+            with calls.noted("Digits.loss()"):
+                looks.wait(0.0002)
+    assert told == []
+
+
+def test_without_a_limit_nothing_watches() -> None:
+    before = threading.active_count()
+    with Watchdog(None):
+        assert threading.active_count() == before
