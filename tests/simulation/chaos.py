@@ -1,14 +1,14 @@
 """A whole simulated job with faults drawn from a seed, and the launcher that restarts what dies."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from disttrain.coordinator import messages
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.state import Phase
 from disttrain.job.evaluation import Evaluation
-from disttrain.job.stop import Stop
+from disttrain.job.stop import Stop, TargetMetric
 from disttrain.transport.header import Role
 from simulation.clockwork import Clockwork, Process, Weather
 from simulation.sim_coordinator import SimCoordinator
@@ -28,6 +28,8 @@ class Plan:
 
     seed: int
     shard_faults: bool = False
+    target: bool = False
+    """An accuracy that any update may reach, or lose again, ends the job."""
     shard_type: type[SimShard] = SimShard
 
 
@@ -46,7 +48,8 @@ class Chaos:
         )
         clock = Clockwork(plan.seed + 1_000_003, weather)
         self.chance = chance
-        self.settings = _settings(chance.randint(1, 3), chance.randint(1, 2), chance.random())
+        settings = _settings(chance.randint(1, 3), chance.randint(1, 2), chance.random())
+        self.settings = _with_target(settings) if plan.target else settings
         self.world = World(
             clock=clock,
             settings=self.settings,
@@ -158,9 +161,24 @@ def _settings(replicas: int, shards: int, chance: float) -> Settings:
     )
 
 
-def run(seed: int, *, shard_faults: bool = False, shard_type: type[SimShard] = SimShard) -> Chaos:
+def _with_target(settings: Settings) -> Settings:
+    target = TargetMetric(name="accuracy", at_least=0.7)
+    return replace(
+        settings,
+        stop=Stop(epochs=3, target_metric=target),
+        evaluation=Evaluation(every_seconds=2.0),
+    )
+
+
+def run(
+    seed: int,
+    *,
+    shard_faults: bool = False,
+    target: bool = False,
+    shard_type: type[SimShard] = SimShard,
+) -> Chaos:
     """The run of a seed."""
-    plan = Plan(seed=seed, shard_faults=shard_faults, shard_type=shard_type)
+    plan = Plan(seed=seed, shard_faults=shard_faults, target=target, shard_type=shard_type)
     return Chaos(plan).run()
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from functools import partial
 
 from disttrain.coordinator import fold, messages
-from disttrain.coordinator.entries import Decided, Entry
+from disttrain.coordinator.entries import Decided, Entry, EvaluationBegun, EvaluationEnded
 from disttrain.coordinator.fields import MemberId
 from disttrain.coordinator.machine import Coordinator, Decision
-from disttrain.coordinator.orders import NumberedOrder
-from disttrain.coordinator.state import State
+from disttrain.coordinator.orders import Evaluate, NumberedOrder
+from disttrain.coordinator.state import Phase, State
 from disttrain.coordinator.turn import BeginCheckpoint, CommitCheckpoint, Effect, Places
 from simulation.clockwork import Process
 from simulation.world import World
@@ -33,6 +33,8 @@ class SimCoordinator:
         self.die_at: int | None = None
         """Length of the journal at which it is killed, before or after its next line."""
         self.restarts = 0
+        self._evaluates = False
+        """An evaluation was begun that has not ended."""
         self._order_routes: dict[MemberId, tuple[Process, Orders]] = {}
         self._pushed: set[int] = set()
         self.machine = self._machine(State())
@@ -77,6 +79,7 @@ class SimCoordinator:
         self.world.clock.after(TICK_SECONDS, self.process, self._tick)
 
     def _settle(self, decision: Decision) -> None:
+        self._look_after_evaluations(decision.decided)
         if decision.decided:
             dies = len(self.journal) == self.die_at
             if not dies or self.world.clock.chance.random() < 0.5:
@@ -86,6 +89,18 @@ class SimCoordinator:
                 raise Killed
         for effect in decision.effects:
             self._carry_out(effect)
+
+    def _look_after_evaluations(self, decided: Decided) -> None:
+        for entry in decided:
+            if isinstance(entry, EvaluationBegun):
+                self._evaluates = True
+            elif isinstance(entry, EvaluationEnded) and not entry.evaluation.final:
+                self._evaluates = False
+        asked = any(isinstance(issued.order, Evaluate) for issued in self.state.orders.values())
+        lives = any(replica.live for replica in self.state.replicas.values())
+        forgotten = self._evaluates and lives and not asked
+        if forgotten and self.state.phase is Phase.RUNNING:
+            self.world.violations.append("nobody does an evaluation that was begun")
 
     def _carry_out(self, effect: Effect) -> None:
         world = self.world
@@ -112,6 +127,8 @@ class SimCoordinator:
         self._order_routes.clear()
         self._pushed.clear()
         self.machine = self._machine(fold.fold(State(), self.entries()))
+        self._evaluates = False
+        self._look_after_evaluations(tuple(self.entries()))
         self.world.clock.after(delay, self.process, self._come_back)
 
     def _come_back(self) -> None:

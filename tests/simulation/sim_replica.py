@@ -13,7 +13,7 @@ from disttrain.transport.header import Role
 from simulation.sim_coordinator import SimCoordinator
 from simulation.sim_member import SimMember
 from simulation.sim_shard import CHUNKS, SimShard
-from simulation.world import Push, Range, World
+from simulation.world import Push, Range, World, accuracy
 
 STEP_SECONDS = 0.2
 IDLE_SECONDS = 0.3
@@ -73,11 +73,27 @@ class SimReplica(SimMember):
             self.offset = 0
             self._advance()
         elif isinstance(found, orders.Evaluate):
-            result = orders.Evaluated(sums={"correct": 5.0}, samples=10, loss=1.0)
-            self._later(chance.uniform(0.1, 1.0), lambda: self.answer(order, result))
+            file = found.model_file
+            self._later(chance.uniform(0.1, 1.0), lambda: self._evaluate(order, file))
         else:
+            if isinstance(found, orders.Export):
+                self.world.exported = int(found.checkpoint)
             self.ended = isinstance(found, orders.End)
             self.answer(order, orders.Done())
+
+    def _evaluate(self, order: orders.NumberedOrder, file: str | None) -> None:
+        """Like a fetch, it waits until every shard lives."""
+        updates = self.world.exported_updates() if file is not None else self._updates()
+        if updates is None:
+            self._later(0.2, lambda: self._evaluate(order, file))
+            return
+        sums = {"accuracy": 10 * accuracy(updates)}
+        self.answer(order, orders.Evaluated(sums=sums, samples=10, loss=1.0))
+
+    def _updates(self) -> int | None:
+        shards = [self._shard(index) for index in range(self.world.settings.shards)]
+        living = [len(shard.applied) for shard in shards if shard is not None]
+        return sum(living) if len(living) == len(shards) else None
 
     def _joined(self, reply: messages.Reply) -> None:
         assert isinstance(reply, messages.Joined)
@@ -115,9 +131,10 @@ class SimReplica(SimMember):
         self.asking = False
         if not self.stopped:
             for lease in reply.leases:
-                if lease.id > self.last_lease and lease.id not in self.lost:
-                    self.leases.append(lease)
+                if lease.id > self.last_lease:
                     self.last_lease = lease.id
+                    if lease.id not in self.lost and lease.id not in self.abandoned:
+                        self.leases.append(lease)
         self._lose(reply.lost_leases)
         if not self.leases:
             self._flush()

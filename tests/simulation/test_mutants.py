@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from disttrain.coordinator import intervals, membership, totals
+from disttrain.coordinator import intervals, membership, steering, totals
 from disttrain.coordinator.data_ledger import DataLedger, OpenLease, PortionAccount
 from disttrain.coordinator.fields import Lease, LostUpdates
+from disttrain.coordinator.state import Phase
 from disttrain.coordinator.totals import Totals
+from disttrain.coordinator.turn import Turn
 from disttrain.parameter_server import counts
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, Deliveries
@@ -53,12 +55,13 @@ def _found(
     shard_type: type[SimShard] = SimShard,
     word: str,
     shard_faults: bool = False,
+    target: bool = False,
     seeds: range = SEEDS,
 ) -> bool:
     """Whether a seed fails with this word in what it says."""
     for seed in seeds:
         try:
-            run = chaos.run(seed, shard_faults=shard_faults, shard_type=shard_type)
+            run = chaos.run(seed, shard_faults=shard_faults, target=target, shard_type=shard_type)
         except (AssertionError, KeyError):
             continue
         if any(word in violation for violation in truth.violations(run)):
@@ -107,6 +110,28 @@ def test_wrong_accounts_are_found(
     monkeypatch.setattr(DataLedger, method, mutant)
     monkeypatch.setattr(chaos, "LONGEST", 120.0)
     assert _found(word=word)
+
+
+def test_an_end_at_a_target_that_the_model_misses_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(steering, "_go_on", lambda turn: turn.go_to(Phase.COMPLETE))
+    assert _found(word="which its model misses", target=True)
+
+
+def test_an_evaluation_that_dies_with_its_replica_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(steering, "_evaluate_if_due", _only_new_ones)
+    assert _found(word="nobody does an evaluation")
+
+
+_EVALUATE_IF_DUE = steering._evaluate_if_due
+
+
+def _only_new_ones(turn: Turn) -> None:
+    if not turn.state.evaluating:
+        _EVALUATE_IF_DUE(turn)
 
 
 def test_a_coordinator_that_asks_no_shard_about_the_dead_is_found(

@@ -2,12 +2,16 @@
 
 from collections import Counter
 
+import pytest
+
 from disttrain.coordinator.entries import LeaseGranted
 from disttrain.coordinator.fields import Lease
 from disttrain.coordinator.messages import FailureReason
 from disttrain.coordinator.state import Phase
+from disttrain.coordinator.stop_rules import StopReason, is_target_met
 from simulation.chaos import Chaos
 from simulation.sim_shard import SimShard
+from simulation.world import accuracy
 
 Sample = tuple[int, int, int]
 """Epoch, portion, place in the portion."""
@@ -24,6 +28,7 @@ def violations(chaos: Chaos) -> list[str]:
     found += _applied_twice(chaos)
     found += _samples(chaos)
     found += _updates_lost(chaos)
+    found += _model(chaos)
     if any(state.data.leases.values()):
         found.append("leases are open at the end")
     return found
@@ -65,19 +70,42 @@ def _processings(chaos: Chaos) -> tuple[Counter[Sample], Counter[Sample]]:
 
 def _samples(chaos: Chaos) -> list[str]:
     any_shard, all_shards = _processings(chaos)
-    data = chaos.coordinator.state.data
-    epochs = chaos.settings.stop.epochs or 0
-    expected = chaos.world.samples * epochs
+    data, processed = chaos.coordinator.state.data, len(all_shards)
+    rolled_back = any(life > 1 for life in chaos.shard_lives.values())
+    expected = chaos.world.samples * (chaos.settings.stop.epochs or 0)
+    if chaos.coordinator.state.reason == StopReason.TARGET_METRIC:
+        # What a rollback took of the dead is still to be done again when the job ends early.
+        expected = data.samples_done
+        processed = min(processed, expected) if rolled_back else processed
     found = []
-    if len(all_shards) != expected or data.samples_done != expected:
-        found.append(f"{len(all_shards)} processed, {data.samples_done} counted, not {expected}")
-    if chaos.plan.shard_faults and any(life > 1 for life in chaos.shard_lives.values()):
+    if processed != expected or data.samples_done != expected:
+        found.append(f"{processed} processed, {data.samples_done} counted, not {expected}")
+    if rolled_back:
         return found
     repeated = sum(any_shard.values()) - len(any_shard)
     if repeated != data.samples_repeated:
         found.append(f"{repeated} samples repeated, {data.samples_repeated} counted")
     if repeated and not data.portions_requeued:
         found.append(f"{repeated} samples repeated and no lease was lost")
+    return found
+
+
+def _model(chaos: Chaos) -> list[str]:
+    """The exported model holds every update, is the one measured, and reaches the target."""
+    found = []
+    parts = chaos.world.checkpoints[chaos.world.exported]
+    for shard in chaos.world.processes.values():
+        if isinstance(shard, SimShard) and shard.alive:
+            pushed, exported = len(shard.applied), len(parts[shard.index].applied)
+            if pushed != exported:
+                found.append(f"shard {shard.index} has {pushed} updates, the model {exported}")
+    state, target = chaos.coordinator.state, chaos.settings.stop.target_metric
+    measures = state.evaluations[-1].measures
+    if measures["accuracy"] != pytest.approx(accuracy(chaos.world.exported_updates())):
+        found.append(f"the final measures are {measures}, not those of the exported model")
+    at_target = state.reason == StopReason.TARGET_METRIC
+    if target is not None and at_target and not is_target_met(target, measures):
+        found.append(f"the job ended at its target, which its model misses: {measures}")
     return found
 
 

@@ -1,5 +1,6 @@
 """What outlives the simulated processes: the disk, the addresses, and what really happened."""
 
+import random
 from dataclasses import dataclass, field
 
 from disttrain.coordinator.settings import Settings
@@ -9,6 +10,11 @@ from simulation.clockwork import Clockwork, Process
 
 Range = tuple[int, int, int]
 """Lease, first, end: offsets within the lease."""
+
+
+def accuracy(updates: int) -> float:
+    """Of a model with so many updates: one more may make it much better or worse."""
+    return random.Random(updates).random()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,8 @@ class World:
     checkpoint_failure: float = 0.0
     processes: dict[str, Process] = field(default_factory=dict)
     """The living process of each name."""
+    exported: int = 0
+    """Checkpoint that the model file was made of."""
     staged: dict[int, dict[int, Snapshot]] = field(default_factory=dict)
     checkpoints: dict[int, dict[int, Snapshot]] = field(default_factory=dict)
     acknowledged: dict[int, dict[SenderLife, Count]] = field(default_factory=dict)
@@ -65,6 +73,10 @@ class World:
     shard_deaths: int = 0
     lives: int = 0
     violations: list[str] = field(default_factory=list)
+
+    def exported_updates(self) -> int:
+        """In the model file, over all shards."""
+        return sum(len(part.applied) for part in self.checkpoints[self.exported].values())
 
     def new_pid(self) -> int:
         self.lives += 1

@@ -36,7 +36,13 @@ class PhaseChanged(Strict):
     now: float
     reason: str = ""
     message: str = ""
-    stopping: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StopAsked(Strict):
+    """A person wants the job to end."""
+
+    kind: Literal["stop_asked"] = "stop_asked"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -243,6 +249,7 @@ class EvaluationEnded(Strict):
 Entry: TypeAlias = Annotated[
     Restarted
     | PhaseChanged
+    | StopAsked
     | DataKnown
     | LayoutKnown
     | MemberJoined

@@ -5,6 +5,7 @@ entry; so `kill -9` at any point loses at most what nobody had been told.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
@@ -66,15 +67,30 @@ def _(entry: entries.PhaseChanged, state: State) -> None:
     state.phase = entry.phase
     state.reason = entry.reason or state.reason
     state.message = entry.message or state.message
-    state.stopping = state.stopping or entry.stopping
-    if entry.phase is Phase.RUNNING and state.began is None:
-        state.began = entry.now
-        state.evaluation_tried = entry.now
+    if entry.phase is Phase.RUNNING:
+        _train(state, entry.now)
     if entry.phase is Phase.CHECKPOINTING:
         state.final_checkpoint = state.next_checkpoint
     if entry.phase.ended:
         state.ended = entry.now
         state.orders.clear()
+
+
+def _train(state: State, now: float) -> None:
+    """Training begins, or goes on because the exported model misses its target."""
+    if state.began is None:
+        state.began = now
+    else:
+        state.evaluated_epoch = max(state.evaluated_epoch, state.data.epochs_done)
+    state.reason = ""
+    state.evaluation_tried = now
+    state.final_failures = 0
+    state.evaluations = [replace(found, final=False) for found in state.evaluations]
+
+
+@_meaning(entries.StopAsked)
+def _(_: entries.StopAsked, state: State) -> None:
+    state.stopping = True
 
 
 @_meaning(entries.DataKnown)
@@ -227,7 +243,7 @@ def _(entry: entries.LeasesExpired, state: State) -> None:
 @_meaning(entries.Drained)
 def _(entry: entries.Drained, state: State) -> None:
     if found := life(state, entry.member):
-        at_end = state.phase not in {Phase.WAITING, Phase.RUNNING}
+        at_end = state.phase not in {Phase.WAITING, Phase.RUNNING} and not state.may_go_on
         state.data.finish(entry.member, entry.progress, at_end=at_end)
         found.progress = entry.progress
         found.drained = True
@@ -281,12 +297,14 @@ def _(entry: entries.CheckpointEnded, state: State) -> None:
 
 @_meaning(entries.EvaluationBegun)
 def _(entry: entries.EvaluationBegun, state: State) -> None:
+    state.evaluating = True
     state.evaluation_tried = entry.now
     state.evaluated_epoch = max(state.evaluated_epoch, entry.epoch)
 
 
 @_meaning(entries.EvaluationEnded)
 def _(entry: entries.EvaluationEnded, state: State) -> None:
+    state.evaluating = state.evaluating and entry.evaluation.final
     state.totals.evaluations += 1
     state.evaluations.append(entry.evaluation)
     del state.evaluations[:-_EVALUATIONS_KEPT]

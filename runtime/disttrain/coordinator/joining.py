@@ -36,8 +36,9 @@ def join(turn: Turn, request: Join) -> Joined | Refused | None:
         return _refused(RefusalReason.OLD_INCARNATION, message)
     if refusal := _refusal(turn, request):
         return refusal
-    if _brings_own_data(request) and turn.state.layout is None:
-        # What the job's model is, its own replicas say.
+    if _brings_own_data(request) and (turn.state.layout is None or turn.state.may_go_on):
+        # What the job's model is, its own replicas say; and while a model is measured whose
+        # updates must all be in, nobody may push.
         return None
     return _take_in(turn, request, lives)
 

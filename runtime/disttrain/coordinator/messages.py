@@ -189,14 +189,12 @@ class Status(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stop(Strict):
-    """From the launcher (Ctrl-C): drain, checkpoint, end as Stopped.
-
-    Said again: end at once. Answer `Acknowledged`.
-    """
+    """From the launcher (Ctrl-C): drain, checkpoint, end as Stopped. Answer `Acknowledged`."""
 
     kind: Literal["stop"] = "stop"
     reason: Text
     at_once: bool = False
+    """Without draining and a checkpoint."""
 
 
 Request: TypeAlias = Annotated[

@@ -58,7 +58,7 @@ def leases_ahead(portion_size: int, samples_per_second: float) -> int:
 
 def unseen(held: list[OpenLease], last_lease: int) -> list[Lease]:
     """Leases granted whose reply was lost: the replica has not seen their ids."""
-    return [item.lease for item in held if item.lease.id > last_lease and not item.lost]
+    return [item.lease for item in held if item.lease.id > last_lease]
 
 
 def _queues(epoch: Epoch, index: int) -> Iterator[list[tuple[int, int, int]]]:

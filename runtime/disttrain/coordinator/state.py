@@ -12,13 +12,17 @@ from disttrain.coordinator import totals
 from disttrain.coordinator.data_ledger import DataLedger
 from disttrain.coordinator.fields import Count, MemberId, Position, Progress, Strict
 from disttrain.coordinator.orders import Order, ShardWritten
+from disttrain.coordinator.stop_rules import StopReason
 from disttrain.coordinator.totals import Extremes, Totals
 from disttrain.layout import ModelLayout
 from disttrain.transport.header import Role
 
 
 class Phase(StrEnum):
-    """Where the job stands. The first seven come in this order."""
+    """Where the job stands. The first seven come in this order.
+
+    Training for a target goes back from Evaluating to Running when the model misses it.
+    """
 
     WAITING = "Waiting"
     """For members, the layout, initial values."""
@@ -39,6 +43,9 @@ class Phase(StrEnum):
     def ended(self) -> bool:
         """Nothing follows."""
         return self in {Phase.COMPLETE, Phase.STOPPED, Phase.FAILED}
+
+
+_CLOSING = frozenset({Phase.DRAINING, Phase.CHECKPOINTING, Phase.EXPORTING, Phase.EVALUATING})
 
 
 class LifeState(StrEnum):
@@ -142,7 +149,7 @@ class Evaluation(Strict):
     loss: float | None
     measures: dict[str, float]
     final: bool = False
-    """Of exactly model.safetensors."""
+    """Of exactly the model with which the job ends."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -187,12 +194,23 @@ class State(Strict):
     """Attempts at the last checkpoint that failed."""
     evaluation_tried: float | None = None
     evaluated_epoch: int = 0
+    evaluating: bool = False
+    """An evaluation was begun and not answered, whoever does it."""
     totals: Totals = field(default_factory=Totals)
     resumed_from: str = ""
     first_incarnation: int = 0
     """Lives up to this number belong to the run that this one resumes."""
     resumed_samples: dict[str, Count] = field(default_factory=dict)
     """Samples per replica life that the ledger or a restored shard holds: see `warm_start`."""
+
+    @property
+    def may_go_on(self) -> bool:
+        """The job closes because a target seems reached; if the exported model misses it, not.
+
+        Replicas are not drained for good, they only get no work.
+        """
+        for_target = self.reason == StopReason.TARGET_METRIC
+        return for_target and self.phase in _CLOSING and not self.stopping
 
     @property
     def samples(self) -> int:

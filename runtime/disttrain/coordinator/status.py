@@ -90,7 +90,7 @@ def _finite(value: Any) -> Any:
 
 def _result(state: State, watch: Watch, now: float) -> Json:
     data, counted = state.data, state.totals
-    final = next((item for item in reversed(state.evaluations) if item.final), None)
+    final = next((item for item in state.evaluations if item.final), None)
     latest = state.evaluations[-1] if state.evaluations else None
     return {
         "phase": state.phase,

@@ -4,6 +4,8 @@ Everything here may be called at any time and again: a step is taken when the st
 needed and not under way.
 """
 
+from collections.abc import Mapping
+
 from disttrain.coordinator import entries, joining, membership, schedule, state, stop_rules
 from disttrain.coordinator.messages import FailureReason, Stop
 from disttrain.coordinator.orders import (
@@ -39,21 +41,20 @@ def advance(turn: Turn) -> None:
 
 
 def stop(turn: Turn, request: Stop) -> None:
-    """A person wants the job to end: first with a checkpoint, the second time at once."""
+    """A person wants the job to end: after a checkpoint, or at once.
+
+    The request may be heard several times. A job that closes already does so in any case.
+    """
     phase = turn.state.phase
     if phase.ended:
         return
-    if request.at_once or turn.state.stopping or phase is Phase.WAITING:
+    if request.at_once or phase is Phase.WAITING:
         turn.go_to(Phase.STOPPED, StopReason.STOPPED, request.reason)
     elif phase is Phase.RUNNING:
-        change = entries.PhaseChanged(
-            phase=Phase.DRAINING,
-            now=turn.now,
-            reason=StopReason.STOPPED,
-            message=request.reason,
-            stopping=True,
-        )
-        turn.record(change)
+        turn.record(entries.StopAsked())
+        turn.go_to(Phase.DRAINING, StopReason.STOPPED, request.reason)
+    elif turn.state.may_go_on:
+        turn.record(entries.StopAsked())
 
 
 def _check_gradients(turn: Turn) -> None:
@@ -88,7 +89,7 @@ def _prepare_shards(turn: Turn) -> None:
 def _upload(turn: Turn, empty: list[Life]) -> None:
     if turn.open_orders(Upload):
         return
-    replicas = [replica for replica in turn.live_replicas() if not replica.own_data]
+    replicas = turn.workers()
     free = [replica for replica in replicas if not _is_busy(turn, replica)]
     if free:
         order = Upload(shards=tuple(shard.index for shard in empty))
@@ -131,20 +132,27 @@ def _reached(turn: Turn) -> stop_rules.Reached:
 
 
 def _evaluate_if_due(turn: Turn) -> None:
-    rules, found = turn.settings.evaluation, turn.state
-    replicas = turn.live_replicas()
-    if rules is None or not found.test_samples or not replicas or turn.open_orders(Evaluate):
+    replicas = turn.workers()
+    if not replicas or turn.open_orders(Evaluate):
         return
-    due = schedule.evaluation_due(
+    if not turn.state.evaluating:
+        if not _is_evaluation_due(turn):
+            return
+        turn.record(entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
+    # Begun, and nobody is at it: whoever was has died.
+    turn.issue(_evaluator(turn, replicas).member, _evaluation(turn, None))
+
+
+def _is_evaluation_due(turn: Turn) -> bool:
+    rules, found = turn.settings.evaluation, turn.state
+    if rules is None or not found.test_samples:
+        return False
+    return schedule.evaluation_due(
         rules,
         epochs_done=found.data.epochs_done,
         evaluated_epoch=found.evaluated_epoch,
         since_last=turn.now - (found.evaluation_tried or turn.now),
     )
-    if due:
-        begun = entries.EvaluationBegun(epoch=found.data.epochs_done, now=turn.now)
-        turn.record(begun)
-        turn.issue(_evaluator(turn, replicas).member, _evaluation(turn, None))
 
 
 def _evaluator(turn: Turn, replicas: list[Life]) -> Life:
@@ -189,18 +197,31 @@ def _begin_checkpoint(turn: Turn) -> None:
 def _drain(turn: Turn) -> None:
     draining = {issued.member for issued in turn.open_orders(Drain)}
     busy = [replica for replica in turn.live_replicas() if not replica.drained]
+    if turn.state.may_go_on:
+        # Who was drained does not train again: replicas only finish what they hold. A loop with
+        # its own data holds nothing that could be finished.
+        busy = [replica for replica in busy if replica.own_data]
     for replica in busy:
         if replica.member not in draining:
             turn.issue(replica.member, Drain())
-    settled = not busy and not turn.state.fencings and turn.state.checkpoint is None
-    if settled and turn.shards_ready():
+    if not busy and _is_quiet(turn) and turn.shards_ready():
         turn.go_to(Phase.CHECKPOINTING)
+
+
+def _is_quiet(turn: Turn) -> bool:
+    """No update is under way, if nobody trains, and no checkpoint."""
+    found = turn.state
+    held = found.may_go_on and any(found.data.leases.values())
+    return not held and not found.fencings and found.checkpoint is None
 
 
 def _last_checkpoint(turn: Turn) -> None:
     found = turn.state
     if (found.last_checkpoint or 0) >= found.final_checkpoint:
-        turn.go_to(Phase.STOPPED if found.stopping else Phase.EXPORTING)
+        if found.stopping:
+            turn.go_to(Phase.STOPPED, StopReason.STOPPED)
+        else:
+            turn.go_to(Phase.EXPORTING)
     elif found.final_failures >= _FINAL_ATTEMPTS:
         message = f"the last checkpoint failed {found.final_failures} times; see the log"
         turn.fail(FailureReason.CHECKPOINT_FAILED, message)
@@ -211,7 +232,7 @@ def _last_checkpoint(turn: Turn) -> None:
 
 
 def _export(turn: Turn) -> None:
-    replicas = turn.live_replicas()
+    replicas = turn.workers()
     if replicas and not turn.open_orders(Export):
         checkpoint = turn.places.checkpoint(turn.state.last_checkpoint or 0)
         order = Export(checkpoint=checkpoint, out=turn.places.model_file)
@@ -219,13 +240,36 @@ def _export(turn: Turn) -> None:
 
 
 def _evaluate_result(turn: Turn) -> None:
-    replicas, evaluations = turn.live_replicas(), turn.state.evaluations
-    if not turn.state.test_samples or (evaluations and evaluations[-1].final):
-        turn.go_to(Phase.COMPLETE)
+    final = next((found for found in turn.state.evaluations if found.final), None)
+    if final is not None or not turn.state.test_samples:
+        _conclude(turn, final.measures if final is not None else {})
         return
+    replicas = turn.workers()
     asked = [one for one in turn.open_orders(Evaluate) if _is_final(one.order)]
     if replicas and not asked:
         turn.issue(replicas[0].member, _evaluation(turn, turn.places.model_file))
+
+
+def _conclude(turn: Turn, measures: Mapping[str, float]) -> None:
+    """The job is complete, unless it was to reach a target and its model does not."""
+    target = turn.settings.stop.target_metric
+    missed = target is not None and not stop_rules.is_target_met(target, measures)
+    if turn.state.reason != StopReason.TARGET_METRIC or not missed:
+        turn.go_to(Phase.COMPLETE)
+    elif reason := stop_rules.met(turn.settings.stop, _reached(turn)):
+        turn.go_to(Phase.COMPLETE, reason)
+    elif turn.state.stopping:
+        turn.go_to(Phase.STOPPED, StopReason.STOPPED)
+    else:
+        _go_on(turn)
+
+
+def _go_on(turn: Turn) -> None:
+    for loop in turn.live_replicas():
+        if loop.own_data:
+            reason = "ended when the target seemed reached"
+            membership.lose(turn, loop, LifeState.LEFT, reason)
+    turn.go_to(Phase.RUNNING)
 
 
 def _is_final(order: object) -> bool:

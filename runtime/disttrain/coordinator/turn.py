@@ -85,6 +85,10 @@ class Turn:
         """In the order of their indices."""
         return live(self.state.replicas)
 
+    def workers(self) -> list[Life]:
+        """The living replicas that do what they are told: no loops that bring their own data."""
+        return [replica for replica in self.live_replicas() if not replica.own_data]
+
     def live_shards(self) -> list[Life]:
         """In the order of their indices."""
         return live(self.state.shards)

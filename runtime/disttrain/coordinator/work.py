@@ -15,13 +15,16 @@ def request_work(turn: Turn, request: RequestWork) -> Work:
     member = request.member
     membership.take_progress(turn, member, request.progress, 0)
     lost = membership.lost_leases(turn, member)
-    early = turn.state.phase is Phase.WAITING
-    if turn.state.phase is not Phase.RUNNING or lost:
-        return _work(turn, (), wait=early or bool(lost), lost=lost)
-    leases = portions.unseen(turn.state.data.held(member), request.last_lease)
-    wanted = _wanted(turn, member) - request.held - len(leases)
-    leases += _grant(turn, member, wanted)
-    return _work(turn, tuple(leases), wait=True, lost=())
+    running = turn.state.phase is Phase.RUNNING
+    later = turn.state.phase is Phase.WAITING or turn.state.may_go_on
+    # Also those that are lost: only of what it has seen a replica can say that it gave it up.
+    known = running or turn.state.may_go_on
+    held = turn.state.data.held(member) if known else []
+    leases = portions.unseen(held, request.last_lease)
+    if running and not lost:
+        wanted = _wanted(turn, member) - request.held - len(leases)
+        leases += _grant(turn, member, wanted)
+    return _work(turn, tuple(leases), wait=running or later or bool(lost), lost=lost)
 
 
 def _wanted(turn: Turn, member: MemberId) -> int:

@@ -395,16 +395,17 @@ def test_a_failed_checkpoint_is_counted_and_tried_again() -> None:
     assert machine.state.last_checkpoint == 3
 
 
-def test_a_stop_drains_and_checkpoints_and_a_second_one_ends_at_once() -> None:
+def test_a_stop_drains_and_checkpoints_however_often_it_is_said_unless_it_is_urgent() -> None:
     machine = Machine()
     shard, *_ = machine.running()
-    machine.request(messages.Stop(reason="Ctrl-C"))
-    assert machine.phase() is Phase.DRAINING
+    for _ in range(3):
+        machine.request(messages.Stop(reason="Ctrl-C"))
+        assert machine.phase() is Phase.DRAINING
     machine.muted.add(shard)
     machine.obey()
     assert machine.phase() is Phase.CHECKPOINTING
-    machine.request(messages.Stop(reason="Ctrl-C again"))
-    assert machine.phase() is Phase.STOPPED
+    machine.request(messages.Stop(reason="no patience", at_once=True))
+    assert (machine.phase(), machine.state.message) == (Phase.STOPPED, "no patience")
 
 
 def test_a_spent_restart_budget_fails_the_job() -> None:
