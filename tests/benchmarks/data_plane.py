@@ -155,6 +155,18 @@ class Field:
             contender.add(self._context, transfers.raw_worker, port, nbytes)
         self._take(contender)
 
+    def bare(self) -> None:
+        """The same work over pyzmq without DistTrain."""
+        contender, port = Contender("bare pyzmq", self._nbytes(1)), _free_port()
+        server = self._context.Process(
+            target=transfers.bare_shard, args=(port, self.elements), daemon=True
+        )
+        server.start()
+        self._servers.append(server)
+        contender.watch(server.pid)
+        contender.add(self._context, transfers.bare_worker, port, self.elements)
+        self._take(contender)
+
     def pair(self, name: str, worker: Callable[..., None]) -> None:
         """Two workers that meet at a port."""
         contender, port = Contender(name, self._nbytes(1)), _free_port()
@@ -229,6 +241,7 @@ def measure_all(context: ForkServerContext, rounds: int, large: int) -> dict[str
         field.disttrain(TransportKind.TCP, 1, 1)
         field.disttrain(TransportKind.SHARED_MEMORY, 1, 1)
         field.bound()
+        field.bare()
         field.pair("gloo", transfers.gloo_worker)
         field.pair("rpc", transfers.rpc_worker)
         groups["large"] = figures(field.measure())
@@ -243,6 +256,7 @@ def measure_all(context: ForkServerContext, rounds: int, large: int) -> dict[str
         field.raw(1)
         for kind in (TransportKind.TCP, TransportKind.SHARED_MEMORY):
             field.disttrain(kind, 1, 1)
+        field.bare()
         groups["small"] = figures(field.measure())
     return groups
 

@@ -13,15 +13,20 @@ from multiprocessing.connection import Connection
 
 import torch
 import torch.distributed
+import xxhash
+import zmq
 from torch import Tensor
 
 from builders.replicas import replica
 from builders.shard_process import ShardProcess
+from disttrain.parameter_server import fetching, pushing
 from disttrain.parameter_server.client import Push, Version
 from disttrain.transport.config import TransportKind
 from disttrain.transport.header import Vector
+from disttrain.transport.tcp import TcpTransport
 
 _PIECE = 1 << 20
+_CHUNK = TcpTransport.chunk_bytes
 Round = Callable[[], object]
 
 
@@ -82,6 +87,80 @@ def raw_worker(pipe: Connection, address: str, nbytes: int) -> None:
         serve_rounds(pipe, one_round)
 
 
+def bare_shard(port: int, elements: int) -> None:
+    """Over pyzmq, the work of a shard and nothing else: no header, no table, no limits, one peer.
+
+    Checksum, finiteness, Adagrad and a copying fetch, so that the rest is what DistTrain adds.
+    """
+    torch.set_num_threads(1)
+    _RpcShard.parameters, _RpcShard.sums = torch.randn(elements), torch.zeros(elements)
+    parameters = _RpcShard.parameters.split(_CHUNK // 4)  # type: ignore[no-untyped-call]
+    sums = _RpcShard.sums.split(_CHUNK // 4)  # type: ignore[no-untyped-call]
+    socket = zmq.Context().socket(zmq.ROUTER)
+    socket.bind(f"tcp://127.0.0.1:{port}")
+    while True:
+        peer, what = socket.recv(), socket.recv()
+        number = int.from_bytes(what[1:], "little")
+        if what[:1] == b"F":
+            values = parameters[number].numpy().data.cast("B")
+            xxhash.xxh3_64_intdigest(values)
+            socket.send_multipart([peer, b"F", values])
+            continue
+        payload = socket.recv(copy=False).buffer
+        xxhash.xxh3_64_intdigest(payload)
+        gradient = torch.frombuffer(payload, dtype=torch.float32)
+        if torch.dot(gradient, gradient).isfinite():
+            _adagrad(parameters[number], gradient, sums[number])
+        socket.send_multipart([peer, b"P"])
+
+
+class _BareReplica:
+    """Of `bare_shard`, with as many chunks on their way as ours has."""
+
+    def __init__(self, port: int, elements: int) -> None:
+        self._socket = zmq.Context().socket(zmq.DEALER)
+        self._socket.connect(f"tcp://127.0.0.1:{port}")
+        self._sent = _chunks(torch.randn(elements) * 0.01)
+        self._places = _chunks(torch.randn(elements))
+
+    def round(self) -> None:
+        """Push all, then fetch all."""
+        self._keep_full(pushing.WINDOW_CHUNKS, self._push, self._pushed)
+        self._keep_full(fetching.WINDOW_CHUNKS, self._ask, self._fetched)
+
+    def _keep_full(
+        self, window: int, request: Callable[[int], None], answer: Callable[[int], None]
+    ) -> None:
+        chunks = len(self._sent)
+        for number in range(chunks + window):
+            if number >= window:
+                answer(number - window)
+            if number < chunks:
+                request(number)
+
+    def _push(self, number: int) -> None:
+        xxhash.xxh3_64_intdigest(self._sent[number])
+        self._socket.send(b"P" + number.to_bytes(4, "little"), zmq.SNDMORE)
+        self._socket.send(self._sent[number], copy=False)
+
+    def _pushed(self, _number: int) -> None:
+        self._socket.recv()
+
+    def _ask(self, number: int) -> None:
+        self._socket.send(b"F" + number.to_bytes(4, "little"))
+
+    def _fetched(self, number: int) -> None:
+        self._socket.recv()
+        self._socket.recv_into(self._places[number])
+        xxhash.xxh3_64_intdigest(self._places[number])
+
+
+def bare_worker(pipe: Connection, port: int, elements: int) -> None:
+    """The other end of `bare_shard`."""
+    torch.set_num_threads(1)
+    serve_rounds(pipe, _BareReplica(port, elements).round)
+
+
 def gloo_worker(pipe: Connection, port: int, rank: int, elements: int) -> None:
     """Rank 0 is the replica, rank 1 a shard that applies nothing."""
     torch.set_num_threads(1)
@@ -106,7 +185,7 @@ def gloo_worker(pipe: Connection, port: int, rank: int, elements: int) -> None:
 
 
 class _RpcShard:
-    """What the remote functions below work on, in the process of rank 1."""
+    """What a shard that is not ours works on: of rpc, of bare pyzmq."""
 
     parameters: Tensor
     sums: Tensor
@@ -114,17 +193,7 @@ class _RpcShard:
 
 
 def rpc_push(gradient: Tensor) -> None:
-    torch._fused_adagrad_(
-        [_RpcShard.parameters],
-        [gradient],
-        [_RpcShard.sums],
-        [_RpcShard.step],
-        lr=0.01,
-        lr_decay=0.0,
-        weight_decay=0.0,
-        eps=1e-10,
-        maximize=False,
-    )
+    _adagrad(_RpcShard.parameters, gradient, _RpcShard.sums)
 
 
 def rpc_fetch() -> Tensor:
@@ -166,14 +235,30 @@ def bound_worker(pipe: Connection, elements: int, piece: int = _PIECE // 4) -> N
 
     def one_round() -> None:
         for parameters, sums, sent, _ in pieces:
-            torch._fused_adagrad_(
-                [parameters], [sent], [sums], [_RpcShard.step],
-                lr=0.01, lr_decay=0.0, weight_decay=0.0, eps=1e-10, maximize=False,
-            )  # fmt: skip
+            _adagrad(parameters, sent, sums)
         for parameters, _, _, place in pieces:
             place.copy_(parameters)
 
     serve_rounds(pipe, one_round)
+
+
+def _adagrad(parameters: Tensor, gradient: Tensor, sums: Tensor) -> None:
+    torch._fused_adagrad_(
+        [parameters],
+        [gradient],
+        [sums],
+        [_RpcShard.step],
+        lr=0.01,
+        lr_decay=0.0,
+        weight_decay=0.0,
+        eps=1e-10,
+        maximize=False,
+    )
+
+
+def _chunks(vector: Tensor) -> list[memoryview]:
+    parts = vector.split(_CHUNK // 4)  # type: ignore[no-untyped-call]
+    return [part.numpy().data.cast("B") for part in parts]
 
 
 def _connected(port: int) -> socket.socket:
