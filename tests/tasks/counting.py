@@ -5,6 +5,7 @@ last elements of the model, which lie on the first and last shard: a lost and a 
 in the trained parameters, whatever the order.
 """
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 import disttrain
-from disttrain import Batch, Split
+from disttrain import Batch, InputPipeline, Split
 
 BLOCK = 64
 FIRST_TO_HANG = 100
@@ -45,16 +46,21 @@ class Numbers(Dataset[int]):
 
 
 class Counting(disttrain.Task):
-    """`step_seconds` makes steps last, so that a test can act in the middle of an epoch."""
+    """`step_seconds` makes steps last, so that a test can act in the middle of an epoch.
+
+    `measure_seconds` does the same for each batch of an evaluation.
+    """
 
     def __init__(
         self,
         samples: int = 1024,
         step_seconds: float = 0.0,
         nan_from_sample: int | None = None,
+        measure_seconds: float = 0.0,
     ) -> None:
         self.samples = samples
         self.step_seconds = step_seconds
+        self.measure_seconds = measure_seconds
         self.nan_from_sample = nan_from_sample
 
     def model(self) -> nn.Module:
@@ -76,6 +82,7 @@ class Counting(disttrain.Task):
 
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         assert isinstance(model, Counts)
+        time.sleep(self.measure_seconds)
         return {"counted": model.counts.detach().mean() * len(batch)}
 
 
@@ -93,14 +100,17 @@ class Stuck(Numbers):
 
 
 class Hanging(Counting):
-    """Hangs for ever at one place, "loss" or "sample", in one of its processes, once."""
+    """Hangs for ever at one place, "loss", "sample" or "worker", in one of its processes, once."""
 
     def __init__(self, place: str, marker: str, step_seconds: float = 0.0) -> None:
         super().__init__(step_seconds=step_seconds)
         self._place, self._marker = place, Path(marker)
 
+    def input_pipeline(self) -> InputPipeline:
+        return InputPipeline(workers=1 if self._place == "worker" else 0)
+
     def dataset(self, split: Split) -> Dataset[int]:
-        if self._place == "sample" and split == Split.TRAIN:
+        if self._place != "loss" and split == Split.TRAIN:
             return Stuck(self.samples, self._marker)
         return super().dataset(split)
 
@@ -111,9 +121,10 @@ class Hanging(Counting):
 
 
 def hang_once(marker: Path) -> None:
-    """For ever, for whoever comes here first."""
+    """For ever, for whoever comes here first; the marker says which process that is."""
     try:
-        marker.touch(exist_ok=False)
+        with marker.open("x") as said:
+            said.write(str(os.getpid()))
     except FileExistsError:
         return
     threading.Event().wait()

@@ -1,4 +1,4 @@
-"""Where a replica computes, and how a batch gets there."""
+"""Where a replica computes, how a batch gets there, and how numbers come back."""
 
 from collections.abc import Callable
 from typing import Any

@@ -37,7 +37,12 @@ class FetchThread:
     def ask(
         self, into: Callable[[], dict[Vector, Buffer]], land: Callable[[], None] = lambda: None
     ) -> None:
-        """Start fetching; the two functions are called by the thread, before and after."""
+        """Start fetching; the two functions are called by the thread, before and after.
+
+        Raises what ended this thread or another: nothing fetched would ever arrive, while pushes
+        may go on.
+        """
+        self._halt.check()
         if not self._asked:
             self._asked = True
             self._requests.put((into, land))

@@ -1,6 +1,6 @@
 import copy
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from builders.jobs import a_job
 from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.fields import Position
+from disttrain.parameter_server.client import FetchResult
 from disttrain.replica import downpour
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, DownpourConfig
@@ -19,6 +20,7 @@ from disttrain.replica.halt import Halt
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.work import WorkItem
 from disttrain.transport.header import Vector
+from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
 
 AWAITED = DownpourConfig(waits_for_answers=True, local_learning_rate=0.05)
@@ -361,6 +363,24 @@ def test_pushes_name_the_version_that_their_gradient_was_computed_on() -> None:
 
     assert [push.versions for push in server.pushes] == [((1, n),) for n in range(4)]
     assert trained.connection.pushes.staleness[0] == 4
+    trained.connection.close()
+
+
+def test_an_error_of_the_fetch_thread_ends_the_loop_though_pushes_are_answered() -> None:
+    class Failing(OneShard):
+        def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
+            if self.version:
+                raise ConnectionError("shard 0 is gone")
+            return super().fetch(into)
+
+    trained = Trained(a_network(), Failing(0.05), DownpourConfig(), in_flight=1)
+
+    def train() -> None:
+        for loaded in batches(1000):
+            trained.step(loaded)
+
+    with pytest.raises(ConnectionError, match="shard 0 is gone"):
+        train()
     trained.connection.close()
 
 
