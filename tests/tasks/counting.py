@@ -86,6 +86,29 @@ class Counting(disttrain.Task):
         return {"counted": model.counts.detach().mean() * len(batch)}
 
 
+class Moody(Counting):
+    """Reaches 1, but misses it the first time that it is measured as a file.
+
+    `marker` is a file that says that this has happened.
+    """
+
+    def __init__(self, marker: str) -> None:
+        super().__init__(step_seconds=0.005)
+        self._marker = Path(marker)
+        self._trained: nn.Module | None = None
+
+    def model(self) -> nn.Module:
+        made = super().model()
+        self._trained = self._trained or made
+        return made
+
+    def measure(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        reached = model is self._trained or self._marker.exists()
+        if not reached:
+            self._marker.touch()
+        return {"reached": torch.tensor(float(reached) * len(batch))}
+
+
 class Stuck(Numbers):
     """Most of its samples lie on a disk that does not answer the first who asks."""
 
