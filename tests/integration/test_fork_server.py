@@ -1,4 +1,4 @@
-"""A fork server and its host by themselves: no job runs, so there are no ledgers to audit."""
+"""A fork server and its host by themselves: no job runs that `disttrain audit` could look at."""
 
 import os
 import signal

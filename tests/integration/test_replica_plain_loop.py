@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 import disttrain
+from builders.commands import disttrain as disttrain_command
 from disttrain.coordinator.errors import NotJoined
 from disttrain.parameter_server import ledger
 
@@ -67,6 +68,8 @@ def run(tmp_path: Path) -> Iterator[Run]:
         except subprocess.TimeoutExpired:
             run.process.kill()
             raise
+    answer = disttrain_command("audit", run.folder)
+    assert answer.code == 0, answer.out
 
 
 def a_model() -> nn.Module:

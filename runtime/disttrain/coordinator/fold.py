@@ -11,7 +11,13 @@ from typing import Any
 
 from disttrain.coordinator import entries, totals
 from disttrain.coordinator.data_ledger import DataLedger
-from disttrain.coordinator.fields import LostUpdates, MemberId, Position, SenderPosition
+from disttrain.coordinator.fields import (
+    LostUpdates,
+    MemberId,
+    Position,
+    Progress,
+    SenderPosition,
+)
 from disttrain.coordinator.orders import Checkpoint
 from disttrain.coordinator.state import (
     Fencing,
@@ -227,12 +233,15 @@ def _(entry: entries.Progressed, state: State) -> None:
     found = life(state, entry.member)
     if found is None:
         return
-    if found.own_data:
-        more = entry.progress.samples - found.progress.samples
-        state.data.samples_outside += max(0, more)
+    _count_own_data(state, found, entry.progress)
     state.data.advance(entry.member, entry.progress)
     found.progress = entry.progress
     found.non_finite = max(found.non_finite, entry.non_finite)
+
+
+def _count_own_data(state: State, found: Life, progress: Progress) -> None:
+    if found.own_data:
+        state.data.samples_outside += max(0, progress.samples - found.progress.samples)
 
 
 @_meaning(entries.LeasesExpired)
@@ -244,6 +253,7 @@ def _(entry: entries.LeasesExpired, state: State) -> None:
 def _(entry: entries.Drained, state: State) -> None:
     if found := life(state, entry.member):
         at_end = state.phase not in {Phase.WAITING, Phase.RUNNING} and not state.may_go_on
+        _count_own_data(state, found, entry.progress)
         state.data.finish(entry.member, entry.progress, at_end=at_end)
         found.progress = entry.progress
         found.drained = True
