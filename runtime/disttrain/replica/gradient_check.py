@@ -11,7 +11,6 @@ LARGEST_NORM = 1e18
 class Verdict:
     """What the check of one step's gradient says."""
 
-    norm: float
     scale: float
     """Factor that clips the norm; 0 for a gradient that must not be used."""
 
@@ -24,8 +23,8 @@ class Verdict:
 def check(squared_norm: float, loss: float, clip_norm: float | None) -> Verdict:
     """Judge a gradient by its dot product with itself and the loss it comes from."""
     if not (math.isfinite(loss) and 0 <= squared_norm < LARGEST_NORM**2):
-        return Verdict(squared_norm, 0.0)
+        return Verdict(0.0)
     norm = math.sqrt(squared_norm)
     if clip_norm is None or norm <= clip_norm:
-        return Verdict(norm, 1.0)
-    return Verdict(norm, clip_norm / norm)
+        return Verdict(1.0)
+    return Verdict(clip_norm / norm)
