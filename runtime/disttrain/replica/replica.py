@@ -125,6 +125,10 @@ class Replica:
     def _carry_out_orders(self) -> None:
         for numbered in self._orders_now():
             self._coordinator.answer(numbered, self._orders.carry_out(numbered.order))
+            if isinstance(numbered.order, Evaluate) and numbered.order.model_file is None:
+                # The others went on meanwhile: the next gradient would be of values as old as the
+                # evaluation was long.
+                self._downpour.fetch_now()
             if isinstance(numbered.order, End):
                 self._exit_code = ExitCode.COMPLETE if numbered.id else ExitCode.RESTART
 
