@@ -102,7 +102,7 @@ def died(turn: Turn, request: MemberDied) -> None:
     if not request.final:
         return
     if request.role is Role.SHARD and turn.settings.durability is Durability.NONE:
-        message = f"{what.strip()}; durability is none. {request.log_tail}"
+        message = f"{what.strip()}; durability is none{_what_is_left(turn)} {request.log_tail}"
         turn.fail(FailureReason.SHARD_LOST, message.strip())
     message = f"{what.strip()}; its restart budget is spent. {request.log_tail}"
     turn.fail(FailureReason.TOO_MANY_RESTARTS, message.strip())
@@ -181,4 +181,15 @@ def _shard_lost(turn: Turn, shard: MemberId, reason: str) -> None:
     trained = turn.state.began is not None and not turn.state.phase.ended
     if trained and turn.settings.durability is Durability.NONE:
         message = f"shard-{shard.index} died and durability is none: {reason}"
-        turn.fail(FailureReason.SHARD_LOST, message)
+        turn.fail(FailureReason.SHARD_LOST, f"{message}{_what_is_left(turn)}")
+
+
+def _what_is_left(turn: Turn) -> str:
+    """The remedy: before the last checkpoint nothing is on disk, while the result is made it is."""
+    number = turn.state.last_checkpoint
+    if number is None:
+        return "; nothing of it is on disk: durability checkpoint would survive this."
+    return (
+        f"; what it held is in {turn.places.checkpoint(number)}: go on with `disttrain resume`, or "
+        "take the model with `disttrain export`."
+    )

@@ -298,6 +298,25 @@ def test_without_durability_the_job_fails_with_its_shard() -> None:
     assert machine.ledgers == {}
     machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
     assert machine.state.reason == FailureReason.SHARD_LOST
+    assert "shard-0 (pid 2) ended with code -9; nothing of it is on disk" in machine.state.message
+
+
+def test_without_durability_a_shard_lost_during_the_export_leaves_the_last_checkpoint() -> None:
+    machine = Machine(durability=Durability.NONE)
+    _, one, two = machine.running()
+    machine.muted |= {one, two}
+    for replica in (one, two):
+        machine.process_everything(replica)
+    while machine.state.phase is not Phase.EXPORTING:
+        issued = next(iter(machine.state.orders.values()))
+        result = machine._result(issued.order, issued.member)
+        machine.request(messages.OrderDone(member=issued.member, order=issued.id, result=result))
+    machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
+    assert machine.state.reason == FailureReason.SHARD_LOST
+    checkpoint = machine.state.last_checkpoint
+    assert (
+        f"what it held is in {checkpoint}: go on with `disttrain resume`" in machine.state.message
+    )
 
 
 def test_without_durability_a_shard_lost_before_training_is_named_as_the_reason() -> None:
