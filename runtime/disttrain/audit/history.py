@@ -1,7 +1,7 @@
 """Which pushes a shard's values hold at the end, and which were rolled back. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class Claim(NamedTuple):
 
 
 NO_CLAIM = Claim(0, 0)
-_AT_THE_BEGINNING = (Kind.MISSING, Kind.RESTORED, Kind.LOST)
+_AT_THE_BEGINNING = (Kind.MISSING, Kind.RESTORED, Kind.TAKEN_OVER, Kind.LOST)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +53,8 @@ class History:
     rollbacks: tuple[Rollback, ...]
     lost: Mapping[SenderLife, frozenset[int]]
     """Numbers of the pushes that it acknowledged and that are in its values no more."""
+    is_taken_over: bool
+    """A later run has fewer shards: another one accounts for what this one has lost."""
 
 
 @dataclass(slots=True)
@@ -91,18 +93,22 @@ def first_version(life: Life) -> int:
     return int(restored[0]["version"]) if len(restored) else 0
 
 
-def of_shard(shard: int, lives: Sequence[Life], resharded: frozenset[int]) -> History:
-    """Follows the chain of a shard's lives. `resharded`: runs with another number of shards."""
+def of_shard(shard: int, lives: Sequence[Life], takers: Mapping[int, Life]) -> History:
+    """Follows the chain of a shard's lives.
+
+    `takers`: by run with another number of shards than before, who answers for this shard then.
+    """
     surviving: Records = lives[0].of(Kind.PUSHED)
     rollbacks = []
     losses = _Losses()
     for before, life in pairwise(lives):
-        version, claims = first_version(life), _claims(life)
+        version, claims = _version(shard, life, takers), _claims(life)
         kept = surviving["version"] <= version
         dropped = by_sender(surviving[~kept])
         is_resume = before.run != life.run
-        if is_resume and life.run in resharded:
+        if is_resume and life.run in takers:
             losses.divide_anew(claims)
+            surviving = _counted_anew(surviving, first_version(life))
         else:
             losses.roll_back(dropped, claims)
         rollback = Rollback(
@@ -117,27 +123,69 @@ def of_shard(shard: int, lives: Sequence[Life], resharded: frozenset[int]) -> Hi
         rollbacks.append(rollback)
         surviving = np.concatenate([surviving[kept], life.of(Kind.PUSHED)])
         losses.apply(life.of(Kind.PUSHED))
+    end = _taken_over(shard, lives[-1], takers)
+    if end is not None:
+        kept = surviving["version"] <= end.version
+        rollbacks.append(replace(end, dropped=by_sender(surviving[~kept])))
+        losses.roll_back(rollbacks[-1].dropped, {})
+        surviving = surviving[kept]
     return History(
         shard=shard,
         surviving=surviving,
         rollbacks=tuple(rollbacks),
         lost={sender: frozenset(numbers) for sender, numbers in losses.numbers.items()},
+        is_taken_over=end is not None,
     )
 
 
 def of_all(evidence: Evidence) -> list[History]:
     """Of all shards, by index."""
-    resharded = _resharded(evidence)
-    return [of_shard(shard, lives, resharded) for shard, lives in sorted(evidence.shards.items())]
+    return [
+        of_shard(shard, lives, _takers(evidence, shard))
+        for shard, lives in sorted(evidence.shards.items())
+    ]
 
 
-def _resharded(evidence: Evidence) -> frozenset[int]:
-    """Runs that did not have as many shards as the one before."""
-    shards: dict[int, set[int]] = {}
+def _takers(evidence: Evidence, shard: int) -> dict[int, Life]:
+    """By run, the first life that says it answers for this shard."""
+    found: dict[int, Life] = {}
     for life in evidence.shard_lives:
-        shards.setdefault(life.run, set()).add(life.index)
-    runs = pairwise(sorted(shards))
-    return frozenset(run for before, run in runs if len(shards[before]) != len(shards[run]))
+        if shard in life.of(Kind.TAKEN_OVER)["chunk"]:
+            found.setdefault(life.run, life)
+    return found
+
+
+def _version(shard: int, life: Life, takers: Mapping[int, Life]) -> int:
+    """How many of the shard's own updates are in the values with which a life begins."""
+    taker = takers.get(life.run)
+    if taker is None or taker is not life:
+        return first_version(life)
+    taken = life.of(Kind.TAKEN_OVER)
+    return int(taken[taken["chunk"] == shard][0]["version"])
+
+
+def _counted_anew(pushes: Records, version: int) -> Records:
+    """With another number of shards, versions go on from the least that the checkpoint holds."""
+    counted = pushes.copy()
+    counted["version"] = np.minimum(pushes["version"], version)
+    return counted
+
+
+def _taken_over(shard: int, last: Life, takers: Mapping[int, Life]) -> Rollback | None:
+    """The end of a shard, if a later run has fewer of them."""
+    runs = sorted(run for run in takers if run > last.run)
+    if not runs:
+        return None
+    taker = takers[runs[0]]
+    return Rollback(
+        life=taker,
+        version=_version(shard, taker, takers),
+        is_resume=True,
+        dropped={},
+        lost={},
+        claims={},
+        is_settled=False,
+    )
 
 
 def _claims(life: Life) -> dict[SenderLife, Claim]:

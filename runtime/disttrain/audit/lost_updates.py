@@ -29,7 +29,8 @@ def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
         *_unreported(evidence, surviving, histories),
     ]
     acknowledged = sum(len(life.of(ReplicaKind.ACKNOWLEDGED)) for life in evidence.replica_lives)
-    lost = sum(len(numbers) for history in histories for numbers in history.lost.values())
+    told = [history for history in histories if not history.is_taken_over]
+    lost = sum(len(numbers) for history in told for numbers in history.lost.values())
     held = sum(len(history.surviving) for history in histories)
     text = f"{acknowledged} acknowledgements, {held} updates in the values, {lost} lost"
     return judge(PROMISE, violations, text)
@@ -81,9 +82,9 @@ def _wrong_summary(evidence: Evidence, histories: Sequence[History]) -> Iterator
 def _lost_by_replica(
     evidence: Evidence, histories: Sequence[History]
 ) -> tuple[Counter[str], Counter[str]]:
-    """At least and at most: a shard that a resume left out could not tell its last losses."""
+    """At least and at most: a shard that did not come back could not tell its last losses."""
     least, most = Counter[str](), Counter[str]()
-    for history in histories:
+    for history in [history for history in histories if not history.is_taken_over]:
         is_there = evidence.shards[history.shard][-1].run == evidence.last_run
         for sender, numbers in history.lost.items():
             name = names.replica_name(sender.sender)

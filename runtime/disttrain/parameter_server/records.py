@@ -73,6 +73,17 @@ class Records:
             )
             self.ledger.append(record)
 
+    def taken_over(self, shard: int, version: int) -> None:
+        """This life answers for a shard of a checkpoint of another number of shards."""
+        if self.ledger is not None:
+            record = Record(
+                kind=Kind.TAKEN_OVER,
+                shard_incarnation=self.incarnation,
+                version=version,
+                chunk=shard,
+            )
+            self.ledger.append(record)
+
     def lost(self, life: SenderLife, count: Count) -> None:
         """What all lives of this shard together have lost of a sender; before any update."""
         if self.ledger is not None:

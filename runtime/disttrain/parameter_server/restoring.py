@@ -34,6 +34,14 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FormerShard:
+    """A shard of the checkpoint."""
+
+    version: int
+    delivered: dict[SenderLife, Delivered]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RestoredShard:
     """A shard as it was."""
 
@@ -44,6 +52,15 @@ class RestoredShard:
     version: int
     samples: int
     delivered: dict[SenderLife, Delivered] = field(default_factory=dict)
+    is_divided_anew: bool = False
+    """The checkpoint is of another number of shards."""
+    former: dict[int, FormerShard] = field(default_factory=dict)
+    """Shards of the checkpoint for whose losses this one answers: see `answers_for`."""
+
+
+def answers_for(shard: int, shards: int, former_shards: int) -> range:
+    """Which shards of a run with another number of them one shard accounts for: each has one."""
+    return range(shard, former_shards, shards)
 
 
 def newest(folder: Path, job_uid: str, resume_from: Path | None) -> list[Checkpoint]:
@@ -85,9 +102,10 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
     values.add_state(dict.fromkeys(wanted.state_names, 0.0))
     with Restore(checkpoint) as source:
         sources = _sources(manifest, values) or {min(wanted.shard, len(manifest.shards) - 1)}
-        _check_hashes(checkpoint, sources)
+        former = answers_for(wanted.shard, wanted.shards, len(manifest.shards))
+        _check_hashes(checkpoint, sources.union(former))
         _read_values(source, values)
-        tables = [_table(source, shard) for shard in sorted(sources)]
+        tables = {shard: _table(source, shard) for shard in sorted(sources.union(former))}
         samples = [int(source.file(shard).metadata.get("samples", "0")) for shard in sources]
     return RestoredShard(
         checkpoint=manifest.number,
@@ -96,7 +114,12 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
         elements=elements,
         version=min(manifest.shards[shard].version for shard in sources),
         samples=min(samples),
-        delivered=merge(tables),
+        delivered=merge([tables[shard] for shard in sorted(sources)]),
+        is_divided_anew=len(manifest.shards) != wanted.shards,
+        former={
+            shard: FormerShard(version=manifest.shards[shard].version, delivered=tables[shard])
+            for shard in former
+        },
     )
 
 

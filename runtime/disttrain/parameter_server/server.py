@@ -19,15 +19,14 @@ from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server import (
     assembly,
     circumstances,
-    counts,
     ledger,
     reporting,
     restoring,
 )
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Ledger
+from disttrain.parameter_server.losses import Losses, note
 from disttrain.parameter_server.orders import OrderBook
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.reporting import Reporter
@@ -151,16 +150,15 @@ class ShardProcess:
 
 
 def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> ShardProcess:
-    acknowledged = AcknowledgedFile(
-        config.run_folder / "ledger" / f"acknowledged-{config.index}.bin"
-    )
+    shards = config.job.spec.parameter_server.shards
+    losses = Losses(config.run_folder / "ledger", config.index, shards)
     restored = _restore(config, transport)
     metrics = ServedMetrics(config.metrics_address)
     channel = transport.connect(config.coordinator_address)
     heartbeat = config.job.spec.coordinator.heartbeat_seconds
     control = ControlConnection(channel, Role.SHARD, heartbeat)
-    before = acknowledged.counts()
-    _settle(acknowledged, restored)
+    for life, lost in losses.settle(restored).items():
+        LOG.warning("updates lost", sender=life.sender, incarnation=life.incarnation, lost=lost)
     joined = control.join(
         Join(
             role=Role.SHARD,
@@ -169,13 +167,13 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
             pid=os.getpid(),
             data_address=listener.address,
             metrics_address=metrics.address,
-            restored=reporting.restored_report(restored, acknowledged.counts()),
+            restored=reporting.restored_report(restored, losses.counts()),
         )
     )
-    records = _records(config, joined, acknowledged)
+    records = _records(config, joined, losses.own)
     if config.job.spec.record:
         circumstances.write(config.run_folder / "ledger", circumstances.here(transport.chunk_bytes))
-    _note_losses(records, restored, before)
+    note(records, restored, losses)
     shard = _shard(config, joined, records)
     if restored is not None:
         shard.restore(restored)
@@ -215,33 +213,6 @@ def _records(config: LaunchConfig, joined: Joined, acknowledged: AcknowledgedFil
         ledger=Ledger(path),
         every_chunk=config.job.spec.record,
     )
-
-
-def _settle(acknowledged: AcknowledgedFile, restored: RestoredShard | None) -> None:
-    """From now on the file counts from the checkpoint, and holds what is lost with that.
-
-    Before anybody is told: the sums are of all lives, so that a report counts once, however often
-    a shard is killed while it comes back.
-    """
-    delivered = restored.delivered if restored is not None else {}
-    before = acknowledged.counts()
-    for life, count in counts.rolled_back(before, delivered).items():
-        if count != before[life]:
-            acknowledged.store(life, count)
-
-
-def _note_losses(
-    records: Records, restored: RestoredShard | None, before: dict[SenderLife, Count]
-) -> None:
-    if restored is not None:
-        records.restored(restored.checkpoint, restored.version)
-    after = records.acknowledged.counts() if records.acknowledged is not None else {}
-    for life, count in after.items():
-        if count.lost:
-            records.lost(life, count)
-        lost = count.lost - before[life].lost
-        if lost:
-            LOG.warning("updates lost", sender=life.sender, incarnation=life.incarnation, lost=lost)
 
 
 def _shard(config: LaunchConfig, joined: Joined, records: Records) -> Shard:

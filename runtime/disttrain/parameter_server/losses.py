@@ -1,0 +1,103 @@
+"""What a shard has lost when it begins: its own updates, and those of shards that are no more."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from disttrain.parameter_server import counts
+from disttrain.parameter_server.acknowledged import AcknowledgedFile
+from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.restoring import RestoredShard
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+_NAME = re.compile(r"acknowledged-(\d{1,6})\.bin")
+
+Table = dict[SenderLife, Delivered]
+
+
+class Losses:
+    """The files of acknowledged counts that one shard answers for. The shard's thread."""
+
+    def __init__(self, folder: Path, shard: int, shards: int) -> None:
+        """Open them. Raises NoRoomForCounts, OSError."""
+        self.own = AcknowledgedFile(_path(folder, shard))
+        self._shard = shard
+        self._others = {
+            other: AcknowledgedFile(_path(folder, other))
+            for other in _found(folder)
+            if other >= shards and other % shards == shard
+        }
+
+    def settle(self, restored: RestoredShard | None) -> dict[SenderLife, int]:
+        """From now on the files count from the checkpoint, and hold what is lost with that.
+
+        Before anybody is told: the sums are of all lives, so that a report counts once, however
+        often a shard is killed while it comes back. Gives what is lost since the life before.
+        """
+        before = self.counts()
+        for shard, file in self._others.items():
+            table = _held(restored, shard)
+            if table is not None:
+                _store(file, counts.rolled_back(file.counts(), table))
+        table = _held(restored, self._shard)
+        after = self.own.counts() if table is None else counts.rolled_back(self.own.counts(), table)
+        held = restored.delivered if restored is not None else {}
+        _store(self.own, {life: _from(count, held.get(life)) for life, count in after.items()})
+        return {
+            life: count.lost - before[life].lost
+            for life, count in self.counts().items()
+            if count.lost > before[life].lost
+        }
+
+    def counts(self) -> dict[SenderLife, Count]:
+        """Of this shard's values, with the losses of all shards that it answers for."""
+        found = self.own.counts()
+        for file in self._others.values():
+            for life, count in file.counts().items():
+                known = found.get(life, Count())
+                found[life] = replace(known, lost=known.lost + count.lost)
+        return found
+
+
+def note(records: Records, restored: RestoredShard | None, losses: Losses) -> None:
+    """Write into the ledger with what this life begins."""
+    if restored is not None:
+        records.restored(restored.checkpoint, restored.version)
+        for shard, former in restored.former.items() if restored.is_divided_anew else ():
+            records.taken_over(shard, former.version)
+    for life, count in losses.counts().items():
+        if count.lost:
+            records.lost(life, count)
+
+
+def _path(folder: Path, shard: int) -> Path:
+    return folder / f"acknowledged-{shard}.bin"
+
+
+def _found(folder: Path) -> list[int]:
+    names = (_NAME.fullmatch(path.name) for path in folder.iterdir())
+    return [int(name[1]) for name in names if name is not None]
+
+
+def _held(restored: RestoredShard | None, shard: int) -> Table | None:
+    """What of a shard's updates is left; None if it was settled by an earlier life."""
+    if restored is None:
+        return {}
+    former = restored.former.get(shard)
+    return former.delivered if former is not None else None
+
+
+def _from(count: Count, held: Delivered | None) -> Count:
+    """Counted from the restored values, which may be of several former shards."""
+    held = held or NOTHING
+    return replace(count, pushes=held.pushes, sequence=held.sequence)
+
+
+def _store(file: AcknowledgedFile, changed: dict[SenderLife, Count]) -> None:
+    for life, count in changed.items():
+        if count != file.count(life):
+            file.store(life, count)

@@ -1,0 +1,86 @@
+"""What a shard reports as lost when it begins, also for shards that are no more."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from disttrain.layout import Range
+from disttrain.parameter_server import restoring
+from disttrain.parameter_server.acknowledged import AcknowledgedFile
+from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.losses import Losses
+from disttrain.parameter_server.restoring import FormerShard, RestoredShard
+from disttrain.parameter_server.values import Values
+from disttrain.transport.header import Vector
+
+OLD, NEW = SenderLife(0, 1), SenderLife(0, 1001)
+
+Table = dict[SenderLife, Delivered]
+
+
+def a_table(pushes: int, life: SenderLife = OLD) -> Table:
+    return {life: Delivered(pushes=pushes, sequence=pushes)}
+
+
+def acknowledge(folder: Path, shard: int, pushes: int, life: SenderLife = OLD) -> None:
+    file = AcknowledgedFile(folder / f"acknowledged-{shard}.bin")
+    file.store(life, Count(pushes, pushes, file.count(life).lost))
+    file.close()
+
+
+def a_checkpoint(shard: int, shards: int, tables: Mapping[int, Table]) -> RestoredShard:
+    """What shard `shard` of `shards` restores of one made by the shards in `tables`."""
+    former = restoring.answers_for(shard, shards, len(tables))
+    return RestoredShard(
+        checkpoint=1,
+        shards=shards,
+        values=Values({Vector.PARAMETERS: Range(first=0, end=0)}, 64),
+        elements={},
+        version=1,
+        samples=1,
+        delivered=restoring.merge(list(tables.values())),
+        former={old: FormerShard(version=1, delivered=tables[old]) for old in former},
+    )
+
+
+def lost(folder: Path, shard: int, shards: int, restored: RestoredShard | None) -> dict[int, int]:
+    """By life of the sender; as if it was killed before it told anybody, and came back."""
+    for _ in range(2):
+        losses = Losses(folder, shard, shards)
+        losses.settle(restored)
+    return {life.incarnation: count.lost for life, count in losses.counts().items()}
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 4, 5])
+def test_every_loss_of_every_shard_is_counted_once_whatever_their_number_is_now(
+    tmp_path: Path, shards: int
+) -> None:
+    tables = {0: a_table(10), 1: a_table(9), 2: a_table(8)}
+    for former in tables:
+        acknowledge(tmp_path, former, 15)
+    found = [
+        lost(tmp_path, shard, shards, a_checkpoint(shard, shards, tables))
+        for shard in range(shards)
+    ]
+    assert sum(each.get(OLD.incarnation, 0) for each in found) == 5 + 6 + 7
+
+
+def test_later_lives_still_tell_of_what_the_shards_that_are_no_more_have_lost(
+    tmp_path: Path,
+) -> None:
+    tables = {0: a_table(10), 1: a_table(9), 2: a_table(8)}
+    for former in tables:
+        acknowledge(tmp_path, former, 15)
+    assert lost(tmp_path, 0, 1, a_checkpoint(0, 1, tables)) == {1: 18}
+    acknowledge(tmp_path, 0, 4, NEW)
+    later = a_checkpoint(0, 1, {0: restoring.merge(list(tables.values())) | a_table(3, NEW)})
+    assert lost(tmp_path, 0, 1, later) == {1: 18, 1001: 1}
+
+
+def test_without_any_checkpoint_all_is_lost(tmp_path: Path) -> None:
+    acknowledge(tmp_path, 0, 15)
+    assert lost(tmp_path, 0, 2, None) == {1: 15}
+    acknowledge(tmp_path, 0, 2)
+    assert lost(tmp_path, 0, 2, None) == {1: 17}
