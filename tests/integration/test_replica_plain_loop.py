@@ -35,6 +35,9 @@ class Run:
                 *("--output", str(folder), "--set", "spec.stop.epochs=100000"),
                 *("--set", "spec.replicas.count=1", "--set", "spec.replicas.threads=1"),
                 *("--set", "spec.evaluation.everyEpochs=1000"),
+                *("--set", "spec.coordinator.heartbeatSeconds=0.5"),
+                *("--set", "spec.coordinator.leaseSeconds=2"),
+                *("--set", "spec.coordinator.memberTimeoutSeconds=5"),
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -120,6 +123,21 @@ def test_the_example_joins_and_prints_its_loss(run: Run) -> None:
     name, loss = done.stdout.split()
     assert name == "loss"
     assert float(loss) < 2.3, "worse than a model that guesses"
+
+
+def test_a_killed_loop_is_missed_and_what_it_did_is_in_the_account(run: Run) -> None:
+    """The account is what the audit at the end of every run looks at."""
+    options = ("--epochs", "10000", "--width", "8", "--hidden", "32")
+    loop = subprocess.Popen([sys.executable, str(EXAMPLE), str(run.folder), *options])
+    try:
+        run.wait_until(lambda status: status["liveReplicas"] == 2)
+        names = (each["name"] for each in run.status()["members"])
+        (index,) = {int(name.partition("-")[2]) for name in names} - {0, 1}
+        run.wait_until(lambda _: pushes_of(run.folder, index) > 20)
+    finally:
+        loop.kill()
+        loop.wait()
+    run.wait_until(lambda status: status["liveReplicas"] == 1)
 
 
 def test_another_model_is_refused_by_name(run: Run) -> None:

@@ -11,13 +11,7 @@ from typing import Any
 
 from disttrain.coordinator import entries, totals
 from disttrain.coordinator.data_ledger import DataLedger
-from disttrain.coordinator.fields import (
-    LostUpdates,
-    MemberId,
-    Position,
-    Progress,
-    SenderPosition,
-)
+from disttrain.coordinator.fields import LostUpdates, MemberId, Position, SenderPosition
 from disttrain.coordinator.orders import Checkpoint
 from disttrain.coordinator.state import (
     Fencing,
@@ -233,15 +227,17 @@ def _(entry: entries.Progressed, state: State) -> None:
     found = life(state, entry.member)
     if found is None:
         return
-    _count_own_data(state, found, entry.progress)
+    _count_own_data(state, found, entry.progress.samples)
     state.data.advance(entry.member, entry.progress)
     found.progress = entry.progress
     found.non_finite = max(found.non_finite, entry.non_finite)
 
 
-def _count_own_data(state: State, found: Life, progress: Progress) -> None:
-    if found.own_data:
-        state.data.samples_outside += max(0, progress.samples - found.progress.samples)
+def _count_own_data(state: State, found: Life, samples: int) -> None:
+    more = samples - found.progress.samples
+    if found.own_data and more > 0:
+        state.data.samples_outside += more
+        found.progress = replace(found.progress, samples=samples)
 
 
 @_meaning(entries.LeasesExpired)
@@ -253,7 +249,7 @@ def _(entry: entries.LeasesExpired, state: State) -> None:
 def _(entry: entries.Drained, state: State) -> None:
     if found := life(state, entry.member):
         at_end = state.phase not in {Phase.WAITING, Phase.RUNNING} and not state.may_go_on
-        _count_own_data(state, found, entry.progress)
+        _count_own_data(state, found, entry.progress.samples)
         state.data.finish(entry.member, entry.progress, at_end=at_end)
         found.progress = entry.progress
         found.drained = True
@@ -262,6 +258,9 @@ def _(entry: entries.Drained, state: State) -> None:
 @_meaning(entries.FenceAnswered)
 def _(entry: entries.FenceAnswered, state: State) -> None:
     sender = entry.sender
+    dead = MemberId(role=Role.REPLICA, index=sender.index, incarnation=sender.incarnation)
+    if found := life(state, dead):
+        _count_own_data(state, found, sender.samples)
     for fencing in state.fencings:
         mine = (fencing.index, fencing.incarnation) == (sender.index, sender.incarnation)
         if not mine or entry.shard not in fencing.waiting:
@@ -271,7 +270,6 @@ def _(entry: entries.FenceAnswered, state: State) -> None:
         fencing.lowest = min(fencing.lowest or sender.position, sender.position)
         fencing.highest = max(fencing.highest or sender.position, sender.position)
         if not fencing.waiting:
-            dead = MemberId(role=Role.REPLICA, index=sender.index, incarnation=sender.incarnation)
             state.data.settle(dead, fencing.lowest, fencing.highest)
     state.fencings = [fencing for fencing in state.fencings if fencing.waiting]
 
