@@ -11,8 +11,10 @@ from disttrain.coordinator.run_files import RunFiles
 from disttrain.coordinator.served_metrics import ServedMetrics
 from disttrain.coordinator.service import Parts, Service, steady_clock
 from disttrain.coordinator.start import Origin
+from disttrain.coordinator.state import Phase
 from disttrain.coordinator.turn import Places
 from disttrain.launch.config import LaunchConfig
+from disttrain.launch.exit_code import ExitCode
 from disttrain.telemetry import logs
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
@@ -23,9 +25,16 @@ LOG = logs.get(__name__)
 JOURNAL = "journal"
 """The journal's folder, beside the checkpoints."""
 
+_EXIT_CODES = {
+    Phase.COMPLETE: ExitCode.COMPLETE,
+    Phase.STOPPED: ExitCode.INTERRUPTED,
+    Phase.FAILED: ExitCode.FAILED,
+}
+"""A full disk may take no summary: then this is all that the launcher hears."""
+
 
 def main(config: LaunchConfig) -> int:
-    """Serves the job until it has ended, well or not; the exit code. Raises JournalDamaged."""
+    """Serves the job until it has ended; the exit code tells how. Raises JournalDamaged."""
     parts, origin = _parts(config)
     transport = open_transport(
         TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.COORDINATOR)
@@ -39,11 +48,13 @@ def main(config: LaunchConfig) -> int:
             committed = parts.checkpoints.committed()
             service.settle(parts.machine.restarted(parts.clock(), committed))
         service.run()
+        # On a full disk the space that it had in reserve is all there is for the summary.
+        parts.journal.close()
         parts.reporting.finish(parts.clock())
     finally:
         parts.journal.close()
         transport.close()
-    return 0
+    return _EXIT_CODES[parts.machine.state.phase]
 
 
 def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:

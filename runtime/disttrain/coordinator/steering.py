@@ -223,12 +223,19 @@ def _last_checkpoint(turn: Turn) -> None:
         else:
             turn.go_to(Phase.EXPORTING)
     elif found.final_failures >= _FINAL_ATTEMPTS:
-        message = f"the last checkpoint failed {found.final_failures} times; see the log"
-        turn.fail(FailureReason.CHECKPOINT_FAILED, message)
+        _end_without_checkpoint(turn)
     elif found.checkpoint is None and turn.shards_ready():
         waited = turn.now - (found.checkpoint_tried or 0.0)
         if not found.final_failures or waited >= _FINAL_RETRY_SECONDS:
             _begin_checkpoint(turn)
+
+
+def _end_without_checkpoint(turn: Turn) -> None:
+    message = f"the last checkpoint failed {turn.state.final_failures} times; see the log"
+    if turn.state.stopping:
+        turn.go_to(Phase.STOPPED, StopReason.STOPPED, message)
+    else:
+        turn.fail(FailureReason.CHECKPOINT_FAILED, message)
 
 
 def _export(turn: Turn) -> None:

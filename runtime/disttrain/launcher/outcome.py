@@ -1,5 +1,6 @@
 """How a run ended, from the coordinator's summary or, without one, from what the launcher saw."""
 
+import contextlib
 import json
 from dataclasses import dataclass
 from enum import StrEnum
@@ -64,6 +65,7 @@ def read_summary(path: Path) -> Outcome | None:
 
 
 def write_summary(path: Path, outcome: Outcome) -> None:
-    """Write the summary of a job whose coordinator could not."""
+    """Write the summary of a job whose coordinator could not, unless the disk is full."""
     summary = {"phase": outcome.result, "reason": outcome.reason, "message": outcome.message}
-    atomic_file.replace(path, json.dumps(summary, indent=2).encode())
+    with contextlib.suppress(OSError):
+        atomic_file.replace(path, json.dumps(summary, indent=2).encode())

@@ -427,6 +427,35 @@ def test_a_stop_drains_and_checkpoints_however_often_it_is_said_unless_it_is_urg
     assert (machine.phase(), machine.state.message) == (Phase.STOPPED, "no patience")
 
 
+@pytest.mark.parametrize(
+    ("stop", "phase", "reason"),
+    [
+        (True, Phase.STOPPED, "Stopped"),
+        (False, Phase.FAILED, FailureReason.CHECKPOINT_FAILED),
+    ],
+)
+def test_without_a_last_checkpoint_a_stop_is_a_stop_and_a_result_is_missing(
+    *, stop: bool, phase: Phase, reason: str
+) -> None:
+    machine = Machine()
+    shard, one, _ = machine.running()
+    machine.muted.add(shard)
+    if stop:
+        machine.request(messages.Stop(reason="Ctrl-C"))
+    else:
+        machine.process_everything(one)
+    machine.obey()
+    while not machine.phase().ended:
+        assert machine.phase() is Phase.CHECKPOINTING
+        for issued in list(machine.state.orders.values()):
+            failed = orders.OrderFailed(message="No space left on device")
+            done = messages.OrderDone(member=shard, order=issued.id, result=failed)
+            machine.request(done)
+        machine.tick(1.0)
+    assert (machine.phase(), machine.state.reason) == (phase, reason)
+    assert "failed 5 times" in machine.state.message
+
+
 def test_a_spent_restart_budget_fails_the_job() -> None:
     machine = Machine()
     machine.running()
