@@ -73,7 +73,8 @@ def test_the_demo_reaches_97_percent(tmp_path: Path) -> None:
     assert summary["phase"] == "Complete"
     # The order of updates differs from run to run: some end near 97.5% after the last epoch.
     assert summary["bestMeasures"]["accuracy"]["highest"] >= 0.97
-    assert summary["finalMeasures"]["accuracy"] >= 0.96, "replicas may move it after the target"
+    least = 0.98 if summary["reason"] == "TargetMetric" else 0.96
+    assert summary["finalMeasures"]["accuracy"] >= least, summary["reason"]
     assert_the_export_measures_the_same(manifest, tmp_path / "output")
 
 
