@@ -21,6 +21,8 @@ LOG = logs.get(__name__)
 
 _LOOKS_PER_LIMIT = 10
 _MOST_SECONDS_BETWEEN_LOOKS = 1.0
+_STOPPED_SECONDS = 5.0
+"""A look that comes so much too late: the whole process was stopped, by Ctrl-Z for example."""
 
 
 def end_process(hanging: Call, seconds: float) -> None:
@@ -46,10 +48,12 @@ class Watchdog:
         self,
         limit_seconds: float | None,
         when_overdue: Callable[[Call, float], None] = end_process,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`when_overdue` gets the call, and for how many seconds it has not returned."""
         self._limit_seconds = limit_seconds
         self._when_overdue = when_overdue
+        self._clock = clock
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
@@ -66,8 +70,13 @@ class Watchdog:
 
     def _watch(self, limit_seconds: float) -> None:
         pause = min(limit_seconds / _LOOKS_PER_LIMIT, _MOST_SECONDS_BETWEEN_LOOKS)
+        looked = awake_since = self._clock()
         while not self._over.wait(pause):
-            now = time.monotonic()
+            now = self._clock()
+            if now - looked > pause + _STOPPED_SECONDS:
+                # Nothing could return meanwhile, so nothing hangs that was not seen to since.
+                awake_since = now
+            looked = now
             hanging = calls.overdue(calls.running(), now, limit_seconds)
-            if hanging is not None:
+            if hanging is not None and now - awake_since > limit_seconds:
                 self._when_overdue(hanging, now - hanging.since)

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 
 from disttrain.replica.watchdog import Watchdog
 from disttrain.task import calls
@@ -25,6 +26,25 @@ def test_a_call_that_does_not_return_is_told_with_its_thread() -> None:
 
     assert (call.name, call.thread) == ("Digits.loss()", thread.ident)
     assert seconds > 0.05
+
+
+def test_a_call_of_a_process_that_was_stopped_has_its_time_again() -> None:
+    told: queue.SimpleQueue[float] = queue.SimpleQueue()
+    looks: queue.SimpleQueue[float] = queue.SimpleQueue()
+    stopped_seconds = 0.0
+
+    def clock() -> float:
+        now = time.monotonic() + stopped_seconds
+        looks.put(now)
+        return now
+
+    with calls.noted("Digits.loss()"), Watchdog(1.0, lambda *_: told.put(time.monotonic()), clock):
+        looks.get(timeout=20)
+        went_on = time.monotonic()
+        stopped_seconds = 1000.0
+        at = told.get(timeout=20)
+
+    assert at - went_on > 1.0
 
 
 def test_many_short_calls_are_never_overdue() -> None:
