@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from disttrain.coordinator.reports import STALENESS_BOUNDS, ReplicaReport
+from disttrain.replica.ledger import SILENT
 from disttrain.replica.transfers import Transfers
 from disttrain.telemetry import exporter, metrics
 
@@ -23,6 +24,9 @@ class ServedMetrics:
         self.pushes = Transfers()
         self.fetches = Transfers()
         """Where the threads note what they did."""
+        self.ledger = SILENT
+        """The life's log."""
+        self._missing = 0
 
     def latest_report(self) -> ReplicaReport:
         """A new report, which is also what is served from now on."""
@@ -30,6 +34,8 @@ class ServedMetrics:
         self._last = now
         self._count(now, before)
         self._observe_transfers()
+        missing, self._missing = self._missing, self.ledger.missing
+        self._metrics.ledger_records_missing.inc(self._missing - missing)
         return now
 
     def _count(self, now: ReplicaReport, before: ReplicaReport) -> None:

@@ -51,6 +51,7 @@ def _live(config: LaunchConfig, ready: Prepared, membership: Membership) -> int:
             served.source = replica.report
             served.pushes = connection.pushes.transfers
             served.fetches = connection.fetches.transfers
+            served.ledger = connection.ledger
             signal.signal(signal.SIGTERM, lambda *_: replica.leave())
             return replica.run()
     finally:

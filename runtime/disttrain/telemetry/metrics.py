@@ -36,6 +36,7 @@ class ReplicaMetrics:
     fetch_bytes: Counter
     staleness: Histogram
     non_finite_gradients: Counter
+    ledger_records_missing: Counter
 
     @classmethod
     def register(cls, registry: CollectorRegistry) -> Self:
@@ -56,6 +57,7 @@ class ReplicaMetrics:
             non_finite_gradients=new.counter(
                 "non_finite_gradients", "Gradients not pushed because they were not finite."
             ),
+            ledger_records_missing=new.ledger_records_missing(),
         )
 
 
@@ -101,9 +103,7 @@ class ShardMetrics:
                 "checkpoint_blocking_seconds", "Time for which a checkpoint stopped updates."
             ),
             checkpoint_failures=new.counter("checkpoint_failures", "Checkpoints not written."),
-            ledger_records_missing=new.counter(
-                "ledger_records_missing", "Records of the ledger that a full disk refused."
-            ),
+            ledger_records_missing=new.ledger_records_missing(),
             messages_dropped=new.counter(
                 "messages_dropped", "Messages that are not this protocol's.", "reason"
             ),
@@ -179,6 +179,10 @@ class _Maker:
         return Histogram(
             f"disttrain_{name}", text, registry=self._registry, buckets=SECONDS_BUCKETS
         )
+
+    def ledger_records_missing(self) -> Counter:
+        text = "Records of the process's ledger that a full disk refused."
+        return self.counter("ledger_records_missing", text)
 
     def staleness(self) -> Histogram:
         return Histogram(

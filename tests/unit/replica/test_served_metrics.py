@@ -1,6 +1,12 @@
+import errno
+import os
 import urllib.request
+from pathlib import Path
+
+import pytest
 
 from disttrain.coordinator.reports import ReplicaReport
+from disttrain.replica.ledger import Ledger
 from disttrain.replica.served_metrics import ServedMetrics
 
 
@@ -34,6 +40,26 @@ def test_a_report_moves_the_counters_by_what_is_new() -> None:
     assert "disttrain_steps_total 5.0" in text
     assert 'disttrain_step_seconds_total{doing="computing"} 10.0' in text
     assert "disttrain_gradient_staleness_updates_count 3.0" in text
+
+
+def test_records_that_the_ledger_lacks_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = ServedMetrics("127.0.0.1:0")
+    served.ledger = Ledger(tmp_path / "replica-0.i1.bin")
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "write", _full)
+        served.ledger.refused(1)
+        served.ledger.refused(2)
+    served.latest_report()
+    served.latest_report()
+    served.ledger.close()
+
+    assert "disttrain_ledger_records_missing_total 2.0" in scrape(served.address)
+
+
+def _full(descriptor: int, content: bytes) -> int:
+    raise OSError(errno.ENOSPC, f"no room for {len(content)} bytes in {descriptor}")
 
 
 def scrape(address: str) -> str:
