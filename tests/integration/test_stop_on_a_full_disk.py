@@ -1,4 +1,7 @@
-"""Ctrl-C when no checkpoint, no summary and soon no journal can be written."""
+"""Ctrl-C when no checkpoint, no summary and soon no journal can be written.
+
+What the disk kept out of the ledgers differs from run to run, and `disttrain audit` fails with it.
+"""
 
 from pathlib import Path
 
