@@ -127,6 +127,27 @@ class LoggedRun:
             samples=8,
         )
 
+    def resume(self, versions: Sequence[int], shards: int) -> None:
+        """Another run goes on from a checkpoint that holds so many updates of each shard."""
+        self._versions = {shard: (1001, min(versions)) for shard in range(shards)}
+        for shard in range(shards):
+            self.shards[shard, 1001] = []
+            self.log(shard, shard_ledger.Kind.RESTORED, version=min(versions))
+            lost: dict[int, int] = {}
+            for former in range(shard, len(versions), shards):
+                version = versions[former]
+                self.log(shard, shard_ledger.Kind.TAKEN_OVER, chunk=former, version=version)
+                for record in self.shards[former, 1]:
+                    if record["kind"] == shard_ledger.Kind.PUSHED and record["version"] > version:
+                        lost[record["sender"]] = lost.get(record["sender"], 0) + 1
+            for replica, count in lost.items():
+                self._lose(shard, replica, count)
+                fields = {"sender": replica, "incarnation": 1, "samples": count}
+                self.log(shard, shard_ledger.Kind.LOST, **fields)
+        self.summary |= {"samples": 8 * max(versions), "resumedFrom": "checkpoints/00000001"}
+        for replica in list(self._lives):
+            self.join(replica, 1001)
+
     def _lose(self, shard: int, replica: int, count: int) -> None:
         self._lost[shard, replica] = self._lost.get((shard, replica), 0) + count
         by_sender, name = self.summary["updatesLostBySender"], f"replica-{replica}"

@@ -56,13 +56,7 @@ def _most_open(evidence: Evidence, histories: Sequence[History], applied: Applie
     if summary is None or summary.phase not in _ENDED_IN_ORDER:
         return None
     dead = _dead(evidence)
-    lost = {
-        (*sender, number)
-        for history in histories
-        for sender, numbers in history.lost.items()
-        for number in numbers
-        if sender in dead
-    }
+    lost = {push for history in histories for push in _rolled_back(history) if push[:2] in dead}
     skipped = sum(
         _skipped(life)
         for life in evidence.replica_lives
@@ -70,6 +64,18 @@ def _most_open(evidence: Evidence, histories: Sequence[History], applied: Applie
     )
     open_samples = sum(applied.get(push, 0) for push in lost)
     return summary.samples_partially_applied + open_samples + skipped
+
+
+def _rolled_back(history: History) -> set[tuple[int, int, int]]:
+    """Pushes that deaths of the shard took back for good; those of a resume are in no account."""
+    dropped = {
+        push
+        for rollback in history.rollbacks
+        if not rollback.is_resume
+        for records in rollback.dropped.values()
+        for push in _samples(records)
+    }
+    return dropped - set(_samples(history.surviving))
 
 
 def _dead(evidence: Evidence) -> set[SenderLife]:
