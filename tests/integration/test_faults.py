@@ -112,7 +112,8 @@ def test_shard_killed_as_soon_as_it_is_a_member_comes_back(tmp_path: Path) -> No
         job.kill("shard-0")
         assert job.wait() == 0
 
-        assert trained(job)["counts"].eq(EPOCHS).all() or job.summary()["updatesLost"] > 0
+        if not job.summary()["updatesLost"]:
+            assert_every_sample_was_applied(job)
         job.assert_promises_held()
 
 
