@@ -12,7 +12,7 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore, parts
 from disttrain.checkpoint.store import Store
 from disttrain.parameter_server import deliveries
-from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 from disttrain.parameter_server.errors import WrongSnapshot
 from disttrain.parameter_server.values import Values, bytes_of, ranges_of
 from disttrain.parameter_server.writing import TABLE
@@ -137,19 +137,20 @@ def merge(tables: list[dict[SenderLife, Delivered]]) -> dict[SenderLife, Deliver
 
     One shard's table stays as it is. With several, pushes under way are forgotten: they belong to
     lives that are over, since the number of shards only changes when the whole job is resumed.
+    Samples are the most of them: what any shard holds and is done again counts as repeated.
     """
     if len(tables) == 1:
         return tables[0]
     least: dict[SenderLife, Delivered] = {}
-    for life in set.intersection(*(set(table) for table in tables)):
-        states = [table[life] for table in tables]
+    for life in sorted(set().union(*tables)):
+        states = [table.get(life, NOTHING) for table in tables]
         behind = min(states, key=lambda state: state.sequence)
         least[life] = Delivered(
             sequence=behind.sequence,
             pushes=min(state.pushes for state in states),
             lease=behind.lease,
             lease_offset=behind.lease_offset,
-            samples=min(state.samples for state in states),
+            samples=max(state.samples for state in states),
         )
     return least
 

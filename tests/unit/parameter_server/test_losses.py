@@ -84,3 +84,11 @@ def test_without_any_checkpoint_all_is_lost(tmp_path: Path) -> None:
     assert lost(tmp_path, 0, 2, None) == {1: 15}
     acknowledge(tmp_path, 0, 2)
     assert lost(tmp_path, 0, 2, None) == {1: 17}
+
+
+def test_of_several_shards_the_pushes_are_those_of_all_and_the_samples_those_of_any() -> None:
+    states = [Delivered(sequence=n, pushes=n, samples=8 * n, lease_offset=n) for n in (3, 2)]
+    whole = restoring.merge([{OLD: state} for state in states])[OLD]
+    assert (whole.sequence, whole.pushes, whole.lease_offset, whole.samples) == (2, 2, 2, 24)
+    partly = restoring.merge([{OLD: states[0]}, {}])[OLD]
+    assert (partly.sequence, partly.pushes, partly.samples) == (0, 0, 24)
