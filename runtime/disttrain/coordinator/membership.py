@@ -185,11 +185,11 @@ def _shard_lost(turn: Turn, shard: MemberId, reason: str) -> None:
 
 
 def _what_is_left(turn: Turn) -> str:
-    """The remedy: before the last checkpoint nothing is on disk, while the result is made it is."""
+    """The remedy: without durability there is a checkpoint only from an end that was begun."""
     number = turn.state.last_checkpoint
     if number is None:
         return "; nothing of it is on disk: durability checkpoint would survive this."
     return (
-        f"; what it held is in {turn.places.checkpoint(number)}: go on with `disttrain resume`, or "
-        "take the model with `disttrain export`."
+        f"; the last checkpoint is {turn.places.checkpoint(number)}: go on with `disttrain resume`,"
+        " or take the model with `disttrain export`."
     )

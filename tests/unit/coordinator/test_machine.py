@@ -315,7 +315,7 @@ def test_without_durability_a_shard_lost_during_the_export_leaves_the_last_check
     assert machine.state.reason == FailureReason.SHARD_LOST
     checkpoint = machine.state.last_checkpoint
     assert (
-        f"what it held is in {checkpoint}: go on with `disttrain resume`" in machine.state.message
+        f"last checkpoint is {checkpoint}: go on with `disttrain resume`" in machine.state.message
     )
 
 
