@@ -76,7 +76,9 @@ def _conclude(outcome: Outcome, folder: RunFolder) -> None:
     if outcome.result is Result.COMPLETE:
         typer.echo(f"Complete: the model is {shown}/{folder.model.name}")
     elif outcome.result is Result.STOPPED:
-        typer.echo(f"Stopped. Go on with: disttrain resume {shown}")
+        # Why it stopped also says if there was no room for a last checkpoint.
+        why = outcome.message or "interrupted"
+        typer.echo(f"Stopped: {why}. Go on with: disttrain resume {shown}")
     else:
         typer.echo(f"Failed ({outcome.reason}): {outcome.message}", err=True)
         typer.echo(f"The logs are in {shown}/{folder.logs.name}", err=True)
