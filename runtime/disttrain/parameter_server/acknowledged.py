@@ -38,7 +38,7 @@ class AcknowledgedFile:
         self._places: dict[SenderLife, int] = {}
         self._counts: dict[SenderLife, Count] = {}
         self.uncounted: set[SenderLife] = set()
-        """Lives for which a full disk has no place."""
+        """Lives for which a full disk had no place: what is lost of them until then is not known."""
         try:
             size = os.fstat(self._descriptor).st_size
             self._map(max(_GROW_RECORDS, size // _RECORD_BYTES))
@@ -91,7 +91,12 @@ class AcknowledgedFile:
             self._map(self._records + _GROW_RECORDS)
         except NoRoomForCounts as error:
             if life not in self.uncounted:
-                LOG.error("losses of a sender cannot be counted", sender=life, error=error)
+                LOG.error(
+                    "losses of a sender cannot be counted",
+                    sender=life.sender,
+                    incarnation=life.incarnation,
+                    error=error,
+                )
             self.uncounted.add(life)
             return False
         return True
