@@ -49,5 +49,5 @@ def _told_of(
     for life in lives:
         records = life.of(kind)
         pairs = np.stack([records[column].astype(np.int64) for column in columns], axis=1)
-        found |= {(int(index), int(life_)) for index, life_ in np.unique(pairs, axis=0)}
+        found |= {(int(index), int(incarnation)) for index, incarnation in np.unique(pairs, axis=0)}
     return sorted(found)

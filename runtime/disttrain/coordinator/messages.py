@@ -38,10 +38,11 @@ class RestoredSender(Strict):
     sender: SenderPosition
     """As in the checkpoint it restored; zeros if that holds nothing of this sender."""
     acknowledged: Count
-    """Pushes of this sender that all earlier lives of this shard acknowledged (mapped file)."""
+    """Pushes of this sender that are in the values or lost (mapped file)."""
     lost: Count
-    """Of these, pushes that are in the values no more: the sum over all lives of the shard, so that
-    a report may be repeated. Known only if `acknowledged` is not 0."""
+    """Acknowledged, and in the values no more: the sum over all lives of this shard, and of those
+    shards that are no more for which it answers, so that a report may be repeated. Known only if
+    `acknowledged` is not 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

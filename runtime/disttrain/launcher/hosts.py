@@ -1,4 +1,4 @@
-"""The launcher's side of the processes: who starts them, signals them and tells of their ends.
+"""The launcher's side of the processes: who starts them and tells of their ends.
 
 Two ways: `ExecHost` runs a program of its own (the coordinator), `ForkHost` talks to a fork server
 (shards and replicas). Both are watched through file descriptors, and both end with the launcher.

@@ -66,11 +66,11 @@ class Kind(IntEnum):
     LOST = 8
     """So many (`samples`) pushes of a sender that earlier lives acknowledged, all of them together,
     are not here; the latest is `sequence`, if its sender may still send it again, else 0."""
+    MISSING = 9
+    """Always the first record: so many (`samples`) others are not here, since the disk was full."""
     TAKEN_OVER = 10
     """With another number of shards than before: this life answers for what the shard `chunk` of
     that time has lost, of which the checkpoint holds `version` updates."""
-    MISSING = 9
-    """The first record: so many (`samples`) others are not here, since the disk was full."""
 
 
 class Record(NamedTuple):

@@ -73,7 +73,8 @@ class Kind(IntEnum):
     COMPUTED = 10
     """Step `number` computed `loss` and a gradient with this `squared_norm`."""
     MISSING = 11
-    """Always: the first record. So many (`samples`) others are not here: the disk was full."""
+    """Always the first record, whatever `record` says: so many (`samples`) others are not here,
+    since the disk was full."""
 
 
 class Record(NamedTuple):
