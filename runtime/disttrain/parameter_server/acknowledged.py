@@ -38,7 +38,7 @@ class AcknowledgedFile:
         self._places: dict[SenderLife, int] = {}
         self._counts: dict[SenderLife, Count] = {}
         self.uncounted: set[SenderLife] = set()
-        """Lives for which a full disk had no place: what is lost of them until then is not known."""
+        """Lives for which a full disk had no place: their losses until then are not known."""
         try:
             size = os.fstat(self._descriptor).st_size
             self._map(max(_GROW_RECORDS, size // _RECORD_BYTES))
