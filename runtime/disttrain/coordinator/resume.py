@@ -1,5 +1,6 @@
 """Starting a job again from the ledger of a checkpoint. Pure."""
 
+from disttrain.coordinator import totals
 from disttrain.coordinator.fields import Position
 from disttrain.coordinator.state import LifeState, Phase, State
 
@@ -7,8 +8,10 @@ LIVES_PER_RUN = 1000
 """More lives than any process can have had between the ledger's cut and the end of that run."""
 
 
-def from_ledger(state: State, source: str) -> State:
+def from_ledger(state: State, source: str, shards: int) -> State:
     """The state to start with: everybody is gone, what they had not finished waits again.
+
+    `shards` is how many there will be.
 
     The ledger was cut before the shards wrote their parts; what they hold beyond it is repeated,
     and counted when they join (`State.resumed_samples`). `state` itself is changed.
@@ -20,6 +23,7 @@ def from_ledger(state: State, source: str) -> State:
     for fencing in state.fencings:
         state.data.settle(fencing.member, Position(), Position())
     _remember_samples(state)
+    totals.take_over_losses(state.totals, shards)
     highest = max([state.first_incarnation, *state.incarnations.values()])
     state.first_incarnation = (highest // LIVES_PER_RUN + 1) * LIVES_PER_RUN
     state.resumed_from = source

@@ -60,7 +60,12 @@ def main(config: LaunchConfig) -> int:
 def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
     store = Store(config.checkpoint_folder)
     journal_folder = store.folder / JOURNAL
-    begun = start.first_state(journal_folder, config.resume_from, store.next_number())
+    begun = start.first_state(
+        journal_folder,
+        config.resume_from,
+        store.next_number(),
+        config.job.spec.parameter_server.shards,
+    )
     journal = Journal(journal_folder)
     journal.begin(begun.state)
     machine = Coordinator(begun.state, settings.from_spec(config.job.spec), _places(config, store))

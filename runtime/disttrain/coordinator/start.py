@@ -30,20 +30,23 @@ class Start:
     origin: Origin
 
 
-def first_state(journal_folder: Path, checkpoint: Path | None, next_checkpoint: int) -> Start:
+def first_state(
+    journal_folder: Path, checkpoint: Path | None, next_checkpoint: int, shards: int
+) -> Start:
     """A checkpoint to resume comes before the journal, which belongs to the run that ended.
 
-    `next_checkpoint` is the lowest number that is free. Raises JournalDamaged.
+    `next_checkpoint` is the lowest number that is free, `shards` how many the job has now.
+    Raises JournalDamaged.
     """
-    start = _found(journal_folder, checkpoint)
+    start = _found(journal_folder, checkpoint, shards)
     start.state.next_checkpoint = max(start.state.next_checkpoint, next_checkpoint)
     return start
 
 
-def _found(journal_folder: Path, checkpoint: Path | None) -> Start:
+def _found(journal_folder: Path, checkpoint: Path | None, shards: int) -> Start:
     if checkpoint is not None:
         ledger = _read_ledger(checkpoint / names.COORDINATOR)
-        resumed = resume.from_ledger(ledger, str(checkpoint))
+        resumed = resume.from_ledger(ledger, str(checkpoint), shards)
         return Start(state=resumed, origin=Origin.CHECKPOINT)
     replayed = journal.replay(journal_folder)
     if replayed is not None:

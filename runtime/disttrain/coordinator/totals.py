@@ -70,6 +70,16 @@ def set_updates_lost(totals: Totals, shard: int, sender: LostUpdates) -> None:
             del totals.updates_lost[key]
 
 
+def take_over_losses(totals: Totals, shards: int) -> None:
+    """From now on there are `shards`: one of them reports the losses of each that is no more."""
+    sums: dict[str, int] = {}
+    for key, lost in totals.updates_lost_by_shard.items():
+        shard, _, sender = key.partition(".")
+        taken_over = f"{int(shard) % shards}.{sender}"
+        sums[taken_over] = sums.get(taken_over, 0) + lost
+    totals.updates_lost_by_shard = sums
+
+
 def _key(shard: int, sender: LostUpdates) -> str:
     return f"{shard}.{sender.index}.{sender.incarnation}"
 

@@ -169,9 +169,14 @@ def read(dataset: Dataset[Any], indices: list[int]) -> list[Any]:
         with user_code.running(lambda: f"{name}.__getitems__({_shown(indices)})"):
             return at_once(indices)  # type: ignore[no-any-return]
     samples: list[Any] = []
-    with user_code.running(lambda: f"{name}.__getitem__({indices[len(samples)]})"):
+    with user_code.running(lambda: f"{name}.__getitem__({_next(indices, samples)})"):
         samples.extend(dataset[index] for index in indices)
     return samples
+
+
+def _next(indices: list[int], samples: list[Any]) -> int:
+    """The sample being read; the last one also once it is here, for whoever asks from elsewhere."""
+    return indices[min(len(samples), len(indices) - 1)]
 
 
 def draws_random_numbers(dataset: Dataset[Any], collate: Collate) -> bool:

@@ -472,7 +472,7 @@ def test_a_resume_repeats_what_the_shards_hold_beyond_the_ledger_and_counts_it()
     machine.tick(5.0)
     machine.obey()
     ledger = state.from_json(machine.ledgers[2])
-    again = Machine(state=resume.from_ledger(ledger, "checkpoints/00000002"))
+    again = Machine(state=resume.from_ledger(ledger, "checkpoints/00000002", shards=1))
     ahead = SenderPosition(
         index=0, incarnation=1, position=Position(lease=leases[1].id, offset=4), samples=12
     )
