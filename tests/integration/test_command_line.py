@@ -115,6 +115,20 @@ def test_a_resumed_run_loses_and_repeats_nothing(tmp_path: Path) -> None:
         job.assert_promises_held()
 
 
+def test_a_run_that_ended_before_its_first_checkpoint_is_not_resumed(tmp_path: Path) -> None:
+    with RunningJob(tmp_path) as job:
+        job.wait_until(lambda status: status["phase"] == "Waiting")
+        job.interrupt()
+        assert job.wait() == 130
+        assert "no checkpoint to go on from" in job.printed()
+
+        before = (job.output / "summary.json").read_text()
+        code, _, said = disttrain("resume", job.output)
+        assert (code, "Traceback" in said) == (1, False)
+        assert "ended before its first checkpoint" in said
+        assert (job.output / "summary.json").read_text() == before
+
+
 def test_a_finished_run_can_be_inspected_measured_and_exported(tmp_path: Path) -> None:
     with RunningJob(tmp_path) as job:
         assert job.wait() == 0

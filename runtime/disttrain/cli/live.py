@@ -12,6 +12,7 @@ import typer
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.job import manifest_file
 from disttrain.job.spec import DistTrainJob
+from disttrain.launch.config import checkpoint_folder
 from disttrain.launch.errors import OutputFolderInUse
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder, default_folder
@@ -19,6 +20,7 @@ from disttrain.launcher import local
 from disttrain.launcher import run as runs
 from disttrain.launcher.launcher import Watcher
 from disttrain.launcher.outcome import Outcome, Result
+from disttrain.launcher.restart_point import latest_checkpoint
 from disttrain.launcher.run import Run
 
 
@@ -58,7 +60,7 @@ def _watched(prepare: Callable[[], Run]) -> ExitCode:
     typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
     with _display(run.folder) as display:
         outcome = local.run_job(run, display)
-    _conclude(outcome, run.folder)
+    _conclude(outcome, run)
     return outcome.exit_code
 
 
@@ -71,14 +73,18 @@ def _display(folder: RunFolder) -> Display:
     return LiveDisplay(folder)
 
 
-def _conclude(outcome: Outcome, folder: RunFolder) -> None:
+def _conclude(outcome: Outcome, run: Run) -> None:
+    folder = run.folder
     shown = _shown(folder)
     if outcome.result is Result.COMPLETE:
         typer.echo(f"Complete: the model is {shown}/{folder.model.name}")
     elif outcome.result is Result.STOPPED:
         # Why it stopped also says if there was no room for a last checkpoint.
         why = outcome.message or "interrupted"
-        typer.echo(f"Stopped: {why}. Go on with: disttrain resume {shown}")
+        if latest_checkpoint(checkpoint_folder(run.job, folder.path)) is None:
+            typer.echo(f"Stopped: {why}. There is no checkpoint to go on from")
+        else:
+            typer.echo(f"Stopped: {why}. Go on with: disttrain resume {shown}")
     else:
         typer.echo(f"Failed ({outcome.reason}): {outcome.message}", err=True)
         typer.echo(f"The logs are in {shown}/{folder.logs.name}", err=True)

@@ -4,6 +4,7 @@ FinalError
   InvalidLaunchConfig    a launch file is missing or not what this version writes
   OutputFolderInUse      the output folder holds another run
   NotARunFolder          `resume` or `status` of a folder without a run
+  NothingToResume        `resume` of a run that ended before its first checkpoint
 """
 
 from disttrain.errors import FinalError
@@ -19,3 +20,7 @@ class OutputFolderInUse(FinalError):
 
 class NotARunFolder(FinalError):
     """The folder does not hold a run of `disttrain run`."""
+
+
+class NothingToResume(FinalError):
+    """The run came to its end and left no checkpoint to go on from."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import atomic_file
 from disttrain.launch.config import LaunchConfig, checkpoint_folder
+from disttrain.launch.errors import NothingToResume
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import reserved_port, restart_point, sockets_folder, threads
 from disttrain.launcher.plan import Place, plan, transport_kind
@@ -79,12 +80,20 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path) -> Run:
 def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
     """Prepare the next life of the run in `folder`, from its newest checkpoint.
 
-    Raises NotARunFolder, or OutputFolderInUse while it still runs; then nothing was changed.
+    Raises NotARunFolder, NothingToResume, or OutputFolderInUse while it still runs; then nothing
+    was changed.
     """
     record = folder.read_record()
     with ExitStack() as held:
         held.callback(os.close, folder.lock())
         checkpoint = restart_point.latest_checkpoint(checkpoint_folder(job, folder.path))
+        if checkpoint is None and folder.summary.exists():
+            # A run that was killed has its journal to go on from; one that ended has ended there.
+            message = (
+                f"the run in {folder.path} ended before its first checkpoint; "
+                "begin anew with `disttrain run`, into another folder"
+            )
+            raise NothingToResume(message)
         place = _place(job, folder, held, task_folder=record.task_folder)
         place = replace(place, job_uid=record.job_uid, resume_from=checkpoint)
         for told_before in (folder.summary, folder.status):
