@@ -52,7 +52,7 @@ class Cifar10(disttrain.Task):
 def cifar_network(*, channels_last: bool = True) -> nn.Module:
     """CCPCPCPFFF with 3x3 filters and max(a, 0.01 a); takes bytes, returns ten scores."""
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    return nn.Sequential(
+    network = nn.Sequential(
         Normalise(layout),
         nn.Conv2d(3, 32, 3, padding=1), nn.LeakyReLU(0.01),
         nn.Conv2d(32, 32, 3, padding=1), nn.LeakyReLU(0.01), nn.MaxPool2d(2),
@@ -63,6 +63,14 @@ def cifar_network(*, channels_last: bool = True) -> nn.Module:
         nn.Linear(256, 128), nn.LeakyReLU(0.01),
         nn.Linear(128, 10),
     )  # fmt: skip
+    for layer in network:
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            # He et al. 2015: with PyTorch's own scale the signal fades from layer to layer, and
+            # training begins with some ten thousand samples of standstill.
+            nn.init.kaiming_normal_(layer.weight, a=0.01)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return network
 
 
 class Normalise(nn.Module):

@@ -50,6 +50,9 @@ class Workload:
     arguments: dict[str, Any]
     batch_size: int
     channels_last: bool
+    max_in_flight: int
+    """0 where a step is long beside its push and fetch: then waiting costs little, and gradients of
+    fresher parameters are worth more."""
 
 
 def main() -> None:
@@ -79,6 +82,7 @@ def cifar(data: Path | None, seeds: range, *, quick: bool) -> tuple[dict[str, An
         arguments=arguments,
         batch_size=64,
         channels_last=True,
+        max_in_flight=0,
     )
     target = 0.55 if data is not None and not quick else 0.0
     rates = compare_rates(work, seeds, samples=1280 if quick else 25_600)
@@ -110,6 +114,7 @@ def digits(seeds: range, *, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
         arguments={"width": 16, "hidden": 64},
         batch_size=32,
         channels_last=False,
+        max_in_flight=1,
     )
     rates = compare_rates(work, seeds, samples=3_200 if quick else 64_000)
     target = 0.5 if quick else 0.97
@@ -147,6 +152,7 @@ def downpour(work: Workload, seed: int, changes: dict[str, Any]) -> dict[str, An
             (Path(name) / source.name).symlink_to(source)
         output = Path(name) / "output"
         fields: dict[str, Any] = {"seed": seed, "batchSize": work.batch_size, **changes}
+        fields["strategy.downpour.maxInFlight"] = work.max_in_flight
         fields["task"] = {"entrypoint": work.entrypoint, "arguments": work.arguments}
         command = [sys.executable, "-m", "disttrain", "run", str(manifest)]
         command += ["--output", str(output)]
