@@ -5,9 +5,16 @@ from pathlib import Path
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Put `content` into `path`, readable by this user only."""
+    """Put `content` into `path`, readable by this user only.
+
+    Raises OSError; then nothing new lies beside the old file.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-    temporary.replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
