@@ -126,18 +126,26 @@ def test_the_state_survives_the_way_to_disk() -> None:
 
 
 class FailingDisk:
-    """A disk one of whose calls fails as often as it is told to."""
+    """A disk one of whose calls fails as often as it is told to, or only those for folders."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, call: str, *, for_folders: bool = False
+    ) -> None:
         self.failures = 0
+        self._for_folders = for_folders
         self._real = getattr(os, call)
         monkeypatch.setattr(os, call, self._call)
 
     def _call(self, *arguments: object) -> object:
-        if self.failures:
+        if self.failures and (not self._for_folders or _is_folder(arguments[0])):
             self.failures -= 1
             raise OSError(errno.EIO, "Input/output error")
         return self._real(*arguments)
+
+
+def _is_folder(descriptor: object) -> bool:
+    assert isinstance(descriptor, int)
+    return stat.S_ISDIR(os.fstat(descriptor).st_mode)
 
 
 def _phase_replayed(folder: Path) -> Phase:
@@ -188,13 +196,13 @@ def test_a_new_file_that_cannot_be_written_leaves_the_old_one_in_use(
     assert _phase_replayed(tmp_path) is Phase.DRAINING
 
 
-@pytest.mark.parametrize("where", ["rename", "folder"])
+@pytest.mark.parametrize(("call", "for_folders"), [("rename", False), ("fsync", True)])
 def test_between_an_old_and_a_new_file_nothing_counts_as_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, *, for_folders: bool
 ) -> None:
     written = Journal(tmp_path)
     written.begin(State())
-    disk = FailingDisk(monkeypatch, where) if where == "rename" else FailingFolder(monkeypatch)
+    disk = FailingDisk(monkeypatch, call, for_folders=for_folders)
     for _ in range(2):
         disk.failures = 1
         with pytest.raises(OSError, match="Input/output"):
@@ -210,21 +218,6 @@ def test_between_an_old_and_a_new_file_nothing_counts_as_written(
     written.append(_change(Phase.EXPORTING, 3.0))
     written.close()
     assert _phase_replayed(tmp_path) is Phase.EXPORTING
-
-
-class FailingFolder:
-    """Folders cannot be synced, as often as it is told to."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.failures = 0
-        self._real = os.fsync
-        monkeypatch.setattr(os, "fsync", self._sync)
-
-    def _sync(self, descriptor: int) -> None:
-        if self.failures and stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            self.failures -= 1
-            raise OSError(errno.EIO, "Input/output error")
-        self._real(descriptor)
 
 
 def test_an_old_file_that_stays_harms_nobody(

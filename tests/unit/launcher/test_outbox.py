@@ -20,6 +20,15 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield writer, reader
 
 
+@pytest.fixture
+def full(ends: tuple[socket.socket, socket.socket]) -> Outbox:
+    """More was put into it than its socket holds."""
+    outbox = Outbox(ends[0])
+    for packet in PACKETS:
+        outbox.put(packet)
+    return outbox
+
+
 def received(reader: socket.socket) -> list[bytes]:
     found = []
     while True:
@@ -30,16 +39,13 @@ def received(reader: socket.socket) -> list[bytes]:
 
 
 def test_a_busy_reader_gets_everything_later_and_in_order(
-    ends: tuple[socket.socket, socket.socket],
+    ends: tuple[socket.socket, socket.socket], full: Outbox
 ) -> None:
-    writer, reader = ends
-    outbox = Outbox(writer)
-    for packet in PACKETS:
-        outbox.put(packet)
+    _, reader = ends
     found = received(reader)
     assert len(found) < len(PACKETS)
     while len(found) < len(PACKETS):
-        outbox.flush()
+        full.flush()
         more = received(reader)
         assert more
         found += more
@@ -47,13 +53,10 @@ def test_a_busy_reader_gets_everything_later_and_in_order(
 
 
 def test_packets_for_a_reader_that_is_gone_are_dropped(
-    ends: tuple[socket.socket, socket.socket],
+    ends: tuple[socket.socket, socket.socket], full: Outbox
 ) -> None:
-    writer, reader = ends
-    outbox = Outbox(writer)
-    for packet in PACKETS:
-        outbox.put(packet)
+    _, reader = ends
     reader.close()
-    outbox.flush()
-    outbox.put(b"late")
-    assert not outbox._waiting
+    full.flush()
+    full.put(b"late")
+    assert not full._waiting
