@@ -21,6 +21,10 @@ def test_an_interrupt_orders_a_stop_and_says_how_to_resume(
 ) -> None:
     with LaunchedRun(tmp_path) as run:
         run.wait_for("coordinator", "shard-0", "replica-0")
+        # The stand-in for a coordinator writes no checkpoint when it is told to stop.
+        checkpoint = tmp_path / "out" / "checkpoints" / "00000001"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "manifest.json").touch()
         run.command.send_signal(number)
         code, output = run.end()
         assert code == 130
