@@ -7,8 +7,8 @@ import pytest
 from disttrain.coordinator.entries import LeaseGranted
 from disttrain.coordinator.fields import Lease
 from disttrain.coordinator.messages import FailureReason
-from disttrain.coordinator.state import Phase
-from disttrain.coordinator.stop_rules import StopReason, is_target_met
+from disttrain.coordinator.state import Phase, StopReason
+from disttrain.coordinator.stop_rules import is_target_met
 from simulation.chaos import Chaos
 from simulation.sim_shard import SimShard
 from simulation.world import accuracy

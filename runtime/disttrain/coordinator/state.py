@@ -12,7 +12,6 @@ from disttrain.coordinator import totals
 from disttrain.coordinator.data_ledger import DataLedger
 from disttrain.coordinator.fields import Count, MemberId, Position, Progress, Strict
 from disttrain.coordinator.orders import Order, ShardWritten
-from disttrain.coordinator.stop_rules import StopReason
 from disttrain.coordinator.totals import Extremes, Totals
 from disttrain.layout import ModelLayout
 from disttrain.transport.header import Role
@@ -46,6 +45,18 @@ class Phase(StrEnum):
 
 
 _CLOSING = frozenset({Phase.DRAINING, Phase.CHECKPOINTING, Phase.EXPORTING, Phase.EVALUATING})
+
+
+class StopReason(StrEnum):
+    """Which rule ended the job, as `summary.json` says it."""
+
+    EPOCHS = "Epochs"
+    STEPS = "Steps"
+    SAMPLES = "Samples"
+    SECONDS = "Seconds"
+    TARGET_METRIC = "TargetMetric"
+    STOPPED = "Stopped"
+    """A person stopped it."""
 
 
 class LifeState(StrEnum):

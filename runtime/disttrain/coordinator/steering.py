@@ -17,8 +17,7 @@ from disttrain.coordinator.orders import (
     Split,
     Upload,
 )
-from disttrain.coordinator.state import Life, LifeState, Phase
-from disttrain.coordinator.stop_rules import StopReason
+from disttrain.coordinator.state import Life, LifeState, Phase, StopReason
 from disttrain.coordinator.turn import BeginCheckpoint, Turn
 from disttrain.job.roles import Durability
 from disttrain.transport.header import Vector

@@ -2,21 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
+from disttrain.coordinator.state import StopReason
 from disttrain.job.stop import Stop, TargetMetric
-
-
-class StopReason(StrEnum):
-    """Which rule ended the job, as `summary.json` says it."""
-
-    EPOCHS = "Epochs"
-    STEPS = "Steps"
-    SAMPLES = "Samples"
-    SECONDS = "Seconds"
-    TARGET_METRIC = "TargetMetric"
-    STOPPED = "Stopped"
-    """A person stopped it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,8 @@ from disttrain.coordinator.reports import (
     staleness_bucket,
     staleness_quantile,
 )
-from disttrain.coordinator.stop_rules import Reached, StopReason
+from disttrain.coordinator.state import StopReason
+from disttrain.coordinator.stop_rules import Reached
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.stop import Stop, TargetMetric
 
