@@ -27,7 +27,7 @@ from builders.lone_shard import LonePlan, LoneShard
 from builders.report import Bar, print_report
 from disttrain.checkpoint import names, shard_file
 from disttrain.checkpoint.store import Store
-from disttrain.coordinator.orders import Checkpoint, ShardWritten
+from disttrain.coordinator.protocol.orders import Checkpoint, ShardWritten
 from disttrain.job.parsing import parse_job
 from disttrain.parameter_server.client import FetchClient, Push, PushClient
 from disttrain.transport.config import TransportKind

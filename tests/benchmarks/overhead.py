@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from builders.jobs import SMALL
 from builders.lone_shard import LonePlan, LoneShard
 from builders.report import Bar, print_report
-from disttrain.coordinator.fields import Lease
+from disttrain.coordinator.protocol.fields import Lease
 from disttrain.job.parsing import parse_job
 from disttrain.parameter_server.client import FetchClient, PushClient
 from disttrain.replica.connection import Connection, Sides

@@ -13,11 +13,11 @@ from typing import Protocol, Self
 
 from builders.jobs import a_job
 from disttrain.checkpoint import digest, names
-from disttrain.coordinator import messages, orders
-from disttrain.coordinator.control import ControlConnection
 from disttrain.coordinator.errors import MemberFenced
-from disttrain.coordinator.fields import Lease, Position, Progress, SenderPosition
-from disttrain.coordinator.reports import ReplicaReport, ShardReport
+from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol.control import ControlConnection
+from disttrain.coordinator.protocol.fields import Lease, Position, Progress, SenderPosition
+from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.job.names import Role as JobRole
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from disttrain.coordinator import messages
-from disttrain.coordinator.fields import MemberId
-from disttrain.coordinator.messages import HeartbeatReply, Joined, ShardAddress
-from disttrain.coordinator.orders import NumberedOrder, Order, Result
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.messages import HeartbeatReply, Joined, ShardAddress
+from disttrain.coordinator.protocol.orders import NumberedOrder, Order, Result
 from disttrain.job.names import Role as JobRole
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import config as launch_config

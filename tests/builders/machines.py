@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from builders.control_members import LAYOUT
-from disttrain.coordinator import messages, orders
-from disttrain.coordinator.fields import MemberId, Position, Progress, SenderPosition
-from disttrain.coordinator.machine import Coordinator, Decision
-from disttrain.coordinator.reports import ReplicaReport, ShardReport
+from disttrain.coordinator.decisions.machine import Coordinator, Decision
+from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Places
+from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol.fields import MemberId, Position, Progress, SenderPosition
+from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.state import Phase, State
-from disttrain.coordinator.turn import BeginCheckpoint, CommitCheckpoint, Places
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.stop import Stop
 from disttrain.transport.header import Role

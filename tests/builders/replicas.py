@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from builders.shard_process import JOB, ShardProcess
-from disttrain.coordinator.messages import ShardAddress
+from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.layout import ELEMENT_TYPES
 from disttrain.parameter_server.client import ClientConfig, FetchClient, Identity, PushClient
 from disttrain.parameter_server.values import DTYPES

@@ -10,7 +10,7 @@ from torch.utils.data import default_collate
 
 import disttrain
 from disttrain import Batch, Split
-from disttrain.coordinator import permutation
+from disttrain.coordinator.leases import permutation
 from disttrain.replica import seeding
 
 AfterBackward = Callable[[nn.Module], None]

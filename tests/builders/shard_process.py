@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from disttrain.coordinator.messages import ShardAddress
+from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.job.optimizer import Optimizer
 from disttrain.launch import linux
 from disttrain.parameter_server import assembly

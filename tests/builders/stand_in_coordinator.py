@@ -7,7 +7,7 @@ It writes every request into coordinator.requests and ends when it is told to, o
 import threading
 from pathlib import Path
 
-from disttrain.coordinator import messages
+from disttrain.coordinator.protocol import messages
 from disttrain.launch.config import LaunchConfig
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard, tensor
-from disttrain.coordinator.fields import START
+from disttrain.coordinator.protocol.fields import START
 from disttrain.replica import device
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, DownpourConfig

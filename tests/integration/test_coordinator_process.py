@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from builders.control_members import CoordinatorProcess, FakeReplica, Member, play, tell
-from disttrain.coordinator import messages
+from disttrain.coordinator.protocol import messages
 from disttrain.transport.header import Role
 
 TWO_AND_TWO = ("spec.replicas.count=2", "spec.parameterServer.shards=2", "spec.portionSize=64")

@@ -18,7 +18,7 @@ import torch
 
 from builders.replicas import Replica, replica
 from builders.shard_process import JOB, ShardPlan, ShardProcess, running, start
-from disttrain.coordinator.messages import ShardAddress
+from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.launch import linux
 from disttrain.parameter_server.client import Push
 from disttrain.parameter_server.errors import Fenced, PushRefused

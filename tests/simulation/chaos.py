@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from disttrain.coordinator import messages
+from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.state import Phase
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.stop import Stop, TargetMetric
 from disttrain.transport.header import Role

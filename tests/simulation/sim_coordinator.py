@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from functools import partial
 
-from disttrain.coordinator import fold, messages
-from disttrain.coordinator.entries import Decided, Entry, EvaluationBegun, EvaluationEnded
-from disttrain.coordinator.fields import MemberId
-from disttrain.coordinator.machine import Coordinator, Decision
-from disttrain.coordinator.orders import Evaluate, NumberedOrder
-from disttrain.coordinator.state import Phase, State
-from disttrain.coordinator.turn import BeginCheckpoint, CommitCheckpoint, Effect, Places
+from disttrain.coordinator.decisions.machine import Coordinator, Decision
+from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect, Places
+from disttrain.coordinator.journal import fold
+from disttrain.coordinator.journal.entries import Decided, Entry, EvaluationBegun, EvaluationEnded
+from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.orders import Evaluate, NumberedOrder
 from simulation.clockwork import Process
 from simulation.world import World
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from disttrain.coordinator import messages
-from disttrain.coordinator.fields import MemberId
-from disttrain.coordinator.orders import NumberedOrder, Result
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from simulation.clockwork import Process
 from simulation.sim_coordinator import SimCoordinator
 from simulation.world import World

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from functools import partial
 
 from builders.control_members import LAYOUT
-from disttrain.coordinator import messages, orders
-from disttrain.coordinator.fields import Lease, Position, Progress
-from disttrain.coordinator.reports import ReplicaReport
+from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol.fields import Lease, Position, Progress
+from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.parameter_server.deliveries import Decision
 from disttrain.transport.header import Role
 from simulation.sim_coordinator import SimCoordinator

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from disttrain.coordinator import messages, orders
-from disttrain.coordinator.fields import LostUpdates, Position, SenderPosition
-from disttrain.coordinator.reports import ShardReport
+from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
+from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.parameter_server import counts
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import (

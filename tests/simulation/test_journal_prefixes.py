@@ -2,9 +2,9 @@
 
 import pytest
 
-from disttrain.coordinator import entries, fold, state
-from disttrain.coordinator.machine import Decision
-from disttrain.coordinator.state import State
+from disttrain.coordinator.decisions.machine import Decision
+from disttrain.coordinator.journal import entries, fold, state
+from disttrain.coordinator.journal.state import State
 from simulation.chaos import Chaos, Plan
 from simulation.sim_coordinator import SimCoordinator
 

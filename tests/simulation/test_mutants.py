@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from disttrain.coordinator import intervals, membership, steering, totals
-from disttrain.coordinator.data_ledger import DataLedger, OpenLease, PortionAccount
-from disttrain.coordinator.fields import Lease, LostUpdates
-from disttrain.coordinator.state import Phase
-from disttrain.coordinator.totals import Totals
-from disttrain.coordinator.turn import Turn
+from disttrain.coordinator.decisions import membership, steering
+from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.journal import totals
+from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.journal.totals import Totals
+from disttrain.coordinator.leases import intervals
+from disttrain.coordinator.leases.data_ledger import DataLedger, OpenLease, PortionAccount
+from disttrain.coordinator.protocol.fields import Lease, LostUpdates
 from disttrain.parameter_server import counts
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, Deliveries

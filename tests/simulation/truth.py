@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from disttrain.coordinator.entries import LeaseGranted
-from disttrain.coordinator.fields import Lease
-from disttrain.coordinator.messages import FailureReason
-from disttrain.coordinator.state import Phase, StopReason
-from disttrain.coordinator.stop_rules import is_target_met
+from disttrain.coordinator.decisions.stop_rules import is_target_met
+from disttrain.coordinator.journal.entries import LeaseGranted
+from disttrain.coordinator.journal.state import Phase, StopReason
+from disttrain.coordinator.protocol.fields import Lease
+from disttrain.coordinator.protocol.messages import FailureReason
 from simulation.chaos import Chaos
 from simulation.sim_shard import SimShard
 from simulation.world import accuracy

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from disttrain.audit.evidence import Evidence, Life, Records
 from disttrain.audit.finding import Finding, judge, not_checkable
-from disttrain.coordinator import intervals
-from disttrain.coordinator.intervals import Intervals
+from disttrain.coordinator.leases import intervals
+from disttrain.coordinator.leases.intervals import Intervals
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind as ShardKind
 from disttrain.replica.ledger import Kind as ReplicaKind

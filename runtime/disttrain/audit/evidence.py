@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from disttrain.coordinator.resume import LIVES_PER_RUN
+from disttrain.coordinator.journal.resume import LIVES_PER_RUN
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replica import ledger as replica_ledger

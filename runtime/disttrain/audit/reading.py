@@ -15,9 +15,9 @@ from disttrain.checkpoint.errors import CheckpointRefused
 from disttrain.checkpoint.manifest import VectorRange
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
-from disttrain.coordinator import journal
 from disttrain.coordinator.errors import JournalDamaged
-from disttrain.coordinator.server import JOURNAL
+from disttrain.coordinator.journal import journal
+from disttrain.coordinator.process.server import JOURNAL
 from disttrain.job import manifest_file, names
 from disttrain.launch.config import checkpoint_folder
 from disttrain.launch.run_folder import RunFolder

@@ -23,7 +23,7 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 SERVERS = {
-    Role.COORDINATOR: "disttrain.coordinator.server",
+    Role.COORDINATOR: "disttrain.coordinator.process.server",
     Role.SHARD: "disttrain.parameter_server.server",
     Role.REPLICA: "disttrain.replica.server",
 }

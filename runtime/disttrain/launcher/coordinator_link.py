@@ -1,7 +1,7 @@
 """What the launcher tells the coordinator. It waits for no answer: requests are repeated for it."""
 
-from disttrain.coordinator import messages
-from disttrain.coordinator.client import CoordinatorClient
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.job import names
 from disttrain.launch.config import LaunchConfig
 from disttrain.launcher.restart_policy import Exit

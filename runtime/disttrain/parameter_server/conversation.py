@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from disttrain.coordinator.messages import ShardAddress
+from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.parameter_server.errors import RequestRefused, ShardsAway
 from disttrain.parameter_server.link import LinkConfig, LinkState, ShardLink
 from disttrain.parameter_server.messages import Identity, Side, Welcome

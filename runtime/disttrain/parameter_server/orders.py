@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from disttrain.checkpoint import names
-from disttrain.coordinator import orders
-from disttrain.coordinator.orders import NumberedOrder, Result
+from disttrain.coordinator.protocol import orders
+from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.parameter_server import reporting, writing
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.served_metrics import ServedMetrics

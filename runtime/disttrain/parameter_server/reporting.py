@@ -3,9 +3,9 @@
 import time
 from collections.abc import Mapping
 
-from disttrain.coordinator.fields import LostUpdates, Position, SenderPosition
-from disttrain.coordinator.messages import Restored, RestoredSender
-from disttrain.coordinator.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
+from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
+from disttrain.coordinator.protocol.messages import Restored, RestoredSender
+from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 from disttrain.parameter_server.restoring import RestoredShard

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from disttrain.coordinator.reports import STALENESS_BOUNDS, ShardReport
+from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport
 from disttrain.telemetry import exporter, metrics
 
 

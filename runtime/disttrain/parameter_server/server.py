@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from disttrain.coordinator.control import ControlConnection
 from disttrain.coordinator.errors import JobOver
-from disttrain.coordinator.messages import Join, Joined, Leave
-from disttrain.coordinator.orders import NumberedOrder, Result
-from disttrain.coordinator.reports import ShardReport
+from disttrain.coordinator.protocol.control import ControlConnection
+from disttrain.coordinator.protocol.messages import Join, Joined, Leave
+from disttrain.coordinator.protocol.orders import NumberedOrder, Result
+from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server import (

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from disttrain.coordinator.fields import Position
+from disttrain.coordinator.protocol.fields import Position
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.recording import Records

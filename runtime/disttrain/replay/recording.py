@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
-from disttrain.coordinator import journal
-from disttrain.coordinator.server import JOURNAL
-from disttrain.coordinator.state import State
+from disttrain.coordinator.journal import journal
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.process.server import JOURNAL
 from disttrain.job import manifest_file, names
 from disttrain.job.roles import Device
 from disttrain.job.spec import Spec

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from disttrain.coordinator import permutation
+from disttrain.coordinator.leases import permutation
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.messages import Welcome
 from disttrain.replay.comparing import ComparingLedger, Differences

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from disttrain.coordinator.fields import START, Position
+from disttrain.coordinator.protocol.fields import START, Position
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.parameter_server import schedule

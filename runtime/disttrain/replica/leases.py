@@ -6,8 +6,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Protocol
 
-from disttrain.coordinator import messages
-from disttrain.coordinator.fields import Lease, MemberId, Progress
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import Lease, MemberId, Progress
 from disttrain.replica.halt import Halt
 
 HELD = 2

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from disttrain.coordinator.fields import Position
+from disttrain.coordinator.protocol.fields import Position
 from disttrain.job import names
 from disttrain.parameter_server.client import PushResult, Version
 from disttrain.replica.work import WorkItem

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Set
 
-from disttrain.coordinator.fields import Position
+from disttrain.coordinator.protocol.fields import Position
 from disttrain.replica.work import WorkItem
 
 

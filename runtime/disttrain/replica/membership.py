@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from disttrain.coordinator.client import CoordinatorClient
-from disttrain.coordinator.messages import Join, Joined
-from disttrain.coordinator.reports import ReplicaReport
+from disttrain.coordinator.protocol.client import CoordinatorClient
+from disttrain.coordinator.protocol.messages import Join, Joined
+from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import names
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig

@@ -18,10 +18,10 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from disttrain.coordinator.fields import START
-from disttrain.coordinator.joining import MOST_REPLICAS
-from disttrain.coordinator.messages import Join, Leave
-from disttrain.coordinator.orders import (
+from disttrain.coordinator.decisions.joining import MOST_REPLICAS
+from disttrain.coordinator.protocol.fields import START
+from disttrain.coordinator.protocol.messages import Join, Leave
+from disttrain.coordinator.protocol.orders import (
     Done,
     Drain,
     Drained,
@@ -31,7 +31,7 @@ from disttrain.coordinator.orders import (
     Result,
     Upload,
 )
-from disttrain.coordinator.reports import ReplicaReport
+from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import names
 from disttrain.launch import config as launch_config
 from disttrain.launch.run_folder import RunFolder

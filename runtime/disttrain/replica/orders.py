@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from disttrain.checkpoint.export import export
-from disttrain.coordinator.fields import Progress
-from disttrain.coordinator.orders import (
+from disttrain.coordinator.protocol.fields import Progress
+from disttrain.coordinator.protocol.orders import (
     Done,
     Drain,
     Drained,

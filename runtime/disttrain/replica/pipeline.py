@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from disttrain.coordinator.fields import Lease
+from disttrain.coordinator.protocol.fields import Lease
 from disttrain.replica import seeding
 from disttrain.replica.halt import Halt, Halted
 from disttrain.replica.work import Cutting, WorkItem, WorkSource

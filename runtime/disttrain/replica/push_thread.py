@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from disttrain.coordinator.fields import START, Position
-from disttrain.coordinator.reports import STALENESS_BOUNDS, staleness_bucket
+from disttrain.coordinator.protocol.fields import START, Position
+from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
 from disttrain.layout import ELEMENT_TYPES
 from disttrain.parameter_server.client import Push, PushResult
 from disttrain.parameter_server.errors import PushRefused

@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from disttrain.coordinator import permutation
 from disttrain.coordinator.errors import MemberFenced
-from disttrain.coordinator.fields import Progress
-from disttrain.coordinator.messages import Joined, Leave
-from disttrain.coordinator.orders import End, Evaluate, NumberedOrder
-from disttrain.coordinator.reports import ReplicaReport
+from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.protocol.fields import Progress
+from disttrain.coordinator.protocol.messages import Joined, Leave
+from disttrain.coordinator.protocol.orders import End, Evaluate, NumberedOrder
+from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced

@@ -1,7 +1,7 @@
 """What a replica tells the coordinator in each heartbeat."""
 
-from disttrain.coordinator.fields import Progress
-from disttrain.coordinator.reports import ReplicaReport
+from disttrain.coordinator.protocol.fields import Progress
+from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.replica.downpour import Counters
 from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.lost_leases import LostLeases

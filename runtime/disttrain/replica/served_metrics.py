@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from disttrain.coordinator.reports import STALENESS_BOUNDS, ReplicaReport
+from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ReplicaReport
 from disttrain.replica.ledger import SILENT
 from disttrain.replica.transfers import Transfers
 from disttrain.telemetry import exporter, metrics

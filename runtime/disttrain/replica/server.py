@@ -8,7 +8,7 @@ import uuid
 import torch
 
 from disttrain.coordinator.errors import JobOver
-from disttrain.coordinator.messages import Join
+from disttrain.coordinator.protocol.messages import Join
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica import prepared

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from disttrain.coordinator.fields import Lease, Position
+from disttrain.coordinator.protocol.fields import Lease, Position
 
 
 class WorkItem(NamedTuple):

@@ -10,8 +10,8 @@ import pytest
 
 from disttrain.checkpoint import shard_file
 from disttrain.checkpoint.shard_file import Content, Written
-from disttrain.coordinator import orders
-from disttrain.coordinator.orders import NumberedOrder, Result
+from disttrain.coordinator.protocol import orders
+from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.job.optimizer import Sgd
 from disttrain.parameter_server import assembly
 from disttrain.parameter_server.orders import OrderBook

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from disttrain.coordinator.fields import START
+from disttrain.coordinator.protocol.fields import START
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replay.comparing import ComparingLedger, Differences
 from disttrain.replay.errors import RecordContradicted

@@ -10,7 +10,7 @@ from torch.nn import functional
 from builders.jobs import a_job
 from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard
-from disttrain.coordinator.fields import Position
+from disttrain.coordinator.protocol.fields import Position
 from disttrain.parameter_server.client import FetchResult
 from disttrain.replica import downpour
 from disttrain.replica.connection import Connection, Sides

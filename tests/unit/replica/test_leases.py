@@ -2,9 +2,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from disttrain.coordinator import messages
-from disttrain.coordinator.fields import NO_PROGRESS, Lease, MemberId
-from disttrain.coordinator.messages import RefusalReason, Refused, Work
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import NO_PROGRESS, Lease, MemberId
+from disttrain.coordinator.protocol.messages import RefusalReason, Refused, Work
 from disttrain.replica.halt import Halt, Halted
 from disttrain.replica.leases import LeaseSource
 from disttrain.transport.header import Role

@@ -3,8 +3,8 @@
 import torch
 from torch.utils.data import TensorDataset
 
-from disttrain.coordinator import permutation
-from disttrain.coordinator.fields import Lease
+from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.protocol.fields import Lease
 from disttrain.replica.halt import Halt
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
 from disttrain.replica.work import Cutting

@@ -1,4 +1,4 @@
-from disttrain.coordinator.fields import START, Position
+from disttrain.coordinator.protocol.fields import START, Position
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.work import WorkItem
 

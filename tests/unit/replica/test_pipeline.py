@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
-from disttrain.coordinator.fields import Lease
+from disttrain.coordinator.protocol.fields import Lease
 from disttrain.replica.halt import Halt
 from disttrain.replica.pipeline import Loaded, Pipeline, PipelineConfig, draws_random_numbers, read
 from disttrain.replica.work import Cutting

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.coordinator.reports import ReplicaReport
+from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.served_metrics import ServedMetrics
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from disttrain.coordinator.fields import Lease, Position
+from disttrain.coordinator.protocol.fields import Lease, Position
 from disttrain.replica.work import Cutting
 
 

@@ -1,0 +1,193 @@
+"""How a process becomes a member. Decides; no I/O."""
+
+from disttrain.checkpoint import compare
+from disttrain.coordinator.decisions import membership
+from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.journal import entries
+from disttrain.coordinator.journal.state import Life, LifeState
+from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.messages import (
+    FailureReason,
+    Join,
+    Joined,
+    RefusalReason,
+    Refused,
+    ShardAddress,
+)
+from disttrain.layout import ELEMENT_TYPES, ModelLayout
+from disttrain.transport.header import Role
+
+MOST_REPLICAS = 4096
+"""Indices that replicas may have, those of loops that bring their own data included."""
+
+
+def join(turn: Turn, request: Join) -> Joined | Refused | None:
+    """Names the process and its life; the same instance gets the same answer.
+
+    None: too early to tell; the process asks again.
+    """
+    if request.role not in {Role.REPLICA, Role.SHARD}:
+        return _refused(RefusalReason.NO_SUCH_INDEX, f"{request.role.name} does not join")
+    lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards
+    known = next((life for life in lives.values() if life.instance == request.instance), None)
+    if known is not None:
+        return membership.standing(turn, known.member) or _joined(turn, known)
+    if request.instance in turn.state.old_instances:
+        message = f"instance {request.instance} was replaced by a newer life"
+        return _refused(RefusalReason.OLD_INCARNATION, message)
+    if refusal := _refusal(turn, request):
+        return refusal
+    if _brings_own_data(request) and (turn.state.layout is None or turn.state.may_go_on):
+        # What the job's model is, its own replicas say; and while a model is measured whose
+        # updates must all be in, nobody may push.
+        return None
+    return _take_in(turn, request, lives)
+
+
+def shard_addresses(turn: Turn) -> tuple[ShardAddress, ...]:
+    """Where the living shards listen."""
+    return tuple(
+        ShardAddress(index=shard.index, incarnation=shard.incarnation, address=shard.address)
+        for shard in turn.live_shards()
+    )
+
+
+def elements(layout: ModelLayout) -> dict[int, int]:
+    """Length of each vector that a model has."""
+    counts = {int(vector): layout.elements(vector) for vector in ELEMENT_TYPES}
+    return {vector: count for vector, count in counts.items() if count}
+
+
+def _take_in(turn: Turn, request: Join, lives: dict[int, Life]) -> Joined | Refused:
+    index = _choose_index(turn, request) if request.index is None else request.index
+    if index is None:
+        return _refused(RefusalReason.FULL, "every replica of the manifest is there already")
+    if index in lives:
+        membership.lose(turn, lives[index], LifeState.DEAD, "a newer life has joined")
+    return _joined(turn, _admit(turn, request, index))
+
+
+def _refusal(turn: Turn, request: Join) -> Refused | None:
+    if turn.state.phase.ended:
+        return _refused(RefusalReason.ENDED, f"the job is over: {turn.state.phase}")
+    count = _places(turn, request)
+    if request.index is not None and request.index >= count:
+        message = f"index {request.index} of {request.role.name.lower()}s; there are {count}"
+        return _refused(RefusalReason.NO_SUCH_INDEX, message)
+    if request.role is Role.REPLICA:
+        return _wrong_data(turn, request) or _wrong_model(turn, request)
+    return None
+
+
+def _places(turn: Turn, request: Join) -> int:
+    if request.role is Role.SHARD:
+        return turn.settings.shards
+    return MOST_REPLICAS if _brings_own_data(request) else turn.settings.replicas
+
+
+def _brings_own_data(request: Join) -> bool:
+    """A plain loop, which may be anybody's: what is wrong with it must not end the job."""
+    return request.role is Role.REPLICA and request.train_samples is None
+
+
+def _wrong_data(turn: Turn, request: Join) -> Refused | None:
+    samples, batch = request.train_samples, turn.settings.batch_size
+    if samples is None:
+        return None
+    if samples == 0:
+        message = "the training data is empty: dataset(Split.TRAIN) has length 0"
+        return _fatal(turn, FailureReason.EMPTY_DATA, message)
+    if batch > samples:
+        message = f"batchSize is {batch}, the training data has only {samples} samples"
+        return _fatal(turn, FailureReason.BATCH_TOO_LARGE, message)
+    known = turn.state.data.samples
+    if known and samples != known:
+        message = f"this replica sees {samples} training samples, the job has {known}"
+        return _fatal(turn, FailureReason.WRONG_DATA, message)
+    return None
+
+
+def _wrong_model(turn: Turn, request: Join) -> Refused | None:
+    ours, theirs = turn.state.layout, request.layout
+    if theirs is None:
+        return _refused(RefusalReason.WRONG_MODEL, "a replica must describe its model")
+    difference = compare.first_mismatch(ours, theirs) if ours is not None else None
+    if difference is None:
+        return None
+    message = f"this replica's model is not the job's: {difference}"
+    if _brings_own_data(request):
+        return _refused(RefusalReason.WRONG_MODEL, message)
+    return _fatal(turn, FailureReason.WRONG_MODEL, message)
+
+
+def _fatal(turn: Turn, reason: FailureReason, message: str) -> Refused:
+    turn.fail(reason, message)
+    wrong_data = reason is not FailureReason.WRONG_MODEL
+    refusal = RefusalReason.WRONG_DATA if wrong_data else RefusalReason.WRONG_MODEL
+    return _refused(refusal, message)
+
+
+def _choose_index(turn: Turn, request: Join) -> int | None:
+    lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards
+    taken = {index for index, life in lives.items() if life.live}
+    return next((i for i in range(_places(turn, request)) if i not in taken), None)
+
+
+def _admit(turn: Turn, request: Join, index: int) -> Life:
+    incarnation = membership.next_incarnation(turn, request.role, index)
+    member = MemberId(role=request.role, index=index, incarnation=incarnation)
+    joined = entries.MemberJoined(
+        member=member,
+        instance=request.instance,
+        pid=request.pid,
+        address=request.data_address or "",
+        metrics_address=request.metrics_address or "",
+        own_data=_brings_own_data(request),
+        now=turn.now,
+    )
+    turn.record(joined)
+    turn.watch.heard[member] = turn.now
+    if request.role is Role.REPLICA:
+        _learn(turn, request)
+        membership.admit(turn, member)
+        return turn.state.replicas[index]
+    membership.answer_fences(turn, index, request.restored)
+    if request.restored is not None:
+        turn.record(entries.ShardRestored(member=member, restored=request.restored))
+    return turn.state.shards[index]
+
+
+def _learn(turn: Turn, request: Join) -> None:
+    if turn.state.layout is None and request.layout is not None:
+        turn.record(entries.LayoutKnown(layout=request.layout))
+    samples, settings = request.train_samples, turn.settings
+    if samples is None or (turn.state.data.samples and turn.state.test_samples):
+        return
+    default = permutation.default_portion_size(samples, settings.batch_size, settings.replicas)
+    known = entries.DataKnown(
+        seed=settings.seed,
+        samples=samples,
+        portion_size=settings.portion_size or default,
+        batch_size=settings.batch_size,
+        test_samples=request.test_samples or 0,
+    )
+    turn.record(known)
+
+
+def _joined(turn: Turn, life: Life) -> Joined:
+    state = turn.state
+    layout = state.layout if life.role is Role.SHARD else None
+    return Joined(
+        member=life.member,
+        seed=turn.settings.seed,
+        shards=shard_addresses(turn),
+        replicas=tuple(replica.member for replica in turn.live_replicas()),
+        elements=elements(layout) if layout is not None else None,
+        portion_size=state.data.portion_size,
+        live_replicas=len(turn.live_replicas()),
+    )
+
+
+def _refused(reason: RefusalReason, message: str) -> Refused:
+    return Refused(reason=reason, message=message)

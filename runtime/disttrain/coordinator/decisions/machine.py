@@ -1,0 +1,159 @@
+"""The coordinator without its socket: events in, decisions out. Runs in the simulator as it is."""
+
+from dataclasses import dataclass
+
+from disttrain.coordinator.decisions import answers, joining, membership, steering, work
+from disttrain.coordinator.decisions.turn import Effect, Places, Turn
+from disttrain.coordinator.journal import entries, totals
+from disttrain.coordinator.journal.state import IssuedOrder, State
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.orders import NumberedOrder
+from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.status import status
+from disttrain.coordinator.status.watch import Watch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """What to do: journal what was decided, then the effects, then the reply and orders.
+
+    Without a reply the request is repeated.
+    """
+
+    decided: tuple[entries.Entry, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    reply: messages.Reply | None = None
+
+
+class Coordinator:
+    """State, rules and what was heard lately."""
+
+    def __init__(self, state: State, settings: Settings, places: Places) -> None:
+        self.state = state
+        self.settings = settings
+        self.watch = Watch()
+        self._places = places
+
+    def restarted(self, now: float, committed: int | None) -> Decision:
+        """After a replay of the journal; `committed` is the newest checkpoint on disk."""
+        turn = self._turn(now)
+        turn.record(entries.Restarted())
+        opened = self.state.checkpoint
+        if opened is not None and opened.number == committed:
+            turn.record(entries.CheckpointEnded(number=opened.number, committed=True))
+        elif opened is not None:
+            turn.end_checkpoint(opened.number, "the coordinator restarted")
+        steering.advance(turn)
+        return _decision(turn, None)
+
+    def request(self, request: messages.Request, now: float) -> Decision:
+        """A request and its reply."""
+        turn = self._turn(now)
+        reply = self._reply(turn, request)
+        if turn.decided:
+            steering.advance(turn)
+        if isinstance(request, messages.Heartbeat) and isinstance(reply, messages.HeartbeatReply):
+            reply = self._heartbeat_reply(turn, request.member)
+        return _decision(turn, reply)
+
+    def tick(self, now: float) -> Decision:
+        """Time has passed."""
+        turn = self._turn(now)
+        if not self.state.phase.ended:
+            membership.check_silence(turn)
+        steering.advance(turn)
+        if self.state.began is not None and self.state.ended is None:
+            ended = totals.all_replicas(self.state.totals)
+            self.watch.note(self.state.samples, ended, now)
+        return _decision(turn, None)
+
+    def checkpoint_ended(self, number: int, now: float, failure: str = "") -> Decision:
+        """An effect was carried out, or failed: the checkpoint is committed, or not."""
+        turn = self._turn(now)
+        opened = self.state.checkpoint
+        if opened is not None and opened.number == number:
+            if failure:
+                turn.end_checkpoint(number, failure)
+            else:
+                turn.record(entries.CheckpointEnded(number=number, committed=True))
+            steering.advance(turn)
+        return _decision(turn, None)
+
+    def orders_for(self, member: MemberId) -> tuple[NumberedOrder, ...]:
+        """The member's orders without an answer, oldest first."""
+        return tuple(
+            self.numbered(issued)
+            for issued in self.state.orders.values()
+            if issued.member == member
+        )
+
+    def numbered(self, issued: IssuedOrder) -> NumberedOrder:
+        """An order as it is sent."""
+        return NumberedOrder(id=issued.id, order=issued.order)
+
+    def _turn(self, now: float) -> Turn:
+        return Turn(
+            state=self.state,
+            settings=self.settings,
+            places=self._places,
+            watch=self.watch,
+            now=now,
+        )
+
+    def _reply(self, turn: Turn, request: messages.Request) -> messages.Reply | None:
+        if isinstance(request, messages.Join):
+            return joining.join(turn, request)
+        if isinstance(request, messages.Status):
+            found = status.status(self.state, self.settings, self.watch, turn.now)
+            return messages.StatusReply(status=found)
+        if isinstance(request, messages.Stop):
+            steering.stop(turn, request)
+            return messages.Acknowledged()
+        if isinstance(request, messages.MemberDied):
+            membership.died(turn, request)
+            return messages.Acknowledged()
+        if isinstance(request, messages.Fail):
+            turn.fail(request.reason, request.message)
+            return messages.Acknowledged()
+        return self._member_reply(turn, request)
+
+    def _member_reply(
+        self,
+        turn: Turn,
+        request: messages.Heartbeat | messages.RequestWork | messages.OrderDone | messages.Leave,
+    ) -> messages.Reply:
+        if isinstance(request, messages.Leave):
+            membership.leave(turn, request)
+            return messages.Acknowledged()
+        if refusal := membership.standing(turn, request.member):
+            return refusal
+        if isinstance(request, messages.RequestWork):
+            return work.request_work(turn, request)
+        if isinstance(request, messages.OrderDone):
+            answers.order_done(turn, request)
+            return messages.Acknowledged()
+        return self._heard(turn, request)
+
+    def _heard(self, turn: Turn, request: messages.Heartbeat) -> messages.Reply:
+        if request.replica is not None:
+            self.watch.replicas[request.member] = request.replica
+            report = request.replica
+            membership.take_progress(turn, request.member, report.progress, report.non_finite)
+        if request.shard is not None:
+            self.watch.shards[request.member] = request.shard
+            membership.take_losses(turn, request.member, request.shard.lost)
+        return messages.HeartbeatReply()
+
+    def _heartbeat_reply(self, turn: Turn, member: MemberId) -> messages.HeartbeatReply:
+        return messages.HeartbeatReply(
+            orders=self.orders_for(member),
+            shards=joining.shard_addresses(turn),
+            live_replicas=len(turn.live_replicas()),
+            lost_leases=membership.lost_leases(turn, member),
+            phase=self.state.phase,
+        )
+
+
+def _decision(turn: Turn, reply: messages.Reply | None) -> Decision:
+    return Decision(decided=tuple(turn.decided), effects=tuple(turn.effects), reply=reply)

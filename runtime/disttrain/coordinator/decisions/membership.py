@@ -1,0 +1,195 @@
+"""Who is part of the job: lives and their incarnations, fencing, silence. Decides; no I/O."""
+
+from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.journal import entries, fold, totals
+from disttrain.coordinator.journal.state import Life, LifeState, Phase
+from disttrain.coordinator.protocol.fields import (
+    LostUpdates,
+    MemberId,
+    Position,
+    Progress,
+    SenderPosition,
+)
+from disttrain.coordinator.protocol.messages import (
+    FailureReason,
+    Leave,
+    MemberDied,
+    RefusalReason,
+    Refused,
+    Restored,
+)
+from disttrain.coordinator.protocol.orders import Admit, Fence
+from disttrain.job.roles import Durability
+from disttrain.transport.header import Role
+
+_MEMBERS = frozenset({Role.REPLICA, Role.SHARD})
+
+
+def standing(turn: Turn, member: MemberId) -> Refused | None:
+    """Why a member's request is refused; None for a living one."""
+    found = fold.life(turn.state, member) if member.role in _MEMBERS else None
+    if found is not None and found.live:
+        turn.watch.heard[member] = turn.now
+        return None
+    name = totals.name(member.role, member.index)
+    if member.incarnation > turn.state.incarnations.get(name, 0):
+        message = f"{name} incarnation {member.incarnation} never joined; join first"
+        return Refused(reason=RefusalReason.UNKNOWN_MEMBER, message=message)
+    why = found.reason if found is not None else "a newer life has joined"
+    message = f"{name} incarnation {member.incarnation} is no member any more: {why}"
+    return Refused(reason=RefusalReason.OLD_INCARNATION, message=message)
+
+
+def next_incarnation(turn: Turn, role: Role, index: int) -> int:
+    """Higher than every earlier life's."""
+    known = turn.state.incarnations.get(totals.name(role, index), 0)
+    return max(known, turn.state.first_incarnation) + 1
+
+
+def admit(turn: Turn, replica: MemberId) -> None:
+    """Every living shard shall take this replica's pushes."""
+    live_replicas = len(turn.live_replicas())
+    for shard in turn.live_shards():
+        order = Admit(
+            index=replica.index, incarnation=replica.incarnation, live_replicas=live_replicas
+        )
+        turn.issue(shard.member, order)
+
+
+def lose(turn: Turn, found: Life, state: LifeState, reason: str) -> None:
+    """A life has ended: nothing more is taken from it, and its work goes to others."""
+    if not found.live:
+        return
+    member = found.member
+    trained = turn.state.began is not None and member.role is Role.REPLICA
+    asked = state is LifeState.DEAD and trained
+    lost = entries.MemberLost(
+        member=member,
+        state=state,
+        reason=reason,
+        shards=tuple(range(turn.settings.shards)) if asked else (),
+        replica=turn.watch.replicas.get(member),
+        shard=turn.watch.shards.get(member),
+    )
+    turn.record(lost)
+    turn.watch.forget(member)
+    if member.role is Role.REPLICA:
+        _fence(turn, member)
+    else:
+        _shard_lost(turn, member, reason)
+
+
+def leave(turn: Turn, request: Leave) -> None:
+    """A member ends by its own will; where a replica ended is known."""
+    found = fold.life(turn.state, request.member)
+    if found is None or not found.live:
+        return
+    if request.progress is not None and request.member.role is Role.REPLICA:
+        turn.record(entries.Drained(member=request.member, progress=request.progress))
+        lose(turn, found, LifeState.LEFT, request.reason)
+    else:
+        lose(turn, found, LifeState.DEAD, request.reason)
+
+
+def died(turn: Turn, request: MemberDied) -> None:
+    """The launcher saw a process end."""
+    name = totals.name(request.role, request.index)
+    what = f"{name} (pid {request.pid}) ended with code {request.exit_code} {request.reason}"
+    lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards
+    found = lives.get(request.index) if request.role in _MEMBERS else None
+    if found is not None and found.pid == request.pid:
+        lose(turn, found, LifeState.DEAD, what.strip())
+    if not request.final:
+        return
+    if request.role is Role.SHARD and turn.settings.durability is Durability.NONE:
+        message = f"{what.strip()}; durability is none{_what_is_left(turn)} {request.log_tail}"
+        turn.fail(FailureReason.SHARD_LOST, message.strip())
+    message = f"{what.strip()}; its restart budget is spent. {request.log_tail}"
+    turn.fail(FailureReason.TOO_MANY_RESTARTS, message.strip())
+
+
+def check_silence(turn: Turn) -> None:
+    """Takes leases from silent replicas, and declares the silent dead after longer."""
+    settings = turn.settings
+    patience = settings.member_timeout_seconds
+    for found in [*turn.live_replicas(), *turn.live_shards()]:
+        silence = turn.watch.silence(found.member, turn.now)
+        draining = turn.state.phase is Phase.DRAINING and found.role is Role.REPLICA
+        if silence >= (settings.lease_seconds if draining else patience):
+            lose(turn, found, LifeState.DEAD, f"silent for {silence:.1f} s")
+        elif silence >= settings.lease_seconds and found.role is Role.REPLICA:
+            _expire(turn, found.member)
+
+
+def lost_leases(turn: Turn, member: MemberId) -> tuple[int, ...]:
+    """Leases that a replica may still think it has."""
+    return tuple(held.lease.id for held in turn.state.data.held(member) if held.lost)
+
+
+def take_progress(turn: Turn, member: MemberId, progress: Progress, non_finite: int) -> None:
+    """Journals what a replica has finished, if it is new."""
+    found = fold.life(turn.state, member)
+    if found is None or not found.live or found.drained:
+        return
+    if progress != found.progress or non_finite > found.non_finite:
+        entry = entries.Progressed(member=member, progress=progress, non_finite=non_finite)
+        turn.record(entry)
+
+
+def take_losses(turn: Turn, shard: MemberId, losses: tuple[LostUpdates, ...]) -> None:
+    """Journals what a shard has counted as lost and holds again, if it is new."""
+    for sender in losses:
+        if sender.lost != totals.updates_lost(turn.state.totals, shard.index, sender):
+            turn.record(entries.LossCorrected(shard=shard.index, sender=sender))
+
+
+def answer_fences(turn: Turn, shard: int, restored: Restored | None) -> None:
+    """A shard's new life answers at once for the dead it is still asked about."""
+    known = {}
+    if restored is not None:
+        known = {
+            (item.sender.index, item.sender.incarnation): item.sender for item in restored.senders
+        }
+    for fencing in list(turn.state.fencings):
+        if shard not in fencing.waiting:
+            continue
+        key = (fencing.index, fencing.incarnation)
+        nothing = SenderPosition(index=key[0], incarnation=key[1], position=Position())
+        answer = entries.FenceAnswered(
+            shard=shard, sender=known.get(key, nothing), partial_chunks=0
+        )
+        turn.record(answer)
+
+
+def _expire(turn: Turn, member: MemberId) -> None:
+    if any(not held.lost for held in turn.state.data.held(member)):
+        turn.record(entries.LeasesExpired(member=member))
+
+
+def _fence(turn: Turn, replica: MemberId) -> None:
+    live_replicas = len(turn.live_replicas())
+    for shard in turn.live_shards():
+        order = Fence(
+            index=replica.index, incarnation=replica.incarnation, live_replicas=live_replicas
+        )
+        turn.issue(shard.member, order)
+
+
+def _shard_lost(turn: Turn, shard: MemberId, reason: str) -> None:
+    if turn.state.checkpoint is not None:
+        turn.end_checkpoint(turn.state.checkpoint.number, f"shard-{shard.index} died: {reason}")
+    trained = turn.state.began is not None and not turn.state.phase.ended
+    if trained and turn.settings.durability is Durability.NONE:
+        message = f"shard-{shard.index} died and durability is none: {reason}"
+        turn.fail(FailureReason.SHARD_LOST, f"{message}{_what_is_left(turn)}")
+
+
+def _what_is_left(turn: Turn) -> str:
+    """The remedy: without durability there is a checkpoint only from an end that was begun."""
+    number = turn.state.last_checkpoint
+    if number is None:
+        return "; nothing of it is on disk: durability checkpoint would survive this."
+    return (
+        f"; the last checkpoint is {turn.places.checkpoint(number)}: go on with `disttrain resume`,"
+        " or take the model with `disttrain export`."
+    )

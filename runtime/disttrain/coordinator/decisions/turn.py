@@ -1,0 +1,125 @@
+"""One turn of the coordinator's machine: the state, the time, and what has been decided so far.
+
+Deterministic: no clock, no socket, no file; the time is handed in.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from disttrain.coordinator.journal import entries, fold
+from disttrain.coordinator.journal.state import IssuedOrder, Life, Phase, State
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.messages import FailureReason
+from disttrain.coordinator.protocol.orders import End, Order, ShardWritten
+from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.status.watch import Watch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BeginCheckpoint:
+    """Make the staging folder and write the ledger into it, before any order leaves."""
+
+    number: int
+    ledger: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommitCheckpoint:
+    """All parts are there: write the manifest."""
+
+    number: int
+    parts: dict[int, ShardWritten]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AbandonCheckpoint:
+    """Remove the staging folder."""
+
+    number: int
+
+
+Effect = BeginCheckpoint | CommitCheckpoint | AbandonCheckpoint
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Places:
+    """Where things lie; as members see them."""
+
+    model_file: str
+    staging: Callable[[int], str]
+    """Folder that the parts of a checkpoint are written to, by number."""
+    checkpoint: Callable[[int], str]
+    """Folder of a committed checkpoint, by number."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Turn:
+    """What one event leads to."""
+
+    state: State
+    settings: Settings
+    places: Places
+    watch: Watch
+    now: float
+    decided: list[entries.Entry] = field(default_factory=list)
+    """To be journaled before anything is answered."""
+    effects: list[Effect] = field(default_factory=list)
+
+    def record(self, entry: entries.Entry) -> None:
+        """Decides something: the state changes at once."""
+        fold.apply(self.state, entry)
+        self.decided.append(entry)
+
+    def issue(self, member: MemberId, order: Order, shards: dict[int, int] | None = None) -> None:
+        """Gives an order."""
+        entry = entries.OrderIssued(
+            id=self.state.next_order, member=member, order=order, shards=shards or {}
+        )
+        self.record(entry)
+
+    def open_orders(self, kind: type[object]) -> list[IssuedOrder]:
+        """Unanswered orders of a kind."""
+        return [issued for issued in self.state.orders.values() if isinstance(issued.order, kind)]
+
+    def live_replicas(self) -> list[Life]:
+        """In the order of their indices."""
+        return live(self.state.replicas)
+
+    def workers(self) -> list[Life]:
+        """The living replicas that do what they are told: no loops that bring their own data."""
+        return [replica for replica in self.live_replicas() if not replica.own_data]
+
+    def live_shards(self) -> list[Life]:
+        """In the order of their indices."""
+        return live(self.state.shards)
+
+    def shards_ready(self) -> bool:
+        """Every shard lives and has values."""
+        ready = [shard for shard in self.live_shards() if shard.initialised]
+        return len(ready) == self.settings.shards
+
+    def go_to(self, phase: Phase, reason: str = "", message: str = "") -> None:
+        """Changes the phase; at an end, tells everybody."""
+        change = entries.PhaseChanged(phase=phase, now=self.now, reason=reason, message=message)
+        self.record(change)
+        if phase.ended:
+            for member in [*self.live_replicas(), *self.live_shards()]:
+                self.issue(member.member, End(reason=reason or self.state.reason))
+
+    def fail(self, reason: FailureReason, message: str) -> None:
+        """The job ends as Failed, unless it has ended."""
+        if self.state.phase.ended:
+            return
+        if self.state.checkpoint is not None:
+            self.end_checkpoint(self.state.checkpoint.number, f"the job failed: {reason}")
+        self.go_to(Phase.FAILED, reason, message)
+
+    def end_checkpoint(self, number: int, failure: str) -> None:
+        """Gives up the checkpoint in progress."""
+        self.effects.append(AbandonCheckpoint(number=number))
+        self.record(entries.CheckpointEnded(number=number, committed=False, message=failure))
+
+
+def live(lives: dict[int, Life]) -> list[Life]:
+    """The living ones, in the order of their indices."""
+    return [lives[index] for index in sorted(lives) if lives[index].live]

@@ -1,0 +1,242 @@
+"""The journal on disk: lines of JSON with a checksum, appended before anything is answered.
+
+A file begins with a snapshot of the state and goes on with decisions; a new one is begun at each
+checkpoint, so that replaying stays short. A torn last line is what a crash leaves and is dropped;
+damage before the end is refused. The open file holds space in reserve (zeros behind the last line),
+so that a disk that fills up stops checkpoints long before it stops decisions.
+
+A sync that fails is never repeated on the same file: the kernel may have dropped what it could not
+write, and would report success. A new file is begun instead, with the whole state.
+"""
+
+import contextlib
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from disttrain.coordinator.errors import JournalDamaged
+from disttrain.coordinator.journal import entries, fold, state
+from disttrain.coordinator.journal.state import State
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+_SUFFIX = ".jsonl"
+_UNFINISHED = ".new"
+_RESERVE_BYTES = 1 << 20
+"""Some thousand decisions."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replayed:
+    """What a journal holds."""
+
+    state: State
+    decisions: int
+    """How many it is made of, beside its snapshot."""
+
+
+def replay(folder: Path) -> Replayed | None:
+    """The state that the newest journal leads to; None without a journal. Raises JournalDamaged."""
+    files = _files(folder)
+    if not files:
+        return None
+    file = files[-1]
+    content = file.read_bytes()
+    lines = list(_good_lines(content))
+    good_bytes = sum(len(line) + 10 for line in lines)
+    _refuse_damage(file, content, good_bytes)
+    if not lines:
+        message = f"{file} holds no snapshot; restore the job from a checkpoint"
+        raise JournalDamaged(message)
+    try:
+        found = state.from_json(lines[0])
+        for line in lines[1:]:
+            fold.fold(found, entries.from_json(line))
+    except ValidationError as error:
+        message = f"{file} is of another version: {error.errors()[0]['msg']}"
+        raise JournalDamaged(message) from error
+    return Replayed(state=found, decisions=len(lines) - 1)
+
+
+class Journal:
+    """The open journal. Belongs to one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptor = -1
+        self._length = 0
+        self._reserved = 0
+        """Bytes of the file that the disk has promised."""
+        self._backlog = b""
+        self._unsynced = False
+        self._number = 0
+        """Of the newest file that every replay will find."""
+        self._doubtful = False
+        """A sync has failed: only a new file can be trusted."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Some entries may not be on disk: it is full or fails."""
+        return bool(self._backlog) or self._doubtful
+
+    def begin(self, found: State) -> None:
+        """Begins a new file with a snapshot; the older ones are deleted.
+
+        Raises OSError: then the journal goes on in the old file, or is behind.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        older = _files(self._folder)
+        number = 1 + (self._number or max((int(file.stem) for file in older), default=0))
+        file = self._folder / f"{number:08d}{_SUFFIX}"
+        unfinished = file.with_suffix(_UNFINISHED)
+        snapshot = _line(state.to_json(found))
+        self._take(_write_durably(unfinished, snapshot), len(snapshot))
+        # From here on a replay may read the new file, but after a crash of the machine also the
+        # old one: nothing that is written to either is sure to be found.
+        self._doubtful = True
+        unfinished.rename(file)
+        _sync_folder(self._folder)
+        self._doubtful = False
+        self._number = number
+        _delete([old for old in older if old != file])
+        self._reserve()
+
+    def append(self, decided: entries.Decided) -> None:
+        """Writes what one event led to, in one line: half of a decision is never replayed.
+
+        It survives this process from then on. What a full disk refuses is kept for later: decide
+        little while `is_behind`.
+        """
+        if self._doubtful:
+            # The new file will begin with what this leads to.
+            return
+        if decided:
+            self._backlog += _line(entries.to_json(decided))
+        try:
+            self._write()
+        except OSError as error:
+            LOG.error("nothing is decided until the disk takes the journal", reason=str(error))
+
+    def catch_up(self, found: State) -> None:
+        """Writes what is missing, if the disk takes it now; `found`: what was decided until now."""
+        with contextlib.suppress(OSError):
+            if self._doubtful:
+                self.begin(found)
+            else:
+                self._write()
+
+    def sync(self) -> None:
+        """What was appended survives the machine, too, unless the journal is behind afterwards."""
+        if not self._unsynced or self._doubtful:
+            return
+        try:
+            os.fdatasync(self._descriptor)
+            self._unsynced = False
+        except OSError as error:
+            self._doubtful = True
+            LOG.error("nothing is decided until a new journal is on disk", reason=str(error))
+
+    def close(self) -> None:
+        """Syncs and closes. Nobody was told what a failing disk does not take."""
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._length)
+            self.sync()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self) -> None:
+        """Raises OSError; what it wrote until then is written over next time."""
+        if self._backlog:
+            _write_all(self._descriptor, self._backlog, self._length)
+            self._length += len(self._backlog)
+            self._backlog = b""
+            self._unsynced = True
+            self._reserve()
+
+    def _reserve(self) -> None:
+        """Takes space for what is to come, where the file system can promise it."""
+        if self._length + _RESERVE_BYTES // 2 > self._reserved:
+            with contextlib.suppress(OSError):
+                os.posix_fallocate(self._descriptor, self._length, _RESERVE_BYTES)
+                self._reserved = self._length + _RESERVE_BYTES
+
+    def _take(self, descriptor: int, length: int) -> None:
+        """Goes on in this file, whose every byte is on disk."""
+        old, self._descriptor = self._descriptor, descriptor
+        self._length, self._reserved = length, 0
+        self._backlog, self._unsynced = b"", False
+        if old >= 0:
+            with contextlib.suppress(OSError):
+                os.close(old)
+
+
+def _files(folder: Path) -> list[Path]:
+    found = folder.glob(f"*{_SUFFIX}")
+    return sorted(file for file in found if file.stem.isdecimal())
+
+
+def _line(content: bytes) -> bytes:
+    return b"%08x %s\n" % (zlib.crc32(content), content)
+
+
+def _good_lines(content: bytes) -> Iterator[bytes]:
+    """The leading lines whose checksums hold."""
+    for line in content.split(b"\n")[:-1]:
+        if line[8:9] != b" " or line[:8] != b"%08x" % zlib.crc32(line[9:]):
+            return
+        yield line[9:]
+
+
+def _refuse_damage(file: Path, content: bytes, good_bytes: int) -> None:
+    """A crash tears the last write only: no whole line may follow a bad one."""
+    torn = content[good_bytes:].split(b"\n")[1:-1]
+    for line in torn:
+        if line[:8] == b"%08x" % zlib.crc32(line[9:]):
+            message = (
+                f"{file} is damaged at byte {good_bytes}, before its end; "
+                "resume the job from its last checkpoint"
+            )
+            raise JournalDamaged(message)
+
+
+def _write_durably(path: Path, content: bytes) -> int:
+    """The new file's descriptor, open for writing."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        _write_all(descriptor, content, 0)
+        os.fsync(descriptor)
+    except OSError:
+        os.close(descriptor)
+        # On a full disk half a file would take the space that the next attempt needs.
+        path.unlink(missing_ok=True)
+        raise
+    return descriptor
+
+
+def _delete(files: list[Path]) -> None:
+    """A file that stays only takes space: replays read the newest."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
+def _write_all(descriptor: int, content: bytes, offset: int) -> None:
+    view = memoryview(content)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,45 @@
+"""Starting a job again from the ledger of a checkpoint. Pure."""
+
+from disttrain.coordinator.journal import totals
+from disttrain.coordinator.journal.state import LifeState, Phase, State
+from disttrain.coordinator.protocol.fields import Position
+
+LIVES_PER_RUN = 1000
+"""More lives than any process can have had between the ledger's cut and the end of that run."""
+
+
+def from_ledger(state: State, source: str, shards: int) -> State:
+    """The state to start with: everybody is gone, what they had not finished waits again.
+
+    `shards` is how many there will be.
+
+    The ledger was cut before the shards wrote their parts; what they hold beyond it is repeated,
+    and counted when they join (`State.resumed_samples`). `state` itself is changed.
+    """
+    for life in state.replicas.values():
+        if life.live:
+            state.data.settle(life.member, Position(), Position())
+        life.state = LifeState.DEAD
+    for fencing in state.fencings:
+        state.data.settle(fencing.member, Position(), Position())
+    _remember_samples(state)
+    totals.take_over_losses(state.totals, shards)
+    highest = max([state.first_incarnation, *state.incarnations.values()])
+    state.first_incarnation = (highest // LIVES_PER_RUN + 1) * LIVES_PER_RUN
+    state.resumed_from = source
+    state.elapsed += max(0.0, (state.ledger_time or 0.0) - (state.began or 0.0))
+    state.phase = Phase.WAITING
+    state.began = state.ended = state.checkpoint_tried = state.evaluation_tried = None
+    state.reason = state.message = ""
+    state.stopping = False
+    state.replicas, state.shards = {}, {}
+    state.fencings, state.orders = [], {}
+    state.checkpoint = None
+    state.final_failures = 0
+    return state
+
+
+def _remember_samples(state: State) -> None:
+    for life in state.replicas.values():
+        key = f"{life.index}.{life.incarnation}"
+        state.resumed_samples[key] = max(life.progress.samples, state.resumed_samples.get(key, 0))

@@ -1,0 +1,261 @@
+"""Everything the coordinator knows that must survive it.
+
+The fold of its journal, and the ledger of a checkpoint.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pydantic import TypeAdapter
+
+from disttrain.coordinator.journal import totals
+from disttrain.coordinator.journal.totals import Extremes, Totals
+from disttrain.coordinator.leases.data_ledger import DataLedger
+from disttrain.coordinator.protocol.fields import Count, MemberId, Position, Progress, Strict
+from disttrain.coordinator.protocol.orders import Order, ShardWritten
+from disttrain.layout import ModelLayout
+from disttrain.transport.header import Role
+
+
+class Phase(StrEnum):
+    """Where the job stands. The first seven come in this order.
+
+    Training for a target goes back from Evaluating to Running when the model misses it.
+    """
+
+    WAITING = "Waiting"
+    """For members, the layout, initial values."""
+    RUNNING = "Running"
+    DRAINING = "Draining"
+    """No more work; replicas push what they have."""
+    CHECKPOINTING = "Checkpointing"
+    """The last checkpoint."""
+    EXPORTING = "Exporting"
+    EVALUATING = "Evaluating"
+    """Of exactly the exported file."""
+    COMPLETE = "Complete"
+    STOPPED = "Stopped"
+    """By a person; it can be resumed."""
+    FAILED = "Failed"
+
+    @property
+    def ended(self) -> bool:
+        """Nothing follows."""
+        return self in {Phase.COMPLETE, Phase.STOPPED, Phase.FAILED}
+
+
+_CLOSING = frozenset({Phase.DRAINING, Phase.CHECKPOINTING, Phase.EXPORTING, Phase.EVALUATING})
+
+
+class StopReason(StrEnum):
+    """Which rule ended the job, as `summary.json` says it."""
+
+    EPOCHS = "Epochs"
+    STEPS = "Steps"
+    SAMPLES = "Samples"
+    SECONDS = "Seconds"
+    TARGET_METRIC = "TargetMetric"
+    STOPPED = "Stopped"
+    """A person stopped it."""
+
+
+class LifeState(StrEnum):
+    """Whether a life of a process is part of the job."""
+
+    LIVE = "live"
+    DEAD = "dead"
+    """Died, timed out or was replaced by a newer life; fenced."""
+    LEFT = "left"
+    """Ended by its own will."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Life(Strict):
+    """The latest life of one process."""
+
+    role: Role
+    index: int
+    incarnation: int
+    instance: str
+    pid: int = 0
+    state: LifeState = LifeState.LIVE
+    address: str = ""
+    metrics_address: str = ""
+    joined: float = 0.0
+    """Seconds of the coordinator's clock."""
+    reason: str = ""
+    """Why it is dead."""
+    progress: Progress = field(default_factory=Progress)
+    """Replicas."""
+    non_finite: int = 0
+    """Replicas."""
+    own_data: bool = False
+    """A replica whose loop brings its own data."""
+    drained: bool = False
+    """A replica that will push nothing more."""
+    configured: bool = False
+    """A shard that knows its ranges."""
+    initialised: bool = False
+    """A shard that has values."""
+
+    @property
+    def member(self) -> MemberId:
+        """This life's identity."""
+        return MemberId(role=self.role, index=self.index, incarnation=self.incarnation)
+
+    @property
+    def live(self) -> bool:
+        """Part of the job."""
+        return self.state is LifeState.LIVE
+
+
+@dataclass(kw_only=True, slots=True)
+class Fencing(Strict):
+    """A dead replica whose last position is being asked from the shards."""
+
+    index: int
+    incarnation: int
+    waiting: list[int]
+    """Shards that have not answered."""
+    lowest: Position | None = None
+    highest: Position | None = None
+    partial_chunks: int = 0
+
+    @property
+    def member(self) -> MemberId:
+        """The dead life's identity."""
+        return MemberId(role=Role.REPLICA, index=self.index, incarnation=self.incarnation)
+
+
+@dataclass(kw_only=True, slots=True)
+class IssuedOrder(Strict):
+    """An order without an answer."""
+
+    id: int
+    member: MemberId
+    order: Order
+    shards: dict[int, int] = field(default_factory=dict)
+    """Upload: the lives of the shards it is for."""
+
+
+@dataclass(kw_only=True, slots=True)
+class OpenCheckpoint(Strict):
+    """A checkpoint in progress."""
+
+    number: int
+    began: float
+    parts: dict[int, ShardWritten] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True, slots=True)
+class Evaluation(Strict):
+    """The outcome of one evaluation."""
+
+    epoch: int
+    """Epochs completed at its start."""
+    samples: int
+    """Samples processed at its end."""
+    seconds: float
+    """Since the job began."""
+    loss: float | None
+    measures: dict[str, float]
+    final: bool = False
+    """Of exactly the model with which the job ends."""
+
+
+@dataclass(kw_only=True, slots=True)
+class State(Strict):
+    """The whole. Only `fold.apply` changes it."""
+
+    phase: Phase = Phase.WAITING
+    reason: str = ""
+    message: str = ""
+    stopping: bool = False
+    """Ends as Stopped."""
+    elapsed: float = 0.0
+    """Seconds of training before `began`: of the runs that this one resumes."""
+    began: float | None = None
+    """When training began; seconds of the coordinator's clock."""
+    ended: float | None = None
+    ledger_time: float | None = None
+    """When this ledger was cut; in a checkpoint's ledger."""
+    test_samples: int = 0
+    layout: ModelLayout | None = None
+    data: DataLedger = field(default_factory=DataLedger)
+    replicas: dict[int, Life] = field(default_factory=dict)
+    shards: dict[int, Life] = field(default_factory=dict)
+    incarnations: dict[str, int] = field(default_factory=dict)
+    """The highest given, by process name."""
+    old_instances: list[str] = field(default_factory=list)
+    """Replaced lives, the latest ones: a late copy of their join must not replace a newer life."""
+    fencings: list[Fencing] = field(default_factory=list)
+    orders: dict[int, IssuedOrder] = field(default_factory=dict)
+    next_order: int = 1
+    checkpoint: OpenCheckpoint | None = None
+    next_checkpoint: int = 1
+    last_checkpoint: int | None = None
+    checkpoint_tried: float | None = None
+    evaluations: list[Evaluation] = field(default_factory=list)
+    """The latest ones."""
+    best: dict[str, Extremes] = field(default_factory=dict)
+    """Over all evaluations, by measure."""
+    final_checkpoint: int = 0
+    """The first number that may be the last checkpoint."""
+    final_failures: int = 0
+    """Attempts at the last checkpoint that failed."""
+    evaluation_tried: float | None = None
+    evaluated_epoch: int = 0
+    evaluating: bool = False
+    """An evaluation was begun and not answered, whoever does it."""
+    totals: Totals = field(default_factory=Totals)
+    resumed_from: str = ""
+    first_incarnation: int = 0
+    """Lives up to this number belong to the run that this one resumes."""
+    resumed_samples: dict[str, Count] = field(default_factory=dict)
+    """Samples per replica life that the ledger or a restored shard holds: see `warm_start`."""
+
+    @property
+    def may_go_on(self) -> bool:
+        """The job closes because a target seems reached; if the exported model misses it, not.
+
+        Replicas are not drained for good, they only get no work.
+        """
+        for_target = self.reason == StopReason.TARGET_METRIC
+        return for_target and self.phase in _CLOSING and not self.stopping
+
+    @property
+    def samples(self) -> int:
+        """Processed by all replicas together."""
+        return self.data.samples_done + self.data.samples_outside
+
+    def seconds(self, now: float) -> float:
+        """Of training, the runs that this one resumes included."""
+        if self.began is None:
+            return self.elapsed
+        return self.elapsed + (self.ended or now) - self.began
+
+    def non_finite(self) -> int:
+        """Gradients that were not finite."""
+        return sum(self.non_finite_by_name().values())
+
+    def non_finite_by_name(self) -> dict[str, int]:
+        """The same by replica, those without any left out."""
+        found = dict(self.totals.non_finite)
+        for life in self.replicas.values():
+            if life.non_finite:
+                key = totals.name(Role.REPLICA, life.index)
+                found[key] = found.get(key, 0) + life.non_finite
+        return found
+
+
+_STATE = TypeAdapter(State)
+
+
+def to_json(state: State) -> bytes:
+    """The state as JSON: the first line of a journal file, and coordinator.json of a checkpoint."""
+    return _STATE.dump_json(state)
+
+
+def from_json(content: bytes) -> State:
+    """The state again; raises pydantic's ValidationError."""
+    return _STATE.validate_json(content, strict=True)

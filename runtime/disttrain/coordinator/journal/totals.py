@@ -1,0 +1,150 @@
+"""Counters of the job that outlive the processes that counted. Pure."""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from disttrain.coordinator.protocol.fields import LostUpdates, MemberId, Strict
+from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.job import names
+from disttrain.transport.header import Role
+
+
+@dataclass(kw_only=True, slots=True)
+class Totals(Strict):
+    """Sums over all lives that have ended, and what no single member knows."""
+
+    restarts: dict[str, int] = field(default_factory=dict)
+    """By role."""
+    updates_lost: dict[str, int] = field(default_factory=dict)
+    """Acknowledged and rolled back, by replica; a shard's part of a push counts as one."""
+    updates_lost_by_shard: dict[str, int] = field(default_factory=dict)
+    """The same by shard and life of a replica: see `_key`. A shard reports sums over its lives."""
+    partial_chunks: int = 0
+    """Chunks of pushes of the dead that were applied only in part."""
+    non_finite: dict[str, int] = field(default_factory=dict)
+    """Of ended lives, by replica."""
+    checkpoints: int = 0
+    checkpoint_failures: int = 0
+    blocking_seconds: float = 0.0
+    """Longest time that a checkpoint stopped a shard."""
+    evaluations: int = 0
+    replica_reports: dict[int, ReplicaReport] = field(default_factory=dict)
+    """Last reports of ended lives, added up, by index."""
+    shard_reports: dict[int, ShardReport] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True, slots=True)
+class Extremes(Strict):
+    """The lowest and highest value that a measure had."""
+
+    lowest: float
+    highest: float
+
+
+def name(role: Role, index: int) -> str:
+    """A process's name in counters and logs."""
+    if role is Role.REPLICA:
+        return names.replica_name(index)
+    return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR
+
+
+def add_restart(totals: Totals, role: Role) -> None:
+    """Counts one more life of a process that had one already."""
+    key = role.name.lower()
+    totals.restarts[key] = totals.restarts.get(key, 0) + 1
+
+
+def updates_lost(totals: Totals, shard: int, sender: LostUpdates) -> int:
+    """Updates of a replica's life that a shard has reported as lost so far."""
+    return totals.updates_lost_by_shard.get(_key(shard, sender), 0)
+
+
+def set_updates_lost(totals: Totals, shard: int, sender: LostUpdates) -> None:
+    """A shard says how many it has lost in all: said again, it counts once."""
+    more = sender.lost - updates_lost(totals, shard, sender)
+    if more:
+        totals.updates_lost_by_shard[_key(shard, sender)] = sender.lost
+        key = name(Role.REPLICA, sender.index)
+        totals.updates_lost[key] = totals.updates_lost.get(key, 0) + more
+        if not totals.updates_lost[key]:
+            del totals.updates_lost[key]
+
+
+def take_over_losses(totals: Totals, shards: int) -> None:
+    """From now on there are `shards`: one of them reports the losses of each that is no more."""
+    sums: dict[str, int] = {}
+    for key, lost in totals.updates_lost_by_shard.items():
+        shard, _, sender = key.partition(".")
+        taken_over = f"{int(shard) % shards}.{sender}"
+        sums[taken_over] = sums.get(taken_over, 0) + lost
+    totals.updates_lost_by_shard = sums
+
+
+def _key(shard: int, sender: LostUpdates) -> str:
+    return f"{shard}.{sender.index}.{sender.incarnation}"
+
+
+def add_non_finite(totals: Totals, index: int, count: int) -> None:
+    """Counts the non-finite gradients of a life that ended."""
+    if count:
+        key = name(Role.REPLICA, index)
+        totals.non_finite[key] = totals.non_finite.get(key, 0) + count
+
+
+def add_report(
+    totals: Totals, member: MemberId, replica: ReplicaReport | None, shard: ShardReport | None
+) -> None:
+    """Keeps the last report of a life that ended."""
+    if replica is not None:
+        old = totals.replica_reports.get(member.index, ReplicaReport())
+        totals.replica_reports[member.index] = added(old, replica)
+    if shard is not None:
+        old_shard = totals.shard_reports.get(member.index, ShardReport())
+        totals.shard_reports[member.index] = added(old_shard, shard)
+
+
+def all_replicas(totals: Totals) -> ReplicaReport:
+    """The sum of the last reports of all ended lives."""
+    whole = ReplicaReport()
+    for report in totals.replica_reports.values():
+        whole = added(whole, report)
+    return whole
+
+
+def remember_best(best: dict[str, Extremes], measures: dict[str, float]) -> None:
+    """Widens each measure's extremes."""
+    for key, value in measures.items():
+        known = best.get(key, Extremes(lowest=value, highest=value))
+        best[key] = Extremes(lowest=min(known.lowest, value), highest=max(known.highest, value))
+
+
+_Report = TypeVar("_Report", ReplicaReport, ShardReport)
+
+
+def added(old: _Report, new: _Report) -> _Report:
+    """A report whose numbers and histograms are the sums; everything else is the newer one's."""
+    sums = {
+        item.name: _sum(getattr(old, item.name), getattr(new, item.name))
+        for item in fields(new)
+        if item.name != "version"
+    }
+    changes: dict[str, Any] = {key: value for key, value in sums.items() if value is not None}
+    return replace(new, **changes)
+
+
+def _sum(old: object, new: object) -> object | None:
+    if isinstance(old, int | float) and isinstance(new, int | float):
+        return old + new
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {key: old.get(key, 0) + new.get(key, 0) for key in {*old, *new}}
+    return _sum_histograms(old, new)
+
+
+def _sum_histograms(old: object, new: object) -> tuple[int, ...] | None:
+    if not isinstance(old, tuple) or not isinstance(new, tuple):
+        return None
+    if not all(isinstance(count, int) for count in (*old, *new)):
+        return None
+    longest = max(len(old), len(new))
+    filled = [(*counts, *[0] * (longest - len(counts))) for counts in (old, new)]
+    return tuple(a + b for a, b in zip(*filled, strict=True))

@@ -1,0 +1,86 @@
+"""Carrying out what the machine decides about checkpoints, in the checkpoint store."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from disttrain.checkpoint import model_map
+from disttrain.checkpoint.errors import CheckpointError
+from disttrain.checkpoint.manifest import FileEntry, JobIdentity, Manifest, ShardEntry
+from disttrain.checkpoint.store import Store
+from disttrain.coordinator.decisions.turn import (
+    AbandonCheckpoint,
+    BeginCheckpoint,
+    CommitCheckpoint,
+    Effect,
+)
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.protocol.orders import ShardWritten
+from disttrain.layout import ModelLayout
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What a manifest says of the job."""
+
+    uid: str
+    name: str
+    seed: int
+    update_rule: str
+    keep_last: int
+
+
+@dataclass(slots=True)
+class Checkpoints:
+    """Belongs to the coordinator's thread."""
+
+    store: Store
+    job: Job
+    _ledgers: dict[int, FileEntry] = field(default_factory=dict)
+
+    def carry_out(self, effect: Effect, state: State) -> str:
+        """Does it; an empty text is success, else why it failed."""
+        try:
+            if isinstance(effect, BeginCheckpoint):
+                staging = self.store.begin(effect.number)
+                self._ledgers = {effect.number: staging.write_coordinator(effect.ledger)}
+            elif isinstance(effect, CommitCheckpoint):
+                self._commit(effect, state)
+            elif isinstance(effect, AbandonCheckpoint):
+                self.store.abandon(effect.number)
+        except (CheckpointError, OSError) as error:
+            return str(error) or type(error).__name__
+        return ""
+
+    def committed(self) -> int | None:
+        """Number of the newest checkpoint on disk."""
+        latest = self.store.latest()
+        return latest.manifest.number if latest is not None else None
+
+    def _commit(self, effect: CommitCheckpoint, state: State) -> None:
+        layout = state.layout or ModelLayout(tensors=())
+        parts = [effect.parts[index] for index in sorted(effect.parts)]
+        manifest = Manifest(
+            number=effect.number,
+            job=JobIdentity(uid=self.job.uid, name=self.job.name),
+            created=datetime.now(UTC),
+            seed=self.job.seed,
+            samples=state.samples,
+            update_rule=self.job.update_rule,
+            tensors=model_map.tensors(layout),
+            pieces=model_map.pieces(layout),
+            shards=tuple(
+                _shard(layout, index, len(parts), part) for index, part in enumerate(parts)
+            ),
+            coordinator=self._ledgers[effect.number],
+        )
+        self.store.commit(manifest)
+        self.store.retain(self.job.keep_last)
+
+
+def _shard(layout: ModelLayout, index: int, shards: int, part: ShardWritten) -> ShardEntry:
+    return ShardEntry(
+        index=index,
+        file=FileEntry(name=part.file, bytes=part.bytes, hash=part.hash),
+        version=part.version,
+        ranges=model_map.ranges(layout, index, shards),
+    )

@@ -1,0 +1,83 @@
+"""When the coordinator writes which of its files, and what its log says of decisions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from disttrain.coordinator.decisions.machine import Coordinator
+from disttrain.coordinator.journal import entries, totals
+from disttrain.coordinator.process.run_files import RunFiles
+from disttrain.coordinator.process.served_metrics import ServedMetrics
+from disttrain.coordinator.status import status
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+_STATUS_SECONDS = 0.5
+_METRICS_SECONDS = 2.0
+
+
+class Reporting:
+    """Belongs to the coordinator's thread."""
+
+    def __init__(self, machine: Coordinator, files: RunFiles, metrics: ServedMetrics) -> None:
+        self._machine = machine
+        self._files = files
+        self._metrics = metrics
+        self._next_status = 0.0
+        self._next_line = 0.0
+        self._checkpoint_began = 0.0
+
+    def write_if_due(self, now: float, dropped: Mapping[str, int]) -> None:
+        """Writes status.json and a line of metrics.jsonl every so often.
+
+        `dropped`: messages that the transport did not let through, by reason.
+        """
+        machine = self._machine
+        if now >= self._next_status:
+            self._next_status = now + _STATUS_SECONDS
+            self._files.write_status(self._status(now))
+            self._metrics.update(machine, now)
+            self._metrics.dropped(dropped)
+        if now >= self._next_line and machine.state.began is not None:
+            self._next_line = now + _METRICS_SECONDS
+            line = status.metrics_line(machine.state, machine.watch, now)
+            self._files.add_metrics({"time": now, **line})
+
+    def note(self, entry: entries.Entry, now: float) -> None:
+        """Logs what people want to know, and writes what must not wait."""
+        if isinstance(entry, entries.EvaluationEnded):
+            line = status.evaluation_line(self._machine.state)
+            self._files.add_metrics({"time": now, **line})
+            LOG.info("evaluated", **entry.evaluation.measures, loss=entry.evaluation.loss)
+        elif isinstance(entry, entries.CheckpointBegun):
+            self._checkpoint_began = entry.now
+        elif isinstance(entry, entries.CheckpointEnded):
+            self._checkpoint_ended(entry, now)
+        elif isinstance(entry, entries.MemberLost):
+            name = totals.name(entry.member.role, entry.member.index)
+            LOG.warning("member lost", member=name, reason=entry.reason)
+        elif isinstance(entry, entries.MemberJoined):
+            name = totals.name(entry.member.role, entry.member.index)
+            LOG.info("member joined", member=name, incarnation=entry.member.incarnation)
+        elif isinstance(entry, entries.PhaseChanged):
+            LOG.info("phase", phase=entry.phase.value, reason=str(entry.reason))
+            self._phase_changed(entry, now)
+
+    def finish(self, now: float) -> None:
+        """Writes the last status and the summary again, with the members' last reports."""
+        self._files.write_status(self._status(now))
+        self._files.write_summary(status.summary(self._machine.state, self._machine.watch, now))
+
+    def _checkpoint_ended(self, entry: entries.CheckpointEnded, now: float) -> None:
+        LOG.info("checkpoint", number=entry.number, failure=entry.message or "none")
+        if entry.committed and self._checkpoint_began:
+            self._metrics.checkpoint_took(now - self._checkpoint_began)
+
+    def _phase_changed(self, entry: entries.PhaseChanged, now: float) -> None:
+        self._next_status = 0.0
+        if entry.phase.ended:
+            self.finish(now)
+
+    def _status(self, now: float) -> dict[str, Any]:
+        found = status.status(self._machine.state, self._machine.settings, self._machine.watch, now)
+        return {**found, "metricsAddress": self._metrics.address, "time": now}

@@ -1,0 +1,69 @@
+"""The coordinator's Prometheus metrics, set from its state and served over HTTP."""
+
+from collections.abc import Mapping
+
+from disttrain.coordinator.decisions.machine import Coordinator
+from disttrain.coordinator.status import progress
+from disttrain.telemetry import exporter, metrics
+from disttrain.transport.header import Role
+
+
+class ServedMetrics:
+    """Counters follow the state's, which never go back within a process."""
+
+    def __init__(self, address: str) -> None:
+        """Serve on `address`. Raises MetricsAddressError."""
+        registry = metrics.new_registry()
+        self._metrics = metrics.CoordinatorMetrics.register(registry)
+        self._counted: dict[str, float] = {}
+        self._dropped: dict[str, int] = {}
+        self.address = exporter.start(address, registry)
+
+    def update(self, machine: Coordinator, now: float) -> None:
+        """Sets everything; at most a few times a second."""
+        self._update_gauges(machine, now)
+        state, found = machine.state, self._metrics
+        counters = {
+            "portions_done": (found.portions_done, state.data.portions_done),
+            "portions_requeued": (found.portions_requeued, state.data.portions_requeued),
+            "samples_repeated": (found.samples_repeated, state.data.samples_repeated),
+            "updates_lost": (found.updates_lost, sum(state.totals.updates_lost.values())),
+            "failures": (found.checkpoint_failures, state.totals.checkpoint_failures),
+        }
+        for name, (counter, value) in counters.items():
+            # A loss may be taken back; a counter goes only up, and counts none of them twice.
+            known = self._counted.get(name, 0.0)
+            counter.inc(max(0.0, value - known))
+            self._counted[name] = max(value, known)
+        for role, value in state.totals.restarts.items():
+            found.restarts.labels(role=role).inc(max(0.0, value - self._counted.get(role, 0.0)))
+            self._counted[role] = value
+
+    def checkpoint_took(self, seconds: float) -> None:
+        """A whole checkpoint, from the ledger's cut to the manifest."""
+        self._metrics.checkpoint_seconds.observe(seconds)
+
+    def dropped(self, refused: Mapping[str, int]) -> None:
+        """What the transport has dropped so far, by reason."""
+        for reason, count in refused.items():
+            counted = self._dropped.get(reason, 0)
+            self._metrics.messages_dropped.labels(reason).inc(count - counted)
+            self._dropped[reason] = count
+
+    def _update_gauges(self, machine: Coordinator, now: float) -> None:
+        state, watch, found = machine.state, machine.watch, self._metrics
+        speed = watch.samples_per_second()
+        estimate = progress.estimate(state, machine.settings, now, speed)
+        for role, lives in ((Role.REPLICA, state.replicas), (Role.SHARD, state.shards)):
+            count = sum(life.live for life in lives.values())
+            found.members.labels(role=role.name.lower()).set(count)
+        found.samples.set(state.samples)
+        found.epoch.set(progress.epochs_processed(state))
+        found.progress.set(estimate.fraction)
+        found.remaining_seconds.set(estimate.remaining_seconds or 0.0)
+        found.samples_per_second.set(speed)
+        loss = watch.loss()
+        found.loss.set(loss if loss is not None else 0.0)
+        if state.evaluations:
+            for name, value in state.evaluations[-1].measures.items():
+                found.measure.labels(name=name).set(value)

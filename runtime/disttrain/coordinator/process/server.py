@@ -1,0 +1,105 @@
+"""The coordinator's process: what `disttrain run` and a pod start."""
+
+from disttrain.checkpoint import names
+from disttrain.checkpoint.store import Store
+from disttrain.coordinator import settings
+from disttrain.coordinator.decisions.machine import Coordinator
+from disttrain.coordinator.decisions.turn import Places
+from disttrain.coordinator.journal.journal import Journal
+from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.process import start
+from disttrain.coordinator.process.checkpoints import Checkpoints, Job
+from disttrain.coordinator.process.reporting import Reporting
+from disttrain.coordinator.process.run_files import RunFiles
+from disttrain.coordinator.process.served_metrics import ServedMetrics
+from disttrain.coordinator.process.service import Parts, Service, steady_clock
+from disttrain.coordinator.process.start import Origin
+from disttrain.launch.config import LaunchConfig
+from disttrain.launch.exit_code import ExitCode
+from disttrain.telemetry import logs
+from disttrain.transport.config import TransportConfig
+from disttrain.transport.factory import open_transport
+from disttrain.transport.header import Role
+
+LOG = logs.get(__name__)
+
+JOURNAL = "journal"
+"""The journal's folder, beside the checkpoints."""
+
+_EXIT_CODES = {
+    Phase.COMPLETE: ExitCode.COMPLETE,
+    Phase.STOPPED: ExitCode.INTERRUPTED,
+    Phase.FAILED: ExitCode.FAILED,
+}
+"""A full disk may take no summary: then this is all that the launcher hears."""
+
+
+def main(config: LaunchConfig) -> int:
+    """Serves the job until it has ended; the exit code tells how. Raises JournalDamaged."""
+    parts, origin = _parts(config)
+    transport = open_transport(
+        TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.COORDINATOR)
+    )
+    try:
+        service = Service(
+            parts, transport.listen(config.listen_address or config.coordinator_address)
+        )
+        LOG.info("coordinator serves", state=str(origin))
+        if origin is Origin.JOURNAL:
+            committed = parts.checkpoints.committed()
+            service.settle(parts.machine.restarted(parts.clock(), committed))
+        service.run()
+        # On a full disk the space that it had in reserve is all there is for the summary.
+        parts.journal.close()
+        parts.reporting.finish(parts.clock())
+    finally:
+        parts.journal.close()
+        transport.close()
+    return _EXIT_CODES[parts.machine.state.phase]
+
+
+def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
+    store = Store(config.checkpoint_folder)
+    journal_folder = store.folder / JOURNAL
+    begun = start.first_state(
+        journal_folder,
+        config.resume_from,
+        store.next_number(),
+        config.job.spec.parameter_server.shards,
+    )
+    journal = Journal(journal_folder)
+    journal.begin(begun.state)
+    machine = Coordinator(begun.state, settings.from_spec(config.job.spec), _places(config, store))
+    parts = Parts(
+        machine=machine,
+        journal=journal,
+        checkpoints=Checkpoints(store, _job(config)),
+        reporting=_reporting(config, machine),
+        clock=steady_clock(),
+    )
+    return parts, begun.origin
+
+
+def _places(config: LaunchConfig, store: Store) -> Places:
+    return Places(
+        model_file=str(config.run_folder / "model.safetensors"),
+        staging=lambda number: str(store.folder / names.staging(number)),
+        checkpoint=lambda number: str(store.folder / names.folder(number)),
+    )
+
+
+def _job(config: LaunchConfig) -> Job:
+    spec = config.job.spec
+    rule = spec.strategy.rule.optimizer.rule
+    return Job(
+        uid=config.job_uid,
+        name=config.job.metadata.name,
+        seed=spec.seed,
+        update_rule=type(rule).__name__.lower(),
+        keep_last=spec.checkpoint.keep_last,
+    )
+
+
+def _reporting(config: LaunchConfig, machine: Coordinator) -> Reporting:
+    served = ServedMetrics(config.metrics_address)
+    return Reporting(machine, RunFiles(config.run_folder), served)

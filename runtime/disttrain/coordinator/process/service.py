@@ -1,0 +1,240 @@
+"""The coordinator's loop: requests in, journal, effects, replies and orders out."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from disttrain.coordinator.decisions.machine import Coordinator, Decision
+from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect
+from disttrain.coordinator.errors import MessageRefused
+from disttrain.coordinator.journal.entries import CheckpointEnded, Entry
+from disttrain.coordinator.journal.journal import Journal
+from disttrain.coordinator.process.checkpoints import Checkpoints
+from disttrain.coordinator.process.reporting import Reporting
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.telemetry import logs
+from disttrain.transport.header import EMPTY, Header, Role, Verb
+from disttrain.transport.interface import Listener, Request
+
+LOG = logs.get(__name__)
+
+_BATCH = 256
+"""Requests whose entries are synced to disk together."""
+_TICK_SECONDS = 0.05
+_PAUSE_SECONDS = 1.0
+_ATTEMPT_SECONDS = 0.5
+"""Between two attempts to write what a full disk refused: each may be a whole new journal."""
+_LAUNCHER_ONLY = (messages.Fail, messages.MemberDied, messages.Stop)
+_ALWAYS_TAKEN = (messages.Status, messages.Stop)
+"""Also while the journal is behind: the one decides nothing, the other little, and people wait."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Parts:
+    """What the loop joins."""
+
+    machine: Coordinator
+    journal: Journal
+    checkpoints: Checkpoints
+    reporting: Reporting
+    clock: Callable[[], float]
+
+
+def steady_clock() -> Callable[[], float]:
+    """Seconds since 1970 that do not jump while this process lives."""
+    ahead = time.time() - time.monotonic()
+    return lambda: time.monotonic() + ahead
+
+
+class Service:
+    """Belongs to one thread."""
+
+    def __init__(self, parts: Parts, listener: Listener) -> None:
+        self._parts = parts
+        self._listener = listener
+        self._peers: dict[MemberId, bytes] = {}
+        self._pushed: set[int] = set()
+        """Orders sent unasked; heartbeat replies repeat them."""
+        self._replies: list[tuple[Request, messages.Reply]] = []
+        """To be sent when what they rest on is in the journal."""
+        self._next_tick = 0.0
+        self._next_attempt = 0.0
+        """To catch up with the journal."""
+        self._stopping_since: float | None = None
+        """Time since which a stop waits for a disk that takes nothing."""
+        self._ended: float | None = None
+        self._rotate = False
+
+    def settle(self, decision: Decision) -> None:
+        """Journals what was decided, then carries out its effects, which lead to decisions."""
+        parts = self._parts
+        parts.journal.append(decision.decided)
+        for entry in decision.decided:
+            self._note(entry)
+        for effect in decision.effects:
+            self._carry_out(effect)
+
+    def run(self) -> None:
+        """Serves until the job has ended and everybody knows it."""
+        while not self._is_over():
+            self._serve()
+            self._tick()
+            self._parts.journal.sync()
+            if not self._parts.journal.is_behind:
+                self._answer()
+            self._parts.reporting.write_if_due(self._parts.clock(), self._listener.refused)
+
+    def _serve(self) -> None:
+        self._catch_up()
+        request = self._listener.receive(_TICK_SECONDS)
+        for _ in range(_BATCH):
+            if request is None:
+                break
+            reply = self._handle(request)
+            if reply is not None:
+                self._replies.append((request, reply))
+            request = self._listener.receive(0.0)
+
+    def _catch_up(self) -> None:
+        now = self._parts.clock()
+        if self._parts.journal.is_behind and now >= self._next_attempt:
+            self._next_attempt = now + _ATTEMPT_SECONDS
+            self._parts.journal.catch_up(self._parts.machine.state)
+
+    def _answer(self) -> None:
+        for request, reply in self._replies:
+            self._reply(request, reply)
+        self._replies.clear()
+        self._push_orders()
+
+    def _handle(self, request: Request) -> messages.Reply | None:
+        """The reply that has to wait for the journal, if any."""
+        if request.header.verb != Verb.CONTROL_REQUEST:
+            return None
+        try:
+            parsed = messages.parse_request(request.payload)
+        except MessageRefused as error:
+            LOG.warning("request refused", sender=request.header.sender, reason=str(error))
+            self._refuse(request, messages.RefusalReason.MALFORMED, str(error))
+            return None
+        if not _is_allowed(request.role, parsed):
+            words = f"{parsed.kind} is not for {request.role.name.lower()}s"
+            self._refuse(request, messages.RefusalReason.NOT_ALLOWED, words)
+            return None
+        if self._parts.journal.is_behind and not isinstance(parsed, _ALWAYS_TAKEN):
+            # Nothing is decided on a full disk, so that little has to be kept; members ask again.
+            return None
+        return self._decide(request, parsed)
+
+    def _decide(self, request: Request, parsed: messages.Request) -> messages.Reply | None:
+        decision = self._parts.machine.request(parsed, self._parts.clock())
+        if isinstance(decision.reply, messages.StatusReply):
+            self._reply(request, decision.reply)
+            return None
+        self.settle(decision)
+        self._remember_peer(request, parsed, decision.reply)
+        return decision.reply
+
+    def _refuse(self, request: Request, reason: messages.RefusalReason, message: str) -> None:
+        """Nothing was decided, so there is nothing to wait for."""
+        self._reply(request, messages.Refused(reason=reason, message=message))
+
+    def _remember_peer(
+        self, request: Request, parsed: messages.Request, reply: messages.Reply | None
+    ) -> None:
+        if isinstance(reply, messages.Joined):
+            self._peers[reply.member] = request.peer
+        elif isinstance(parsed, messages.Heartbeat) and isinstance(reply, messages.HeartbeatReply):
+            self._peers[parsed.member] = request.peer
+            # The reply holds every order, so none needs to be pushed again.
+            self._pushed.update(order.id for order in reply.orders)
+
+    def _tick(self) -> None:
+        now = self._parts.clock()
+        if self._parts.journal.is_behind:
+            self._stop_in_vain(now)
+            return
+        self._stopping_since = None
+        if now < self._next_tick:
+            return
+        if self._next_tick and now - self._next_tick > _PAUSE_SECONDS:
+            # This process was stopped, or its disk slow or full; nobody's heartbeats were heard.
+            self._parts.machine.watch.forgive(now - self._next_tick, now)
+        self._next_tick = now + _TICK_SECONDS
+        self.settle(self._parts.machine.tick(now))
+        heard = self._parts.machine.watch.heard
+        self._peers = {member: peer for member, peer in self._peers.items() if member in heard}
+        self._pushed.intersection_update(self._parts.machine.state.orders)
+
+    def _stop_in_vain(self, now: float) -> None:
+        """A stop waits a moment, not for ever, for a disk that takes no last checkpoint either."""
+        machine = self._parts.machine
+        if not machine.state.stopping or machine.state.phase.ended:
+            return
+        self._stopping_since = self._stopping_since or now
+        if now - self._stopping_since >= machine.settings.end_grace_seconds:
+            words = "stopped without a last checkpoint: the disk is full or fails"
+            self.settle(machine.request(messages.Stop(reason=words, at_once=True), now))
+
+    def _note(self, entry: Entry) -> None:
+        if isinstance(entry, CheckpointEnded):
+            self._rotate = self._rotate or entry.committed
+        self._parts.reporting.note(entry, self._parts.clock())
+
+    def _carry_out(self, effect: Effect) -> None:
+        machine, clock = self._parts.machine, self._parts.clock
+        failure = self._parts.checkpoints.carry_out(effect, machine.state)
+        if isinstance(effect, CommitCheckpoint) or (
+            isinstance(effect, BeginCheckpoint) and failure
+        ):
+            self.settle(machine.checkpoint_ended(effect.number, clock(), failure))
+        if self._rotate:
+            self._rotate = False
+            self._begin_journal()
+
+    def _begin_journal(self) -> None:
+        try:
+            self._parts.journal.begin(self._parts.machine.state)
+        except OSError as error:
+            LOG.warning("journal not shortened", reason=str(error))
+
+    def _reply(self, request: Request, reply: messages.Reply) -> None:
+        header = _header(Verb.CONTROL_REPLY, request.header.sequence)
+        if not self._listener.reply(request, header, messages.encode_reply(reply)):
+            LOG.debug("reply not sent", kind=reply.kind, sender=request.header.sender)
+
+    def _push_orders(self) -> None:
+        machine = self._parts.machine
+        for number in machine.state.orders.keys() - self._pushed:
+            issued = machine.state.orders[number]
+            peer = self._peers.get(issued.member)
+            if peer is None:
+                continue
+            payload = messages.encode_order(machine.numbered(issued))
+            self._listener.reply(peer, _header(Verb.CONTROL_ORDER, number), payload)
+            self._pushed.add(number)
+
+    def _is_over(self) -> bool:
+        machine, now = self._parts.machine, self._parts.clock()
+        if not machine.state.phase.ended:
+            return False
+        self._ended = self._ended or now
+        waited = now - self._ended
+        untold = self._parts.journal.is_behind or machine.state.orders
+        return not untold or waited > machine.settings.end_grace_seconds
+
+
+def _header(verb: Verb, sequence: int) -> Header:
+    return EMPTY._replace(verb=verb, role=Role.COORDINATOR, sequence=sequence)
+
+
+def _is_allowed(role: Role, request: messages.Request) -> bool:
+    """Whether a sender of this role may say this: with CURVE, the role is proven by its key."""
+    if isinstance(request, _LAUNCHER_ONLY):
+        return role is Role.LAUNCHER
+    if isinstance(request, messages.Join):
+        return role is request.role
+    if isinstance(request, messages.Status):
+        return True
+    return role is request.member.role

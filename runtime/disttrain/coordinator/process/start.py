@@ -1,0 +1,62 @@
+"""The state that a coordinator starts with: from its journal, from a checkpoint, or new."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from disttrain.checkpoint import names
+from disttrain.coordinator.errors import JournalDamaged
+from disttrain.coordinator.journal import journal, resume, state
+from disttrain.coordinator.journal.state import State
+
+
+class Origin(StrEnum):
+    """Where the state came from."""
+
+    NEW = "new"
+    JOURNAL = "journal"
+    """The coordinator itself was restarted."""
+    CHECKPOINT = "checkpoint"
+    """The whole job was started again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """What to begin with."""
+
+    state: State
+    origin: Origin
+
+
+def first_state(
+    journal_folder: Path, checkpoint: Path | None, next_checkpoint: int, shards: int
+) -> Start:
+    """A checkpoint to resume comes before the journal, which belongs to the run that ended.
+
+    `next_checkpoint` is the lowest number that is free, `shards` how many the job has now.
+    Raises JournalDamaged.
+    """
+    start = _found(journal_folder, checkpoint, shards)
+    start.state.next_checkpoint = max(start.state.next_checkpoint, next_checkpoint)
+    return start
+
+
+def _found(journal_folder: Path, checkpoint: Path | None, shards: int) -> Start:
+    if checkpoint is not None:
+        ledger = _read_ledger(checkpoint / names.COORDINATOR)
+        resumed = resume.from_ledger(ledger, str(checkpoint), shards)
+        return Start(state=resumed, origin=Origin.CHECKPOINT)
+    replayed = journal.replay(journal_folder)
+    if replayed is not None:
+        return Start(state=replayed.state, origin=Origin.JOURNAL)
+    return Start(state=State(), origin=Origin.NEW)
+
+
+def _read_ledger(file: Path) -> State:
+    try:
+        return state.from_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        message = f"{file} cannot be read; resume from another checkpoint"
+        raise JournalDamaged(message) from error

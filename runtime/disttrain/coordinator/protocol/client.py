@@ -1,0 +1,163 @@
+"""A connection to the coordinator with a thread of its own: for replicas, launcher and tools."""
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextlib import suppress
+
+from disttrain.coordinator.errors import (
+    CoordinatorError,
+    CoordinatorSilent,
+    MemberFenced,
+)
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.control import ControlConnection, Report, not_joined
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.orders import End, NumberedOrder, Result
+from disttrain.transport.header import Role
+from disttrain.transport.interface import Channel
+
+_POLL_SECONDS = 0.005
+_CLOSE_SECONDS = 5.0
+
+
+class CoordinatorClient:
+    """Talks to the coordinator in the background; every method may be called from any thread.
+
+    It survives a restart of the coordinator: requests are repeated until they are answered. When
+    this life is fenced,
+    waiting and later requests raise MemberFenced, and `orders` gets an `End` with id 0.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Channel], role: Role, heartbeat_seconds: float = 0.5
+    ) -> None:
+        """`connect` makes the channel inside the client's thread, which owns it."""
+        self.orders: queue.Queue[NumberedOrder] = queue.Queue()
+        """Orders to carry out, each once; answer with `answer`."""
+        self._connect = connect
+        self._role = role
+        self._heartbeat_seconds = heartbeat_seconds
+        self._report: Report | None = None
+        self._requests: queue.SimpleQueue[tuple[messages.Request, Future[messages.Reply]]] = (
+            queue.SimpleQueue()
+        )
+        self._open: set[Future[messages.Reply]] = set()
+        self._closing = threading.Event()
+        self._ended: CoordinatorError | None = None
+        self._member: MemberId | None = None
+        self._latest = messages.HeartbeatReply()
+        self._lost: frozenset[int] = frozenset()
+        self._thread = threading.Thread(target=self._run, name="coordinator-client", daemon=True)
+        self._thread.start()
+
+    @property
+    def member(self) -> MemberId | None:
+        """Who this process is; None before `join`."""
+        return self._member
+
+    @property
+    def shards(self) -> tuple[messages.ShardAddress, ...]:
+        """The shards' present lives, as of the last heartbeat."""
+        return self._latest.shards
+
+    @property
+    def live_replicas(self) -> int:
+        """As of the last heartbeat."""
+        return self._latest.live_replicas
+
+    @property
+    def lost_leases(self) -> frozenset[int]:
+        """Leases given to others: skip what is not begun of them."""
+        return self._lost
+
+    def join(self, join: messages.Join, report: Report, timeout: float = 60.0) -> messages.Joined:
+        """Introduces this process and starts heartbeats, each with `report()`, in the background.
+
+        Raises NotJoined, or TimeoutError when the coordinator is not there in time.
+        """
+        reply = self.request(join).result(timeout)
+        if not isinstance(reply, messages.Joined):
+            raise not_joined(join, reply)
+        self._member = reply.member
+        self._report = report
+        return reply
+
+    def request(self, request: messages.Request) -> Future[messages.Reply]:
+        """Sends a request; the future gets the reply, or MemberFenced. Never blocks."""
+        future: Future[messages.Reply] = Future()
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
+        self._requests.put((request, future))
+        if self._ended is not None:
+            self._refuse_queued(self._ended)
+        return future
+
+    def answer(self, order: NumberedOrder, result: Result) -> None:
+        """Says what came of an order; repeated in the background until the coordinator has it."""
+        if self._member is not None and order.id:
+            done = messages.OrderDone(member=self._member, order=order.id, result=result)
+            self.request(done)
+
+    def flush(self, timeout: float) -> bool:
+        """Waits until every request is answered; False if some are not after `timeout` seconds."""
+        return not wait(list(self._open), timeout).not_done
+
+    def close(self) -> None:
+        """Ends the thread; unanswered requests raise CoordinatorSilent."""
+        self._closing.set()
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        control = ControlConnection(self._connect(), self._role, self._heartbeat_seconds)
+        waiting: dict[int, Future[messages.Reply]] = {}
+        try:
+            while not self._closing.is_set():
+                self._send_queued(control, waiting)
+                self._deliver(control, waiting)
+            self._end(CoordinatorSilent("the client was closed"), waiting)
+        except MemberFenced as error:
+            self._end(error, waiting)
+            fenced = End(reason=str(error))
+            self.orders.put(NumberedOrder(id=0, order=fenced))
+        except Exception as error:
+            # Whoever waits must not wait for ever because a report or the transport failed.
+            self._end(CoordinatorSilent(f"the client's thread failed: {error!r}"), waiting)
+            raise
+        finally:
+            control.close()
+
+    def _send_queued(
+        self, control: ControlConnection, waiting: dict[int, Future[messages.Reply]]
+    ) -> None:
+        while not self._requests.empty():
+            request, future = self._requests.get()
+            if isinstance(request, messages.OrderDone) and self._report is not None:
+                # An order may end the job; that must not be judged by counters older than it.
+                control.report_now(self._report)
+            waiting[control.request(request)] = future
+
+    def _deliver(
+        self, control: ControlConnection, waiting: dict[int, Future[messages.Reply]]
+    ) -> None:
+        received = control.poll(self._report, wait=_POLL_SECONDS)
+        self._latest = control.latest
+        if len(control.lost_leases) != len(self._lost):
+            self._lost = frozenset(control.lost_leases)
+        for order in received.orders:
+            self.orders.put(order)
+        for number, reply in received.replies.items():
+            if number in waiting:
+                waiting.pop(number).set_result(reply)
+
+    def _end(self, error: CoordinatorError, waiting: dict[int, Future[messages.Reply]]) -> None:
+        self._ended = error
+        for future in waiting.values():
+            future.set_exception(error)
+        self._refuse_queued(error)
+
+    def _refuse_queued(self, error: CoordinatorError) -> None:
+        with suppress(queue.Empty):
+            while True:
+                self._requests.get_nowait()[1].set_exception(error)

@@ -1,0 +1,218 @@
+"""A member's connection to the coordinator without a thread: polled by a shard's loop."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from disttrain.coordinator.errors import (
+    CoordinatorSilent,
+    JobOver,
+    MemberFenced,
+    MessageRefused,
+    NotJoined,
+)
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.orders import NumberedOrder, Result
+from disttrain.coordinator.protocol.outstanding import Outstanding
+from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.transport.errors import TransportError
+from disttrain.transport.header import EMPTY, Header, Role, Verb
+from disttrain.transport.interface import Channel
+
+Clock = Callable[[], float]
+Report = Callable[[], ReplicaReport | ShardReport]
+
+_ORDERS_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Received:
+    """What one poll brought."""
+
+    orders: tuple[NumberedOrder, ...] = ()
+    """Each order once."""
+    replies: dict[int, messages.Reply] = field(default_factory=dict)
+    """By the number that `request` gave; heartbeat replies are not among them."""
+
+
+class ControlConnection:
+    """One member's side. Belongs to the thread that owns the channel."""
+
+    def __init__(
+        self, channel: Channel, role: Role, heartbeat_seconds: float, clock: Clock = time.monotonic
+    ) -> None:
+        self.channel = channel
+        """For `Transport.wait`."""
+        self.latest = messages.HeartbeatReply()
+        """Addresses of the shards, number of living replicas, phase: as of the last heartbeat."""
+        self.lost_leases: set[int] = set()
+        """Leases that were given to others; for a replica."""
+        self._role = role
+        self._heartbeat_seconds = heartbeat_seconds
+        self._clock = clock
+        self._outstanding = Outstanding()
+        self._join: messages.Join | None = None
+        self._member: MemberId | None = None
+        self._next_heartbeat = 0.0
+        self._heartbeats: set[int] = set()
+        self._seen_orders: dict[int, None] = {}
+        self._early: tuple[NumberedOrder, ...] = ()
+        """Orders that came while `join` waited."""
+
+    @property
+    def member(self) -> MemberId:
+        """Who this process is. Only after `join`."""
+        if self._member is None:
+            message = "this process has not joined; call join() first"
+            raise NotJoined(message)
+        return self._member
+
+    def join(self, join: messages.Join, timeout: float = 60.0) -> messages.Joined:
+        """Introduces this process, and waits until the coordinator is there.
+
+        Raises NotJoined when it is refused, CoordinatorSilent after `timeout` seconds.
+        """
+        number = self.request(join)
+        end = self._clock() + timeout
+        while self._clock() < end:
+            received = self.poll(None, wait=0.05)
+            # Orders follow the answer at once, and each is heard only once.
+            self._early = received.orders
+            reply = received.replies.get(number)
+            if isinstance(reply, messages.Joined):
+                return reply
+            if isinstance(reply, messages.Refused):
+                raise not_joined(join, reply)
+        message = f"no answer from the coordinator within {timeout:g} s; is it running?"
+        raise CoordinatorSilent(message)
+
+    def request(self, request: messages.Request) -> int:
+        """Sends a request, again and again until it is answered.
+
+        The reply comes out of `poll` with the number that this gives.
+        """
+        if isinstance(request, messages.Join):
+            self._join = request
+        payload = messages.encode_request(request)
+        number = self._outstanding.add(payload, self._clock())
+        self._send(number, payload)
+        return number
+
+    def answer(self, order: NumberedOrder, result: Result, report: Report | None = None) -> int:
+        """Says that an order was carried out; gives the number of the request.
+
+        With a report a heartbeat goes first: what the order leads to, perhaps the job's end, must
+        not be judged by counters older than it.
+        """
+        if report is not None:
+            self.report_now(report)
+        return self.request(messages.OrderDone(member=self.member, order=order.id, result=result))
+
+    def poll(self, report: Report | None, wait: float = 0.0) -> Received:
+        """Sends a heartbeat if it is time, repeats what is overdue, and takes in what has arrived.
+
+        Without a report there is no heartbeat: the launcher and tools are no members. Waits up to
+        `wait` seconds for the first message. Raises MemberFenced.
+        """
+        now = self._clock()
+        if report is not None and now >= self._next_heartbeat and not self._heartbeats:
+            self.report_now(report)
+        return self._receive(wait)
+
+    def report_now(self, report: Report) -> None:
+        """Sends a heartbeat, out of turn if need be."""
+        self._next_heartbeat = self._clock() + self._heartbeat_seconds
+        self._heartbeats.add(self.request(self._heartbeat(report())))
+
+    def close(self) -> None:
+        """Drops what was not sent."""
+        self.channel.close()
+
+    def _heartbeat(self, report: ReplicaReport | ShardReport) -> messages.Heartbeat:
+        if isinstance(report, ReplicaReport):
+            return messages.Heartbeat(member=self.member, replica=report)
+        return messages.Heartbeat(member=self.member, shard=report)
+
+    def _receive(self, wait: float) -> Received:
+        for number, payload in self._outstanding.due(self._clock()):
+            self._send(number, payload)
+        new_orders = list(self._early)
+        self._early = ()
+        replies: dict[int, messages.Reply] = {}
+        while (message := self.channel.receive(wait)) is not None:
+            wait = 0.0
+            try:
+                self._take(message.header, bytes(message.payload), new_orders, replies)
+            except MessageRefused:
+                continue
+        return Received(orders=tuple(new_orders), replies=replies)
+
+    def _take(
+        self,
+        header: Header,
+        payload: bytes,
+        new_orders: list[NumberedOrder],
+        replies: dict[int, messages.Reply],
+    ) -> None:
+        if header.verb == Verb.CONTROL_ORDER:
+            new_orders.extend(self._unseen((messages.parse_order(payload),)))
+        if header.verb != Verb.CONTROL_REPLY or not self._outstanding.waits(header.sequence):
+            return
+        is_heartbeat = header.sequence in self._heartbeats
+        # A reply that cannot be read is none: the request is repeated when it is due.
+        reply = messages.parse_reply(payload)
+        self._outstanding.answered(header.sequence)
+        self._heartbeats.discard(header.sequence)
+        self._check_standing(reply)
+        if isinstance(reply, messages.Joined):
+            self._member = reply.member
+        if isinstance(reply, messages.Work):
+            self.lost_leases.update(reply.lost_leases)
+        if isinstance(reply, messages.HeartbeatReply):
+            self.latest = reply
+            self.lost_leases.update(reply.lost_leases)
+            new_orders.extend(self._unseen(reply.orders))
+        if not is_heartbeat:
+            replies[header.sequence] = reply
+
+    def _check_standing(self, reply: messages.Reply) -> None:
+        if not isinstance(reply, messages.Refused):
+            return
+        if reply.reason is messages.RefusalReason.OLD_INCARNATION:
+            raise MemberFenced(reply.message)
+        if reply.reason is messages.RefusalReason.UNKNOWN_MEMBER and self._join is not None:
+            self.request(self._join)
+
+    def _unseen(self, orders: tuple[NumberedOrder, ...]) -> list[NumberedOrder]:
+        unseen = [order for order in orders if order.id not in self._seen_orders]
+        self._seen_orders.update(dict.fromkeys(order.id for order in unseen))
+        while len(self._seen_orders) > _ORDERS_REMEMBERED:
+            self._seen_orders.pop(next(iter(self._seen_orders)))
+        return unseen
+
+    def header(self, number: int) -> Header:
+        """The header of this member's request `number`."""
+        member = self._member
+        return EMPTY._replace(
+            verb=Verb.CONTROL_REQUEST,
+            role=self._role,
+            sender=member.index if member else 0,
+            incarnation=member.incarnation if member else 0,
+            sequence=number,
+        )
+
+    def _send(self, number: int, payload: bytes) -> None:
+        try:
+            self.channel.send(self.header(number)._replace(count=len(payload)), payload)
+        except TransportError:
+            # The coordinator is away and the queue is full: the request is repeated when it is due.
+            return
+
+
+def not_joined(join: messages.Join, reply: messages.Reply) -> NotJoined:
+    """The error for an answer to a join that is no welcome."""
+    why = reply.message if isinstance(reply, messages.Refused) else f"it answered {reply.kind}"
+    message = f"the coordinator refused {join.role.name} {join.index}: {why}"
+    over = isinstance(reply, messages.Refused) and reply.reason is messages.RefusalReason.ENDED
+    return JobOver(message) if over else NotJoined(message)

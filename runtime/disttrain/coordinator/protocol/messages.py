@@ -1,0 +1,370 @@
+"""Requests to the coordinator and its replies: frozen dataclasses to JSON and back.
+
+They travel as the payload of CONTROL_REQUEST, CONTROL_REPLY (same `sequence`) and CONTROL_ORDER
+(`sequence` is the order's
+id, the payload one `orders.NumberedOrder`). Parsing is strict. Every request may be sent again
+until it is answered: repeating it changes nothing.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from disttrain.coordinator.errors import MessageRefused
+from disttrain.coordinator.protocol.fields import (
+    Count,
+    Lease,
+    MemberId,
+    Progress,
+    SenderPosition,
+    Strict,
+    Text,
+)
+from disttrain.coordinator.protocol.orders import NumberedOrder, Result
+from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.layout import ModelLayout
+from disttrain.transport.header import Role
+
+LIMIT_BYTES = 8 * 1024 * 1024
+"""No control payload is longer; 8 MiB describe about 40,000 tensors."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestoredSender(Strict):
+    """What a restarted shard knows of one life of a replica."""
+
+    sender: SenderPosition
+    """As in the checkpoint it restored; zeros if that holds nothing of this sender."""
+    acknowledged: Count
+    """Pushes of this sender that are in the values or lost (mapped file)."""
+    lost: Count
+    """Acknowledged, and in the values no more: the sum over all lives of this shard, and of those
+    shards that are no more for which it answers, so that a report may be repeated. Known only if
+    `acknowledged` is not 0."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restored(Strict):
+    """State with which a shard starts when it is not its first life, or when the job is resumed."""
+
+    initialised: bool
+    """False: it has no values (died before the first checkpoint) and needs an upload."""
+    checkpoint: Count | None
+    version: Count
+    senders: tuple[RestoredSender, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Join(Strict):
+    """A process introduces itself.
+
+    The same instance gets the same answer. Answer `Joined` or `Refused`.
+    """
+
+    kind: Literal["join"] = "join"
+    role: Role
+    index: Count | None
+    """None: the coordinator chooses."""
+    instance: Annotated[str, Field(min_length=1, max_length=128)]
+    """Random, one per life of a process."""
+    pid: Count
+    data_address: Text | None = None
+    """Shards: where replicas connect to."""
+    metrics_address: Text | None = None
+    layout: ModelLayout | None = None
+    """Replicas."""
+    train_samples: Count | None = None
+    """Replicas; None: its loop brings its own data and asks for no work."""
+    test_samples: Count | None = None
+    """Replicas; None or 0: there is nothing to evaluate on."""
+    restored: Restored | None = None
+    """Shards; None in a first life."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Heartbeat(Strict):
+    """A member lives and tells its counters. Answer `HeartbeatReply` or `Refused`."""
+
+    kind: Literal["heartbeat"] = "heartbeat"
+    member: MemberId
+    replica: ReplicaReport | None = None
+    shard: ShardReport | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RequestWork(Strict):
+    """A replica asks before it runs dry. Answer `Work` or `Refused`."""
+
+    kind: Literal["request_work"] = "request_work"
+    member: MemberId
+    held: Count
+    """Leases received and not yet completely computed, the current one included."""
+    last_lease: Count
+    """Highest lease id received so far; 0 before the first. Leases granted beyond it are sent
+    again.
+    """
+    progress: Progress
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OrderDone(Strict):
+    """The answer to an order. Answer `Acknowledged` or `Refused`."""
+
+    kind: Literal["order_done"] = "order_done"
+    member: MemberId
+    order: Count
+    result: Result
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Leave(Strict):
+    """A member ends by its own will (SIGTERM): nothing of it is under way any more.
+
+    Answer `Acknowledged`.
+    """
+
+    kind: Literal["leave"] = "leave"
+    member: MemberId
+    reason: Text
+    progress: Progress | None = None
+    """Replicas; the rest of their leases is given to others."""
+
+
+class FailureReason(StrEnum):
+    """Why a job failed, as `summary.json` says it."""
+
+    TASK_ERROR = "TaskError"
+    """The user's code raised, or its model, data or loss cannot be trained."""
+    DIVERGED = "Diverged"
+    """More non-finite gradients than `maxNonFiniteGradients`."""
+    TOO_MANY_RESTARTS = "TooManyRestarts"
+    WRONG_MODEL = "WrongModel"
+    """A replica's model differs from the others' or the checkpoint's."""
+    WRONG_DATA = "WrongData"
+    """A replica sees another number of samples."""
+    EMPTY_DATA = "EmptyData"
+    BATCH_TOO_LARGE = "BatchTooLarge"
+    EXPORT_FAILED = "ExportFailed"
+    CHECKPOINT_FAILED = "CheckpointFailed"
+    """The last checkpoint, which becomes the result, could not be written."""
+    EVALUATION_FAILED = "EvaluationFailed"
+    LAUNCH_FAILED = "LaunchFailed"
+    SHARD_LOST = "ShardLost"
+    """A shard died and `durability` is none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fail(Strict):
+    """From the launcher: the job cannot go on. Answer `Acknowledged`; it ends as Failed."""
+
+    kind: Literal["fail"] = "fail"
+    reason: FailureReason
+    message: Text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemberDied(Strict):
+    """From the launcher: a process ended. It is fenced at once. Answer `Acknowledged`."""
+
+    kind: Literal["member_died"] = "member_died"
+    role: Role
+    index: Count
+    pid: Count
+    """Of the process that ended; another life with another pid is left alone."""
+    exit_code: int
+    """Negative: the signal."""
+    reason: Text = ""
+    log_tail: Text = ""
+    final: bool = False
+    """No restart follows: the budget is spent. The job fails as TooManyRestarts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Status(Strict):
+    """Anybody on this machine asks how the job is. Answer `StatusReply`."""
+
+    kind: Literal["status"] = "status"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stop(Strict):
+    """From the launcher (Ctrl-C): drain, checkpoint, end as Stopped. Answer `Acknowledged`."""
+
+    kind: Literal["stop"] = "stop"
+    reason: Text
+    at_once: bool = False
+    """Without draining and a checkpoint."""
+
+
+Request: TypeAlias = Annotated[
+    Join | Heartbeat | RequestWork | OrderDone | Leave | Fail | MemberDied | Status | Stop,
+    Field(discriminator="kind"),
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardAddress(Strict):
+    """Where a shard's present life listens."""
+
+    index: Count
+    incarnation: Count
+    address: Text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Joined(Strict):
+    """The answer to `Join`, journaled before it is sent."""
+
+    kind: Literal["joined"] = "joined"
+    member: MemberId
+    seed: Count
+    shards: tuple[ShardAddress, ...] = ()
+    """Those known so far; all of them come with heartbeat replies."""
+    replicas: tuple[MemberId, ...] = ()
+    """For a shard: the living replicas, to be admitted before it serves; all other lives are
+    refused.
+    """
+    elements: dict[int, Count] | None = None
+    """For a shard: as `orders.Configure`, when the layout is known already (key: Vector)."""
+    portion_size: Count = 0
+    """Samples per portion; 0 as long as the size of the data is unknown."""
+    live_replicas: Count = 0
+
+
+class RefusalReason(StrEnum):
+    """Why the coordinator refused a request."""
+
+    OLD_INCARNATION = "OldIncarnation"
+    """This life was declared dead: end."""
+    UNKNOWN_MEMBER = "UnknownMember"
+    """The coordinator does not know this life: join again with the same instance."""
+    NO_SUCH_INDEX = "NoSuchIndex"
+    FULL = "Full"
+    WRONG_MODEL = "WrongModel"
+    WRONG_DATA = "WrongData"
+    ENDED = "Ended"
+    """The job is over."""
+    MALFORMED = "Malformed"
+    NOT_ALLOWED = "NotAllowed"
+    """Not for the sender's role."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refused(Strict):
+    """A request was not carried out."""
+
+    kind: Literal["refused"] = "refused"
+    reason: RefusalReason
+    message: Text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeartbeatReply(Strict):
+    """What a member should know."""
+
+    kind: Literal["heartbeat_reply"] = "heartbeat_reply"
+    orders: tuple[NumberedOrder, ...] = ()
+    """Every order to this member that it has not answered."""
+    shards: tuple[ShardAddress, ...] = ()
+    live_replicas: Count = 0
+    lost_leases: tuple[Count, ...] = ()
+    """For a replica: leases it held that were given to others; what it has not begun of them is
+    skipped.
+    """
+    phase: Text = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work(Strict):
+    """Leases to process, in this order, after those held.
+
+    Without any: flush the accrued gradients now, since a portion is done only when acknowledged.
+    """
+
+    kind: Literal["work"] = "work"
+    leases: tuple[Lease, ...] = ()
+    wait: bool = False
+    """True: there may be work later, ask again after `after_seconds`; False without leases: there
+    will be none.
+    """
+    after_seconds: float = 0.1
+    lost_leases: tuple[Count, ...] = ()
+    live_replicas: Count = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Acknowledged(Strict):
+    """The request was carried out or was carried out before."""
+
+    kind: Literal["acknowledged"] = "acknowledged"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatusReply(Strict):
+    """The content of status.json."""
+
+    kind: Literal["status_reply"] = "status_reply"
+    status: dict[str, Any]
+
+
+Reply: TypeAlias = Annotated[
+    Joined | Refused | HeartbeatReply | Work | Acknowledged | StatusReply,
+    Field(discriminator="kind"),
+]
+
+_Message = TypeVar("_Message")
+
+_NUMBERS = ConfigDict(ser_json_inf_nan="constants")
+_REQUEST: TypeAdapter[Request] = TypeAdapter(Request, config=_NUMBERS)
+_REPLY: TypeAdapter[Reply] = TypeAdapter(Reply, config=_NUMBERS)
+_ORDER: TypeAdapter[NumberedOrder] = TypeAdapter(NumberedOrder)
+
+
+def encode_request(request: Request) -> bytes:
+    """The payload of a CONTROL_REQUEST."""
+    return _REQUEST.dump_json(request)
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """The payload of a CONTROL_REPLY."""
+    return _REPLY.dump_json(reply)
+
+
+def encode_order(order: NumberedOrder) -> bytes:
+    """The payload of a CONTROL_ORDER."""
+    return _ORDER.dump_json(order)
+
+
+def parse_request(payload: bytes | memoryview) -> Request:
+    """A request from the network; raises `MessageRefused`."""
+    return _parse(_REQUEST, payload)
+
+
+def parse_reply(payload: bytes | memoryview) -> Reply:
+    """A reply from the network; raises `MessageRefused`."""
+    return _parse(_REPLY, payload)
+
+
+def parse_order(payload: bytes | memoryview) -> NumberedOrder:
+    """An order from the network; raises `MessageRefused`."""
+    return _parse(_ORDER, payload)
+
+
+def _parse(adapter: TypeAdapter[_Message], payload: bytes | memoryview) -> _Message:
+    if len(payload) > LIMIT_BYTES:
+        message = f"control payload of {len(payload)} bytes; at most {LIMIT_BYTES} are taken"
+        raise MessageRefused(message)
+    try:
+        return adapter.validate_json(bytes(payload), strict=True)
+    except (ValidationError, RecursionError) as error:
+        message = f"control payload of {len(payload)} bytes is no valid message: {_first(error)}"
+        raise MessageRefused(message) from error
+
+
+def _first(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return type(error).__name__
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:500]

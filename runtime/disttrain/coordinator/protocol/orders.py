@@ -1,0 +1,199 @@
+"""What the coordinator tells members to do, and what they answer.
+
+A member runs each order id once and answers it with
+`messages.OrderDone`; the coordinator repeats an order in every heartbeat reply until then.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from disttrain.coordinator.protocol.fields import Count, Progress, SenderPosition, Strict, Text
+from disttrain.transport.header import Vector
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Configure(Strict):
+    """To a shard: the model's vectors. Answer `Done`."""
+
+    kind: Literal["configure"] = "configure"
+    elements: dict[Vector, Count]
+    """Length of each vector that the model has."""
+    shards: Count
+    """Number of shards that divide each vector (`layout.divide`)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Admit(Strict):
+    """To a shard: this life of a replica may push and fetch. Answer `Done`."""
+
+    kind: Literal["admit"] = "admit"
+    index: Count
+    incarnation: Count
+    live_replicas: Count
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fence(Strict):
+    """To a shard: nothing of this life of a replica (or an earlier one) is applied from now on.
+
+    Answer `Fenced`.
+    """
+
+    kind: Literal["fence"] = "fence"
+    index: Count
+    incarnation: Count
+    live_replicas: Count
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint(Strict):
+    """To a shard: write your part into this folder. Answer `ShardWritten` or `OrderFailed`."""
+
+    kind: Literal["checkpoint"] = "checkpoint"
+    number: Count
+    folder: Text
+    """Staging folder; the coordinator commits it when all parts are there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Upload(Strict):
+    """To a replica: send your current parameters and buffers to these shards.
+
+    Answer `Done` when all said UPLOADED.
+    """
+
+    kind: Literal["upload"] = "upload"
+    shards: tuple[Count, ...]
+
+
+class Split(StrEnum):
+    """Which part of the task's data."""
+
+    TRAIN = "train"
+    TEST = "test"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluate(Strict):
+    """To a replica: evaluate between two steps. Answer `Evaluated` or `OrderFailed`."""
+
+    kind: Literal["evaluate"] = "evaluate"
+    split: Split
+    batch_size: Count
+    model_file: Text | None
+    """None: freshly fetched parameters; else the path of a model.safetensors."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Export(Strict):
+    """To a replica: `checkpoint.export` of this folder. Answer `Done` or `OrderFailed`."""
+
+    kind: Literal["export"] = "export"
+    checkpoint: Text
+    out: Text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drain(Strict):
+    """To a replica: stop training with nothing under way.
+
+    Drop the leases not begun, finish the step, flush the accrued gradients, wait until every shard
+    has acknowledged every push. Answer `Drained`. Orders still come afterwards.
+    """
+
+    kind: Literal["drain"] = "drain"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class End(Strict):
+    """To every member: exit with code 0. Answer `Done` first."""
+
+    kind: Literal["end"] = "end"
+    reason: Text
+
+
+Order: TypeAlias = Annotated[
+    Configure | Admit | Fence | Checkpoint | Upload | Evaluate | Export | Drain | End,
+    Field(discriminator="kind"),
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NumberedOrder(Strict):
+    """An order and its number, unique in the job."""
+
+    id: Count
+    order: Order
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Done(Strict):
+    """The order was carried out; there is nothing to tell."""
+
+    kind: Literal["done"] = "done"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OrderFailed(Strict):
+    """The order could not be carried out."""
+
+    kind: Literal["failed"] = "failed"
+    message: Text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fenced(Strict):
+    """How far the fenced sender got at this shard."""
+
+    kind: Literal["fenced"] = "fenced"
+    sender: SenderPosition
+    acknowledged: Count = 0
+    """Sequence number of its last push applied completely here."""
+    partial_chunks: Count = 0
+    """Chunks of a push that was applied only in part."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardWritten(Strict):
+    """One shard's part of a checkpoint is on disk (file and folder synced)."""
+
+    kind: Literal["shard_written"] = "shard_written"
+    file: Text
+    """Name within the folder."""
+    bytes: Count
+    hash: Text
+    """As the checkpoint's manifest wants it."""
+    version: Count
+    senders: tuple[SenderPosition, ...] = ()
+    blocking_seconds: float = 0.0
+    """Longest time that the shard answered nobody because of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluated(Strict):
+    """Sums of the task's measures over the split."""
+
+    kind: Literal["evaluated"] = "evaluated"
+    sums: dict[str, float]
+    samples: Count
+    loss: float | None
+    """Mean loss per sample; None if the task's loss cannot be evaluated."""
+    versions: tuple[Count, ...] = ()
+    """Versions of the shards fetched from; empty for a file."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drained(Strict):
+    """Everything is acknowledged; nothing more is pushed. Leases in hand ended where it says."""
+
+    kind: Literal["drained"] = "drained"
+    progress: Progress
+
+
+Result: TypeAlias = Annotated[
+    Done | OrderFailed | Fenced | ShardWritten | Evaluated | Drained, Field(discriminator="kind")
+]

@@ -1,0 +1,91 @@
+"""What members tell in each heartbeat.
+
+Every number counts from the start of that process: a report may be sent twice, or never.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from disttrain.coordinator.protocol.fields import (
+    NO_PROGRESS,
+    Count,
+    LostUpdates,
+    Progress,
+    SenderPosition,
+    Strict,
+    Text,
+)
+
+STALENESS_BOUNDS: tuple[int, ...] = (*range(32), *(2**power for power in range(5, 21)))
+"""Lower bounds of the staleness histogram's buckets: exact up to 32, then doubling; the last one is
+open.
+"""
+
+
+def staleness_bucket(staleness: int) -> int:
+    """Index of the bucket that a staleness of 0 or more falls into."""
+    if staleness < 32:
+        return max(staleness, 0)
+    return min(32 + staleness.bit_length() - 6, len(STALENESS_BOUNDS) - 1)
+
+
+def staleness_quantile(histogram: Iterable[int], fraction: float) -> int | None:
+    """Lower bound of the bucket that holds the quantile; None without any measurement."""
+    counts = list(histogram)
+    wanted = sum(counts) * fraction
+    seen = 0
+    for bound, count in zip(STALENESS_BOUNDS, counts, strict=False):
+        seen += count
+        if count and seen >= wanted:
+            return bound
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplicaReport(Strict):
+    """A replica's counters since its process started."""
+
+    progress: Progress = NO_PROGRESS
+    steps: Count = 0
+    """Steps computed."""
+    pushes: Count = 0
+    """Pushes acknowledged by all shards."""
+    loss_sum: float = 0.0
+    """Sum over steps of the batch's mean loss; `loss_steps` of them, finite ones only."""
+    loss_steps: Count = 0
+    non_finite: Count = 0
+    """Gradients that were not finite and therefore not pushed."""
+    non_finite_lease: Count = 0
+    """Lease of the last one."""
+    staleness: tuple[Count, ...] = ()
+    """Histogram of the pushes' staleness over `STALENESS_BOUNDS`."""
+    staleness_unknown: Count = 0
+    compute_seconds: float = 0.0
+    data_seconds: float = 0.0
+    """The step waited for data or for a lease."""
+    push_seconds: float = 0.0
+    """The step waited for a push."""
+    fetch_seconds: float = 0.0
+    """The step waited for a fetch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardReport(Strict):
+    """A shard's counters since its process started (version: since the job started)."""
+
+    version: Count = 0
+    applied: Count = 0
+    """Updates applied completely."""
+    refused: dict[str, Count] | None = None
+    """Requests refused, by reason."""
+    staleness: tuple[Count, ...] = ()
+    """Histogram of the applied pushes' staleness over `STALENESS_BOUNDS`."""
+    staleness_unknown: Count = 0
+    busy_seconds: float = 0.0
+    """Time its thread spent on requests (not waiting)."""
+    uptime_seconds: float = 0.0
+    senders: tuple[SenderPosition, ...] = ()
+    state: Text = ""
+    """One word for the display: "serving", "restoring", "checkpointing", ..."""
+    lost: tuple[LostUpdates, ...] = ()
+    """Of senders of whom one update less is lost than this life said when it joined."""

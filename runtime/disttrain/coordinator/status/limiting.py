@@ -1,0 +1,55 @@
+"""What limits the speed: one sentence from how the replicas spend their time. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+
+_SMALL_WAIT = 0.1
+_BUSY_SHARD = 0.8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimeShares:
+    """Fractions of the replicas' time."""
+
+    computing: float
+    data: float
+    push: float
+    fetch: float
+
+
+def time_shares(replicas: Sequence[ReplicaReport]) -> TimeShares | None:
+    """Over all replicas; None before the first step."""
+    sums = [
+        sum(report.compute_seconds for report in replicas),
+        sum(report.data_seconds for report in replicas),
+        sum(report.push_seconds for report in replicas),
+        sum(report.fetch_seconds for report in replicas),
+    ]
+    whole = sum(sums)
+    if whole <= 0:
+        return None
+    computing, data, push, fetch = (part / whole for part in sums)
+    return TimeShares(computing=computing, data=data, push=push, fetch=fetch)
+
+
+def busiest(shards: Sequence[ShardReport]) -> float:
+    """The largest fraction of its time that a shard worked."""
+    return max((s.busy_seconds / s.uptime_seconds for s in shards if s.uptime_seconds), default=0.0)
+
+
+def limit(shares: TimeShares | None, busiest_shard: float) -> str:
+    """The sentence."""
+    if shares is None:
+        return "Nothing has been computed yet."
+    waits = {"data": shares.data, "push": shares.push, "fetch": shares.fetch}
+    largest = max(waits, key=lambda name: waits[name])
+    if waits[largest] < _SMALL_WAIT:
+        return f"Computing: the replicas compute {shares.computing:.0%} of their time."
+    if largest != "data" and busiest_shard >= _BUSY_SHARD:
+        return (
+            f"The shards: the busiest one works {busiest_shard:.0%} of its time while the "
+            f"replicas wait; try more shards."
+        )
+    return f"{largest.capitalize()}: the replicas wait {waits[largest]:.0%} of their time for it."

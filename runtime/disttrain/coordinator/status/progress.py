@@ -1,0 +1,59 @@
+"""How far the job is, and how long it will still take. Pure."""
+
+from dataclasses import dataclass
+
+from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """Of the stop rule that will be met first."""
+
+    fraction: float
+    """From 0 to 1."""
+    remaining_seconds: float | None
+    """None: nothing is known yet, or only a target metric ends the job."""
+
+
+def epochs_processed(state: State) -> float:
+    """Passes over the data, with the fraction of the current one."""
+    return state.data.samples_done / state.data.samples if state.data.samples else 0.0
+
+
+def estimate(state: State, settings: Settings, now: float, speed: float) -> Estimate:
+    """What is left, at the present speed in samples per second."""
+    if state.phase is Phase.COMPLETE:
+        return Estimate(fraction=1.0, remaining_seconds=0.0)
+    estimates = _by_samples(state, settings, speed)
+    if state.phase.ended:
+        # Stopped or failed: how far it came.
+        reached = max((item.fraction for item in estimates), default=0.0)
+        return Estimate(fraction=reached, remaining_seconds=None)
+    seconds = settings.stop.seconds
+    if seconds is not None:
+        used = state.seconds(now)
+        left = max(0.0, seconds - used)
+        estimates.append(Estimate(fraction=min(1.0, used / seconds), remaining_seconds=left))
+    known = [item for item in estimates if item.remaining_seconds is not None]
+    if known:
+        return min(known, key=lambda item: item.remaining_seconds or 0.0)
+    fraction = max((item.fraction for item in estimates), default=0.0)
+    return Estimate(fraction=fraction, remaining_seconds=None)
+
+
+def _by_samples(state: State, settings: Settings, speed: float) -> list[Estimate]:
+    stop, done = settings.stop, state.samples
+    targets = [
+        stop.samples,
+        stop.epochs * state.data.samples if stop.epochs and state.data.samples else None,
+        stop.steps * settings.batch_size if stop.steps else None,
+    ]
+    return [
+        Estimate(
+            fraction=min(1.0, done / target),
+            remaining_seconds=max(0, target - done) / speed if speed > 0 else None,
+        )
+        for target in targets
+        if target
+    ]

@@ -1,0 +1,192 @@
+"""What status.json, metrics.jsonl and summary.json say. Pure: JSON values out of the state."""
+
+import math
+from typing import Any
+
+from disttrain.coordinator.journal import totals
+from disttrain.coordinator.journal.state import Life, State
+from disttrain.coordinator.journal.totals import added
+from disttrain.coordinator.protocol import reports
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.reports import ShardReport
+from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.status import limiting, progress
+from disttrain.coordinator.status.watch import Watch
+
+Json = dict[str, Any]
+
+
+def status(state: State, settings: Settings, watch: Watch, now: float) -> Json:
+    """Everything about a running job."""
+    speed = watch.samples_per_second()
+    estimate = progress.estimate(state, settings, now, speed)
+    replicas = list(watch.replicas.values())
+    shares = limiting.time_shares(replicas)
+    found: Json = {
+        **_result(state, watch, now),
+        "epoch": progress.epochs_processed(state),
+        "samplesPerSecond": speed,
+        "loss": watch.loss(),
+        "progress": estimate.fraction,
+        "remainingSeconds": estimate.remaining_seconds,
+        "liveReplicas": sum(life.live for life in state.replicas.values()),
+        "warmStart": state.samples < settings.warm_start_samples,
+        "checkpoint": state.last_checkpoint,
+        "timeShares": None if shares is None else _shares(shares),
+        "limit": limiting.limit(shares, limiting.busiest(list(watch.shards.values()))),
+        "members": [_member(life, watch, now) for life in _lives(state)],
+    }
+    return finite(found)
+
+
+def summary(state: State, watch: Watch, now: float) -> Json:
+    """How the job ended."""
+    return finite(_result(state, watch, now))
+
+
+def metrics_line(state: State, watch: Watch, now: float) -> Json:
+    """A line of metrics.jsonl while the job runs."""
+    histogram = _staleness(state, watch)
+    return finite(
+        {
+            "seconds": state.seconds(now),
+            "samples": state.samples,
+            "steps": state.data.steps_done,
+            "epoch": progress.epochs_processed(state),
+            "samplesPerSecond": watch.samples_per_second(),
+            "loss": watch.loss(),
+            "stalenessP50": reports.staleness_quantile(histogram, 0.5),
+            "stalenessP99": reports.staleness_quantile(histogram, 0.99),
+            "liveReplicas": sum(life.live for life in state.replicas.values()),
+        }
+    )
+
+
+def evaluation_line(state: State) -> Json:
+    """A line of metrics.jsonl for the latest evaluation."""
+    latest = state.evaluations[-1]
+    return finite(
+        {
+            "seconds": latest.seconds,
+            "samples": latest.samples,
+            "epoch": latest.epoch,
+            "evaluation": {"loss": latest.loss, "final": latest.final, **latest.measures},
+        }
+    )
+
+
+def finite(content: Json) -> Json:
+    """The same with null for the numbers that JSON cannot hold."""
+    return {key: _finite(item) for key, item in content.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _result(state: State, watch: Watch, now: float) -> Json:
+    data, counted = state.data, state.totals
+    final = next((item for item in state.evaluations if item.final), None)
+    latest = state.evaluations[-1] if state.evaluations else None
+    return {
+        "phase": state.phase,
+        "reason": state.reason,
+        "message": state.message,
+        "seconds": state.seconds(now),
+        "samples": state.samples,
+        "steps": data.steps_done,
+        "epochs": data.epochs_done,
+        "finalMeasures": final.measures if final else None,
+        "finalLoss": final.loss if final else None,
+        "latestMeasures": latest.measures if latest else None,
+        "bestMeasures": {
+            name: {"lowest": item.lowest, "highest": item.highest}
+            for name, item in state.best.items()
+        },
+        "evaluations": counted.evaluations,
+        "staleness": _staleness_figures(state, watch),
+        "restarts": {
+            role: counted.restarts.get(role, 0) for role in ("coordinator", "shard", "replica")
+        },
+        "portionsDone": data.portions_done,
+        "portionsRequeued": data.portions_requeued,
+        "samplesRequeued": data.samples_requeued,
+        "samplesRepeated": data.samples_repeated,
+        "samplesPartiallyApplied": data.samples_partially_applied,
+        "partialChunks": counted.partial_chunks,
+        "updatesLost": sum(counted.updates_lost.values()),
+        "updatesLostBySender": counted.updates_lost,
+        "nonFiniteGradients": state.non_finite(),
+        "nonFiniteGradientsByReplica": state.non_finite_by_name(),
+        "checkpoints": counted.checkpoints,
+        "checkpointFailures": counted.checkpoint_failures,
+        "checkpointBlockingSeconds": counted.blocking_seconds,
+        "resumedFrom": state.resumed_from or None,
+    }
+
+
+def _staleness_figures(state: State, watch: Watch) -> Json:
+    histogram = _staleness(state, watch)
+    unknown = [*watch.shards.values(), *state.totals.shard_reports.values()]
+    return {
+        "p50": reports.staleness_quantile(histogram, 0.5),
+        "p99": reports.staleness_quantile(histogram, 0.99),
+        "unknown": sum(report.staleness_unknown for report in unknown),
+        "histogram": {
+            str(bound): count
+            for bound, count in zip(reports.STALENESS_BOUNDS, histogram, strict=False)
+            if count
+        },
+    }
+
+
+def _staleness(state: State, watch: Watch) -> tuple[int, ...]:
+    whole = ShardReport()
+    for report in (*watch.shards.values(), *state.totals.shard_reports.values()):
+        whole = added(whole, report)
+    return whole.staleness
+
+
+def _shares(shares: limiting.TimeShares) -> Json:
+    return {
+        "computing": shares.computing,
+        "data": shares.data,
+        "push": shares.push,
+        "fetch": shares.fetch,
+    }
+
+
+def _lives(state: State) -> list[Life]:
+    return [
+        *(state.shards[index] for index in sorted(state.shards)),
+        *(state.replicas[index] for index in sorted(state.replicas)),
+    ]
+
+
+def _member(life: Life, watch: Watch, now: float) -> Json:
+    heard = watch.heard.get(life.member)
+    return {
+        "name": totals.name(life.role, life.index),
+        "incarnation": life.incarnation,
+        "state": life.state,
+        "reason": life.reason,
+        "pid": life.pid,
+        "address": life.address,
+        "metricsAddress": life.metrics_address,
+        "silentSeconds": None if heard is None else now - heard,
+        **_details(life.member, watch),
+    }
+
+
+def _details(member: MemberId, watch: Watch) -> Json:
+    if (replica := watch.replicas.get(member)) is not None:
+        return {"samples": replica.progress.samples, "steps": replica.steps}
+    if (shard := watch.shards.get(member)) is not None:
+        return {"version": shard.version, "activity": shard.state}
+    return {}

@@ -1,0 +1,45 @@
+"""The account of a plain loop's samples, which belong to no epoch of the job."""
+
+from builders.control_members import LAYOUT
+from builders.machines import Machine
+from disttrain.coordinator.journal import entries, fold
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import START, MemberId, Progress, SenderPosition
+from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.transport.header import Role
+
+
+def joined(machine: Machine) -> MemberId:
+    """A plain loop that has told of 64 samples."""
+    machine.running()
+    reply = machine.request(
+        messages.Join(role=Role.REPLICA, index=900, instance="loop", pid=900, layout=LAYOUT)
+    )
+    assert isinstance(reply, messages.Joined)
+    machine.heartbeat(reply.member, ReplicaReport(progress=Progress(samples=64)))
+    assert machine.state.samples == 64
+    return reply.member
+
+
+def test_what_a_loop_did_after_its_last_heartbeat_counts_when_it_leaves() -> None:
+    machine = Machine()
+    loop = joined(machine)
+
+    leave = messages.Leave(member=loop, reason="over", progress=Progress(samples=96))
+    machine.request(leave)
+
+    assert machine.state.samples == 96
+
+
+def test_what_any_shard_has_applied_of_a_dead_loop_counts() -> None:
+    machine = Machine()
+    loop = joined(machine)
+
+    for shard, samples in enumerate((96, 128, 32)):
+        sender = SenderPosition(
+            index=loop.index, incarnation=loop.incarnation, position=START, samples=samples
+        )
+        answer = entries.FenceAnswered(shard=shard, sender=sender, partial_chunks=0)
+        fold.apply(machine.state, answer)
+
+    assert machine.state.samples == 128

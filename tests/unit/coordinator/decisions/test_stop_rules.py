@@ -1,0 +1,112 @@
+"""Stop rules, schedules, progress and the hint about the limit."""
+
+import math
+
+import pytest
+
+from disttrain.coordinator.decisions import schedule, stop_rules, warm_start
+from disttrain.coordinator.decisions.stop_rules import Reached
+from disttrain.coordinator.journal.state import StopReason
+from disttrain.coordinator.protocol.reports import (
+    STALENESS_BOUNDS,
+    ReplicaReport,
+    staleness_bucket,
+    staleness_quantile,
+)
+from disttrain.coordinator.status import limiting
+from disttrain.job.evaluation import Evaluation
+from disttrain.job.stop import Stop, TargetMetric
+
+
+def _reached(**values: float) -> Reached:
+    measures = {"accuracy": values.pop("accuracy", 0.0)}
+    whole = {"epochs": 0, "steps": 0, "samples": 0, "seconds": 0.0} | values
+    return Reached(measures=measures, **whole)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("stop", "reached", "reason"),
+    [
+        (Stop(epochs=2), _reached(epochs=1), None),
+        (Stop(epochs=2), _reached(epochs=2), StopReason.EPOCHS),
+        (Stop(steps=5), _reached(steps=5), StopReason.STEPS),
+        (Stop(samples=5), _reached(samples=6), StopReason.SAMPLES),
+        (Stop(seconds=1.5), _reached(seconds=1.5), StopReason.SECONDS),
+        (Stop(epochs=9, seconds=1.5), _reached(seconds=2), StopReason.SECONDS),
+    ],
+)
+def test_the_first_rule_that_is_met_ends_the_job(
+    stop: Stop, reached: Reached, reason: StopReason | None
+) -> None:
+    assert stop_rules.met(stop, reached) is reason
+
+
+def test_a_target_may_be_a_lower_or_an_upper_bound_and_is_never_met_by_nan() -> None:
+    at_least = TargetMetric(name="accuracy", at_least=0.9)
+    at_most = TargetMetric(name="loss", at_most=0.1)
+    assert stop_rules.is_target_met(at_least, {"accuracy": 0.9})
+    assert not stop_rules.is_target_met(at_least, {"accuracy": math.nan})
+    assert not stop_rules.is_target_met(at_least, {})
+    assert stop_rules.is_target_met(at_most, {"loss": 0.1})
+    assert not stop_rules.is_target_met(at_most, {"loss": 0.2})
+    stop = Stop(epochs=9, target_metric=at_least)
+    assert stop_rules.met(stop, _reached(accuracy=0.95)) is StopReason.TARGET_METRIC
+
+
+def test_evaluations_are_due_by_epochs_and_by_seconds() -> None:
+    def due(rules: Evaluation, epochs: int, evaluated: int, since: float) -> bool:
+        return schedule.evaluation_due(
+            rules, epochs_done=epochs, evaluated_epoch=evaluated, since_last=since
+        )
+
+    every_other = Evaluation(every_epochs=2)
+    assert not due(every_other, 1, 0, 99)
+    assert due(every_other, 2, 0, 0)
+    assert not due(every_other, 3, 2, 0)
+    assert due(every_other, 5, 2, 0)
+    by_time = Evaluation(every_epochs=None, every_seconds=5.0)
+    assert not due(by_time, 9, 0, 4.9)
+    assert due(by_time, 0, 0, 5.0)
+
+
+def test_the_first_checkpoint_is_due_at_once_and_a_failed_one_soon() -> None:
+    assert schedule.checkpoint_due(since_last=None, every=60, last_failed=False)
+    assert not schedule.checkpoint_due(since_last=59, every=60, last_failed=False)
+    assert schedule.checkpoint_due(since_last=60, every=60, last_failed=False)
+    assert schedule.checkpoint_due(since_last=10, every=60, last_failed=True)
+
+
+def test_only_the_lowest_living_replica_works_during_the_warm_start() -> None:
+    assert warm_start.may_work(1, [1, 2], samples_done=0, warm_samples=10)
+    assert not warm_start.may_work(2, [1, 2], samples_done=9, warm_samples=10)
+    assert warm_start.may_work(2, [1, 2], samples_done=10, warm_samples=10)
+
+
+@pytest.mark.parametrize(
+    ("report", "busy", "word"),
+    [
+        (ReplicaReport(compute_seconds=9.5, push_seconds=0.5), 0.1, "Computing"),
+        (ReplicaReport(compute_seconds=5, data_seconds=5), 1.0, "Data"),
+        (ReplicaReport(compute_seconds=5, push_seconds=5), 0.2, "Push"),
+        (ReplicaReport(compute_seconds=5, fetch_seconds=5), 0.2, "Fetch"),
+        (ReplicaReport(compute_seconds=5, fetch_seconds=5), 0.95, "The shards"),
+    ],
+)
+def test_the_limit_is_named(report: ReplicaReport, busy: float, word: str) -> None:
+    assert limiting.limit(limiting.time_shares([report]), busy).startswith(word)
+
+
+def test_staleness_buckets_are_exact_when_small_and_ordered() -> None:
+    assert [staleness_bucket(value) for value in range(33)] == list(range(33))
+    for value in (33, 63, 64, 1000, 2**20, 2**40):
+        bucket = staleness_bucket(value)
+        assert STALENESS_BOUNDS[bucket] <= value
+        last = bucket + 1 == len(STALENESS_BOUNDS)
+        assert last or value < STALENESS_BOUNDS[bucket + 1]
+
+
+def test_quantiles_of_the_histogram() -> None:
+    assert staleness_quantile((), 0.5) is None
+    assert staleness_quantile((98, 1, 1), 0.5) == 0
+    assert staleness_quantile((98, 1, 1), 0.99) == 1
+    assert staleness_quantile((0, 0, 4), 0.5) == 2

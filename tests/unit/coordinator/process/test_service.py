@@ -1,0 +1,264 @@
+"""The coordinator's loop against a scripted listener: who may say what, and when it answers."""
+
+import errno
+import os
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builders.machines import Machine
+from disttrain.checkpoint.store import Store
+from disttrain.coordinator.journal import journal
+from disttrain.coordinator.journal.journal import Journal
+from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.process.checkpoints import Checkpoints, Job
+from disttrain.coordinator.process.reporting import Reporting
+from disttrain.coordinator.process.run_files import RunFiles
+from disttrain.coordinator.process.served_metrics import ServedMetrics
+from disttrain.coordinator.process.service import Parts, Service
+from disttrain.coordinator.protocol import messages
+from disttrain.transport.header import EMPTY, Header, Role, Verb
+from disttrain.transport.interface import Payload, Request
+
+FAIL = messages.Fail(reason=messages.FailureReason.TASK_ERROR, message="a bad task")
+STOP = messages.Stop(reason="Ctrl-C", at_once=True)
+
+
+def a_join(instance: str) -> messages.Join:
+    return messages.Join(
+        role=Role.SHARD, index=0, instance=instance, pid=1, data_address="ipc:///x"
+    )
+
+
+class ScriptedListener:
+    """Hands out what was said; keeps what was answered, by the number of the request."""
+
+    address = "ipc:///nowhere"
+
+    def __init__(self) -> None:
+        self.refused: Counter[str] = Counter()
+        self.arriving: deque[Request] = deque()
+        self.answers: dict[int, messages.Reply] = {}
+        self.when_idle: Callable[[], object] = lambda: None
+        self._said = 0
+        self._idle = 0
+
+    def say(self, role: Role, said: messages.Request) -> int:
+        self._said += 1
+        header = EMPTY._replace(verb=Verb.CONTROL_REQUEST, role=role, sequence=self._said)
+        payload = memoryview(messages.encode_request(said))
+        self.arriving.append(Request(b"peer", header, payload))
+        return self._said
+
+    def receive(self, timeout: float) -> Request | None:
+        if timeout and not self.arriving:
+            self._idle += 1
+            assert self._idle < 1000, "the service waits for something that does not come"
+            self.when_idle()
+        return self.arriving.popleft() if self.arriving else None
+
+    def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
+        if isinstance(to, Request):
+            assert isinstance(payload, bytes)
+            self.answers[header.sequence] = messages.parse_reply(payload)
+        return True
+
+    def forget(self, peer: bytes) -> None:
+        del peer
+
+    def close(self) -> None:
+        pass
+
+
+class Served:
+    """A service whose clock goes on by itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 100.0
+        self.members = Machine()
+        self.machine = self.members.coordinator
+        self.journal = Journal(folder / "journal")
+        self.journal.begin(self.machine.state)
+        self.listener = ScriptedListener()
+        job = Job(uid="u", name="n", seed=1, update_rule="sgd", keep_last=1)
+        parts = Parts(
+            machine=self.machine,
+            journal=self.journal,
+            checkpoints=Checkpoints(Store(folder), job),
+            reporting=Reporting(self.machine, RunFiles(folder), ServedMetrics("127.0.0.1:0")),
+            clock=self._clock,
+        )
+        self.service = Service(parts, self.listener)
+
+    def _clock(self) -> float:
+        self.now += 0.01
+        return self.now
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    return Served(tmp_path)
+
+
+@pytest.mark.parametrize("role", [Role.REPLICA, Role.SHARD])
+def test_only_the_launcher_may_fail_the_job(served: Served, role: Role) -> None:
+    asked = served.listener.say(role, FAIL)
+    served.listener.say(Role.LAUNCHER, STOP)
+
+    served.service.run()
+
+    refusal = served.listener.answers[asked]
+    assert isinstance(refusal, messages.Refused)
+    assert refusal.reason is messages.RefusalReason.NOT_ALLOWED
+    assert served.machine.state.phase is Phase.STOPPED
+
+
+def test_the_launcher_fails_the_job(served: Served) -> None:
+    asked = served.listener.say(Role.LAUNCHER, FAIL)
+
+    served.service.run()
+
+    assert served.listener.answers[asked] == messages.Acknowledged()
+    assert served.machine.state.phase is Phase.FAILED
+
+
+class FullDisk:
+    """Refuses the journal's lines until it is emptied, which happens after some attempts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, attempts: int) -> None:
+        self._left = attempts
+        self._write = os.pwrite
+        monkeypatch.setattr(os, "pwrite", self._refuse)
+
+    @property
+    def is_full(self) -> bool:
+        return self._left > 0
+
+    def _refuse(self, descriptor: int, content: bytes, offset: int) -> int:
+        if not self.is_full:
+            return self._write(descriptor, content, offset)
+        self._left -= 1
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_nothing_is_answered_or_ordered_before_it_is_in_the_journal(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = served.listener.say(Role.SHARD, a_join("s"))
+    disk = FullDisk(monkeypatch, 20)
+    real = served.listener.reply
+    told_early: list[bool] = []
+
+    def reply(to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
+        told_early.append(disk.is_full)
+        if header.sequence == joined:
+            served.listener.say(Role.LAUNCHER, STOP)
+        return real(to, header, payload)
+
+    monkeypatch.setattr(served.listener, "reply", reply)
+    served.service.run()
+
+    assert isinstance(served.listener.answers[joined], messages.Joined)
+    assert not any(told_early)
+
+
+def test_a_full_disk_lets_nothing_be_decided_and_nobody_be_declared_dead(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for life in range(9):
+        served.listener.say(Role.SHARD, a_join(f"s{life}"))
+    disk = FullDisk(monkeypatch, 200)
+
+    def wait() -> None:
+        served.now += 0.5
+        if not disk.is_full:
+            served.listener.say(Role.LAUNCHER, STOP)
+
+    served.listener.when_idle = wait
+    served.service.run()
+    served.journal.close()
+
+    replayed = journal.replay(tmp_path / "journal")
+    assert replayed is not None
+    assert replayed.state.phase is Phase.STOPPED
+    shard = replayed.state.shards[0]
+    assert (shard.instance, shard.reason) == ("s0", "")
+
+
+def test_while_the_disk_is_full_the_status_is_told_and_a_stop_ends_the_job(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.members.running()
+    FullDisk(monkeypatch, 10**9)
+    join = served.listener.say(Role.SHARD, a_join("s"))
+    stop = served.listener.say(Role.LAUNCHER, messages.Stop(reason="Ctrl-C"))
+    status = served.listener.say(Role.LAUNCHER, messages.Status())
+    asked = served.now
+
+    served.service.run()
+
+    told = served.listener.answers
+    assert isinstance(told[status], messages.StatusReply)
+    assert join not in told
+    assert stop not in told
+    assert served.machine.state.phase is Phase.STOPPED
+    assert served.now - asked < 3 * served.machine.settings.end_grace_seconds
+
+
+def test_a_stop_waits_for_a_disk_that_is_full_for_a_moment(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.members.running()
+    disk = FullDisk(monkeypatch, 3)
+    stop = served.listener.say(Role.LAUNCHER, messages.Stop(reason="Ctrl-C"))
+    urgent: list[int] = []
+
+    def look() -> None:
+        if not disk.is_full and not urgent:
+            assert served.machine.state.phase is Phase.DRAINING
+            urgent.append(served.listener.say(Role.LAUNCHER, STOP))
+
+    served.listener.when_idle = look
+    served.service.run()
+
+    assert urgent
+    assert served.listener.answers[stop] == messages.Acknowledged()
+
+
+def test_after_a_failed_sync_nothing_is_told_before_a_new_journal_holds_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    joined = served.listener.say(Role.SHARD, a_join("s"))
+    real = os.fdatasync
+    failures: list[int] = []
+
+    def fail_once(descriptor: int) -> None:
+        if failures:
+            return real(descriptor)
+        failures.append(descriptor)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fail_once)
+    before = _newest(tmp_path)
+
+    def reply(to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
+        if header.sequence == joined:
+            assert _newest(tmp_path) > before
+            found = journal.replay(tmp_path / "journal")
+            assert found is not None
+            assert found.state.shards[0].instance == "s"
+            served.listener.say(Role.LAUNCHER, STOP)
+        return real_reply(to, header, payload)
+
+    real_reply = served.listener.reply
+    monkeypatch.setattr(served.listener, "reply", reply)
+    served.service.run()
+
+    assert failures
+    assert isinstance(served.listener.answers[joined], messages.Joined)
+
+
+def _newest(folder: Path) -> int:
+    return max(int(file.stem) for file in (folder / "journal").glob("*.jsonl"))

@@ -1,0 +1,78 @@
+"""Parsing what comes from the network."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders.control_members import LAYOUT
+from disttrain.coordinator.errors import MessageRefused
+from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
+from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.transport.header import Role, Vector
+
+MEMBER = MemberId(role=Role.REPLICA, index=3, incarnation=7)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        messages.Join(role=Role.REPLICA, index=None, instance="a", pid=1, layout=LAYOUT),
+        messages.Heartbeat(member=MEMBER, replica=ReplicaReport(staleness=(1, 2))),
+        messages.RequestWork(
+            member=MEMBER,
+            held=1,
+            last_lease=4,
+            progress=Progress(position=Position(lease=4, offset=2), abandoned=(Position(),)),
+        ),
+        messages.OrderDone(
+            member=MEMBER,
+            order=9,
+            result=orders.Evaluated(sums={"a": 1.0}, samples=2, loss=float("inf")),
+        ),
+        messages.MemberDied(role=Role.SHARD, index=0, pid=5, exit_code=-9),
+        messages.Stop(reason="Ctrl-C"),
+    ],
+)
+def test_requests_survive_the_way(request_: messages.Request) -> None:
+    assert messages.parse_request(messages.encode_request(request_)) == request_
+
+
+def test_orders_and_replies_survive_the_way() -> None:
+    order = orders.NumberedOrder(
+        id=1, order=orders.Configure(elements={Vector.PARAMETERS: 64}, shards=2)
+    )
+    assert messages.parse_order(messages.encode_order(order)) == order
+    reply = messages.HeartbeatReply(orders=(order,), lost_leases=(3,))
+    assert messages.parse_reply(messages.encode_reply(reply)) == reply
+
+
+@pytest.mark.parametrize(
+    ("payload", "place"),
+    [
+        (b"", "Invalid JSON"),
+        (b"[" * 100_000, "Invalid JSON"),
+        (b'{"kind":"unknown"}', "unknown"),
+        (b'{"kind":"status","more":1}', "status.more"),
+        (b'{"kind":"stop","reason":3}', "stop.reason"),
+        (
+            b'{"kind":"heartbeat","member":{"role":3,"index":"0","incarnation":1}}',
+            "heartbeat.member.index",
+        ),
+        (
+            b'{"kind":"heartbeat","member":{"role":3,"index":-1,"incarnation":1}}',
+            "heartbeat.member.index",
+        ),
+        (b" " * (messages.LIMIT_BYTES + 1), "at most"),
+    ],
+)
+def test_what_is_no_message_is_refused_with_its_place(payload: bytes, place: str) -> None:
+    with pytest.raises(MessageRefused, match=place):
+        messages.parse_request(payload)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+def test_random_bytes_are_refused_and_nothing_else(payload: bytes) -> None:
+    with pytest.raises(MessageRefused):
+        messages.parse_request(payload)
