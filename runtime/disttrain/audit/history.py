@@ -87,6 +87,54 @@ class _Losses:
         return {sender: len(numbers) for sender, numbers in self.numbers.items() if numbers}
 
 
+@dataclass(slots=True)
+class _Chain:
+    """The pushes in a shard's values, as one life follows another."""
+
+    shard: int
+    takers: Mapping[int, Life]
+    surviving: Records
+    losses: _Losses = field(default_factory=_Losses)
+    rollbacks: list[Rollback] = field(default_factory=list)
+
+    def follow(self, life: Life, *, is_resume: bool) -> None:
+        """The next life: it begins with what a checkpoint holds, and applies its own pushes."""
+        version, claims = _version(self.shard, life, self.takers), _claims(life)
+        dropped = self._drop_after(version)
+        if is_resume and life.run in self.takers:
+            self.losses.divide_anew(claims)
+            self.surviving = _counted_anew(self.surviving, first_version(life))
+        else:
+            self.losses.roll_back(dropped, claims)
+        rollback = Rollback(
+            life=life,
+            version=version,
+            is_resume=is_resume,
+            dropped=dropped,
+            lost=self.losses.counts(),
+            claims=claims,
+            is_settled=len(life.of(*_AT_THE_BEGINNING)) < len(life.records),
+        )
+        self.rollbacks.append(rollback)
+        self._apply(life.of(Kind.PUSHED))
+
+    def end_with(self, taken_over: Rollback) -> None:
+        """Another shard goes on from what a checkpoint holds of this one."""
+        dropped = self._drop_after(taken_over.version)
+        self.rollbacks.append(replace(taken_over, dropped=dropped))
+        self.losses.roll_back(dropped, {})
+
+    def _drop_after(self, version: int) -> Mapping[SenderLife, Records]:
+        kept = self.surviving["version"] <= version
+        dropped = by_sender(self.surviving[~kept])
+        self.surviving = self.surviving[kept]
+        return dropped
+
+    def _apply(self, pushed: Records) -> None:
+        self.surviving = np.concatenate([self.surviving, pushed])
+        self.losses.apply(pushed)
+
+
 def first_version(life: Life) -> int:
     """Updates in the values with which a life began."""
     restored = life.of(Kind.RESTORED)
@@ -98,42 +146,17 @@ def of_shard(shard: int, lives: Sequence[Life], takers: Mapping[int, Life]) -> H
 
     `takers`: by run with another number of shards than before, who answers for this shard then.
     """
-    surviving: Records = lives[0].of(Kind.PUSHED)
-    rollbacks = []
-    losses = _Losses()
+    chain = _Chain(shard, takers, lives[0].of(Kind.PUSHED))
     for before, life in pairwise(lives):
-        version, claims = _version(shard, life, takers), _claims(life)
-        kept = surviving["version"] <= version
-        dropped = by_sender(surviving[~kept])
-        is_resume = before.run != life.run
-        if is_resume and life.run in takers:
-            losses.divide_anew(claims)
-            surviving = _counted_anew(surviving, first_version(life))
-        else:
-            losses.roll_back(dropped, claims)
-        rollback = Rollback(
-            life=life,
-            version=version,
-            is_resume=is_resume,
-            dropped=dropped,
-            lost=losses.counts(),
-            claims=claims,
-            is_settled=len(life.of(*_AT_THE_BEGINNING)) < len(life.records),
-        )
-        rollbacks.append(rollback)
-        surviving = np.concatenate([surviving[kept], life.of(Kind.PUSHED)])
-        losses.apply(life.of(Kind.PUSHED))
+        chain.follow(life, is_resume=before.run != life.run)
     end = _taken_over(shard, lives[-1], takers)
     if end is not None:
-        kept = surviving["version"] <= end.version
-        rollbacks.append(replace(end, dropped=by_sender(surviving[~kept])))
-        losses.roll_back(rollbacks[-1].dropped, {})
-        surviving = surviving[kept]
+        chain.end_with(end)
     return History(
         shard=shard,
-        surviving=surviving,
-        rollbacks=tuple(rollbacks),
-        lost={sender: frozenset(numbers) for sender, numbers in losses.numbers.items()},
+        surviving=chain.surviving,
+        rollbacks=tuple(chain.rollbacks),
+        lost={sender: frozenset(numbers) for sender, numbers in chain.losses.numbers.items()},
         is_taken_over=end is not None,
     )
 

@@ -11,18 +11,12 @@ import torch
 
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.control import ControlConnection
-from disttrain.coordinator.protocol.messages import Join, Joined, Leave
+from disttrain.coordinator.protocol.messages import Join, Joined, Leave, Restored
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.parameter_server import (
-    assembly,
-    circumstances,
-    ledger,
-    reporting,
-    restoring,
-)
+from disttrain.parameter_server import assembly, circumstances, ledger, reporting, restoring
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Ledger
@@ -154,22 +148,11 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     losses = Losses(config.run_folder / "ledger", config.index, shards)
     restored = _restore(config, transport)
     metrics = ServedMetrics(config.metrics_address)
-    channel = transport.connect(config.coordinator_address)
-    heartbeat = config.job.spec.coordinator.heartbeat_seconds
-    control = ControlConnection(channel, Role.SHARD, heartbeat)
+    control = _control(config, transport)
     for life, lost in losses.settle(restored).items():
         LOG.warning("updates lost", sender=life.sender, incarnation=life.incarnation, lost=lost)
-    joined = control.join(
-        Join(
-            role=Role.SHARD,
-            index=config.index,
-            instance=uuid.uuid4().hex,
-            pid=os.getpid(),
-            data_address=listener.address,
-            metrics_address=metrics.address,
-            restored=reporting.restored_report(restored, losses.counts()),
-        )
-    )
+    known = reporting.restored_report(restored, losses.counts())
+    joined = control.join(_introduction(config, listener, metrics, known))
     records = _records(config, joined, losses.own)
     if config.job.spec.record:
         circumstances.write(config.run_folder / "ledger", circumstances.here(transport.chunk_bytes))
@@ -188,6 +171,26 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
         book=OrderBook(shard, serving, transport.chunk_bytes, metrics),
         reporter=Reporter(shard),
         metrics=metrics,
+    )
+
+
+def _control(config: LaunchConfig, transport: Transport) -> ControlConnection:
+    channel = transport.connect(config.coordinator_address)
+    heartbeat = config.job.spec.coordinator.heartbeat_seconds
+    return ControlConnection(channel, Role.SHARD, heartbeat)
+
+
+def _introduction(
+    config: LaunchConfig, listener: Listener, metrics: ServedMetrics, known: Restored | None
+) -> Join:
+    return Join(
+        role=Role.SHARD,
+        index=config.index,
+        instance=uuid.uuid4().hex,
+        pid=os.getpid(),
+        data_address=listener.address,
+        metrics_address=metrics.address,
+        restored=known,
     )
 
 

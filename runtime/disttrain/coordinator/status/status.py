@@ -5,7 +5,8 @@ from typing import Any
 
 from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.state import Life, State
-from disttrain.coordinator.journal.totals import added
+from disttrain.coordinator.journal.totals import Totals, added
+from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.reports import ShardReport
@@ -91,17 +92,28 @@ def _finite(value: Any) -> Any:
 
 
 def _result(state: State, watch: Watch, now: float) -> Json:
-    data, counted = state.data, state.totals
-    final = next((item for item in state.evaluations if item.final), None)
-    latest = state.evaluations[-1] if state.evaluations else None
     return {
         "phase": state.phase,
         "reason": state.reason,
         "message": state.message,
         "seconds": state.seconds(now),
         "samples": state.samples,
-        "steps": data.steps_done,
-        "epochs": data.epochs_done,
+        "steps": state.data.steps_done,
+        "epochs": state.data.epochs_done,
+        **_measures(state),
+        "evaluations": state.totals.evaluations,
+        "staleness": _staleness_figures(state, watch),
+        "restarts": _restarts(state.totals),
+        **_portions(state.data),
+        **_faults_and_checkpoints(state),
+        "resumedFrom": state.resumed_from or None,
+    }
+
+
+def _measures(state: State) -> Json:
+    final = next((item for item in state.evaluations if item.final), None)
+    latest = state.evaluations[-1] if state.evaluations else None
+    return {
         "finalMeasures": final.measures if final else None,
         "finalLoss": final.loss if final else None,
         "latestMeasures": latest.measures if latest else None,
@@ -109,16 +121,26 @@ def _result(state: State, watch: Watch, now: float) -> Json:
             name: {"lowest": item.lowest, "highest": item.highest}
             for name, item in state.best.items()
         },
-        "evaluations": counted.evaluations,
-        "staleness": _staleness_figures(state, watch),
-        "restarts": {
-            role: counted.restarts.get(role, 0) for role in ("coordinator", "shard", "replica")
-        },
+    }
+
+
+def _restarts(counted: Totals) -> Json:
+    return {role: counted.restarts.get(role, 0) for role in ("coordinator", "shard", "replica")}
+
+
+def _portions(data: DataLedger) -> Json:
+    return {
         "portionsDone": data.portions_done,
         "portionsRequeued": data.portions_requeued,
         "samplesRequeued": data.samples_requeued,
         "samplesRepeated": data.samples_repeated,
         "samplesPartiallyApplied": data.samples_partially_applied,
+    }
+
+
+def _faults_and_checkpoints(state: State) -> Json:
+    counted = state.totals
+    return {
         "partialChunks": counted.partial_chunks,
         "updatesLost": sum(counted.updates_lost.values()),
         "updatesLostBySender": counted.updates_lost,
@@ -127,7 +149,6 @@ def _result(state: State, watch: Watch, now: float) -> Json:
         "checkpoints": counted.checkpoints,
         "checkpointFailures": counted.checkpoint_failures,
         "checkpointBlockingSeconds": counted.blocking_seconds,
-        "resumedFrom": state.resumed_from or None,
     }
 
 
