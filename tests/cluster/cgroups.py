@@ -1,0 +1,71 @@
+"""The cgroups that hold the nodes' pods, in every hierarchy of version 1 that is mounted."""
+
+import os
+import signal
+from pathlib import Path
+
+from cluster import commands, layout
+
+ROOT = Path("/sys/fs/cgroup")
+INHERITED = ("cpuset.cpus", "cpuset.mems")
+"""A new cpuset is empty, and no process may join it until it is told what it has."""
+
+
+def version() -> int:
+    """Return the version of the cgroups that the controllers of this machine use."""
+    return 2 if (ROOT / "cgroup.controllers").exists() else 1
+
+
+def make(node: layout.Node) -> None:
+    """Make a node's cgroup in every hierarchy: the kubelet wants to find it."""
+    for hierarchy in _hierarchies():
+        folder = hierarchy / node.cgroup
+        folder.mkdir(parents=True, exist_ok=True)
+        if hierarchy.name == "cpuset":
+            _inherit(hierarchy / layout.NAME, hierarchy)
+            _inherit(folder, hierarchy / layout.NAME)
+
+
+def kill_members() -> None:
+    """Kill every process in our cgroups, containers and all, and return when they are gone."""
+    for process_id in _members():
+        try:
+            os.kill(process_id, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    commands.wait_until(lambda: not _members(), "the cluster's containers have ended")
+
+
+def remove() -> None:
+    """Remove our cgroups, which must hold no process any more."""
+    for hierarchy in _hierarchies():
+        top = hierarchy / layout.NAME
+        for folder, _, _ in os.walk(top, topdown=False):
+            Path(folder).rmdir()
+
+
+def left() -> list[str]:
+    """Return the folders of our cgroups that exist."""
+    return [str(top) for h in _hierarchies() if (top := h / layout.NAME).exists()]
+
+
+def _hierarchies() -> list[Path]:
+    if version() == 2:
+        return [ROOT]
+    # "unified" holds no controller and nothing of ours.
+    skipped = {"unified"}
+    found = (path for path in ROOT.iterdir() if path.is_dir() and not path.is_symlink())
+    return sorted(path for path in found if path.name not in skipped)
+
+
+def _members() -> set[int]:
+    found: set[int] = set()
+    for hierarchy in _hierarchies():
+        for path in (hierarchy / layout.NAME).rglob("cgroup.procs"):
+            found.update(int(line) for line in path.read_text().split())
+    return found
+
+
+def _inherit(folder: Path, parent: Path) -> None:
+    for name in INHERITED:
+        (folder / name).write_text((parent / name).read_text())

@@ -1,0 +1,82 @@
+"""Run a program to its end: always with a limit, and with what it printed in the error."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from cluster.errors import CommandFailed, NotInTime
+
+A_MINUTE = timedelta(minutes=1)
+PRINTED_CHARACTERS = 4000
+"""How much of what a failed command printed is worth showing: its end."""
+
+
+def run(
+    *arguments: str | Path,
+    limit: timedelta = A_MINUTE,
+    stdin: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> str:
+    """Return what the command printed on stdout; variables are added to ours.
+
+    Raises CommandFailed with the command, its exit code and the end of its output.
+    """
+    command = [str(argument) for argument in arguments]
+    try:
+        done = subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit.total_seconds(),
+            env={**os.environ, **(environment or {})},
+            cwd=folder,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as expired:
+        message = f"{_shown(command)} did not end within {limit.total_seconds():g} s"
+        raise CommandFailed(message) from expired
+    except OSError as error:
+        message = f"{_shown(command)} could not be started: {error}"
+        raise CommandFailed(message) from error
+
+    if done.returncode != 0:
+        printed = (done.stdout + done.stderr)[-PRINTED_CHARACTERS:]
+        message = f"{_shown(command)} ended with code {done.returncode}:\n{printed}"
+        raise CommandFailed(message)
+    return done.stdout
+
+
+def succeeds(*arguments: str | Path, limit: timedelta = A_MINUTE) -> bool:
+    """Tell whether the command ended with success; what it printed is dropped."""
+    try:
+        run(*arguments, limit=limit)
+    except CommandFailed:
+        return False
+    return True
+
+
+def wait_until(
+    condition: Callable[[], bool],
+    what: str,
+    *,
+    limit: timedelta = A_MINUTE,
+    pause: timedelta = timedelta(milliseconds=100),
+) -> None:
+    """Return once the condition holds; raise NotInTime, naming what was awaited, otherwise."""
+    deadline = time.monotonic() + limit.total_seconds()
+    while not condition():
+        if time.monotonic() > deadline:
+            message = f"waited {limit.total_seconds():g} s in vain: {what}"
+            raise NotInTime(message)
+        time.sleep(pause.total_seconds())
+
+
+def _shown(command: Sequence[str]) -> str:
+    line = " ".join(command)
+    return line if len(line) <= 300 else f"{line[:300]} ..."

@@ -1,0 +1,128 @@
+"""etcd, the API server, the controller manager and the scheduler: each with its own log."""
+
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from cluster import binaries, certificates, commands, kubeconfigs, layout, network
+from cluster.kubectl import Kubectl
+from cluster.processes import Process
+
+ETCD: Final = "etcd"
+API_SERVER: Final = "kube-apiserver"
+CONTROLLER_MANAGER: Final = "kube-controller-manager"
+SCHEDULER: Final = "kube-scheduler"
+START_LIMIT: Final = timedelta(minutes=2)
+
+
+def start() -> None:
+    """Start all four; returns when the API server is ready."""
+    start_etcd()
+    start_api_server()
+    # The two wait for the API server by themselves, but end when they wait too long.
+    wait_for_api_server()
+    start_controller_manager()
+    start_scheduler()
+
+
+def start_etcd() -> Process:
+    """Start etcd; its data is worth nothing after a crash of the machine, so nothing is synced."""
+    arguments = (
+        f"--data-dir={layout.state() / 'etcd'}",
+        f"--listen-client-urls={layout.ETCD_URL}",
+        f"--advertise-client-urls={layout.ETCD_URL}",
+        f"--listen-peer-urls={layout.ETCD_PEER_URL}",
+        f"--initial-advertise-peer-urls={layout.ETCD_PEER_URL}",
+        f"--initial-cluster=default={layout.ETCD_PEER_URL}",
+        "--unsafe-no-fsync",
+    )
+    return Process.start(ETCD, network.inside("etcd", *arguments))
+
+
+def start_api_server() -> Process:
+    """Start the API server, with role-based access and Pod Security as everywhere."""
+    server, accounts = certificates.API_SERVER, certificates.SERVICE_ACCOUNTS
+    kubelet_client = certificates.make_client(API_SERVER, kubeconfigs.ADMINISTRATORS)
+    arguments = (
+        f"--etcd-servers={layout.ETCD_URL}",
+        f"--advertise-address={layout.FIRST_NODE}",
+        f"--secure-port={layout.API_PORT}",
+        f"--tls-cert-file={server.certificate}",
+        f"--tls-private-key-file={server.key}",
+        f"--client-ca-file={certificates.AUTHORITY.certificate}",
+        f"--kubelet-client-certificate={kubelet_client.certificate}",
+        f"--kubelet-client-key={kubelet_client.key}",
+        # By address: nothing resolves the names of the nodes.
+        "--kubelet-preferred-address-types=InternalIP",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={accounts.key}",
+        f"--service-account-signing-key-file={accounts.key}",
+        f"--service-cluster-ip-range={layout.SERVICE_NETWORK}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged=true",
+    )
+    return _start(API_SERVER, *arguments)
+
+
+def wait_for_api_server() -> None:
+    """Return once the API server says that it is ready."""
+    probe = administrator().command("get", "--raw", "/readyz", "--request-timeout=5s")
+    wait_for(API_SERVER, lambda: commands.succeeds(*probe))
+
+
+def administrator() -> Kubectl:
+    """Return kubectl for the user who may do everything."""
+    return Kubectl(layout.kubeconfig("admin"))
+
+
+def start_controller_manager() -> Process:
+    """Start the controller manager; each controller uses its own service account."""
+    authority = certificates.AUTHORITY
+    arguments = (
+        *_client(CONTROLLER_MANAGER),
+        "--leader-elect=false",
+        "--use-service-account-credentials=true",
+        f"--service-account-private-key-file={certificates.SERVICE_ACCOUNTS.key}",
+        f"--root-ca-file={authority.certificate}",
+        f"--cluster-signing-cert-file={authority.certificate}",
+        f"--cluster-signing-key-file={authority.key}",
+    )
+    return _start(CONTROLLER_MANAGER, *arguments)
+
+
+def start_scheduler() -> Process:
+    """Start the scheduler."""
+    return _start(SCHEDULER, *_client(SCHEDULER), "--leader-elect=false")
+
+
+def stop_api_server() -> None:
+    """Stop the API server as an upgrade would: what runs on goes on without it."""
+    running = Process.load(API_SERVER)
+    if running is not None:
+        running.stop(number=signal.SIGTERM)
+
+
+def wait_for(name: str, ready: Callable[[], bool]) -> None:
+    """Return once the component is ready; raise ComponentDied at once if it ended."""
+    process = Process.load(name)
+
+    def is_ready() -> bool:
+        if process is not None:
+            process.check()
+        return ready()
+
+    commands.wait_until(is_ready, f"{name} is ready", limit=START_LIMIT)
+
+
+def _client(name: str) -> tuple[str, ...]:
+    path = kubeconfigs.make(name, f"system:{name}", "system:authenticated")
+    flags = ("--kubeconfig", "--authentication-kubeconfig", "--authorization-kubeconfig")
+    return tuple(f"{flag}={path}" for flag in flags)
+
+
+def _start(name: str, *arguments: str) -> Process:
+    # The default folder for made-up certificates belongs to the machine's own Kubernetes.
+    folder = f"--cert-dir={layout.state() / 'generated' / name}"
+    return Process.start(name, network.inside(*binaries.kubernetes(name), folder, *arguments))

@@ -1,0 +1,66 @@
+"""The Debian packages that the cluster is made of, installed when they are missing."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+from cluster import commands
+from cluster.errors import Unavailable
+
+PROGRAMS = {
+    "etcd": "etcd-server",
+    "containerd": "containerd",
+    "runc": "runc",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "buildah": "buildah",
+    "mmdebstrap": "mmdebstrap",
+    "iptables": "iptables",
+    "ip": "iproute2",
+    "conntrack": "conntrack",
+    "/bin/busybox": "busybox-static",
+    "sysctl": "procps",
+    "openssl": "openssl",
+    "nsenter": "util-linux",
+}
+"""A program of each package, and the package."""
+
+POLICY = Path("/usr/sbin/policy-rc.d")
+"""Debian asks this program before it starts a service that was just installed."""
+INSTALL_LIMIT = timedelta(minutes=10)
+
+
+def missing() -> list[str]:
+    """Return the packages whose programs are not on this machine."""
+    return [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
+
+
+def install_missing() -> None:
+    """Install what is missing, without starting any service; raise Unavailable if we may not."""
+    wanted = missing()
+    if not wanted:
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        message = f"these Debian packages are missing: {', '.join(wanted)}"
+        raise Unavailable(message)
+    with _no_service_starts():
+        commands.run("apt-get", "update", "-qq", limit=INSTALL_LIMIT)
+        quietly = {"DEBIAN_FRONTEND": "noninteractive"}
+        install = ("apt-get", "install", "-y", "-qq", "--no-install-recommends")
+        commands.run(*install, *wanted, limit=INSTALL_LIMIT, environment=quietly)
+
+
+@contextlib.contextmanager
+def _no_service_starts() -> Iterator[None]:
+    if POLICY.exists():
+        # Whoever wrote it decides about services on this machine.
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()

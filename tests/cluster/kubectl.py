@@ -1,0 +1,70 @@
+"""kubectl with a given kubeconfig: the one door to the API server, as a person uses it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Self
+
+from cluster import binaries, commands
+from cluster.errors import CommandFailed
+
+Manifest = Mapping[str, Any]
+"""An object as Kubernetes reads it; what may stand in it is for the API server to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """Commands against one cluster and, by default, one namespace."""
+
+    kubeconfig: Path
+    namespace: str = "default"
+
+    def within(self, namespace: str) -> Self:
+        """Return the same for another namespace."""
+        return replace(self, namespace=namespace)
+
+    def command(self, *arguments: str | Path) -> list[str | Path]:
+        """Return the whole command line, to be run by other means."""
+        target = (f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}")
+        return [*binaries.kubernetes("kubectl"), *target, *arguments]
+
+    def run(
+        self,
+        *arguments: str | Path,
+        stdin: str | None = None,
+        limit: timedelta = commands.A_MINUTE,
+    ) -> str:
+        """Return what kubectl printed; raise CommandFailed with its words otherwise."""
+        return commands.run(*self.command(*arguments), stdin=stdin, limit=limit)
+
+    def apply(self, *manifests: Manifest) -> None:
+        """Apply objects on the server's side."""
+        content = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
+        self.run("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=content)
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """Return an object; raise CommandFailed if it is not there."""
+        found: dict[str, Any] = json.loads(self.run("get", kind, name, "-o", "json"))
+        return found
+
+    def items(self, kind: str, selector: str = "") -> list[dict[str, Any]]:
+        """Return the objects of a kind, those that a label selector picks."""
+        answer = json.loads(self.run("get", kind, f"--selector={selector}", "-o", "json"))
+        found: list[dict[str, Any]] = answer["items"]
+        return found
+
+    def read(self, kind: str, name: str, path: str) -> str | None:
+        """Return what a JSONPath finds in an object, None while there is no such object."""
+        try:
+            return self.run("get", kind, name, "-o", f"jsonpath={path}")
+        except CommandFailed:
+            return None
+
+    def wait_until(self, condition: str, thing: str, limit: timedelta = commands.A_MINUTE) -> None:
+        """Return once a condition of an object holds: `Ready` of `pod/a`, `jsonpath=...`."""
+        wanted = condition if "=" in condition else f"condition={condition}"
+        seconds = f"{limit.total_seconds():g}s"
+        patience = limit + timedelta(seconds=10)
+        self.run("wait", f"--for={wanted}", thing, f"--timeout={seconds}", limit=patience)
