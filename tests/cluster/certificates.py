@@ -43,7 +43,7 @@ class Pair:
 AUTHORITY = Pair("authority")
 API_SERVER = Pair("kube-apiserver")
 SERVICE_ACCOUNTS = Pair("service-accounts")
-"""Only its key is used: tokens are signed with it."""
+"""Tokens are signed with its key and checked by its certificate."""
 
 
 def make_authority() -> None:

@@ -16,6 +16,7 @@ from cluster import (
     containerd,
     control_plane,
     debian,
+    images,
     kubeconfigs,
     kubelet,
     layout,
@@ -118,8 +119,7 @@ class Cluster:
         node = layout.Node(len(self.nodes) + 1)
         network.add_address(node)
         self._start_node(node)
-        for image in containerd.images(self.nodes[0]):
-            containerd.copy_image(image, self.nodes[0], node)
+        containerd.copy_images(self.nodes[0], node)
         kubelet.wait_until_serving(node)
         return node
 
@@ -127,6 +127,12 @@ class Cluster:
         """Give every node the images of an OCI or Docker archive."""
         for node in self.nodes:
             containerd.import_archive(node, archive)
+
+    def load_built(self, tag: str) -> None:
+        """Give every node an image that `images` built, unless it has exactly that one."""
+        for node in self.nodes:
+            if f"sha256:{images.identity(tag)}" not in containerd.images(node):
+                containerd.import_output(node, images.save_command(tag))
 
     def stop_api_server(self) -> None:
         """Stop the API server, and nothing else, until `start_api_server`."""

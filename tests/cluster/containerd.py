@@ -1,15 +1,19 @@
 """containerd for one node: its configuration, its start, and the import of images."""
 
 import json
+import shlex
+from datetime import timedelta
 from pathlib import Path
 
 from cluster import commands, layout, network
-from cluster.control_plane import START_LIMIT, wait_for
+from cluster.control_plane import wait_for
 from cluster.processes import Process
 
 OPEN_FILES = 10_000
 """A limit that every machine lets us set: raising the hard limit needs CAP_SYS_RESOURCE."""
 BRIDGE_PLUGINS = "/usr/lib/cni"
+IMPORT_LIMIT = timedelta(minutes=10)
+"""Layers are unpacked at the import: the gigabytes of PyTorch take more than a minute."""
 PODS_FIRST, PODS_LAST = 10, 250
 """The pods of node N get the addresses 10.244.N.10 to 10.244.N.250."""
 
@@ -70,16 +74,23 @@ def name(node: layout.Node) -> str:
 
 def import_archive(node: layout.Node, archive: Path) -> None:
     """Load an OCI or Docker archive, so that pods of the node can use its images."""
-    # Their layers are unpacked here: with minutes for gigabytes, as of PyTorch.
-    commands.run(*_ctr(node, "images", "import", str(archive)), limit=START_LIMIT * 5)
+    commands.run(*_ctr(node, "images", "import", str(archive)), limit=IMPORT_LIMIT)
 
 
-def copy_image(image: str, source: layout.Node, target: layout.Node) -> None:
-    """Give a node an image of another node."""
-    archive = target.folder / "image.tar"
-    commands.run(*_ctr(source, "images", "export", str(archive), image), limit=START_LIMIT * 5)
-    import_archive(target, archive)
-    archive.unlink()
+def import_output(node: layout.Node, shell_command: str) -> None:
+    """Load the archive that a shell command writes, without a copy of it on the disk."""
+    load = shlex.join(str(part) for part in _ctr(node, "images", "import", "-"))
+    script = f"set -o pipefail; {shell_command} | {load}"
+    commands.run("bash", "-c", script, limit=IMPORT_LIMIT)
+
+
+def copy_images(source: layout.Node, target: layout.Node) -> None:
+    """Give a node every image of another node."""
+    for image in set(images(source)) - set(images(target)):
+        # Names alone: an id is only another name of an image that has one.
+        if not image.startswith("sha256:"):
+            save = _ctr(source, "images", "export", "-", image)
+            import_output(target, shlex.join(str(part) for part in save))
 
 
 def images(node: layout.Node) -> list[str]:

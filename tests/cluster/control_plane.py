@@ -56,7 +56,7 @@ def start_api_server() -> Process:
         # By address: nothing resolves the names of the nodes.
         "--kubelet-preferred-address-types=InternalIP",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-        f"--service-account-key-file={accounts.key}",
+        f"--service-account-key-file={accounts.certificate}",
         f"--service-account-signing-key-file={accounts.key}",
         f"--service-cluster-ip-range={layout.SERVICE_NETWORK}",
         "--authorization-mode=Node,RBAC",

@@ -17,16 +17,12 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
 from disttrain.coordinator.errors import JournalDamaged
 from disttrain.coordinator.journal import journal
-from disttrain.coordinator.process.server import JOURNAL
 from disttrain.job import manifest_file, names
 from disttrain.launch.config import checkpoint_folder
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.replica import ledger as replica_ledger
 from disttrain.telemetry import record_file
-
-LEDGER = "ledger"
-"""Folder of the processes' logs in the run folder."""
 
 _READ_ELEMENTS = 1 << 20
 _WITHOUT_COORDINATOR = frozenset({"phase", "reason", "message"})
@@ -47,20 +43,19 @@ class _Found:
 def read(folder: Path) -> Evidence:
     """Everything that the checks need. Raises NothingToAudit, and InvalidManifest."""
     run = RunFolder(folder.absolute())
-    if not run.job.exists() or not (run.path / LEDGER).is_dir():
-        message = (
-            f"{folder} is no output folder of `disttrain run`: it has no job.yaml or {LEDGER}/"
-        )
+    if not run.job.exists() or not run.ledger.is_dir():
+        missing = f"{run.job.name} or {run.ledger.name}/"
+        message = f"{folder} is no output folder of `disttrain run`: it has no {missing}"
         raise NothingToAudit(message)
     job = manifest_file.load_job(run.job)
     checkpoints = checkpoint_folder(job, run.path)
-    found = _lives(run.path / LEDGER)
+    found = _lives(run.ledger)
     return Evidence(
         record=job.spec.record,
         shards=_sorted(found.shards),
         replicas=_sorted(found.replicas),
         summary=_summary(run.summary, found),
-        train_samples=_train_samples(checkpoints / JOURNAL, found),
+        train_samples=_train_samples(checkpoints / journal.FOLDER, found),
         checkpoints=_checkpoints(checkpoints),
         last_sign_ns=_last_sign_ns(run),
         unreadable=tuple(found.unreadable),

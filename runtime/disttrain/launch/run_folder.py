@@ -57,6 +57,16 @@ class RunFolder:
         return self.path / "summary.json"
 
     @property
+    def metrics(self) -> Path:
+        """Figures over time, one JSON object a line; written by the coordinator."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def ledger(self) -> Path:
+        """What each process wrote down of its own updates."""
+        return self.path / "ledger"
+
+    @property
     def model(self) -> Path:
         """The trained model."""
         return self.path / "model.safetensors"

@@ -3,17 +3,21 @@
 import dataclasses
 from pathlib import Path
 
+from disttrain.checkpoint import names
 from disttrain.job.names import Role
 from disttrain.launch.config import LaunchConfig
 
-MANIFEST = "manifest.json"
-"""The file that is written last: a checkpoint without it is none."""
-
 
 def latest_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint in `folder`; None without one. Its hashes are not checked."""
-    complete = (path for path in folder.glob("[0-9]*") if (path / MANIFEST).is_file())
-    return max(complete, key=lambda path: int(path.name), default=None)
+    """The newest complete checkpoint in `folder`; None without one. Its hashes are not checked.
+
+    The manifest is written last: a folder without it is no checkpoint.
+    """
+    # Not by `checkpoint.store`, which imports numpy: the launcher should start soon.
+    complete = (path for path in folder.glob("[0-9]*") if (path / names.MANIFEST).is_file())
+    numbers = (names.number(path.name) for path in complete)
+    newest = max((number for number in numbers if number is not None), default=None)
+    return folder / names.folder(newest) if newest is not None else None
 
 
 def config_after_restart(config: LaunchConfig) -> LaunchConfig:

@@ -16,6 +16,7 @@ from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import assembly, circumstances, ledger, reporting, restoring
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.deliveries import SenderLife
@@ -145,7 +146,8 @@ class ShardProcess:
 
 def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> ShardProcess:
     shards = config.job.spec.parameter_server.shards
-    losses = Losses(config.run_folder / "ledger", config.index, shards)
+    ledger_folder = RunFolder(config.run_folder).ledger
+    losses = Losses(ledger_folder, config.index, shards)
     restored = _restore(config, transport)
     metrics = ServedMetrics(config.metrics_address)
     control = _control(config, transport)
@@ -155,7 +157,7 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     joined = control.join(_introduction(config, listener, metrics, known))
     records = _records(config, joined, losses.own)
     if config.job.spec.record:
-        circumstances.write(config.run_folder / "ledger", circumstances.here(transport.chunk_bytes))
+        circumstances.write(ledger_folder, circumstances.here(transport.chunk_bytes))
     note(records, restored, losses)
     shard = _shard(config, joined, records)
     if restored is not None:
@@ -209,7 +211,7 @@ def _restore(config: LaunchConfig, transport: Transport) -> RestoredShard | None
 
 def _records(config: LaunchConfig, joined: Joined, acknowledged: AcknowledgedFile) -> Records:
     incarnation = joined.member.incarnation
-    path = ledger.path_of(config.run_folder / "ledger", config.index, incarnation)
+    path = ledger.path_of(RunFolder(config.run_folder).ledger, config.index, incarnation)
     return Records(
         incarnation=incarnation,
         acknowledged=acknowledged,

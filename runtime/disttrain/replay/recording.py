@@ -11,7 +11,6 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
 from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.process.server import JOURNAL
 from disttrain.job import manifest_file, names
 from disttrain.job.roles import Device
 from disttrain.job.spec import Spec
@@ -31,7 +30,6 @@ from disttrain.telemetry import record_file
 
 Records = NDArray[np.void]
 
-_LEDGER = "ledger"
 _COMPUTE_KINDS = (
     Kind.STEP,
     Kind.COMPUTED,
@@ -81,7 +79,7 @@ class Recording:
 def read(folder: Path) -> Recording:
     """The record of a run folder. Raises NotReplayable, and DistTrainError for a bad task."""
     run = RunFolder(folder.absolute())
-    if not run.job.exists() or not (run.path / _LEDGER).is_dir():
+    if not run.job.exists() or not run.ledger.is_dir():
         message = f"{folder} is no output folder of `disttrain run`"
         raise NotReplayable(message)
     job = manifest_file.load_job(run.job)
@@ -97,15 +95,15 @@ def read(folder: Path) -> Recording:
         device=replica.device,
         replica_threads=replica.threads,
         shard_threads=shard.threads,
-        chunk_bytes=_circumstances(run.path / _LEDGER).chunk_bytes,
-        shards=_shards(run.path / _LEDGER, job.spec.parameter_server.shards),
-        replicas=_replicas(run.path / _LEDGER),
+        chunk_bytes=_circumstances(run.ledger).chunk_bytes,
+        shards=_shards(run.ledger, job.spec.parameter_server.shards),
+        replicas=_replicas(run.ledger),
         checkpoint=Store(replica.checkpoint_folder).latest(),
     )
 
 
 def _data_order(config: LaunchConfig) -> DataOrder:
-    replayed = journal.replay(config.checkpoint_folder / JOURNAL)
+    replayed = journal.replay(config.checkpoint_folder / journal.FOLDER)
     state = State() if replayed is None else replayed.state
     if not state.data.samples:
         message = "the run ended before it knew its data; there is nothing to replay"

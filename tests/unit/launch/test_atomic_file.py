@@ -1,5 +1,6 @@
 """Small files are replaced whole or not at all."""
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -13,3 +14,11 @@ def test_a_failed_replacement_leaves_nothing_beside_the_old_file(tmp_path: Path)
     with pytest.raises(IsADirectoryError):
         atomic_file.replace(old, b"new")
     assert list(tmp_path.iterdir()) == [old]
+
+
+def test_only_its_owner_can_read_it_whoever_could_before(tmp_path: Path) -> None:
+    path = tmp_path / "status"
+    path.touch(0o644)
+    atomic_file.replace(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -25,6 +25,9 @@ from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
 
+FOLDER = "journal"
+"""The journal's folder, beside the checkpoints."""
+
 _SUFFIX = ".jsonl"
 _UNFINISHED = ".new"
 _RESERVE_BYTES = 1 << 20

@@ -1,37 +1,34 @@
 """The files that the coordinator writes for people and tools: status, metrics, summary."""
 
 import json
-import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from disttrain.launch import atomic_file
+from disttrain.launch.run_folder import RunFolder
 
 
 class RunFiles:
     """In the run folder. A full disk is no reason to stop: the next writing replaces this one."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = RunFolder(folder)
 
     def write_status(self, status: dict[str, Any]) -> None:
         """Replaces status.json: a reader sees it whole."""
-        self._replace("status.json", status)
+        _replace(self._folder.status, status)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Replaces summary.json."""
-        self._replace("summary.json", summary)
+        _replace(self._folder.summary, summary)
 
     def add_metrics(self, line: dict[str, Any]) -> None:
         """Appends to metrics.jsonl."""
-        try:
-            with (self._folder / "metrics.jsonl").open("a") as stream:
-                stream.write(json.dumps(line) + "\n")
-        except OSError:
-            return
+        with suppress(OSError), self._folder.metrics.open("a") as stream:
+            stream.write(json.dumps(line) + "\n")
 
-    def _replace(self, name: str, content: dict[str, Any]) -> None:
-        temporary = self._folder / f".{name}.{os.getpid()}"
-        try:
-            temporary.write_text(json.dumps(content, indent=2))
-            temporary.replace(self._folder / name)
-        except OSError:
-            temporary.unlink(missing_ok=True)
+
+def _replace(path: Path, content: dict[str, Any]) -> None:
+    with suppress(OSError):
+        atomic_file.replace(path, json.dumps(content, indent=2).encode())

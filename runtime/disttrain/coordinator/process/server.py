@@ -5,7 +5,7 @@ from disttrain.checkpoint.store import Store
 from disttrain.coordinator import settings
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import Places
-from disttrain.coordinator.journal.journal import Journal
+from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.process import start
 from disttrain.coordinator.process.checkpoints import Checkpoints, Job
@@ -16,15 +16,13 @@ from disttrain.coordinator.process.service import Parts, Service, steady_clock
 from disttrain.coordinator.process.start import Origin
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.run_folder import RunFolder
 from disttrain.telemetry import logs
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
 
 LOG = logs.get(__name__)
-
-JOURNAL = "journal"
-"""The journal's folder, beside the checkpoints."""
 
 _EXIT_CODES = {
     Phase.COMPLETE: ExitCode.COMPLETE,
@@ -60,19 +58,19 @@ def main(config: LaunchConfig) -> int:
 
 def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
     store = Store(config.checkpoint_folder)
-    journal_folder = store.folder / JOURNAL
+    journal_folder = store.folder / journal.FOLDER
     begun = start.first_state(
         journal_folder,
         config.resume_from,
         store.next_number(),
         config.job.spec.parameter_server.shards,
     )
-    journal = Journal(journal_folder)
-    journal.begin(begun.state)
+    kept = journal.Journal(journal_folder)
+    kept.begin(begun.state)
     machine = Coordinator(begun.state, settings.from_spec(config.job.spec), _places(config, store))
     parts = Parts(
         machine=machine,
-        journal=journal,
+        journal=kept,
         checkpoints=Checkpoints(store, _job(config)),
         reporting=_reporting(config, machine),
         clock=steady_clock(),
@@ -82,7 +80,7 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
 
 def _places(config: LaunchConfig, store: Store) -> Places:
     return Places(
-        model_file=str(config.run_folder / "model.safetensors"),
+        model_file=str(RunFolder(config.run_folder).model),
         staging=lambda number: str(store.folder / names.staging(number)),
         checkpoint=lambda number: str(store.folder / names.folder(number)),
     )
