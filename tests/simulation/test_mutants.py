@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from disttrain.coordinator.decisions import membership, steering
+from disttrain.coordinator.decisions import closing, membership, running
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.state import Phase
@@ -117,18 +117,18 @@ def test_wrong_accounts_are_found(
 def test_an_end_at_a_target_that_the_model_misses_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(steering, "_go_on", lambda turn: turn.go_to(Phase.COMPLETE))
+    monkeypatch.setattr(closing, "_go_on", lambda turn: turn.go_to(Phase.COMPLETE))
     assert _found(word="which its model misses", target=True)
 
 
 def test_an_evaluation_that_dies_with_its_replica_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(steering, "_evaluate_if_due", _only_new_ones)
+    monkeypatch.setattr(running, "_evaluate_if_due", _only_new_ones)
     assert _found(word="nobody does an evaluation")
 
 
-_EVALUATE_IF_DUE = steering._evaluate_if_due
+_EVALUATE_IF_DUE = running._evaluate_if_due
 
 
 def _only_new_ones(turn: Turn) -> None:

@@ -1,0 +1,105 @@
+"""How a job ends, phase by phase, or goes on since its model misses the target. Decides; no I/O."""
+
+from collections.abc import Mapping
+
+from disttrain.coordinator.decisions import membership, running, stop_rules
+from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.journal.state import LifeState, Phase, StopReason
+from disttrain.coordinator.protocol.messages import FailureReason
+from disttrain.coordinator.protocol.orders import Drain, Evaluate, Export
+
+_FINAL_ATTEMPTS = 5
+_FINAL_RETRY_SECONDS = 1.0
+
+
+def drain(turn: Turn) -> None:
+    """Every replica pushes what it has; then nothing is under way any more."""
+    draining = {issued.member for issued in turn.open_orders(Drain)}
+    busy = [replica for replica in turn.live_replicas() if not replica.drained]
+    if turn.state.may_go_on:
+        # Who was drained does not train again: replicas only finish what they hold. A loop with
+        # its own data holds nothing that could be finished.
+        busy = [replica for replica in busy if replica.own_data]
+    for replica in busy:
+        if replica.member not in draining:
+            turn.issue(replica.member, Drain())
+    if not busy and _is_quiet(turn) and turn.shards_ready():
+        turn.go_to(Phase.CHECKPOINTING)
+
+
+def save(turn: Turn) -> None:
+    """The last checkpoint, which is tried several times."""
+    found = turn.state
+    if (found.last_checkpoint or 0) >= found.final_checkpoint:
+        if found.stopping:
+            turn.go_to(Phase.STOPPED, StopReason.STOPPED)
+        else:
+            turn.go_to(Phase.EXPORTING)
+    elif found.final_failures >= _FINAL_ATTEMPTS:
+        _end_without_checkpoint(turn)
+    elif found.checkpoint is None and turn.shards_ready():
+        waited = turn.now - (found.checkpoint_tried or 0.0)
+        if not found.final_failures or waited >= _FINAL_RETRY_SECONDS:
+            running.begin_checkpoint(turn)
+
+
+def export(turn: Turn) -> None:
+    """A replica makes the model file of the last checkpoint."""
+    replicas = turn.workers()
+    if replicas and not turn.open_orders(Export):
+        checkpoint = turn.places.checkpoint(turn.state.last_checkpoint or 0)
+        order = Export(checkpoint=checkpoint, out=turn.places.model_file)
+        turn.issue(replicas[0].member, order)
+
+
+def evaluate(turn: Turn) -> None:
+    """A replica measures exactly the exported file, and with that the job is over."""
+    final = next((found for found in turn.state.evaluations if found.final), None)
+    if final is not None or not turn.state.test_samples:
+        _conclude(turn, final.measures if final is not None else {})
+        return
+    replicas = turn.workers()
+    asked = [one for one in turn.open_orders(Evaluate) if _is_final(one.order)]
+    if replicas and not asked:
+        turn.issue(replicas[0].member, running.evaluation(turn, turn.places.model_file))
+
+
+def _is_quiet(turn: Turn) -> bool:
+    """No update is under way, if nobody trains, and no checkpoint."""
+    found = turn.state
+    held = found.may_go_on and any(found.data.leases.values())
+    return not held and not found.fencings and found.checkpoint is None
+
+
+def _end_without_checkpoint(turn: Turn) -> None:
+    message = f"the last checkpoint failed {turn.state.final_failures} times; see the log"
+    if turn.state.stopping:
+        turn.go_to(Phase.STOPPED, StopReason.STOPPED, message)
+    else:
+        turn.fail(FailureReason.CHECKPOINT_FAILED, message)
+
+
+def _conclude(turn: Turn, measures: Mapping[str, float]) -> None:
+    """The job is complete, unless it was to reach a target and its model does not."""
+    target = turn.settings.stop.target_metric
+    missed = target is not None and not stop_rules.is_target_met(target, measures)
+    if turn.state.reason != StopReason.TARGET_METRIC or not missed:
+        turn.go_to(Phase.COMPLETE)
+    elif reason := stop_rules.met(turn.settings.stop, running.reached(turn)):
+        turn.go_to(Phase.COMPLETE, reason)
+    elif turn.state.stopping:
+        turn.go_to(Phase.STOPPED, StopReason.STOPPED)
+    else:
+        _go_on(turn)
+
+
+def _go_on(turn: Turn) -> None:
+    for loop in turn.live_replicas():
+        if loop.own_data:
+            reason = "ended when the target seemed reached"
+            membership.lose(turn, loop, LifeState.LEFT, reason)
+    turn.go_to(Phase.RUNNING)
+
+
+def _is_final(order: object) -> bool:
+    return isinstance(order, Evaluate) and order.model_file is not None

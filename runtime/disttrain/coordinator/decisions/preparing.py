@@ -1,0 +1,45 @@
+"""How shards get their first values, in every life. Decides; no I/O."""
+
+from disttrain.coordinator.decisions import joining, membership
+from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.journal.state import Life, LifeState
+from disttrain.coordinator.protocol.orders import Configure, Evaluate, Upload
+from disttrain.transport.header import Vector
+
+
+def prepare_shards(turn: Turn) -> None:
+    """Tells every shard its range, and has a replica send values to those without any."""
+    layout = turn.state.layout
+    if layout is None:
+        return
+    configuring = {issued.member for issued in turn.open_orders(Configure)}
+    for shard in turn.live_shards():
+        if not shard.configured and shard.member not in configuring:
+            counts = {Vector(key): n for key, n in joining.elements(layout).items()}
+            turn.issue(shard.member, Configure(elements=counts, shards=turn.settings.shards))
+    empty = [shard for shard in turn.live_shards() if not shard.initialised]
+    ready = all(shard.configured for shard in empty) and (
+        turn.state.began is not None or len(turn.live_shards()) == turn.settings.shards
+    )
+    if empty and ready:
+        _upload(turn, empty)
+
+
+def _upload(turn: Turn, empty: list[Life]) -> None:
+    if turn.open_orders(Upload):
+        return
+    replicas = turn.workers()
+    free = [replica for replica in replicas if not _is_busy(turn, replica)]
+    if free:
+        order = Upload(shards=tuple(shard.index for shard in empty))
+        lives = {shard.index: shard.incarnation for shard in empty}
+        turn.issue(free[0].member, order, lives)
+    elif len(replicas) == turn.settings.replicas:
+        # Each may be waiting for this very shard to answer a push, and would wait for ever.
+        reason = f"shard-{empty[0].index} needs initial values, which a new life can send"
+        membership.lose(turn, replicas[0], LifeState.DEAD, reason)
+
+
+def _is_busy(turn: Turn, replica: Life) -> bool:
+    evaluating = {issued.member for issued in turn.open_orders(Evaluate)}
+    return bool(turn.state.data.held(replica.member)) or replica.member in evaluating

@@ -1,0 +1,95 @@
+"""What a running job does every so often: evaluations and checkpoints. Decides; no I/O."""
+
+from disttrain.coordinator.decisions import schedule, stop_rules
+from disttrain.coordinator.decisions.turn import BeginCheckpoint, Turn
+from disttrain.coordinator.journal import entries, state
+from disttrain.coordinator.journal.state import Life, Phase
+from disttrain.coordinator.protocol.orders import Checkpoint, Evaluate, Split
+from disttrain.job.roles import Durability
+
+
+def run(turn: Turn) -> None:
+    """Ends when a stop rule is met; until then evaluates and saves what is due."""
+    reason = stop_rules.met(turn.settings.stop, reached(turn))
+    if reason is not None:
+        turn.go_to(Phase.DRAINING, reason)
+        return
+    _evaluate_if_due(turn)
+    _checkpoint_if_due(turn)
+
+
+def reached(turn: Turn) -> stop_rules.Reached:
+    """How far the job is now."""
+    data, evaluations = turn.state.data, turn.state.evaluations
+    return stop_rules.Reached(
+        epochs=data.epochs_done,
+        steps=data.steps_done,
+        samples=turn.state.samples,
+        seconds=turn.state.seconds(turn.now),
+        measures=evaluations[-1].measures if evaluations else {},
+    )
+
+
+def evaluation(turn: Turn, model_file: str | None) -> Evaluate:
+    """The order to evaluate a file, or without one the shards' present values."""
+    return Evaluate(
+        split=Split.TEST,
+        batch_size=turn.settings.evaluation_batch_size,
+        model_file=model_file,
+    )
+
+
+def begin_checkpoint(turn: Turn) -> None:
+    """Every shard shall write its part."""
+    number = turn.state.next_checkpoint
+    # The ledger is cut before the shards', so that a resume repeats samples rather than losing
+    # them.
+    turn.state.ledger_time = turn.now
+    turn.effects.append(BeginCheckpoint(number=number, ledger=state.to_json(turn.state)))
+    turn.record(entries.CheckpointBegun(number=number, now=turn.now))
+    order = Checkpoint(number=number, folder=turn.places.staging(number))
+    for shard in turn.live_shards():
+        turn.issue(shard.member, order)
+
+
+def _evaluate_if_due(turn: Turn) -> None:
+    replicas = turn.workers()
+    if not replicas or turn.open_orders(Evaluate):
+        return
+    if not turn.state.evaluating:
+        if not _is_evaluation_due(turn):
+            return
+        turn.record(entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
+    # Begun, and nobody is at it: whoever was has died.
+    turn.issue(_evaluator(turn, replicas).member, evaluation(turn, None))
+
+
+def _is_evaluation_due(turn: Turn) -> bool:
+    rules, found = turn.settings.evaluation, turn.state
+    if rules is None or not found.test_samples:
+        return False
+    return schedule.evaluation_due(
+        rules,
+        epochs_done=found.data.epochs_done,
+        evaluated_epoch=found.evaluated_epoch,
+        since_last=turn.now - (found.evaluation_tried or turn.now),
+    )
+
+
+def _evaluator(turn: Turn, replicas: list[Life]) -> Life:
+    """Replicas take turns, so that none falls behind with its portions."""
+    return replicas[turn.state.totals.evaluations % len(replicas)]
+
+
+def _checkpoint_if_due(turn: Turn) -> None:
+    found = turn.state
+    if turn.settings.durability is Durability.NONE:
+        return
+    tried = found.checkpoint_tried
+    due = schedule.checkpoint_due(
+        since_last=None if tried is None else turn.now - tried,
+        every=turn.settings.checkpoint_seconds,
+        last_failed=found.last_checkpoint != found.next_checkpoint - 1,
+    )
+    if due and found.checkpoint is None and turn.shards_ready():
+        begin_checkpoint(turn)
