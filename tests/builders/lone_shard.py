@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import HeartbeatReply, Joined, ShardAddress
 from disttrain.coordinator.protocol.orders import NumberedOrder, Order, Result
@@ -128,8 +128,8 @@ class LoneShard:
         while not self._ended.is_set():
             request = self._listener.receive(0.02)
             if request is not None:
-                reply = self._reply(messages.parse_request(request.payload))
-                _answer(self._listener, request, messages.encode_reply(reply), self._transport.job)
+                reply = self._reply(payloads.parse_request(request.payload))
+                _answer(self._listener, request, payloads.encode_reply(reply), self._transport.job)
 
     def _reply(self, request: messages.Request) -> messages.Reply:
         match request:

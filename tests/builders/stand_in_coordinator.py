@@ -7,7 +7,7 @@ It writes every request into coordinator.requests and ends when it is told to, o
 import threading
 from pathlib import Path
 
-from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol import messages, payloads
 from disttrain.launch.config import LaunchConfig
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
@@ -25,7 +25,7 @@ def main(config: LaunchConfig) -> int:
         request = listener.receive(0.05)
         if request is None:
             continue
-        parsed = messages.parse_request(request.payload)
+        parsed = payloads.parse_request(request.payload)
         # Clients repeat what is not answered in time.
         if (request.peer, request.header.sequence) not in seen:
             seen.add((request.peer, request.header.sequence))
@@ -36,7 +36,7 @@ def main(config: LaunchConfig) -> int:
             role=Role.COORDINATOR,
             sequence=request.header.sequence,
         )
-        listener.reply(request, reply, messages.encode_reply(messages.Acknowledged()))
+        listener.reply(request, reply, payloads.encode_reply(messages.Acknowledged()))
         if isinstance(parsed, messages.Stop):
             (config.run_folder / "coordinator.exit").write_text("130")
         if isinstance(parsed, messages.Fail | messages.MemberDied) and _final(parsed):
@@ -46,7 +46,7 @@ def main(config: LaunchConfig) -> int:
 
 def _note(folder: Path, request: messages.Request) -> None:
     with (folder / "coordinator.requests").open("ab") as log:
-        log.write(messages.encode_request(request) + b"\n")
+        log.write(payloads.encode_request(request) + b"\n")
 
 
 def _final(request: messages.Fail | messages.MemberDied) -> bool:

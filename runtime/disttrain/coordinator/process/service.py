@@ -11,7 +11,7 @@ from disttrain.coordinator.journal.entries import CheckpointEnded, Entry
 from disttrain.coordinator.journal.journal import Journal
 from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.reporting import Reporting
-from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.telemetry import logs
 from disttrain.transport.header import EMPTY, Header, Role, Verb
@@ -113,7 +113,7 @@ class Service:
         if request.header.verb != Verb.CONTROL_REQUEST:
             return None
         try:
-            parsed = messages.parse_request(request.payload)
+            parsed = payloads.parse_request(request.payload)
         except MessageRefused as error:
             LOG.warning("request refused", sender=request.header.sender, reason=str(error))
             self._refuse(request, messages.RefusalReason.MALFORMED, str(error))
@@ -201,7 +201,7 @@ class Service:
 
     def _reply(self, request: Request, reply: messages.Reply) -> None:
         header = _header(Verb.CONTROL_REPLY, request.header.sequence)
-        if not self._listener.reply(request, header, messages.encode_reply(reply)):
+        if not self._listener.reply(request, header, payloads.encode_reply(reply)):
             LOG.debug("reply not sent", kind=reply.kind, sender=request.header.sender)
 
     def _push_orders(self) -> None:
@@ -211,7 +211,7 @@ class Service:
             peer = self._peers.get(issued.member)
             if peer is None:
                 continue
-            payload = messages.encode_order(machine.numbered(issued))
+            payload = payloads.encode_order(machine.numbered(issued))
             self._listener.reply(peer, _header(Verb.CONTROL_ORDER, number), payload)
             self._pushed.add(number)
 

@@ -11,7 +11,7 @@ from disttrain.coordinator.errors import (
     MessageRefused,
     NotJoined,
 )
-from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.outstanding import Outstanding
@@ -94,7 +94,7 @@ class ControlConnection:
         """
         if isinstance(request, messages.Join):
             self._join = request
-        payload = messages.encode_request(request)
+        payload = payloads.encode_request(request)
         number = self._outstanding.add(payload, self._clock())
         self._send(number, payload)
         return number
@@ -156,12 +156,12 @@ class ControlConnection:
         replies: dict[int, messages.Reply],
     ) -> None:
         if header.verb == Verb.CONTROL_ORDER:
-            new_orders.extend(self._unseen((messages.parse_order(payload),)))
+            new_orders.extend(self._unseen((payloads.parse_order(payload),)))
         if header.verb != Verb.CONTROL_REPLY or not self._outstanding.waits(header.sequence):
             return
         is_heartbeat = header.sequence in self._heartbeats
         # A reply that cannot be read is none: the request is repeated when it is due.
-        reply = messages.parse_reply(payload)
+        reply = payloads.parse_reply(payload)
         self._outstanding.answered(header.sequence)
         self._heartbeats.discard(header.sequence)
         self._check_standing(reply)

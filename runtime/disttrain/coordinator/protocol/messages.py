@@ -1,18 +1,14 @@
-"""Requests to the coordinator and its replies: frozen dataclasses to JSON and back.
+"""Requests to the coordinator and its replies: frozen dataclasses, made JSON in `payloads`.
 
-They travel as the payload of CONTROL_REQUEST, CONTROL_REPLY (same `sequence`) and CONTROL_ORDER
-(`sequence` is the order's
-id, the payload one `orders.NumberedOrder`). Parsing is strict. Every request may be sent again
-until it is answered: repeating it changes nothing.
+Every request may be sent again until it is answered: repeating it changes nothing.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field
 
-from disttrain.coordinator.errors import MessageRefused
 from disttrain.coordinator.protocol.fields import (
     Count,
     Lease,
@@ -26,9 +22,6 @@ from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.layout import ModelLayout
 from disttrain.transport.header import Role
-
-LIMIT_BYTES = 8 * 1024 * 1024
-"""No control payload is longer; 8 MiB describe about 40,000 tensors."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -313,58 +306,3 @@ Reply: TypeAlias = Annotated[
     Joined | Refused | HeartbeatReply | Work | Acknowledged | StatusReply,
     Field(discriminator="kind"),
 ]
-
-_Message = TypeVar("_Message")
-
-_NUMBERS = ConfigDict(ser_json_inf_nan="constants")
-_REQUEST: TypeAdapter[Request] = TypeAdapter(Request, config=_NUMBERS)
-_REPLY: TypeAdapter[Reply] = TypeAdapter(Reply, config=_NUMBERS)
-_ORDER: TypeAdapter[NumberedOrder] = TypeAdapter(NumberedOrder)
-
-
-def encode_request(request: Request) -> bytes:
-    """The payload of a CONTROL_REQUEST."""
-    return _REQUEST.dump_json(request)
-
-
-def encode_reply(reply: Reply) -> bytes:
-    """The payload of a CONTROL_REPLY."""
-    return _REPLY.dump_json(reply)
-
-
-def encode_order(order: NumberedOrder) -> bytes:
-    """The payload of a CONTROL_ORDER."""
-    return _ORDER.dump_json(order)
-
-
-def parse_request(payload: bytes | memoryview) -> Request:
-    """A request from the network; raises `MessageRefused`."""
-    return _parse(_REQUEST, payload)
-
-
-def parse_reply(payload: bytes | memoryview) -> Reply:
-    """A reply from the network; raises `MessageRefused`."""
-    return _parse(_REPLY, payload)
-
-
-def parse_order(payload: bytes | memoryview) -> NumberedOrder:
-    """An order from the network; raises `MessageRefused`."""
-    return _parse(_ORDER, payload)
-
-
-def _parse(adapter: TypeAdapter[_Message], payload: bytes | memoryview) -> _Message:
-    if len(payload) > LIMIT_BYTES:
-        message = f"control payload of {len(payload)} bytes; at most {LIMIT_BYTES} are taken"
-        raise MessageRefused(message)
-    try:
-        return adapter.validate_json(bytes(payload), strict=True)
-    except (ValidationError, RecursionError) as error:
-        message = f"control payload of {len(payload)} bytes is no valid message: {_first(error)}"
-        raise MessageRefused(message) from error
-
-
-def _first(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return type(error).__name__
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:500]

@@ -6,7 +6,7 @@ from builders.control_members import LAYOUT
 from builders.machines import Machine
 from disttrain.coordinator.journal import resume, state
 from disttrain.coordinator.journal.state import Phase
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
 from disttrain.coordinator.protocol.messages import FailureReason, RefusalReason
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
@@ -516,4 +516,4 @@ def test_status_names_members_speed_and_limit() -> None:
     assert found["limit"].startswith("Data")
     assert found["staleness"]["histogram"] == {"0": 3, "1": 1}
     assert (found["staleness"]["p50"], found["staleness"]["p99"]) == (0, 1)
-    assert messages.parse_reply(messages.encode_reply(reply)) == reply
+    assert payloads.parse_reply(payloads.encode_reply(reply)) == reply

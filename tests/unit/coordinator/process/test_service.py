@@ -18,7 +18,7 @@ from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service
-from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol import messages, payloads
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Payload, Request
 
@@ -48,7 +48,7 @@ class ScriptedListener:
     def say(self, role: Role, said: messages.Request) -> int:
         self._said += 1
         header = EMPTY._replace(verb=Verb.CONTROL_REQUEST, role=role, sequence=self._said)
-        payload = memoryview(messages.encode_request(said))
+        payload = memoryview(payloads.encode_request(said))
         self.arriving.append(Request(b"peer", header, payload))
         return self._said
 
@@ -62,7 +62,7 @@ class ScriptedListener:
     def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
         if isinstance(to, Request):
             assert isinstance(payload, bytes)
-            self.answers[header.sequence] = messages.parse_reply(payload)
+            self.answers[header.sequence] = payloads.parse_reply(payload)
         return True
 
     def forget(self, peer: bytes) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from disttrain.coordinator.errors import CoordinatorSilent, JobOver, MemberFenced, NotJoined
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.fields import MemberId
@@ -34,12 +34,12 @@ class ScriptedChannel:
     ) -> None:
         assert isinstance(payload, bytes)
         assert reply_into is None
-        request = messages.parse_request(payload)
+        request = payloads.parse_request(payload)
         self.sent.append(request)
         reply = self.script(request)
         if reply is not None:
             answer = EMPTY._replace(verb=Verb.CONTROL_REPLY, sequence=header.sequence)
-            self.arrive(answer, messages.encode_reply(reply))
+            self.arrive(answer, payloads.encode_reply(reply))
 
     def arrive(self, header: Header, payload: bytes) -> None:
         self.arriving.append(Message(header, memoryview(payload)))
@@ -108,7 +108,7 @@ def test_an_order_is_given_once_however_often_it_arrives() -> None:
     order = orders.NumberedOrder(id=7, order=orders.Drain())
     for _ in range(2):
         pushed = EMPTY._replace(verb=Verb.CONTROL_ORDER, sequence=7)
-        channel.arrive(pushed, messages.encode_order(order))
+        channel.arrive(pushed, payloads.encode_order(order))
     assert control.poll(None).orders == (order,)
     channel.script = lambda _: messages.HeartbeatReply(orders=(order,))
     assert control.poll(ShardReport).orders == ()
@@ -119,7 +119,7 @@ def test_an_order_that_comes_with_the_answer_to_the_join_is_not_lost() -> None:
     channel = ScriptedChannel(_accepting)
     control = ControlConnection(channel, Role.SHARD, 1.0, Clock())
     pushed = EMPTY._replace(verb=Verb.CONTROL_ORDER, sequence=7)
-    channel.arrive(pushed, messages.encode_order(order))
+    channel.arrive(pushed, payloads.encode_order(order))
     control.join(JOIN)
     assert control.poll(None).orders == (order,)
     assert control.poll(None).orders == ()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from builders.control_members import LAYOUT
 from disttrain.coordinator.errors import MessageRefused
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.transport.header import Role, Vector
@@ -35,16 +35,16 @@ MEMBER = MemberId(role=Role.REPLICA, index=3, incarnation=7)
     ],
 )
 def test_requests_survive_the_way(request_: messages.Request) -> None:
-    assert messages.parse_request(messages.encode_request(request_)) == request_
+    assert payloads.parse_request(payloads.encode_request(request_)) == request_
 
 
 def test_orders_and_replies_survive_the_way() -> None:
     order = orders.NumberedOrder(
         id=1, order=orders.Configure(elements={Vector.PARAMETERS: 64}, shards=2)
     )
-    assert messages.parse_order(messages.encode_order(order)) == order
+    assert payloads.parse_order(payloads.encode_order(order)) == order
     reply = messages.HeartbeatReply(orders=(order,), lost_leases=(3,))
-    assert messages.parse_reply(messages.encode_reply(reply)) == reply
+    assert payloads.parse_reply(payloads.encode_reply(reply)) == reply
 
 
 @pytest.mark.parametrize(
@@ -63,16 +63,16 @@ def test_orders_and_replies_survive_the_way() -> None:
             b'{"kind":"heartbeat","member":{"role":3,"index":-1,"incarnation":1}}',
             "heartbeat.member.index",
         ),
-        (b" " * (messages.LIMIT_BYTES + 1), "at most"),
+        (b" " * (payloads.LIMIT_BYTES + 1), "at most"),
     ],
 )
 def test_what_is_no_message_is_refused_with_its_place(payload: bytes, place: str) -> None:
     with pytest.raises(MessageRefused, match=place):
-        messages.parse_request(payload)
+        payloads.parse_request(payload)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused_and_nothing_else(payload: bytes) -> None:
     with pytest.raises(MessageRefused):
-        messages.parse_request(payload)
+        payloads.parse_request(payload)
