@@ -57,7 +57,7 @@ def make_authority() -> None:
 
 def make_client(user: str, group: str) -> Pair:
     """Make the certificate by which the API server knows a user of a group."""
-    pair = Pair(user.replace(":", "-"))
+    pair = Pair(f"client-{user.replace(':', '-')}")
     _make_signed(pair, f"/O={group}/CN={user}", "clientAuth")
     return pair
 
