@@ -25,6 +25,7 @@ def stopped_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         job.wait_until(lambda status: status["samples"] >= SAMPLES // 2)
         job.interrupt()
         assert job.wait() == 130
+        job.assert_promises_held()
         return job.output
 
 

@@ -127,6 +127,7 @@ def test_a_run_that_ended_before_its_first_checkpoint_is_not_resumed(tmp_path: P
         assert (code, "Traceback" in said) == (1, False)
         assert "ended before its first checkpoint" in said
         assert (job.output / "summary.json").read_text() == before
+        job.assert_promises_held()
 
 
 def test_a_finished_run_can_be_inspected_measured_and_exported(tmp_path: Path) -> None:

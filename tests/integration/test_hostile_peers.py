@@ -145,3 +145,4 @@ def test_every_port_of_a_job_is_local(tmp_path: Path) -> None:
         assert listening == {"127.0.0.1"}
         job.interrupt()
         assert job.wait() == 130
+        job.assert_promises_held()
