@@ -7,7 +7,7 @@ from typing import Final
 
 from cluster import binaries, certificates, commands, kubeconfigs, layout, network
 from cluster.kubectl import Kubectl
-from cluster.processes import Process
+from cluster.processes import Process, log_of
 
 ETCD: Final = "etcd"
 API_SERVER: Final = "kube-apiserver"
@@ -113,7 +113,8 @@ def wait_for(name: str, ready: Callable[[], bool]) -> None:
             process.check()
         return ready()
 
-    commands.wait_until(is_ready, f"{name} is ready", limit=START_LIMIT)
+    what = f"{name} is ready (its log is {log_of(name)})"
+    commands.wait_until(is_ready, what, limit=START_LIMIT)
 
 
 def _client(name: str) -> tuple[str, ...]:

@@ -63,8 +63,9 @@ class Kubectl:
             return None
 
     def wait_until(self, condition: str, thing: str, limit: timedelta = commands.A_MINUTE) -> None:
-        """Return once a condition of an object holds: `Ready` of `pod/a`, `jsonpath=...`."""
-        wanted = condition if "=" in condition else f"condition={condition}"
+        """Return once it holds: a condition's name as `Ready`, `create`, `delete`, `jsonpath=...`."""
+        # Names of conditions begin with a capital.
+        wanted = f"condition={condition}" if condition[0].isupper() else condition
         seconds = f"{limit.total_seconds():g}s"
         patience = limit + timedelta(seconds=10)
         self.run("wait", f"--for={wanted}", thing, f"--timeout={seconds}", limit=patience)

@@ -11,18 +11,20 @@ from cluster.processes import Process
 
 PROXY = "kube-proxy"
 DNS = "coredns"
-READY_PORT = 8181
 
 # What lies outside does not exist, and that at once: a look-up that hangs hides its reason.
 COREFILE = """
-.:53 {{
+{domain}:53 in-addr.arpa:53 {{
     bind {address}
     errors
-    ready 127.0.0.1:{ready_port}
     kubernetes {domain} in-addr.arpa {{
         kubeconfig {kubeconfig}
         ttl 1
     }}
+}}
+.:53 {{
+    bind {address}
+    errors
     template ANY ANY {{
         rcode NXDOMAIN
     }}
@@ -49,7 +51,7 @@ def start_dns() -> Process:
     user = kubeconfigs.make(DNS, DNS)
     values = {"address": layout.FIRST_NODE, "kubeconfig": user, "domain": kubelet.DOMAIN}
     config = layout.state() / "Corefile"
-    config.write_text(COREFILE.format(ready_port=READY_PORT, **values))
+    config.write_text(COREFILE.format(**values))
     return Process.start(DNS, network.inside(binaries.path(DNS), "-conf", config))
 
 
