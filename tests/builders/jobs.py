@@ -1,5 +1,6 @@
 """Manifests and jobs in which a test says only what matters to it."""
 
+from disttrain.job.errors import InvalidManifest
 from disttrain.job.parsing import parse_job
 from disttrain.job.spec import DistTrainJob
 
@@ -21,3 +22,18 @@ spec:
 def a_job(*assignments: str) -> DistTrainJob:
     """Return the small job after assignments: `a_job("spec.replicas.count=3")`."""
     return parse_job(SMALL, assignments=assignments)
+
+
+def edited(old: str, new: str) -> str:
+    """Return the small manifest with another text in place of `old`, which must be there."""
+    assert old in SMALL
+    return SMALL.replace(old, new)
+
+
+def complaints(text: str, *assignments: str) -> list[str]:
+    """Return what is said about a manifest, one line for each mistake; empty for a good one."""
+    try:
+        parse_job(text, assignments=assignments)
+    except InvalidManifest as error:
+        return str(error).splitlines()
+    return []

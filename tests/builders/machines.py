@@ -116,11 +116,21 @@ class Machine:
         )
         self.heartbeat(member, ReplicaReport(progress=self.positions[member]))
 
+    def next_work(self, member: MemberId) -> messages.Work:
+        """The answer to a replica that has done all it knows of."""
+        last = self.positions.get(member, Progress()).position.lease
+        return self.work(member, last_lease=last)
+
+    def process(self, member: MemberId) -> bool:
+        """Asks once for work and does it; whether there was any."""
+        leases = self.next_work(member).leases
+        for lease in leases:
+            self.reach(member, lease.id, lease.samples)
+        return bool(leases)
+
     def process_everything(self, member: MemberId) -> None:
         """Asks for work and does it until there is none."""
-        while leases := self.work(member, last_lease=self._last(member)).leases:
-            for lease in leases:
-                self.reach(member, lease.id, lease.samples)
+        while self.process(member):
             self.obey()
 
     def obey(self) -> None:
@@ -135,9 +145,6 @@ class Machine:
                 result = self._result(issued.order, issued.member)
                 done = messages.OrderDone(member=issued.member, order=issued.id, result=result)
                 self.request(done)
-
-    def _last(self, member: MemberId) -> int:
-        return self.positions.get(member, Progress()).position.lease
 
     def _result(self, order: orders.Order, member: MemberId) -> orders.Result:
         if isinstance(order, orders.Checkpoint):

@@ -2,23 +2,10 @@
 
 import pytest
 
-from builders.jobs import SMALL
-from disttrain.job.errors import InvalidManifest
-from disttrain.job.parsing import parse_job
+from builders.jobs import complaints, edited
 
 DOWNPOUR = "spec.strategy.downpour"
 OPTIMIZER = f"{DOWNPOUR}.optimizer"
-
-
-def messages(text: str, *assignments: str) -> list[str]:
-    with pytest.raises(InvalidManifest) as caught:
-        parse_job(text, assignments=assignments)
-    return str(caught.value).splitlines()
-
-
-def edited(old: str, new: str) -> str:
-    assert old in SMALL
-    return SMALL.replace(old, new)
 
 
 @pytest.mark.parametrize(
@@ -264,4 +251,4 @@ def edited(old: str, new: str) -> str:
     ],
 )
 def test_one_mistake_gives_one_finding(old: str, new: str, expected: str) -> None:
-    assert messages(edited(old, new)) == [f"job.yaml:{expected}"]
+    assert complaints(edited(old, new)) == [f"job.yaml:{expected}"]

@@ -2,24 +2,13 @@
 
 import pytest
 
-from builders.jobs import SMALL, a_job
+from builders.jobs import SMALL, a_job, complaints, edited
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.finding import Severity
 from disttrain.job.parsing import parse_job, parse_jobs
 
 DOWNPOUR = "spec.strategy.downpour"
 OPTIMIZER = f"{DOWNPOUR}.optimizer"
-
-
-def messages(text: str, *assignments: str) -> list[str]:
-    with pytest.raises(InvalidManifest) as caught:
-        parse_job(text, assignments=assignments)
-    return str(caught.value).splitlines()
-
-
-def edited(old: str, new: str) -> str:
-    assert old in SMALL
-    return SMALL.replace(old, new)
 
 
 def test_the_smallest_manifest_gets_every_default() -> None:
@@ -51,7 +40,7 @@ spec:
   coordinator: {leaseSeconds: 1}
   replicas: {device: 3, count: 0}
 """
-    paths = [line.split(": ")[1] for line in messages(text)]
+    paths = [line.split(": ")[1] for line in complaints(text)]
     assert paths == [
         "metadata.name",
         "spec.task.entrypoint",
@@ -70,7 +59,7 @@ spec:
 
 def test_a_rule_is_silent_while_a_field_that_it_reads_is_wrong() -> None:
     text = edited("batchSize: 32", "batchSize: x\n  portionSize: 33")
-    assert [line.split(": ")[1] for line in messages(text)] == ["spec.batchSize"]
+    assert [line.split(": ")[1] for line in complaints(text)] == ["spec.batchSize"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +76,7 @@ def test_a_rule_is_silent_while_a_field_that_it_reads_is_wrong() -> None:
     ],
 )
 def test_texts_that_hold_no_single_job_say_why(text: str, expected: str) -> None:
-    (line,) = messages(text)
+    (line,) = complaints(text)
     assert line.startswith(expected)
 
 
@@ -107,7 +96,7 @@ def test_texts_that_hold_no_single_job_say_why(text: str, expected: str) -> None
     ],
 )
 def test_texts_that_would_exhaust_the_machine_are_refused(text: str, expected: str) -> None:
-    assert any(expected in line for line in messages(text))
+    assert any(expected in line for line in complaints(text))
 
 
 def test_aliases_are_expanded() -> None:
@@ -169,12 +158,12 @@ def test_escaped_surrogate_pairs_are_one_character() -> None:
 
 
 def test_half_a_character_is_refused() -> None:
-    (line,) = messages(edited("digits:Digits}", r'm:C, arguments: {a: "\ud83d"}}'))
+    (line,) = complaints(edited("digits:Digits}", r'm:C, arguments: {a: "\ud83d"}}'))
     assert line.startswith("job.yaml:5: spec.task.arguments.a: must be text, got half a character")
 
 
 def test_a_file_full_of_mistakes_is_refused_soon() -> None:
     text = SMALL + "".join(f"x{index}: 1\n" for index in range(3000))
-    lines = messages(text)
+    lines = complaints(text)
     assert len(lines) == 101
     assert "job.yaml:1: more than 100 findings; the others are not shown" in lines

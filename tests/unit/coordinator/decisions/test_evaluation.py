@@ -23,8 +23,7 @@ def _epoch(machine: Machine, member: MemberId) -> None:
     """One replica does a pass over the data, and more if it gets more."""
     before = machine.state.data.epochs_done
     while machine.state.data.epochs_done == before:
-        for lease in machine.work(member, last_lease=machine._last(member)).leases:
-            machine.reach(member, lease.id, lease.samples)
+        machine.process(member)
 
 
 def _evaluating() -> tuple[Machine, tuple[MemberId, MemberId]]:
@@ -150,7 +149,7 @@ def test_a_missed_target_is_not_tried_again_before_the_next_evaluation() -> None
     _close(machine, final=MISSED)
     machine.tick(1.0)
     assert _evaluations(machine) == []
-    assert machine.work(one, last_lease=machine._last(one)).leases
+    assert machine.next_work(one).leases
 
 
 def test_a_job_whose_model_misses_its_target_at_another_limit_ends_with_that_one() -> None:

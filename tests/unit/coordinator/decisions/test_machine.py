@@ -7,7 +7,7 @@ from builders.machines import Machine
 from disttrain.coordinator.journal import resume, state
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages, orders, payloads
-from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
+from disttrain.coordinator.protocol.fields import LostUpdates, MemberId, Position, SenderPosition
 from disttrain.coordinator.protocol.messages import FailureReason, RefusalReason
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.status import status
@@ -278,15 +278,23 @@ def test_who_may_wait_for_an_empty_shard_is_not_asked_for_its_values() -> None:
     assert (machine.state.shards[0].member, shard.incarnation) == (new_shard, 1)
 
 
-def test_who_evaluates_is_not_asked_for_an_empty_shards_values() -> None:
+def _evaluating() -> tuple[Machine, MemberId, MemberId, MemberId]:
+    """A shard and two replicas; the second has done an epoch, which the first was told to measure.
+
+    The replicas answer no orders.
+    """
     machine = Machine(stop=Stop(epochs=9))
-    _, one, two = machine.running()
+    shard, one, two = machine.running()
     machine.muted |= {one, two}
     for _ in range(3):
-        for lease in machine.work(two, last_lease=machine._last(two)).leases:
-            machine.reach(two, lease.id, lease.samples)
+        machine.process(two)
+    return machine, shard, one, two
+
+
+def test_who_evaluates_is_not_asked_for_an_empty_shards_values() -> None:
+    machine, _, one, two = _evaluating()
     assert [o.member for o in machine.state.orders.values()] == [one], "one evaluates"
-    assert machine.work(two, last_lease=machine._last(two)).leases
+    assert machine.next_work(two).leases
     machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
     empty = messages.Restored(initialised=False, checkpoint=None, version=0)
     machine.member(Role.SHARD, 0, "s0-again", restored=empty)
@@ -384,12 +392,7 @@ def test_leases_of_a_replica_that_leaves_early_are_counted_as_requeued() -> None
 
 
 def test_a_failed_evaluation_fails_the_job_with_its_message() -> None:
-    machine = Machine(stop=Stop(epochs=9))
-    shard, one, two = machine.running()
-    machine.muted |= {one, two}
-    for _ in range(3):
-        for lease in machine.work(one, last_lease=machine._last(one)).leases:
-            machine.reach(one, lease.id, lease.samples)
+    machine, shard, _, _ = _evaluating()
     found = [o for o in machine.state.orders.values() if isinstance(o.order, orders.Evaluate)]
     failed = orders.OrderFailed(message="measure() raised")
     machine.request(messages.OrderDone(member=found[0].member, order=found[0].id, result=failed))

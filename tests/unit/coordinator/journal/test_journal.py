@@ -154,6 +154,13 @@ def _phase_replayed(folder: Path) -> Phase:
     return replayed.state.phase
 
 
+def _assert_it_goes_on(written: Journal, folder: Path, phase: Phase) -> None:
+    """What is decided next comes back from the disk."""
+    written.append(_change(phase, 3.0))
+    written.close()
+    assert _phase_replayed(folder) is phase
+
+
 def test_after_a_failed_sync_only_a_new_file_with_the_whole_state_is_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,9 +182,7 @@ def test_after_a_failed_sync_only_a_new_file_with_the_whole_state_is_trusted(
 
     assert not written.is_behind
     assert [file.name for file in tmp_path.iterdir()] == ["00000002.jsonl"]
-    written.append(_change(Phase.EXPORTING, 2.0))
-    written.close()
-    assert _phase_replayed(tmp_path) is Phase.EXPORTING
+    _assert_it_goes_on(written, tmp_path, Phase.EXPORTING)
 
 
 def test_a_new_file_that_cannot_be_written_leaves_the_old_one_in_use(
@@ -191,9 +196,7 @@ def test_a_new_file_that_cannot_be_written_leaves_the_old_one_in_use(
         written.begin(State(phase=Phase.RUNNING))
     assert not written.is_behind
     assert [file.name for file in tmp_path.iterdir()] == ["00000001.jsonl"]
-    written.append(_change(Phase.DRAINING, 2.0))
-    written.close()
-    assert _phase_replayed(tmp_path) is Phase.DRAINING
+    _assert_it_goes_on(written, tmp_path, Phase.DRAINING)
 
 
 @pytest.mark.parametrize(("call", "for_folders"), [("rename", False), ("fsync", True)])
@@ -215,9 +218,7 @@ def test_between_an_old_and_a_new_file_nothing_counts_as_written(
 
     assert not written.is_behind
     assert [file.name for file in tmp_path.iterdir()] == ["00000002.jsonl"]
-    written.append(_change(Phase.EXPORTING, 3.0))
-    written.close()
-    assert _phase_replayed(tmp_path) is Phase.EXPORTING
+    _assert_it_goes_on(written, tmp_path, Phase.EXPORTING)
 
 
 def test_an_old_file_that_stays_harms_nobody(
@@ -229,9 +230,7 @@ def test_an_old_file_that_stays_harms_nobody(
     disk.failures = 1
     written.begin(State(phase=Phase.RUNNING))
     assert len(list(tmp_path.iterdir())) == 2
-    written.append(_change(Phase.DRAINING, 2.0))
-    written.close()
-    assert _phase_replayed(tmp_path) is Phase.DRAINING
+    _assert_it_goes_on(written, tmp_path, Phase.DRAINING)
 
 
 def test_closing_on_a_failing_disk_raises_nothing(

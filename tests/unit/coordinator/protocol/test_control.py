@@ -75,22 +75,32 @@ def _joined(script: Script = _accepting) -> tuple[ControlConnection, ScriptedCha
     return control, channel, clock
 
 
+def _heartbeats(channel: ScriptedChannel) -> int:
+    return sum(isinstance(request, messages.Heartbeat) for request in channel.sent)
+
+
+def _left_unheard() -> tuple[int, ControlConnection, ScriptedChannel, Clock]:
+    """A request whose answer is lost on the way: its number, and whom to ask again."""
+    control, channel, clock = _joined()
+    channel.script = lambda _: None
+    number = control.request(messages.Leave(member=MEMBER, reason="SIGTERM"))
+    return number, control, channel, clock
+
+
 def test_joining_gives_the_identity_and_heartbeats_the_news() -> None:
     control, channel, clock = _joined()
     assert control.member == MEMBER
     control.poll(ShardReport)
     assert control.latest.live_replicas == 3
     control.poll(ShardReport)
-    assert sum(isinstance(request, messages.Heartbeat) for request in channel.sent) == 1
+    assert _heartbeats(channel) == 1
     clock.now += 1.0
     control.poll(ShardReport)
-    assert sum(isinstance(request, messages.Heartbeat) for request in channel.sent) == 2
+    assert _heartbeats(channel) == 2
 
 
 def test_a_request_is_repeated_until_it_is_answered() -> None:
-    control, channel, clock = _joined()
-    channel.script = lambda _: None
-    number = control.request(messages.Leave(member=MEMBER, reason="SIGTERM"))
+    number, control, channel, clock = _left_unheard()
     for _ in range(3):
         clock.now += 2.0
         control.poll(None)
@@ -151,13 +161,11 @@ def test_after_a_heartbeat_reply_that_cannot_be_read_heartbeats_go_on() -> None:
     control.poll(ShardReport)
     clock.now += 1.0
     control.poll(ShardReport)
-    assert sum(isinstance(request, messages.Heartbeat) for request in channel.sent) == 2
+    assert _heartbeats(channel) == 2
 
 
 def test_a_request_whose_answer_cannot_be_read_is_repeated() -> None:
-    control, channel, clock = _joined()
-    channel.script = lambda _: None
-    number = control.request(messages.Leave(member=MEMBER, reason="SIGTERM"))
+    number, control, channel, clock = _left_unheard()
     channel.arrive(EMPTY._replace(verb=Verb.CONTROL_REPLY, sequence=number), b"{}")
     assert control.poll(None).replies == {}
     channel.script = _accepting
