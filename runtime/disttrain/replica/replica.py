@@ -2,8 +2,11 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
+
+from torch import Tensor
 
 from disttrain.coordinator.errors import MemberFenced
 from disttrain.coordinator.leases import permutation
@@ -55,26 +58,13 @@ class Replica:
         self._has_begun = False
         self._postponed: list[NumberedOrder] = []
 
-        place = device.mover(prepared.device)
+        loss = _loss_on_device(prepared)
         self._downpour = Downpour(connection, downpour.from_spec(spec))
         self._lost = LostLeases(lambda: coordinator.lost_leases)
         source = LeaseSource(coordinator, joined.member, self._progress, membership.halt)
-        self._loop = TrainingLoop(
-            self._downpour,
-            lambda batch: prepared.task.loss(prepared.model, place(batch)),
-            _pipeline(spec, prepared, joined, source, membership.halt),
-            source,
-            self._lost,
-            joined.seed,
-        )
-        self._orders = Orders(
-            prepared.task,
-            prepared.model,
-            prepared.device,
-            Abilities(
-                upload=connection.upload, fetch_now=self._downpour.fetch_now, drain=self._drain
-            ),
-        )
+        pipeline = _pipeline(spec, prepared, joined, source, membership.halt)
+        self._loop = TrainingLoop(self._downpour, loss, pipeline, source, self._lost, joined.seed)
+        self._orders = self._orders_for(prepared)
 
     def report(self) -> ReplicaReport:
         """The counters as they are now."""
@@ -103,6 +93,12 @@ class Replica:
         except Halted:
             LOG.warning("left without an answer to its last pushes")
             return ExitCode.INTERRUPTED
+
+    def _orders_for(self, prepared: Prepared) -> Orders:
+        abilities = Abilities(
+            upload=self._connection.upload, fetch_now=self._downpour.fetch_now, drain=self._drain
+        )
+        return Orders(prepared.task, prepared.model, prepared.device, abilities)
 
     def _train(self) -> None:
         try:
@@ -160,6 +156,12 @@ class Replica:
 
 class _Ended(Exception):
     """Told to end before the first step."""
+
+
+def _loss_on_device(prepared: Prepared) -> Callable[[Any], Tensor]:
+    """The task's loss of a batch, which is moved to the model's device first."""
+    place = device.mover(prepared.device)
+    return lambda batch: prepared.task.loss(prepared.model, place(batch))
 
 
 def _pipeline(
