@@ -18,7 +18,10 @@ from disttrain.coordinator.protocol.orders import End, NumberedOrder, Result
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel
 
-_POLL_SECONDS = 0.005
+_ANSWER_SECONDS = 0.005
+"""How long a new request may lie while others wait for their answers."""
+_IDLE_SECONDS = 0.02
+"""The same while none does. Each look costs 0.2 ms of a core that trains."""
 _CLOSE_SECONDS = 5.0
 
 
@@ -141,7 +144,8 @@ class CoordinatorClient:
     def _deliver(
         self, control: ControlConnection, waiting: dict[int, Future[messages.Reply]]
     ) -> None:
-        received = control.poll(self._report, wait=_POLL_SECONDS)
+        wait_seconds = _ANSWER_SECONDS if waiting else _IDLE_SECONDS
+        received = control.poll(self._report, wait=wait_seconds)
         self._latest = control.latest
         if len(control.lost_leases) != len(self._lost):
             self._lost = frozenset(control.lost_leases)
