@@ -11,7 +11,20 @@ from cluster import commands
 
 IMAGE: Final = "test.disttrain.dev/busybox:1"
 PROGRAM: Final = Path("/bin/busybox")
-COMMANDS: Final = ("cat", "echo", "env", "id", "ls", "nc", "nslookup", "ps", "sh", "sleep", "wget")
+COMMANDS: Final = (
+    "cat",
+    "echo",
+    "env",
+    "id",
+    "ls",
+    "nc",
+    "nslookup",
+    "ps",
+    "sh",
+    "sleep",
+    "ssl_client",
+    "wget",
+)
 """The names under which a test may call it."""
 EMPTY_FOLDERS: Final = ("tmp", "proc", "sys", "dev", "etc")
 FOR_EVER: Final = "2147483647"

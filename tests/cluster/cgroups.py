@@ -26,20 +26,20 @@ def make(node: layout.Node) -> None:
             _inherit(folder, hierarchy / layout.NAME)
 
 
-def kill_members() -> None:
-    """Kill every process in our cgroups, containers and all, and return when they are gone."""
-    for process_id in _members():
+def kill_members(name: str = layout.NAME) -> None:
+    """Kill every process in a cgroup of ours, and return when they are gone."""
+    for process_id in _members(name):
         try:
             os.kill(process_id, signal.SIGKILL)
         except ProcessLookupError:
             continue
-    commands.wait_until(lambda: not _members(), "the cluster's containers have ended")
+    commands.wait_until(lambda: not _members(name), "the cluster's containers have ended")
 
 
-def remove() -> None:
-    """Remove our cgroups, which must hold no process any more."""
+def remove(name: str = layout.NAME) -> None:
+    """Remove a cgroup of ours, which must hold no process any more."""
     for hierarchy in _hierarchies():
-        top = hierarchy / layout.NAME
+        top = hierarchy / name
         for folder, _, _ in os.walk(top, topdown=False):
             Path(folder).rmdir()
 
@@ -58,10 +58,10 @@ def _hierarchies() -> list[Path]:
     return sorted(path for path in found if path.name not in skipped)
 
 
-def _members() -> set[int]:
+def _members(name: str) -> set[int]:
     found: set[int] = set()
     for hierarchy in _hierarchies():
-        for path in (hierarchy / layout.NAME).rglob("cgroup.procs"):
+        for path in (hierarchy / name).rglob("cgroup.procs"):
             found.update(int(line) for line in path.read_text().split())
     return found
 

@@ -1,5 +1,6 @@
 """The cluster as a whole: started and stopped, grown by a node, and broken on purpose."""
 
+import os
 import shutil
 import signal
 from collections.abc import Callable
@@ -116,12 +117,16 @@ class Cluster:
 
     def add_node(self) -> layout.Node:
         """Start one more node, with the images of the first; returns when it is Ready."""
-        node = layout.Node(len(self.nodes) + 1)
+        node = layout.Node(self.nodes[-1].number + 1)
         network.add_address(node)
         self._start_node(node)
         containerd.copy_images(self.nodes[0], node)
         kubelet.wait_until_serving(node)
         return node
+
+    def keep_logs(self, folder: Path) -> None:
+        """Copy the components' logs, to be read when the cluster is gone."""
+        shutil.copytree(layout.logs(), folder, dirs_exist_ok=True)
 
     def load(self, archive: Path) -> None:
         """Give every node the images of an OCI or Docker archive."""
@@ -153,6 +158,29 @@ class Cluster:
         """Start a node's kubelet again; returns when the node is Ready."""
         kubelet.start(node)
         kubelet.wait_until_serving(node)
+
+    def kill_container(self, kubectl: Kubectl, pod: str) -> None:
+        """Kill the first process of a pod's first container with SIGKILL, as no one expects."""
+        found = kubectl.get("pod", pod)
+        identity = found["status"]["containerStatuses"][0]["containerID"]
+        node = next(node for node in self.nodes if node.name == found["spec"]["nodeName"])
+        container_id = identity.removeprefix("containerd://")
+        os.kill(containerd.process_id(node, container_id), signal.SIGKILL)
+
+    def remove_node(self, node: layout.Node) -> None:
+        """Remove a node that was added, its pods and its every trace."""
+        leftovers.remove_node(node)
+        network.remove_address(node)
+        self.kubectl.run("delete", "node", node.name)
+        for namespace, pod in self._pods_of(node):
+            now = ("--force", "--grace-period=0", "--ignore-not-found")
+            self.kubectl.within(namespace).run("delete", "pod", pod, *now)
+
+    def _pods_of(self, node: layout.Node) -> list[tuple[str, str]]:
+        which = ("--all-namespaces", f"--field-selector=spec.nodeName={node.name}")
+        names = "jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{'\\n'}{end}"
+        lines = self.kubectl.run("get", "pods", *which, "-o", names).splitlines()
+        return [(words[0], words[1]) for line in lines if (words := line.split())]
 
     def _start_all(self) -> None:
         layout.state().mkdir()
@@ -194,8 +222,3 @@ def _refuse_second() -> None:
 
 def _left_running_mark() -> Path:
     return layout.state() / "left-running"
-
-
-def keep_logs(folder: Path) -> None:
-    """Copy the components' logs, to be read when the cluster is gone."""
-    shutil.copytree(layout.logs(), folder, dirs_exist_ok=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cluster import commands, layout, network
 from cluster.control_plane import wait_for
+from cluster.errors import CommandFailed
 from cluster.processes import Process
 
 OPEN_FILES = 10_000
@@ -96,6 +97,16 @@ def copy_images(source: layout.Node, target: layout.Node) -> None:
 def images(node: layout.Node) -> list[str]:
     """Return the names of the node's images."""
     return commands.run(*_ctr(node, "images", "list", "--quiet")).split()
+
+
+def process_id(node: layout.Node, container_id: str) -> int:
+    """Return the first process of a running container; raise CommandFailed if it does not run."""
+    lines = commands.run(*_ctr(node, "tasks", "list")).splitlines()
+    running = {words[0]: words[1] for line in lines if (words := line.split())}
+    if container_id not in running:
+        message = f"container {container_id} does not run on {node.name}"
+        raise CommandFailed(message)
+    return int(running[container_id])
 
 
 def _ctr(node: layout.Node, *arguments: str) -> list[str | Path]:

@@ -63,7 +63,7 @@ class Kubectl:
             return None
 
     def wait_until(self, condition: str, thing: str, limit: timedelta = commands.A_MINUTE) -> None:
-        """Return once it holds: a condition's name as `Ready`, `create`, `delete`, `jsonpath=...`."""
+        """Return once it holds: a condition's name, `create`, `delete` or `jsonpath=...`."""
         # Names of conditions begin with a capital.
         wanted = f"condition={condition}" if condition[0].isupper() else condition
         seconds = f"{limit.total_seconds():g}s"

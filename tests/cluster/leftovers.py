@@ -22,23 +22,24 @@ def remove() -> None:
     """Stop everything and remove every trace; nothing happens where there is no cluster."""
     if not layout.state().exists():
         return
-    _kill_components()
-    sockets = _shim_sockets()
-    commands.wait_until(_runtime_is_gone, "containerd's shims have ended")
-    cgroups.kill_members()
-    _unmount()
+    _kill(processes.all_recorded())
+    _remove_pods(layout.state(), layout.NAME)
     network.remove()
-    cgroups.remove()
-    for socket in sockets:
-        socket.unlink(missing_ok=True)
     machine.put_back()
     shutil.rmtree(layout.state())
 
 
+def remove_node(node: layout.Node) -> None:
+    """Stop what runs on a node, the pods too, and remove every trace of it on this machine."""
+    _kill([process for process in processes.all_recorded() if process.name.endswith(node.name)])
+    _remove_pods(node.folder, node.cgroup)
+    shutil.rmtree(node.folder)
+
+
 def found() -> list[str]:
     """Describe every trace of a cluster on this machine: processes, mounts, links, cgroups."""
-    traces = [f"process {pid}" for pid in (*_runtime_processes(), *_component_ids())]
-    traces += [f"mount {point}" for point in _mounts()]
+    traces = [f"process {pid}" for pid in (*_runtime_processes(layout.state()), *_component_ids())]
+    traces += [f"mount {point}" for point in _mounts(layout.state())]
     traces += [f"cgroup {folder}" for folder in cgroups.left()]
     if Path(f"/sys/class/net/{network.HOST_LINK}").exists():
         traces.append(f"interface {network.HOST_LINK}")
@@ -47,8 +48,18 @@ def found() -> list[str]:
     return traces
 
 
-def _kill_components() -> None:
-    components = processes.all_recorded()
+def _remove_pods(folder: Path, cgroup: str) -> None:
+    """Remove what containerd and the kubelet left, below a folder and a cgroup."""
+    sockets = _shim_sockets(folder)
+    commands.wait_until(lambda: _runtime_is_gone(folder), "containerd's shims have ended")
+    cgroups.kill_members(cgroup)
+    _unmount(folder)
+    cgroups.remove(cgroup)
+    for socket in sockets:
+        socket.unlink(missing_ok=True)
+
+
+def _kill(components: list[processes.Process]) -> None:
     for component in components:
         component.send(signal.SIGKILL)
     for component in components:
@@ -64,8 +75,8 @@ def _component_ids() -> list[int]:
     return [pid for pid in _process_ids() if _namespace_of(pid) == ours]
 
 
-def _runtime_is_gone() -> bool:
-    running = _runtime_processes()
+def _runtime_is_gone(folder: Path) -> bool:
+    running = _runtime_processes(folder)
     for pid in running:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -74,34 +85,32 @@ def _runtime_is_gone() -> bool:
     return not running
 
 
-def _runtime_processes() -> list[int]:
-    state = str(layout.state())
-    return [pid for pid in _process_ids() if _is_runtime(_command_of(pid), state)]
+def _runtime_processes(folder: Path) -> list[int]:
+    return [pid for pid in _process_ids() if _is_runtime(_command_of(pid), f"{folder}/")]
 
 
-def _is_runtime(command: list[str], state: str) -> bool:
+def _is_runtime(command: list[str], prefix: str) -> bool:
     if not command or Path(command[0]).name not in RUNTIME_PROGRAMS:
         return False
-    return any(argument.startswith(state) for argument in command)
+    return any(argument.startswith(prefix) for argument in command)
 
 
-def _shim_sockets() -> list[Path]:
+def _shim_sockets(folder: Path) -> list[Path]:
     """Return the sockets of shims: containerd keeps them outside of its own folders."""
-    bundles = layout.state().glob("node-*/containerd-state/io.containerd.runtime.v2.task/*/*")
-    addresses = [bundle / "address" for bundle in bundles]
+    addresses = list(folder.glob("**/io.containerd.runtime.v2.task/*/*/address"))
     known = [address.read_text() for address in addresses if address.exists()]
     return [Path(text.removeprefix("unix://")) for text in known]
 
 
-def _mounts() -> list[str]:
+def _mounts(folder: Path) -> list[str]:
     lines = Path("/proc/self/mounts").read_text().splitlines()
     points = [line.split()[1].replace("\\040", " ") for line in lines]
-    return [point for point in points if Path(point).is_relative_to(layout.state())]
+    return [point for point in points if Path(point).is_relative_to(folder)]
 
 
-def _unmount() -> None:
-    """Unmount what is below the state folder, the deepest first."""
-    for point in reversed(_mounts()):
+def _unmount(folder: Path) -> None:
+    """Unmount what is below a folder, the last mounted first."""
+    for point in reversed(_mounts(folder)):
         try:
             commands.run("umount", point, limit=MOUNT_LIMIT)
         except CommandFailed:

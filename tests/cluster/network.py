@@ -40,6 +40,11 @@ def add_address(node: layout.Node) -> None:
     commands.run(*inside("ip", "address", "add", f"{node.address}/16", "dev", BRIDGE))
 
 
+def remove_address(node: layout.Node) -> None:
+    """Take a node's address from the bridge."""
+    commands.run(*inside("ip", "address", "delete", f"{node.address}/16", "dev", BRIDGE))
+
+
 def remove() -> None:
     """Remove the machine's link; the rest ends with the namespace's last process and mount."""
     if Path(f"/sys/class/net/{HOST_LINK}").exists():

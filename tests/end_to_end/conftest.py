@@ -1,0 +1,92 @@
+"""One cluster for all end-to-end tests, and a namespace for each."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import Cluster, Kubectl, Unavailable, binaries, namespaces, prerequisites
+
+TEST_TIMEOUT_SECONDS = 180
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--cluster",
+        choices=("own", "existing"),
+        default="own",
+        help="own: start one on this machine; existing: the one that KUBECONFIG names",
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # For the test alone: the first one waits for the cluster, and that for its programs.
+    limit = pytest.mark.timeout(TEST_TIMEOUT_SECONDS, func_only=True)
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(limit, append=False)
+
+
+@pytest.fixture(scope="session")
+def kubectl(request: pytest.FixtureRequest) -> Kubectl:
+    """kubectl as the administrator of the cluster that the caller asked for."""
+    if request.config.getoption("--cluster") == "existing":
+        return _existing()
+    own: Cluster = request.getfixturevalue("own_cluster")
+    return own.kubectl
+
+
+@pytest.fixture(scope="session")
+def own_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The cluster of this machine, for tests that break parts of it."""
+    if request.config.getoption("--cluster") == "existing":
+        yield _left_running()
+        return
+    reason = prerequisites.reason_against()
+    if reason is not None:
+        pytest.skip(reason)
+    cluster = Cluster()
+    try:
+        cluster.start()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    try:
+        yield cluster
+    finally:
+        _keep_logs(cluster)
+        cluster.stop()
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """kubectl within a new namespace that enforces the restricted Pod Security level."""
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:40].strip("-")
+    name = f"{words}-{os.urandom(3).hex()}"
+    yield namespaces.make(kubectl, name)
+    namespaces.remove(kubectl, name)
+
+
+def _left_running() -> Cluster:
+    if os.environ.get("KUBECONFIG") != str(Cluster().kubeconfig):
+        pytest.skip("this test breaks parts of the cluster: not of one that is not ours")
+    try:
+        return Cluster.attach()
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+def _existing() -> Kubectl:
+    kubeconfig = os.environ.get("KUBECONFIG")
+    if not kubeconfig:
+        pytest.fail("--cluster=existing wants the cluster's KUBECONFIG in the environment")
+    if "kubernetes" in binaries.missing():
+        binaries.build_missing()
+    return Kubectl(Path(kubeconfig))
+
+
+def _keep_logs(cluster: Cluster) -> None:
+    folder = os.environ.get("DISTTRAIN_CLUSTER_LOGS")
+    if folder:
+        cluster.keep_logs(Path(folder))
