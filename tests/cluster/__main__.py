@@ -1,9 +1,10 @@
-"""`python -m cluster up|down|status|add-node|load|kubectl`: a cluster for a person to use."""
+"""`python -m cluster up|down|status|kubectl|...`: a cluster for a person to use."""
 
 import argparse
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from cluster import binaries, leftovers, prerequisites, processes
@@ -14,48 +15,38 @@ from cluster.errors import ClusterError
 def main() -> int:
     """Do what the arguments say; returns the exit code."""
     arguments = _parser().parse_args()
+    action: Callable[[argparse.Namespace], None] = arguments.action
     try:
-        return _do(arguments)
+        action(arguments)
     except ClusterError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-
-
-def _do(arguments: argparse.Namespace) -> int:
-    match arguments.command:
-        case "build":
-            binaries.build_missing()
-        case "up":
-            _up()
-        case "down":
-            Cluster().stop()
-        case "status":
-            _status()
-        case "add-node":
-            _say(f"{Cluster.attach().add_node().name} is Ready")
-        case "load":
-            Cluster.attach().load(arguments.archive)
-        case "kubectl":
-            command = [str(part) for part in Cluster.attach().kubectl.command(*arguments.rest)]
-            os.execv(command[0], command)  # noqa: S606 -- kubectl takes over the terminal
     return 0
 
 
-def _up() -> None:
+def build(_: argparse.Namespace) -> None:
+    """Build the programs, if they are not there; prints their folder."""
+    binaries.build_missing(_say)
+    sys.stdout.write(f"{binaries.folder()}\n")
+
+
+def up(_: argparse.Namespace) -> None:
+    """Start a cluster and leave it running; prints how to reach it."""
     began = time.monotonic()
     cluster = Cluster()
-    try:
-        cluster.start(_say)
-    except ClusterError:
-        _say("the cluster did not start; `python -m cluster down` removes what there is of it")
-        raise
+    cluster.start(_say)
     cluster.leave_running()
     _say(f"the cluster is up after {time.monotonic() - began:.0f} s")
-    _say(f"programs: {binaries.folder()}")
     sys.stdout.write(f"export KUBECONFIG={cluster.kubeconfig}\n")
 
 
-def _status() -> None:
+def down(_: argparse.Namespace) -> None:
+    """Stop the cluster and remove every trace of it."""
+    Cluster().stop()
+
+
+def status(_: argparse.Namespace) -> None:
+    """Say what runs, and every trace on this machine."""
     reason = prerequisites.reason_against()
     if reason is not None:
         _say(reason)
@@ -66,22 +57,37 @@ def _status() -> None:
         _say(trace)
 
 
+def add_node(_: argparse.Namespace) -> None:
+    """Add a node to the cluster that was left running."""
+    _say(f"{Cluster.attach().add_node().name} is Ready")
+
+
+def load(arguments: argparse.Namespace) -> None:
+    """Give all nodes the images of an archive."""
+    Cluster.attach().load(arguments.archive)
+
+
+def kubectl(arguments: argparse.Namespace) -> None:
+    """Become kubectl, for the cluster that was left running."""
+    command = [str(part) for part in Cluster.attach().kubectl.command(*arguments.rest)]
+    os.execv(command[0], command)  # noqa: S606 -- kubectl takes over the terminal
+
+
 def _say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m cluster", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("build", help="build the programs, if they are not there")
-    commands.add_parser("up", help="start a cluster and leave it running")
-    commands.add_parser("down", help="stop the cluster and remove every trace of it")
-    commands.add_parser("status", help="what runs, and every trace on this machine")
-    commands.add_parser("add-node", help="add a node to the cluster left running")
-    load = commands.add_parser("load", help="give all nodes the images of an archive")
-    load.add_argument("archive", type=Path)
-    kubectl = commands.add_parser("kubectl", help="kubectl against the cluster left running")
-    kubectl.add_argument("rest", nargs=argparse.REMAINDER)
+    commands = parser.add_subparsers(required=True)
+    for action in (build, up, down, status, add_node, load, kubectl):
+        name = action.__name__.replace("_", "-")
+        command = commands.add_parser(name, help=action.__doc__)
+        command.set_defaults(action=action)
+        if action is load:
+            command.add_argument("archive", type=Path)
+        if action is kubectl:
+            command.add_argument("rest", nargs=argparse.REMAINDER)
     return parser
 
 

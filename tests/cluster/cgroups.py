@@ -28,12 +28,12 @@ def make(node: layout.Node) -> None:
 
 def kill_members(name: str = layout.NAME) -> None:
     """Kill every process in a cgroup of ours, and return when they are gone."""
-    for process_id in _members(name):
+    for process_id in members(name):
         try:
             os.kill(process_id, signal.SIGKILL)
         except ProcessLookupError:
             continue
-    commands.wait_until(lambda: not _members(name), "the cluster's containers have ended")
+    commands.wait_until(lambda: not members(name), "the cluster's containers have ended")
 
 
 def remove(name: str = layout.NAME) -> None:
@@ -58,7 +58,8 @@ def _hierarchies() -> list[Path]:
     return sorted(path for path in found if path.name not in skipped)
 
 
-def _members(name: str) -> set[int]:
+def members(name: str) -> set[int]:
+    """Return the processes in a cgroup of ours and below it."""
     found: set[int] = set()
     for hierarchy in _hierarchies():
         for path in (hierarchy / name).rglob("cgroup.procs"):

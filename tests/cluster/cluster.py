@@ -1,6 +1,5 @@
 """The cluster as a whole: started and stopped, grown by a node, and broken on purpose."""
 
-import os
 import shutil
 import signal
 from collections.abc import Callable
@@ -11,20 +10,19 @@ from typing import Self
 
 from cluster import (
     binaries,
-    busybox,
     certificates,
-    cgroups,
     containerd,
     control_plane,
     debian,
-    images,
     kubeconfigs,
     kubelet,
     layout,
     leftovers,
     machine,
     network,
+    nodes,
     prerequisites,
+    processes,
     services,
     volumes,
 )
@@ -62,7 +60,7 @@ class Cluster:
     @classmethod
     def attach(cls) -> Self:
         """Return the cluster that was left running; raise Unavailable if there is none."""
-        if not _left_running_mark().exists():
+        if not cls().is_left_running():
             message = "no cluster was left running; `python -m cluster up` starts one"
             raise Unavailable(message)
         return cls()
@@ -80,8 +78,7 @@ class Cluster:
     @property
     def nodes(self) -> list[layout.Node]:
         """The nodes, the first one first."""
-        names = (path.name for path in layout.state().glob("node-*"))
-        return [layout.Node(n) for n in sorted(int(name.removeprefix("node-")) for name in names)]
+        return nodes.existing()
 
     def start(self, say: Callable[[str], None] | None = None) -> None:
         """Start the control plane and a first node; builds and installs what is missing.
@@ -91,12 +88,12 @@ class Cluster:
         prerequisites.check()
         self._lock = Lock.acquire(LOCK_LIMIT)
         try:
-            _refuse_second()
+            self._refuse_second()
             debian.install_missing()
             binaries.build_missing(say)
             leftovers.remove()
             network.check_free()
-            self._start_all()
+            self._start_all_or_nothing()
         except BaseException:
             self._release()
             raise
@@ -110,6 +107,11 @@ class Cluster:
         finally:
             self._release()
 
+    def is_left_running(self) -> bool:
+        """Tell whether the cluster is one that outlives the process that started it."""
+        alive = any(process.is_alive() for process in processes.all_recorded())
+        return alive and _left_running_mark().exists()
+
     def leave_running(self) -> None:
         """Let the cluster go on when this process ends, until somebody stops it."""
         _left_running_mark().touch()
@@ -117,16 +119,12 @@ class Cluster:
 
     def add_node(self) -> layout.Node:
         """Start one more node, with the images of the first; returns when it is Ready."""
-        node = layout.Node(self.nodes[-1].number + 1)
-        network.add_address(node)
-        self._start_node(node)
-        containerd.copy_images(self.nodes[0], node)
-        kubelet.wait_until_serving(node)
-        return node
+        return nodes.add()
 
     def keep_logs(self, folder: Path) -> None:
         """Copy the components' logs, to be read when the cluster is gone."""
-        shutil.copytree(layout.logs(), folder, dirs_exist_ok=True)
+        if layout.logs().exists():
+            shutil.copytree(layout.logs(), folder, dirs_exist_ok=True)
 
     def load(self, archive: Path) -> None:
         """Give every node the images of an OCI or Docker archive."""
@@ -135,9 +133,7 @@ class Cluster:
 
     def load_built(self, tag: str) -> None:
         """Give every node an image that `images` built, unless it has exactly that one."""
-        for node in self.nodes:
-            if f"sha256:{images.identity(tag)}" not in containerd.images(node):
-                containerd.import_output(node, images.save_command(tag))
+        nodes.load_built(tag)
 
     def stop_api_server(self) -> None:
         """Stop the API server, and nothing else, until `start_api_server`."""
@@ -161,26 +157,19 @@ class Cluster:
 
     def kill_container(self, kubectl: Kubectl, pod: str) -> None:
         """Kill the first process of a pod's first container with SIGKILL, as no one expects."""
-        found = kubectl.get("pod", pod)
-        identity = found["status"]["containerStatuses"][0]["containerID"]
-        node = next(node for node in self.nodes if node.name == found["spec"]["nodeName"])
-        container_id = identity.removeprefix("containerd://")
-        os.kill(containerd.process_id(node, container_id), signal.SIGKILL)
+        nodes.kill_container(kubectl, pod)
 
     def remove_node(self, node: layout.Node) -> None:
-        """Remove a node that was added, its pods and its every trace."""
-        leftovers.remove_node(node)
-        network.remove_address(node)
-        self.kubectl.run("delete", "node", node.name)
-        for namespace, pod in self._pods_of(node):
-            now = ("--force", "--grace-period=0", "--ignore-not-found")
-            self.kubectl.within(namespace).run("delete", "pod", pod, *now)
+        """Remove a node that was added, its pods and every trace of it."""
+        nodes.remove(self.kubectl, node)
 
-    def _pods_of(self, node: layout.Node) -> list[tuple[str, str]]:
-        which = ("--all-namespaces", f"--field-selector=spec.nodeName={node.name}")
-        names = "jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{'\\n'}{end}"
-        lines = self.kubectl.run("get", "pods", *which, "-o", names).splitlines()
-        return [(words[0], words[1]) for line in lines if (words := line.split())]
+    def _start_all_or_nothing(self) -> None:
+        try:
+            self._start_all()
+        except BaseException:
+            self.keep_logs(layout.failed_logs())
+            leftovers.remove()
+            raise
 
     def _start_all(self) -> None:
         layout.state().mkdir()
@@ -191,33 +180,23 @@ class Cluster:
         kubeconfigs.make("admin", "administrator")
         control_plane.start()
         services.start()
-        self._start_node(first)
+        nodes.start(first)
         volumes.make_class(self.kubectl)
         kubelet.wait_until_serving(first)
         services.wait_for_dns()
 
-    def _start_node(self, node: layout.Node) -> None:
-        cgroups.make(node)
-        containerd.start(node, busybox.IMAGE)
-        archive = node.folder / "busybox.tar"
-        busybox.write_archive(archive)
-        containerd.import_archive(node, archive)
-        archive.unlink()
-        kubelet.start(node)
+    def _refuse_second(self) -> None:
+        if self.is_left_running():
+            message = (
+                f"a cluster was left running here: use it (--cluster=existing with "
+                f"KUBECONFIG={self.kubeconfig}) or stop it (python -m cluster down)"
+            )
+            raise Unavailable(message)
 
     def _release(self) -> None:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-def _refuse_second() -> None:
-    if _left_running_mark().exists():
-        message = (
-            f"a cluster was left running here: use it (--cluster=existing with "
-            f"KUBECONFIG={layout.kubeconfig('admin')}) or stop it (python -m cluster down)"
-        )
-        raise Unavailable(message)
 
 
 def _left_running_mark() -> Path:

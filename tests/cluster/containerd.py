@@ -20,7 +20,7 @@ PODS_FIRST, PODS_LAST = 10, 250
 
 CONFIG = """
 version = 2
-root = "{folder}/containerd"
+root = "{images}"
 state = "{folder}/containerd-state"
 oom_score = 0
 disabled_plugins = [
@@ -62,10 +62,42 @@ def start(node: layout.Node, sandbox_image: str) -> None:
     (node.folder / "base-runtime-spec.json").write_text(json.dumps(_base_spec()))
     config = node.folder / "containerd.toml"
     paths = {"folder": node.folder, "socket": node.containerd_socket, "plugins": BRIDGE_PLUGINS}
-    config.write_text(CONFIG.format(sandbox=sandbox_image, **paths))
+    config.write_text(CONFIG.format(sandbox=sandbox_image, images=node.images, **paths))
 
-    Process.start(name(node), network.inside("containerd", "--config", config))
+    process = _start(node, config)
+    if _forget_former(node):
+        # What it has already read of the former cluster, it would tell the kubelet.
+        process.stop()
+        _start(node, config)
+
+
+def _start(node: layout.Node, config: Path) -> Process:
+    process = Process.start(name(node), network.inside("containerd", "--config", config))
     wait_for(name(node), lambda: commands.succeeds(*_ctr(node, "version")))
+    return process
+
+
+def _forget_former(node: layout.Node) -> bool:
+    """Remove a former cluster's containers, and images that lost their name; tell whether any."""
+    containers = commands.run(*_ctr(node, "containers", "list", "--quiet")).split()
+    if containers:
+        commands.run(*_ctr(node, "containers", "delete", *containers))
+    nameless = _nameless_images(node)
+    if nameless:
+        commands.run(*_ctr(node, "images", "delete", *nameless), limit=IMPORT_LIMIT)
+    return bool(containers or nameless)
+
+
+def _nameless_images(node: layout.Node) -> list[str]:
+    """Return the ids of images that no name stands for: a newer image took the name."""
+    rows = [line.split() for line in commands.run(*_ctr(node, "images", "list")).splitlines()[1:]]
+    targets = {row[0]: row[2] for row in rows}
+    named = {target for reference, target in targets.items() if not _is_id(reference)}
+    return [ref for ref, target in targets.items() if _is_id(ref) and target not in named]
+
+
+def _is_id(reference: str) -> bool:
+    return reference.startswith("sha256:")
 
 
 def name(node: layout.Node) -> str:
@@ -89,7 +121,7 @@ def copy_images(source: layout.Node, target: layout.Node) -> None:
     """Give a node every image of another node."""
     for image in set(images(source)) - set(images(target)):
         # Names alone: an id is only another name of an image that has one.
-        if not image.startswith("sha256:"):
+        if not _is_id(image):
             save = _ctr(source, "images", "export", "-", image)
             import_output(target, shlex.join(str(part) for part in save))
 

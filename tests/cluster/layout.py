@@ -50,6 +50,11 @@ def logs() -> Path:
     return state() / "logs"
 
 
+def failed_logs() -> Path:
+    """Return the folder with the logs of the last cluster that did not start."""
+    return cache() / "failed-logs"
+
+
 def certificates() -> Path:
     """Return the folder with the CA, the keys and the certificates."""
     return state() / "certificates"
@@ -86,6 +91,11 @@ class Node:
     def folder(self) -> Path:
         """Everything of this node."""
         return state() / self.name
+
+    @property
+    def images(self) -> Path:
+        """What containerd knows of images: in the cache, as unpacking them takes minutes."""
+        return cache() / "containerd" / self.name
 
     @property
     def containerd_socket(self) -> Path:

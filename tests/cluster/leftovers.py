@@ -38,7 +38,7 @@ def remove_node(node: layout.Node) -> None:
 
 def found() -> list[str]:
     """Describe every trace of a cluster on this machine: processes, mounts, links, cgroups."""
-    traces = [f"process {pid}" for pid in (*_runtime_processes(layout.state()), *_component_ids())]
+    traces = [f"process {pid}" for pid in sorted(process_ids())]
     traces += [f"mount {point}" for point in _mounts(layout.state())]
     traces += [f"cgroup {folder}" for folder in cgroups.left()]
     if Path(f"/sys/class/net/{network.HOST_LINK}").exists():
@@ -46,6 +46,11 @@ def found() -> list[str]:
     if layout.state().exists():
         traces.append(f"folder {layout.state()}")
     return traces
+
+
+def process_ids() -> set[int]:
+    """Return every process of the cluster: components, shims, and what runs in containers."""
+    return {*_runtime_processes(layout.state()), *_component_ids(), *cgroups.members(layout.NAME)}
 
 
 def _remove_pods(folder: Path, cgroup: str) -> None:

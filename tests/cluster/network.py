@@ -7,7 +7,7 @@ namespace has no route to anywhere but the machine: what a pod sends outside is 
 from pathlib import Path
 
 from cluster import commands, layout
-from cluster.errors import CommandFailed
+from cluster.errors import Unavailable
 
 HOST_LINK = "disttrain0"
 BRIDGE = "cni0"
@@ -52,13 +52,13 @@ def remove() -> None:
 
 
 def check_free() -> None:
-    """Raise CommandFailed if the machine already sends one of our networks somewhere."""
+    """Raise Unavailable if the machine already sends one of our networks somewhere."""
     for destination in (layout.HOST_ADDRESS, layout.FIRST_NODE, layout.API_SERVICE):
         found = commands.run("ip", "-4", "route", "show", "match", destination).strip()
         taken = [line for line in found.splitlines() if not line.startswith("default")]
         if taken:
             message = f"the test cluster needs {destination}, which is routed already: {taken[0]}"
-            raise CommandFailed(message)
+            raise Unavailable(message)
 
 
 def _make_link() -> None:

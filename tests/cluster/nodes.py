@@ -1,0 +1,66 @@
+"""The nodes: a containerd and a kubelet each, on one machine and one network."""
+
+import os
+import signal
+
+from cluster import busybox, cgroups, containerd, images, kubelet, layout, leftovers, network
+from cluster.kubectl import Kubectl
+
+NAMES_OF_PODS = "jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{'\\n'}{end}"
+
+
+def existing() -> list[layout.Node]:
+    """Return the nodes, the first one first."""
+    names = (path.name for path in layout.state().glob("node-*"))
+    return [layout.Node(n) for n in sorted(int(name.removeprefix("node-")) for name in names)]
+
+
+def start(node: layout.Node) -> None:
+    """Start a node; it becomes Ready a little later."""
+    cgroups.make(node)
+    containerd.start(node, busybox.IMAGE)
+    archive = node.folder / "busybox.tar"
+    busybox.write_archive(archive)
+    containerd.import_archive(node, archive)
+    archive.unlink()
+    kubelet.start(node)
+
+
+def add() -> layout.Node:
+    """Start one more node, with the images of the first; returns when it is Ready."""
+    before = existing()
+    node = layout.Node(before[-1].number + 1)
+    network.add_address(node)
+    start(node)
+    containerd.copy_images(before[0], node)
+    kubelet.wait_until_serving(node)
+    return node
+
+
+def remove(kubectl: Kubectl, node: layout.Node) -> None:
+    """Remove a node that was added, its pods and every trace of it."""
+    leftovers.remove_node(node)
+    network.remove_address(node)
+    kubectl.run("delete", "node", node.name)
+    which = ("--all-namespaces", f"--field-selector=spec.nodeName={node.name}")
+    for line in kubectl.run("get", "pods", *which, "-o", NAMES_OF_PODS).splitlines():
+        namespace, pod = line.split()
+        # Nobody is left who would confirm that it ended.
+        now = ("--force", "--grace-period=0", "--ignore-not-found")
+        kubectl.within(namespace).run("delete", "pod", pod, *now)
+
+
+def load_built(tag: str) -> None:
+    """Give every node an image that `images` built, unless it has exactly that one."""
+    for node in existing():
+        if f"sha256:{images.identity(tag)}" not in containerd.images(node):
+            containerd.import_output(node, images.save_command(tag))
+
+
+def kill_container(kubectl: Kubectl, pod: str) -> None:
+    """Send SIGKILL to the first process of a pod's first container."""
+    found = kubectl.get("pod", pod)
+    identity = found["status"]["containerStatuses"][0]["containerID"]
+    node = next(node for node in existing() if node.name == found["spec"]["nodeName"])
+    container_id = identity.removeprefix("containerd://")
+    os.kill(containerd.process_id(node, container_id), signal.SIGKILL)

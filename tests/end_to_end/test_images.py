@@ -1,0 +1,57 @@
+"""Images that the tests build themselves run in the cluster."""
+
+from pathlib import Path
+
+import pytest
+
+from builders import pods
+from cluster import Cluster, Kubectl, images
+
+TAG = "test.disttrain.dev/greeting:1"
+CONTAINERFILE = """
+ARG BASE
+FROM ${BASE}
+COPY greeting.py /greeting.py
+USER 1000:1000
+ENTRYPOINT ["python3", "/greeting.py"]
+"""
+
+
+@pytest.fixture(scope="session")
+def base_image() -> str:
+    return images.base()
+
+
+def greeting(folder: Path, base: str, words: str) -> images.Recipe:
+    (folder / "Containerfile").write_text(CONTAINERFILE)
+    (folder / "greeting.py").write_text(f"print({words!r})\n")
+    file = folder / "Containerfile"
+    return images.Recipe(containerfile=file, context=folder, tag=TAG, arguments={"BASE": base})
+
+
+def test_a_pod_runs_an_image_that_was_just_built(
+    base_image: str, own_cluster: Cluster, namespace: Kubectl, tmp_path: Path
+) -> None:
+    images.build(greeting(tmp_path, base_image, "first"))
+    own_cluster.load_built(TAG)
+    assert output_of(namespace, "one") == "first\n"
+
+    images.build(greeting(tmp_path, base_image, "second"))
+    own_cluster.load_built(TAG)
+    assert output_of(namespace, "two") == "second\n"
+
+
+def test_an_unchanged_image_keeps_its_identity(base_image: str, tmp_path: Path) -> None:
+    recipe = greeting(tmp_path, base_image, "same")
+
+    assert images.build(recipe) == images.build(recipe) == images.identity(TAG)
+
+
+def output_of(namespace: Kubectl, name: str) -> str:
+    pod = pods.restricted(name)
+    pod["spec"]["restartPolicy"] = "Never"
+    pod["spec"]["containers"][0]["image"] = TAG
+    del pod["spec"]["containers"][0]["command"]
+    namespace.apply(pod)
+    namespace.wait_until("jsonpath={.status.phase}=Succeeded", f"pod/{name}")
+    return namespace.run("logs", name)
