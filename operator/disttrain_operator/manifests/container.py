@@ -1,0 +1,101 @@
+"""The container that runs a role: environment, mounts, ports, probes, rights."""
+
+from typing import Any
+
+from disttrain.job import cluster_labels, cluster_names, pod_layout
+from disttrain.job.names import Role
+from disttrain.job.pod_layout import Variable
+from disttrain_operator.manifests.context import Context, Object
+from disttrain_operator.manifests.volumes import mounts
+
+_REQUESTS = {
+    Role.COORDINATOR: {"cpu": "100m", "memory": "256Mi"},
+    Role.SHARD: {"cpu": "100m", "memory": "256Mi"},
+    Role.REPLICA: {"cpu": "250m", "memory": "512Mi"},
+}
+"""What a small job needs; a template says what a larger one does."""
+
+_PORTS = {
+    Role.COORDINATOR: {pod_layout.CONTROL_PORT_NAME: pod_layout.CONTROL_PORT},
+    Role.SHARD: {pod_layout.DATA_PORT_NAME: pod_layout.DATA_PORT},
+    Role.REPLICA: {},
+}
+
+_STARTUP_SECONDS = 600
+"""Importing PyTorch and the task, and reading the data, may take minutes on a cold node."""
+
+
+def container(context: Context, role: Role) -> Object:
+    """The container as it is before a template is merged in."""
+    made: Object = {
+        "name": cluster_names.CONTAINER,
+        "image": context.job.spec.image or context.config.image,
+        "env": _environment(context, role),
+        "ports": _ports(role),
+        "volumeMounts": mounts(context),
+        "resources": {"requests": _REQUESTS[role]},
+        "startupProbe": _probe(pod_layout.HEALTH_PATH, period=2, failures=_STARTUP_SECONDS // 2),
+        "readinessProbe": _probe(pod_layout.READY_PATH, period=5, failures=3),
+        # Where a process wrote nothing, the end of its log says what it died of.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    if context.config.image_pull_policy:
+        made["imagePullPolicy"] = context.config.image_pull_policy
+    return made
+
+
+def threads_variable(container: Object) -> Object | None:
+    """OMP_NUM_THREADS from the CPU limit, rounded up; None without one, or if it is given.
+
+    Without a limit the kubelet would put in the cores of the whole node.
+    """
+    limits = (container.get("resources") or {}).get("limits") or {}
+    given = {variable.get("name") for variable in container.get("env") or []}
+    if "cpu" not in limits or "OMP_NUM_THREADS" in given:
+        return None
+    source = {"containerName": container["name"], "resource": "limits.cpu", "divisor": "1"}
+    return {"name": "OMP_NUM_THREADS", "valueFrom": {"resourceFieldRef": source}}
+
+
+def _environment(context: Context, role: Role) -> list[Object]:
+    values = {
+        Variable.ROLE: role.value,
+        Variable.RUN_FOLDER: str(pod_layout.run_folder(context.name, context.uid)),
+        Variable.LAUNCH_FILE: str(pod_layout.LAUNCH_FILE),
+        Variable.KEYS_FILE: str(pod_layout.keys_file(role)),
+        "HOME": str(pod_layout.TEMPORARY_FOLDER),
+    }
+    if context.job.spec.task.source is not None:
+        values[Variable.TASK_FOLDER] = str(pod_layout.TASK_FOLDER)
+    fields = {
+        Variable.POD_NAME: "metadata.name",
+        Variable.POD_NAMESPACE: "metadata.namespace",
+        Variable.POD_IP: "status.podIP",
+    }
+    if role is Role.SHARD:
+        fields[Variable.INDEX] = f"metadata.labels['{cluster_labels.POD_INDEX}']"
+    plain: list[Object] = [{"name": str(name), "value": value} for name, value in values.items()]
+    return plain + [_from_field(name, path) for name, path in fields.items()]
+
+
+def _from_field(name: str, path: str) -> Object:
+    return {"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _ports(role: Role) -> list[Object]:
+    ports = {**_PORTS[role], pod_layout.METRICS_PORT_NAME: pod_layout.METRICS_PORT}
+    return [{"name": name, "containerPort": number} for name, number in ports.items()]
+
+
+def _probe(path: str, *, period: int, failures: int) -> dict[str, Any]:
+    return {
+        "httpGet": {"path": path, "port": pod_layout.METRICS_PORT_NAME},
+        "periodSeconds": period,
+        "timeoutSeconds": 3,
+        "failureThreshold": failures,
+    }

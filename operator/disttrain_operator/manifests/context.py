@@ -1,0 +1,64 @@
+"""The job whose objects are made, and what all its objects have in common."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from disttrain.job import cluster_labels
+from disttrain.job.names import Role
+from disttrain.job.spec import DistTrainJob
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.config import ManifestConfig
+
+Object = dict[str, Any]
+"""An object as the API server reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A job as the API server knows it, and the administrator's settings."""
+
+    name: str
+    namespace: str
+    uid: str
+    job: DistTrainJob
+    config: ManifestConfig
+
+    def labels(self, role: Role | None = None) -> dict[str, str]:
+        """Labels of an object of the job, or of one of its roles."""
+        if role is None:
+            return cluster_labels.of_job(self.name, self.uid)
+        return cluster_labels.of_role(self.name, self.uid, role)
+
+    def new(self, kind: Kind, name: str, role: Role | None = None, **content: Any) -> Object:
+        """An object that is deleted with the job."""
+        metadata = {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": self.labels(role),
+            "ownerReferences": [self.owner],
+        }
+        header = {"apiVersion": kind.value.api_version, "kind": kind.name}
+        return {**header, "metadata": metadata, **content}
+
+    @property
+    def owner(self) -> Object:
+        """The owner reference of all children."""
+        return {
+            "apiVersion": Kind.DistTrainJob.value.api_version,
+            "kind": Kind.DistTrainJob.name,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            # Deleting the job in the foreground waits for its pods.
+            "blockOwnerDeletion": True,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scale:
+    """How much of a job shall run. All that a stop, a resume or `kubectl scale` changes."""
+
+    shards: int
+    replicas: int
+    coordinator: bool
+    """Whether the coordinator shall run."""

@@ -1,0 +1,18 @@
+"""The PodDisruptionBudget: one shard at a time leaves its node on purpose."""
+
+from disttrain.job import cluster_labels, cluster_names
+from disttrain.job.names import Role
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.context import Context, Object
+
+
+def shard_budget(context: Context) -> Object:
+    """The budget of the shards; one that is not ready never holds up a drain."""
+    selected = cluster_labels.pods_of(context.name, context.uid, Role.SHARD)
+    spec = {
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": {"matchLabels": selected},
+    }
+    name = cluster_names.shard_set(context.name)
+    return context.new(Kind.PodDisruptionBudget, name, Role.SHARD, spec=spec)

@@ -1,0 +1,50 @@
+"""Where checkpoints and journals lie: a claim that is there, or one that is made and kept."""
+
+from disttrain.job import cluster_names
+from disttrain.job.checkpoint_volume import CheckpointVolume
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.config import DefaultVolume
+from disttrain_operator.manifests.context import Context, Object
+
+
+def claim_name(context: Context) -> str | None:
+    """The claim that all pods mount. None: neither manifest nor settings say where to write."""
+    volume = context.job.spec.checkpoint.volume
+    if volume is not None and volume.claim_name is not None:
+        return volume.claim_name
+    return cluster_names.checkpoints_claim(context.name) if _wanted(context) else None
+
+
+def claim(context: Context) -> Object | None:
+    """The claim that is made. It has no owner: checkpoints outlive their job."""
+    wanted = _wanted(context)
+    if wanted is None:
+        return None
+    spec: Object = {
+        "accessModes": list(wanted.access_modes),
+        "resources": {"requests": {"storage": wanted.size}},
+    }
+    if wanted.storage_class is not None:
+        spec["storageClassName"] = wanted.storage_class
+    name = cluster_names.checkpoints_claim(context.name)
+    made = context.new(Kind.PersistentVolumeClaim, name, spec=spec)
+    del made["metadata"]["ownerReferences"]
+    return made
+
+
+def _wanted(context: Context) -> DefaultVolume | None:
+    volume = context.job.spec.checkpoint.volume
+    if volume is None:
+        return context.config.default_volume
+    return _described(volume)
+
+
+def _described(volume: CheckpointVolume) -> DefaultVolume | None:
+    if volume.size is None:
+        return None
+    modes = volume.access_modes
+    return DefaultVolume(
+        size=volume.size,
+        storage_class=volume.storage_class_name,
+        access_modes=tuple(mode.value for mode in modes) if modes else ("ReadWriteMany",),
+    )

@@ -1,0 +1,61 @@
+"""What is mounted into the pods, and where."""
+
+from disttrain.job import cluster_names, pod_layout
+from disttrain.job.names import Role
+from disttrain_operator.manifests import keys, volume
+from disttrain_operator.manifests.context import Context, Object
+
+_LAUNCH = "launch"
+_KEYS = "keys"
+_TASK = "task"
+_CHECKPOINTS = "checkpoints"
+_SHARED_MEMORY = "shared-memory"
+_TEMPORARY = "temporary"
+
+_GROUP_READS = 0o440
+"""The pod's group, not only root, reads the keys."""
+
+
+def volumes(context: Context, role: Role) -> list[Object]:
+    """The volumes of a role's pod; of the keys only the role's own."""
+    file = pod_layout.keys_key(role)
+    found: list[Object] = [
+        {"name": _LAUNCH, "configMap": {"name": cluster_names.launch_config_map(context.name)}},
+        {
+            "name": _KEYS,
+            "secret": {
+                "secretName": keys.secret_name(context),
+                "items": [{"key": file, "path": file}],
+                "defaultMode": _GROUP_READS,
+            },
+        },
+        {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}},
+        {"name": _TEMPORARY, "emptyDir": {}},
+    ]
+    claim = volume.claim_name(context)
+    if claim is not None:
+        found.append({"name": _CHECKPOINTS, "persistentVolumeClaim": {"claimName": claim}})
+    source = context.job.spec.task.source
+    if source is not None:
+        found.append({"name": _TASK, "configMap": {"name": source.config_map}})
+    return found
+
+
+def mounts(context: Context) -> list[Object]:
+    """Where the volumes lie in the container."""
+    places: dict[str, tuple[str, bool]] = {
+        _LAUNCH: (str(pod_layout.LAUNCH_FOLDER), True),
+        _KEYS: (str(pod_layout.KEYS_FOLDER), True),
+        _SHARED_MEMORY: (str(pod_layout.SHARED_MEMORY_FOLDER), False),
+        _TEMPORARY: (str(pod_layout.TEMPORARY_FOLDER), False),
+    }
+    if volume.claim_name(context) is not None:
+        places[_CHECKPOINTS] = (str(pod_layout.CHECKPOINTS_FOLDER), False)
+    if context.job.spec.task.source is not None:
+        places[_TASK] = (str(pod_layout.TASK_FOLDER), True)
+    return [_mount(name, path, read_only=fixed) for name, (path, fixed) in places.items()]
+
+
+def _mount(name: str, path: str, *, read_only: bool) -> Object:
+    mount: Object = {"name": name, "mountPath": path}
+    return {**mount, "readOnly": True} if read_only else mount

@@ -1,0 +1,57 @@
+"""What keeps the pods: a StatefulSet of shards, a Deployment of replicas, the coordinator's Job."""
+
+from disttrain.job import cluster_labels, cluster_names
+from disttrain.job.names import Role
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.context import Context, Object, Scale
+from disttrain_operator.manifests.pod import pod_template
+
+_NEVER_GIVE_UP = 2**31 - 1
+"""Only the operator counts restarts."""
+
+
+def shards(context: Context, scale: Scale) -> Object:
+    """The StatefulSet: all shards start at once, each under a name of its own."""
+    name = cluster_names.shard_set(context.name)
+    spec = {
+        "replicas": scale.shards,
+        "serviceName": cluster_names.service(context.name),
+        "podManagementPolicy": "Parallel",
+        "revisionHistoryLimit": 1,
+        **_pods(context, Role.SHARD),
+    }
+    return context.new(Kind.StatefulSet, name, Role.SHARD, spec=spec)
+
+
+def replicas(context: Context, scale: Scale) -> Object:
+    """The Deployment: replicas are alike, and any of them may go."""
+    name = cluster_names.replica_deployment(context.name)
+    spec = {
+        "replicas": scale.replicas,
+        # A replica more than asked for would fit on no node that was sized for the job.
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+        "revisionHistoryLimit": 1,
+        **_pods(context, Role.REPLICA),
+    }
+    return context.new(Kind.Deployment, name, Role.REPLICA, spec=spec)
+
+
+def coordinator(context: Context, scale: Scale) -> Object:
+    """The Job: one pod, never two at once, until it has decided how the job ends."""
+    spec = {
+        "completionMode": "Indexed",  # Gives the pod a host name that stays.
+        "completions": 1,
+        "parallelism": 1,
+        "suspend": not scale.coordinator,
+        "backoffLimit": _NEVER_GIVE_UP,
+        # The default starts the next pod while the one before is still ending.
+        "podReplacementPolicy": "Failed",
+        "template": pod_template(context, Role.COORDINATOR),
+    }
+    name = cluster_names.coordinator_job(context.name)
+    return context.new(Kind.Job, name, Role.COORDINATOR, spec=spec)
+
+
+def _pods(context: Context, role: Role) -> Object:
+    selected = cluster_labels.pods_of(context.name, context.uid, role)
+    return {"selector": {"matchLabels": selected}, "template": pod_template(context, role)}

@@ -1,0 +1,139 @@
+"""Everything that was seen of all jobs, by job. Pure; not for several threads."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, PodRecord
+
+ChildKey = tuple[Kind, str]
+
+
+@dataclass(slots=True)
+class Observed:
+    """What was seen at one job's place: it, its children, its pods, and those of one before it."""
+
+    job: JobRecord | None = None
+    children: dict[ChildKey, ChildRecord] = field(default_factory=dict)
+    pods: dict[str, PodRecord] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left."""
+        return self.job is None and not self.children and not self.pods
+
+
+class Inventory:
+    """Records by job. An older sight of an object never replaces a newer one."""
+
+    def __init__(self) -> None:
+        self._places: dict[JobKey, Observed] = {}
+
+    def __len__(self) -> int:
+        """Return the number of places at which something is."""
+        return len(self._places)
+
+    def keys(self) -> Iterator[JobKey]:
+        """The places, fixed at the time of the call."""
+        return iter(tuple(self._places))
+
+    def at(self, key: JobKey) -> Observed:
+        """What was seen at a place; not to be changed."""
+        return self._places.get(key) or Observed()
+
+    def put_job(self, record: JobRecord) -> bool:
+        """Keep a job; returns whether anything but its version is new."""
+        place = self._place(record.key)
+        old = place.job
+        if old is not None and old.uid == record.uid and old.version > record.version:
+            return False
+        place.job = record
+        return old is None or _differs(old, record)
+
+    def put_child(self, record: ChildRecord) -> bool:
+        """Keep a child; returns whether anything but its version is new."""
+        children = self._place(record.job).children
+        old = children.get((record.kind, record.name))
+        if old is not None and old.uid == record.uid and old.version > record.version:
+            return False
+        children[record.kind, record.name] = record
+        return old is None or _differs(old, record)
+
+    def put_pod(self, record: PodRecord) -> bool:
+        """Keep a pod; returns whether anything but its version is new."""
+        pods = self._place(record.job).pods
+        old = pods.get(record.name)
+        if old is not None and old.uid == record.uid and old.version > record.version:
+            return False
+        pods[record.name] = record
+        return old is None or _differs(old, record)
+
+    def drop_job(self, key: JobKey, uid: str) -> bool:
+        """Forget a deleted job, unless another is at its place already."""
+        place = self._places.get(key)
+        if place is None or place.job is None or place.job.uid != uid:
+            return False
+        place.job = None
+        self._forget_if_empty(key)
+        return True
+
+    def drop_child(self, key: JobKey, child: ChildKey, uid: str) -> bool:
+        """Forget a deleted child, unless another is at its place already."""
+        place = self._places.get(key)
+        found = place.children.get(child) if place else None
+        if place is None or found is None or found.uid != uid:
+            return False
+        del place.children[child]
+        self._forget_if_empty(key)
+        return True
+
+    def drop_pod(self, key: JobKey, name: str, uid: str) -> bool:
+        """Forget a deleted pod, unless another has its name already."""
+        place = self._places.get(key)
+        found = place.pods.get(name) if place else None
+        if place is None or found is None or found.uid != uid:
+            return False
+        del place.pods[name]
+        self._forget_if_empty(key)
+        return True
+
+    def keep_only(self, kind: Kind, seen: set[str], within: Callable[[JobKey], bool]) -> list[JobKey]:
+        """After a list: forget what is not in it any more; returns the jobs that lost something.
+
+        `seen` holds the uids in the list, `within` tells the places that the list was about.
+        """
+        changed = []
+        for key in self.keys():
+            if within(key) and self._keep_only_at(key, kind, seen):
+                changed.append(key)
+        return changed
+
+    def _keep_only_at(self, key: JobKey, kind: Kind, seen: set[str]) -> bool:
+        place = self._places[key]
+        if kind is Kind.DistTrainJob:
+            gone = place.job is not None and place.job.uid not in seen
+            return gone and place.job is not None and self.drop_job(key, place.job.uid)
+        if kind is Kind.Pod:
+            lost = [pod for pod in place.pods.values() if pod.uid not in seen]
+            return any([self.drop_pod(key, pod.name, pod.uid) for pod in lost])
+        missing = [
+            child for child in place.children.values() if child.kind is kind and child.uid not in seen
+        ]
+        return any([self.drop_child(key, (kind, child.name), child.uid) for child in missing])
+
+    def _place(self, key: JobKey) -> Observed:
+        return self._places.setdefault(key, Observed())
+
+    def _forget_if_empty(self, key: JobKey) -> None:
+        place = self._places.get(key)
+        if place is not None and place.is_empty:
+            del self._places[key]
+
+
+_Record = JobRecord | ChildRecord | PodRecord
+_UNIMPORTANT = {"version"}
+
+
+def _differs(old: _Record, new: _Record) -> bool:
+    fields = (name for name in old.__slots__ if name not in _UNIMPORTANT)
+    return any(getattr(old, name) != getattr(new, name) for name in fields)

@@ -1,0 +1,75 @@
+"""How a job ended: as its coordinator wrote it, as it stands in the job's annotation."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from disttrain_operator.observed.records import EndPhase, Outcome
+
+_LONGEST_MESSAGE = 1000
+_LONGEST_REASON = 64
+
+
+def from_annotation(content: object) -> Outcome | None:
+    """The outcome; None if there is none, or nothing that can be understood."""
+    found = _parsed(content)
+    if found.get("phase") not in set(EndPhase):
+        return None
+    return Outcome(
+        phase=EndPhase(found["phase"]),
+        reason=_reason(found.get("reason"), found["phase"]),
+        message=_message(found.get("message")),
+        time=_time(found.get("time")),
+        by_operator=found.get("by") == "operator",
+    )
+
+
+def to_annotation(outcome: Outcome) -> str:
+    """The annotation's text; `from_annotation` gives the same value back."""
+    content = {
+        "phase": outcome.phase.value,
+        "reason": outcome.reason,
+        "message": outcome.message,
+        "time": outcome.time.isoformat(),
+        "by": "operator" if outcome.by_operator else "coordinator",
+    }
+    return json.dumps(content)
+
+
+def from_termination(content: object, finished: datetime | None) -> Outcome | None:
+    """What a coordinator wrote as it ended; None for Stopped, which is no end of the job."""
+    found = _parsed(content)
+    if found.get("phase") not in set(EndPhase):
+        return None
+    return Outcome(
+        phase=EndPhase(found["phase"]),
+        reason=_reason(found.get("reason"), found["phase"]),
+        message=_message(found.get("message")),
+        time=finished or datetime.now(UTC),
+    )
+
+
+def _parsed(content: object) -> dict[str, Any]:
+    try:
+        found = json.loads(content) if isinstance(content, str) else None
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _reason(value: object, otherwise: str) -> str:
+    """A reason as conditions allow it: letters and digits, beginning with a letter."""
+    kept = "".join(each for each in str(value or "") if each.isascii() and each.isalnum())
+    return kept[:_LONGEST_REASON] if kept[:1].isalpha() else otherwise
+
+
+def _message(value: object) -> str:
+    return value[:_LONGEST_MESSAGE] if isinstance(value, str) else ""
+
+
+def _time(value: object) -> datetime:
+    try:
+        found = datetime.fromisoformat(str(value))
+    except ValueError:
+        return datetime.now(UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

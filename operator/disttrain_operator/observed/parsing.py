@@ -1,0 +1,152 @@
+"""Objects of the API to records. What is not as expected becomes an empty value: never an error."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from disttrain.job import cluster_labels, cluster_names
+from disttrain.job.names import Role
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.children import FINGERPRINT
+from disttrain_operator.observed import outcomes
+from disttrain_operator.observed.records import ChildRecord, EndPhase, JobKey, JobRecord
+
+RESTARTS = "disttrain.dev/restarts"
+"""Annotation of a job: restarts that were counted, per role and pod."""
+
+LONGEST_TEXT = 300
+"""Characters kept of what others say."""
+
+
+def text(value: object, longest: int = LONGEST_TEXT) -> str:
+    """The end of a text: what went wrong stands last."""
+    found = value if isinstance(value, str) else ""
+    return found if len(found) <= longest else "..." + found[3 - longest :]
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """The mapping, or an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[dict[str, Any]]:
+    """The mappings in a list, or none."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def number(value: object) -> int:
+    """The whole number, or 0; the API writes versions as text."""
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, str) and value.isdecimal() else 0
+
+
+def time(value: object) -> datetime | None:
+    """The time, or None."""
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The conditions of an object by their types."""
+    return {str(each.get("type")): each for each in items(status.get("conditions"))}
+
+
+def is_true(condition: dict[str, Any] | None) -> bool:
+    """Whether a condition is there and holds."""
+    return condition is not None and condition.get("status") == "True"
+
+
+def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
+    """A DistTrainJob; of its status only the named fields are kept."""
+    metadata, status = mapping(body.get("metadata")), mapping(body.get("status"))
+    annotations = mapping(metadata.get("annotations"))
+    return JobRecord(
+        key=JobKey(str(metadata.get("namespace")), str(metadata.get("name"))),
+        uid=str(metadata.get("uid")),
+        version=number(metadata.get("resourceVersion")),
+        generation=number(metadata.get("generation")),
+        created=time(metadata.get("creationTimestamp")) or datetime.now(UTC),
+        deleting="deletionTimestamp" in metadata,
+        spec=json.dumps(body.get("spec"), separators=(",", ":")).encode(),
+        outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME)),
+        restarts=str(annotations.get(RESTARTS, "")),
+        status={name: value for name, value in status.items() if name in own_fields},
+        training=number(mapping(status.get("training")).get("samples")) > 0,
+    )
+
+
+def job_key(body: dict[str, Any]) -> JobKey:
+    """The job that an object was made for, by its label."""
+    metadata = mapping(body.get("metadata"))
+    labels = mapping(metadata.get("labels"))
+    return JobKey(str(metadata.get("namespace")), str(labels.get(cluster_labels.INSTANCE, "")))
+
+
+def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
+    """An object that was made for a job, or stands where one should be."""
+    metadata = mapping(body.get("metadata"))
+    labels = mapping(metadata.get("labels"))
+    owner = next(iter(items(metadata.get("ownerReferences"))), {})
+    label_uid = str(labels.get(cluster_labels.JOB_UID, ""))
+    return ChildRecord(
+        kind=kind,
+        name=str(metadata.get("name")),
+        uid=str(metadata.get("uid")),
+        version=number(metadata.get("resourceVersion")),
+        job=job_key(body),
+        owner_uid=str(owner.get("uid", label_uid)),
+        owned_by=f"{owner.get('kind')} {owner.get('name')}" if owner else "",
+        fingerprint=str(mapping(metadata.get("annotations")).get(FINGERPRINT, "")),
+        generation=number(metadata.get("generation")),
+        deleting="deletionTimestamp" in metadata,
+        **_state(kind, mapping(body.get("spec")), mapping(body.get("status"))),
+    )
+
+
+def role(body: dict[str, Any]) -> Role | None:
+    """The role of a pod, from its label."""
+    labels = mapping(mapping(body.get("metadata")).get("labels"))
+    found = labels.get(cluster_labels.COMPONENT)
+    return Role(found) if found in set(Role) else None
+
+
+def main_container(statuses: object) -> dict[str, Any]:
+    """The status of the container that runs the role."""
+    found = (each for each in items(statuses) if each.get("name") == cluster_names.CONTAINER)
+    return next(found, {})
+
+
+def _state(kind: Kind, spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    if kind in {Kind.StatefulSet, Kind.Deployment}:
+        return {
+            "wanted": number(spec.get("replicas")),
+            "ready": number(status.get("readyReplicas")),
+            "remaining": number(status.get("replicas")),
+            "trouble": _trouble(conditions(status).get("ReplicaFailure")),
+        }
+    if kind is Kind.Job:
+        return _job_state(spec, status)
+    if kind is Kind.PersistentVolumeClaim:
+        bound = status.get("phase") in {"Bound", None}
+        return {"trouble": "" if bound else f"its phase is {status.get('phase')}"}
+    return {}
+
+
+def _job_state(spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    found = conditions(status)
+    ended = next((phase for phase in EndPhase if is_true(found.get(phase))), None)
+    return {
+        "wanted": 0 if spec.get("suspend") else 1,
+        "ready": number(status.get("ready")),
+        "remaining": number(status.get("active")) + number(status.get("terminating")),
+        "started": time(status.get("startTime")),
+        "ended": ended,
+        "trouble": _trouble(found.get("Failed")),
+    }
+
+
+def _trouble(condition: dict[str, Any] | None) -> str:
+    return text(condition.get("message")) if condition and is_true(condition) else ""

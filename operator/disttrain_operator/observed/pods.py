@@ -1,0 +1,71 @@
+"""Pods to records."""
+
+from typing import Any
+
+from disttrain.job import cluster_labels
+from disttrain.job.names import Role
+from disttrain_operator.observed import outcomes, parsing
+from disttrain_operator.observed.records import Death, Outcome, PodRecord
+
+
+def record(body: dict[str, Any]) -> PodRecord | None:
+    """A pod of a job; None for a pod without a role."""
+    role = parsing.role(body)
+    if role is None:
+        return None
+    metadata, status = parsing.mapping(body.get("metadata")), parsing.mapping(body.get("status"))
+    container = parsing.main_container(status.get("containerStatuses"))
+    states = parsing.conditions(status)
+    scheduled = states.get("PodScheduled", {})
+    waiting = parsing.mapping(parsing.mapping(container.get("state")).get("waiting"))
+    return PodRecord(
+        name=str(metadata.get("name")),
+        uid=str(metadata.get("uid")),
+        version=parsing.number(metadata.get("resourceVersion")),
+        job=parsing.job_key(body),
+        job_uid=str(parsing.mapping(metadata.get("labels")).get(cluster_labels.JOB_UID, "")),
+        role=role,
+        phase=str(status.get("phase", "")),
+        ready=parsing.is_true(states.get("Ready")),
+        gone_at=parsing.time(metadata.get("deletionTimestamp")),
+        restarts=parsing.number(container.get("restartCount")),
+        death=_death(container, status),
+        waiting=str(waiting.get("reason", "")),
+        detail=parsing.text(waiting.get("message") or scheduled.get("message")),
+        unschedulable=scheduled.get("reason") == "Unschedulable",
+        outcome=_outcome(container) if role is Role.COORDINATOR else None,
+    )
+
+
+def _terminated(container: dict[str, Any]) -> dict[str, Any]:
+    """How the container ended last: just now, or before its last restart."""
+    now = parsing.mapping(parsing.mapping(container.get("state")).get("terminated"))
+    return now or parsing.mapping(parsing.mapping(container.get("lastState")).get("terminated"))
+
+
+def _death(container: dict[str, Any], status: dict[str, Any]) -> Death | None:
+    ended = _terminated(container)
+    code = ended.get("exitCode")
+    if isinstance(code, int) and code != 0:
+        return Death(
+            exit_code=code,
+            reason=str(ended.get("reason", "")),
+            message=parsing.text(ended.get("message")),
+            time=parsing.time(ended.get("finishedAt")),
+        )
+    if status.get("phase") == "Failed" and not ended:
+        # Evicted before a container ended: only the pod itself says so.
+        return Death(
+            exit_code=-1,
+            reason=str(status.get("reason", "")),
+            message=parsing.text(status.get("message")),
+            time=None,
+        )
+    return None
+
+
+def _outcome(container: dict[str, Any]) -> Outcome | None:
+    ended = _terminated(container)
+    if ended.get("exitCode") != 0:
+        return None
+    return outcomes.from_termination(ended.get("message"), parsing.time(ended.get("finishedAt")))

@@ -1,0 +1,133 @@
+"""What is kept of an object that was seen."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from disttrain.job.names import Role
+from disttrain_operator.kinds import Kind
+
+
+class JobKey(NamedTuple):
+    """Where a job is. Another job may come to the same place; its uid tells them apart."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return the key as kubectl users write it."""
+        return f"{self.namespace}/{self.name}"
+
+
+class EndPhase(StrEnum):
+    """How a job can end."""
+
+    COMPLETE = "Complete"
+    """A stop rule was met."""
+    FAILED = "Failed"
+    """It cannot go on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How a job ended, as it stands in its annotation."""
+
+    phase: EndPhase
+    reason: str
+    message: str
+    time: datetime
+    by_operator: bool = False
+    """Whether the operator decided, so that the coordinator may still be running."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRecord:
+    """A DistTrainJob."""
+
+    key: JobKey
+    uid: str
+    version: int
+    """The resourceVersion as a number; 0 if it is none."""
+    generation: int
+    created: datetime
+    deleting: bool
+    spec: bytes
+    """The spec as JSON: a tenth of the memory of its values."""
+    outcome: Outcome | None
+    restarts: str
+    """The annotation with what was counted of restarts."""
+    status: dict[str, Any]
+    """The fields of the status that the operator writes."""
+    training: bool
+    """Whether the coordinator has reported a sample."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChildRecord:
+    """An object that was made for a job."""
+
+    kind: Kind
+    name: str
+    uid: str
+    version: int
+    job: JobKey
+    owner_uid: str
+    """The job's, from the owner reference; of what has no owner, from its label."""
+    owned_by: str
+    """Kind and name of the owner, for messages; empty for none."""
+    fingerprint: str
+    generation: int
+    deleting: bool
+    wanted: int = 0
+    """Of a workload: the pods that it shall have."""
+    ready: int = 0
+    """Of a workload: those that are ready."""
+    remaining: int = 0
+    """Of a workload: those that are there, those that are ending among them."""
+    started: datetime | None = None
+    """Of the coordinator's Job: when it started or was resumed."""
+    ended: EndPhase | None = None
+    """Of the coordinator's Job: how it ended."""
+    trouble: str = ""
+    """What its controller says hinders it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Death:
+    """The last end of a pod's container."""
+
+    exit_code: int
+    reason: str
+    message: str
+    time: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PodRecord:
+    """A pod of a job."""
+
+    name: str
+    uid: str
+    version: int
+    job: JobKey
+    job_uid: str
+    role: Role
+    phase: str
+    ready: bool
+    gone_at: datetime | None
+    """When it should be gone: its deletion time, grace included. None: it is not being deleted."""
+    restarts: int
+    death: Death | None
+    waiting: str
+    """Why its container does not run, such as ImagePullBackOff; empty if it does."""
+    detail: str
+    """What the kubelet or the scheduler says about it."""
+    unschedulable: bool
+    outcome: Outcome | None
+    """Of a coordinator that ended: what it decided."""
+
+    @property
+    def over(self) -> bool:
+        """Whether no process of it runs or will."""
+        return self.phase in {"Succeeded", "Failed"}

@@ -1,0 +1,1 @@
+"""What the operator does about a job: one behaviour per file. Pure: values in, values out."""
