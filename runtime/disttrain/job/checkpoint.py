@@ -1,11 +1,15 @@
 """Where and how often the state of a job is written."""
 
-from typing import Annotated
+from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from disttrain.job.checkpoint_volume import CheckpointVolume
+from disttrain.job.cluster_field import ON_A_CLUSTER
 from disttrain.job.section import Count, Positive, Section
+
+DEFAULT_URI: Final = "checkpoints/"
 
 
 def _is_local(uri: str) -> str:
@@ -20,7 +24,9 @@ def _is_local(uri: str) -> str:
 class Checkpoint(Section):
     """Checkpoints: the parameters, the optimizer's state and the coordinator's ledger."""
 
-    uri: Annotated[str, Field(min_length=1), AfterValidator(_is_local)] = "checkpoints/"
+    uri: Annotated[str, AfterValidator(_is_local)] = Field(
+        default=DEFAULT_URI, min_length=1, max_length=1000
+    )
     """Folder of the checkpoints: a path, relative to the output folder, or a file:// uri."""
 
     every_seconds: Positive = 60.0
@@ -28,3 +34,18 @@ class Checkpoint(Section):
 
     keep_last: Count = 3
     """Complete checkpoints that are kept; older ones are deleted."""
+
+    volume: CheckpointVolume | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
+    """The volume of checkpoints and journals. null: a claim of the size that the operator's
+    settings say, kept when the job is deleted."""
+
+    @model_validator(mode="after")
+    def _has_one_place(self) -> Self:
+        # The API server writes defaults out, so a given uri cannot be told from the default.
+        if self.volume is None or self.uri == DEFAULT_URI:
+            return self
+        raise PydanticCustomError(
+            "two_places",
+            "volume is where checkpoints lie, so uri must be left out, got '{uri}'",
+            {"uri": self.uri},
+        )

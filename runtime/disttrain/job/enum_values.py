@@ -5,9 +5,10 @@ import inspect
 from enum import StrEnum
 from itertools import pairwise
 
+from disttrain.job.checkpoint_volume import AccessMode
 from disttrain.job.roles import Device, Durability, Transport
 
-ENUMS: tuple[type[StrEnum], ...] = (Device, Durability, Transport)
+ENUMS: tuple[type[StrEnum], ...] = (AccessMode, Device, Durability, Transport)
 """Every enum that a field of the manifest can hold."""
 
 

@@ -80,6 +80,12 @@ def _empty(error: ErrorDetails) -> str:
     return f"must not be empty, got {described(error['input'])}"
 
 
+def _too_long(error: ErrorDetails) -> str:
+    context, seen = error["ctx"], error["input"]
+    unit = "characters" if isinstance(seen, str) else "items"
+    return f"must have at most {context['max_length']} {unit}, got {len(seen)}"
+
+
 _BOUNDS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("more than", "gt"),
@@ -105,4 +111,6 @@ _SPECIAL: dict[str, Callable[[ErrorDetails], str]] = {
     "enum": _choice,
     "string_too_short": _empty,
     "too_short": _empty,
+    "string_too_long": _too_long,
+    "too_long": _too_long,
 }

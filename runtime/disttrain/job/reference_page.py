@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from disttrain.job import enum_values, rules
+from disttrain.job import cluster_field, enum_values, rules
 from disttrain.job.enum_values import ENUMS
 from disttrain.job.schema import job_schema
 
@@ -117,7 +117,9 @@ def _meaning(field: Schema, types: _Types) -> str:
     text = field.get("description") or target["description"]
     enum = next((enum for enum in ENUMS if enum.__name__ == target.get("title")), None)
     values = enum_values.meanings(enum) if enum else {}
-    return " ".join([_one_line(text), *(f"`{value}`: {says}" for value, says in values.items())])
+    place = ["*Kubernetes only.*"] if cluster_field.is_marked(field) else []
+    meanings = (f"`{value}`: {says}" for value, says in values.items())
+    return " ".join([_one_line(text), *meanings, *place])
 
 
 def _default(field: Schema) -> str:

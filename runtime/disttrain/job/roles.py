@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from disttrain.job.cluster_field import ON_A_CLUSTER
+from disttrain.job.pod_template import PodTemplate
 from disttrain.job.section import Count, Positive, Section
 
 
@@ -51,6 +53,9 @@ class Coordinator(Section):
     heartbeat_seconds: Positive = 1.0
     """Seconds between two signs of life of a process."""
 
+    template: PodTemplate | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
+    """The coordinator's pod. null: as the operator makes it."""
+
 
 class ParameterServer(Section):
     """The shards: each holds a range of the parameters and its optimizer state."""
@@ -64,12 +69,18 @@ class ParameterServer(Section):
     threads: Count | None = None
     """Compute threads per shard. null: the machine's cores are shared out among the processes."""
 
+    template: PodTemplate | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
+    """The pods of the shards. null: as the operator makes them."""
+
 
 class Replicas(Section):
     """The copies of the model that process data."""
 
     count: Annotated[int, Field(ge=1, le=4096)] = 1
     """Number of replicas."""
+
+    partitions: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Processes among which a replica divides its model. More than 1 is not supported yet."""
 
     device: Annotated[Device, Field(strict=False)] = Device.AUTO
     """Where a replica computes."""
@@ -80,3 +91,6 @@ class Replicas(Section):
     call_timeout_seconds: Positive | None = 600.0
     """Seconds that one call of the task's code may take: a step's loss, its gradient, reading a
     batch. A replica in which it takes longer counts as hung and is started again. null: no end."""
+
+    template: PodTemplate | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
+    """The pods of the replicas. null: as the operator makes them."""

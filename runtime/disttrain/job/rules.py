@@ -26,6 +26,8 @@ class Rule:
     """Returns the message, or None if all is well."""
     severity: Severity = Severity.ERROR
     """Whether a job may run that breaks the rule."""
+    expression: str = ""
+    """The rule in CEL, on the spec, for the API server; empty if it does not look at it."""
 
     @property
     def reads(self) -> tuple[Path, ...]:
@@ -101,6 +103,7 @@ RULES = (
         ("spec", "portionSize"),
         (("spec", "batchSize"),),
         _portion_is_whole_batches,
+        expression="!has(self.portionSize) || self.portionSize % self.batchSize == 0",
     ),
     Rule(
         "`leaseSeconds` is more than twice `heartbeatSeconds`, so that one lost sign of life "
@@ -108,6 +111,7 @@ RULES = (
         _LEASE,
         ((*_COORDINATOR, "heartbeatSeconds"),),
         _lease_outlives_heartbeats,
+        expression="self.coordinator.leaseSeconds > 2.0 * self.coordinator.heartbeatSeconds",
     ),
     Rule(
         "`memberTimeoutSeconds` is more than `leaseSeconds`: work is given to others before its "
@@ -115,12 +119,15 @@ RULES = (
         (*_COORDINATOR, "memberTimeoutSeconds"),
         (_LEASE,),
         _member_outlives_lease,
+        expression="self.coordinator.memberTimeoutSeconds > self.coordinator.leaseSeconds",
     ),
     Rule(
         "`spec.stop.targetMetric` needs an evaluation during training.",
         _TARGET,
         (("spec", "evaluation"),),
         _target_is_measured,
+        expression="!has(self.stop.targetMetric) || (has(self.evaluation) && "
+        "(has(self.evaluation.everyEpochs) || has(self.evaluation.everySeconds)))",
     ),
     Rule(
         "`spec.stop.targetMetric` alone may never be met.",

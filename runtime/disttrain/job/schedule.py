@@ -22,8 +22,8 @@ class LinearWarmup(Section):
 class Steps(Section):
     """The rate is multiplied by a factor at given points."""
 
-    at_samples: Annotated[tuple[Count, ...], Field(strict=False, min_length=1)] = Field(
-        examples=[[30000, 60000]]
+    at_samples: Annotated[tuple[Count, ...], Field(strict=False)] = Field(
+        min_length=1, max_length=1000, examples=[[30000, 60000]]
     )
     """Samples at which the rate is multiplied by the factor, in increasing order."""
 

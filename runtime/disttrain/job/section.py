@@ -21,6 +21,9 @@ NotNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 """A number from 0 to 1."""
 
+EXACTLY_ONE = "x-disttrain-exactly-one"
+"""In a section's schema: the fields of which exactly one must be given; null is not given."""
+
 
 class Section(BaseModel):
     """A mapping of the manifest. A validator of a section looks at its direct fields only."""

@@ -1,69 +1,22 @@
 """The whole manifest: a DistTrainJob, its metadata and its spec."""
 
-import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, JsonValue
-from pydantic_core import PydanticCustomError
+from pydantic import Field, JsonValue
 
 from disttrain.job.checkpoint import Checkpoint
+from disttrain.job.cluster_field import ON_A_CLUSTER
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.failure_policy import FailurePolicy
+from disttrain.job.metadata import Metadata
 from disttrain.job.roles import Coordinator, ParameterServer, Replicas, Transport
-from disttrain.job.section import Count, Section
+from disttrain.job.section import Count, Section, WholeNumber
 from disttrain.job.stop import Stop
 from disttrain.job.strategy import Strategy
+from disttrain.job.task_reference import TaskReference
 
 API_VERSION = "disttrain.dev/v1alpha1"
 KIND = "DistTrainJob"
-
-LONGEST_NAME = 40
-"""Characters. Kubernetes allows 63 for a pod's name, and the roles append to the job's name."""
-
-
-def _is_dns_label(name: str) -> str:
-    if len(name) <= LONGEST_NAME and re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
-        return name
-    raise PydanticCustomError(
-        "bad_name",
-        "must be at most {longest} characters a-z, 0-9 and '-', begin with a letter and end "
-        "with a letter or digit, got '{name}'",
-        {"longest": LONGEST_NAME, "name": name},
-    )
-
-
-def _is_entrypoint(entrypoint: str) -> str:
-    module, separator, class_name = entrypoint.partition(":")
-    if separator and class_name.isidentifier() and all(map(str.isidentifier, module.split("."))):
-        return entrypoint
-    raise PydanticCustomError(
-        "bad_entrypoint",
-        "must be 'module:Class', for example digits:Digits, got '{entrypoint}'",
-        {"entrypoint": entrypoint},
-    )
-
-
-class Metadata(Section):
-    """What the job is called."""
-
-    name: Annotated[str, AfterValidator(_is_dns_label)] = Field(examples=["digits"])
-    """Name of the job: a DNS label (RFC 1035) of at most 40 characters."""
-
-    labels: dict[str, str] = Field(default_factory=dict)
-    """Free texts by which jobs are selected."""
-
-    annotations: dict[str, str] = Field(default_factory=dict)
-    """Free texts for tools and people."""
-
-
-class TaskReference(Section):
-    """The user's class."""
-
-    entrypoint: Annotated[str, AfterValidator(_is_entrypoint)] = Field(examples=["digits:Digits"])
-    """`module:Class` of the task. The module is looked up in the manifest's folder first."""
-
-    arguments: dict[str, JsonValue] = Field(default_factory=dict)
-    """Keyword arguments of the class."""
 
 
 class Spec(Section):
@@ -113,6 +66,32 @@ class Spec(Section):
     record: bool = False
     """Log the order of pushes and fetches, so that `disttrain replay` can repeat the run."""
 
+    image: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
+        default=None, json_schema_extra=ON_A_CLUSTER
+    )
+    """Container image of all processes. null: the runtime image of the operator's settings."""
+
+    suspend: bool = Field(default=False, json_schema_extra=ON_A_CLUSTER)
+    """Stop all processes after a checkpoint; false again goes on from there."""
+
+    active_deadline_seconds: Count | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
+    """Seconds after its start, or after the latest resume, when the job fails. null: no end."""
+
+    pending_deadline_seconds: Count | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
+    """Seconds after its creation in which training must have begun, else the job fails.
+    null: no end."""
+
+    ttl_seconds_after_finished: WholeNumber | None = Field(
+        default=None, json_schema_extra=ON_A_CLUSTER
+    )
+    """Seconds after its end when the job is deleted; its volume is kept. null: never."""
+
+    managed_by: Annotated[str, Field(min_length=1, max_length=63)] | None = Field(
+        default=None, json_schema_extra=ON_A_CLUSTER
+    )
+    """Who looks after the job. null: the operator, which leaves jobs of any other value than
+    `disttrain.dev/operator` alone."""
+
 
 class DistTrainJob(Section):
     """One job: a model, its data, and the processes that train it."""
@@ -128,3 +107,6 @@ class DistTrainJob(Section):
 
     spec: Spec
     """What is trained, how, until when, and by which processes."""
+
+    status: JsonValue = Field(default=None, exclude=True)
+    """Set on a cluster: how the job is. Accepted here and not looked at."""

@@ -2,16 +2,18 @@
 
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from disttrain.job.section import Count, Positive, Section, require_one
+from disttrain.job.section import EXACTLY_ONE, Count, Positive, Section, require_one
 
 
 class TargetMetric(Section):
     """A measure of the evaluation, and the value at which the job is complete."""
 
-    name: str = Field(min_length=1, examples=["accuracy"])
+    model_config = ConfigDict(json_schema_extra={EXACTLY_ONE: ["atLeast", "atMost"]})
+
+    name: str = Field(min_length=1, max_length=200, examples=["accuracy"])
     """Name of the measure, as the task returns it."""
 
     at_least: float | None = Field(default=None, examples=[0.97])
@@ -29,6 +31,8 @@ class TargetMetric(Section):
 
 class Stop(Section):
     """The conditions that end the job; the first that is met completes it."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
     epochs: Count | None = None
     """Passes over the training data."""

@@ -61,7 +61,8 @@ def _findings(error: ValidationError) -> list[Finding]:
 def _not_said(fresh: list[Finding], findings: list[Finding]) -> list[Finding]:
     """Leave out what only says again that a place, or one of its direct fields, is wrong."""
     said = {finding.path for finding in findings}
-    said |= {finding.path[:-1] for finding in findings}
+    # A list of which no item is valid counts as empty, too.
+    said |= {finding.path[:-1] for finding in [*findings, *fresh] if finding.path}
     return [finding for finding in fresh if finding.path not in said]
 
 

@@ -45,8 +45,8 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         ),
         (
             "batchSize: 32",
-            "batchSize: 32\n  suspend: true",
-            "10: spec.suspend: unknown field",
+            "batchSize: 32\n  zzz: true",
+            "10: spec.zzz: unknown field",
         ),
         (
             "batchSize: 32",
@@ -55,9 +55,9 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         ),
         (
             "batchSize: 32",
-            "batchSize: 32\n  replicas: {template: {}}",
-            "10: spec.replicas.template: unknown field; known here: count, device, threads, "
-            "callTimeoutSeconds",
+            "batchSize: 32\n  replicas: {image: x}",
+            "10: spec.replicas.image: unknown field; known here: count, partitions, device, "
+            "threads, callTimeoutSeconds, template",
         ),
         (
             "batchSize: 32",

@@ -1,0 +1,51 @@
+"""Labels and annotations of what a job has on Kubernetes. Pure; made here and nowhere else."""
+
+from disttrain.job.names import Role
+
+NAME = "app.kubernetes.io/name"
+INSTANCE = "app.kubernetes.io/instance"
+COMPONENT = "app.kubernetes.io/component"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+JOB_UID = "disttrain.dev/job-uid"
+
+APPLICATION = "disttrain"
+"""Value of the label `app.kubernetes.io/name`."""
+
+OPERATOR = "disttrain-operator"
+"""Value of the label `app.kubernetes.io/managed-by`."""
+
+POD_INDEX = "apps.kubernetes.io/pod-index"
+"""Label in which the StatefulSet's controller writes the index of a pod."""
+
+OUTCOME = "disttrain.dev/outcome"
+"""Annotation of a job that has ended: JSON with phase, reason, message and time."""
+
+
+def of_job(job: str, uid: str) -> dict[str, str]:
+    """The labels of what belongs to the whole job, such as its Service."""
+    return {NAME: APPLICATION, MANAGED_BY: OPERATOR, **all_pods(job, uid)}
+
+
+def of_role(job: str, uid: str, role: Role) -> dict[str, str]:
+    """The labels of what belongs to one role: its controller, its pods."""
+    return {**of_job(job, uid), COMPONENT: role.value}
+
+
+def all_pods(job: str, uid: str) -> dict[str, str]:
+    """Selects the pods of a job. Its uid keeps out those of a deleted job of the same name."""
+    return {INSTANCE: job, JOB_UID: uid}
+
+
+def pods_of(job: str, uid: str, role: Role) -> dict[str, str]:
+    """Selects the pods of one role of a job."""
+    return {**all_pods(job, uid), COMPONENT: role.value}
+
+
+def managed() -> dict[str, str]:
+    """Selects everything that the operator makes, for its watches."""
+    return {MANAGED_BY: OPERATOR}
+
+
+def selector_text(selector: dict[str, str]) -> str:
+    """A selector as the API's parameters and `status.selector` write it."""
+    return ",".join(f"{label}={value}" for label, value in sorted(selector.items()))

@@ -1,0 +1,91 @@
+"""Names and addresses of what a job has on Kubernetes. Pure; made here and nowhere else.
+
+`job` is the job's name, of at most 40 characters: the longest name below stays within the 63 of a
+label although controllers append to it, and within the 52 beyond which StatefulSets break.
+"""
+
+from dataclasses import dataclass
+
+from disttrain.job.names import Role
+
+OPERATOR_FIELD_MANAGER = "disttrain-operator"
+"""Owner of the children, and of the status fields that the operator writes."""
+
+COORDINATOR_FIELD_MANAGER = "disttrain-coordinator"
+"""Owner of the status fields training, data, parameterServer and checkpoint."""
+
+MANAGED_BY_OPERATOR = "disttrain.dev/operator"
+"""The value of `spec.managedBy` that, like none, leaves the job to this operator."""
+
+CONTAINER = "disttrain"
+"""The container of every pod that runs a role; templates are merged into it by this name."""
+
+
+def service(job: str) -> str:
+    """The headless Service that gives all pods of the job their host names."""
+    return job
+
+
+def network_policy(job: str) -> str:
+    """The NetworkPolicy of all pods of the job."""
+    return job
+
+
+def shard_set(job: str) -> str:
+    """The StatefulSet of the shards, and their PodDisruptionBudget."""
+    return f"{job}-{Role.SHARD}"
+
+
+def replica_deployment(job: str) -> str:
+    """The Deployment of the replicas."""
+    return f"{job}-{Role.REPLICA}"
+
+
+def coordinator_job(job: str) -> str:
+    """The Job of the coordinator, and its ServiceAccount, Role and RoleBinding."""
+    return f"{job}-{Role.COORDINATOR}"
+
+
+def controller(job: str, role: Role) -> str:
+    """The StatefulSet, Deployment or Job that keeps the pods of a role."""
+    named = {
+        Role.SHARD: shard_set,
+        Role.REPLICA: replica_deployment,
+        Role.COORDINATOR: coordinator_job,
+    }
+    return named[role](job)
+
+
+def launch_config_map(job: str) -> str:
+    """The ConfigMap with the whole manifest, for all roles."""
+    return f"{job}-launch"
+
+
+def keys_secret(job: str) -> str:
+    """The immutable Secret with one key pair per role."""
+    return f"{job}-keys"
+
+
+def checkpoints_claim(job: str) -> str:
+    """The PersistentVolumeClaim that is made for a job that says its size."""
+    return f"{job}-checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """Host names of the pods that others connect to."""
+
+    job: str
+    namespace: str
+
+    def shard(self, shard_index: int) -> str:
+        """The host of a shard, counted from 0; the same after each of its restarts."""
+        return self._in_service(f"{shard_set(self.job)}-{shard_index}")
+
+    @property
+    def coordinator(self) -> str:
+        """The host of the coordinator; the same after each of its restarts."""
+        return self._in_service(f"{coordinator_job(self.job)}-0")
+
+    def _in_service(self, pod: str) -> str:
+        return f"{pod}.{service(self.job)}.{self.namespace}.svc"

@@ -1,0 +1,90 @@
+"""What a process finds in its pod: ports, folders, files, environment variables.
+
+The operator writes it into the pods and the process reads it; both take the words from here.
+"""
+
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Final
+
+from disttrain.job.names import Role
+
+CONTROL_PORT: Final = 7070
+"""Where the coordinator listens."""
+DATA_PORT: Final = 7071
+"""Where a shard listens."""
+METRICS_PORT: Final = 9090
+"""Where every process serves /metrics, /healthz and /ready."""
+
+CONTROL_PORT_NAME: Final = "control"
+DATA_PORT_NAME: Final = "data"
+METRICS_PORT_NAME: Final = "metrics"
+
+READY_PATH: Final = "/ready"
+"""Answers 200 when the process does its work: a shard serves, a replica has joined."""
+HEALTH_PATH: Final = "/healthz"
+"""Answers 200 while the process lives."""
+
+TASK_FOLDER: Final = PurePosixPath("/task")
+"""The user's code, where it comes from a ConfigMap."""
+CHECKPOINTS_FOLDER: Final = PurePosixPath("/checkpoints")
+"""The volume that all roles share."""
+LAUNCH_FOLDER: Final = PurePosixPath("/etc/disttrain/launch")
+KEYS_FOLDER: Final = PurePosixPath("/etc/disttrain/keys")
+SHARED_MEMORY_FOLDER: Final = PurePosixPath("/dev/shm")  # noqa: S108 - The pod's own, in memory.
+TEMPORARY_FOLDER: Final = PurePosixPath("/tmp")  # noqa: S108 - The pod's own, an emptyDir.
+
+LAUNCH_KEY: Final = "job.json"
+"""Key of the launch ConfigMap: the whole manifest with the job's namespace and uid."""
+LAUNCH_FILE: Final = LAUNCH_FOLDER / LAUNCH_KEY
+
+TERMINATION_LOG: Final = PurePosixPath("/dev/termination-log")
+"""Where a process writes how it ended."""
+
+
+class Variable(StrEnum):
+    """The environment variables that `python -m disttrain.launch.pod` reads."""
+
+    ROLE = "DISTTRAIN_ROLE"
+    """coordinator, shard or replica."""
+    INDEX = "DISTTRAIN_INDEX"
+    """Index of a shard. Replicas have none: the coordinator names them when they join."""
+    RUN_FOLDER = "DISTTRAIN_RUN_FOLDER"
+    """Where the run's files lie."""
+    TASK_FOLDER = "DISTTRAIN_TASK_FOLDER"
+    """Where the task's module is looked up first."""
+    LAUNCH_FILE = "DISTTRAIN_LAUNCH_FILE"
+    """The manifest."""
+    KEYS_FILE = "DISTTRAIN_KEYS_FILE"
+    """The role's keys; without it nothing is encrypted."""
+    TERMINATION_LOG = "DISTTRAIN_TERMINATION_LOG"
+    """Where the outcome is written."""
+    COORDINATOR_ADDRESS = "DISTTRAIN_COORDINATOR_ADDRESS"
+    """Where the coordinator is, if not at its host name in the cluster."""
+    LISTEN_ADDRESS = "DISTTRAIN_LISTEN_ADDRESS"
+    """Where this process listens, if not at its role's port."""
+    ANNOUNCE_ADDRESS = "DISTTRAIN_ANNOUNCE_ADDRESS"
+    """What this process tells others to connect to, if not its host name in the cluster."""
+    METRICS_ADDRESS = "DISTTRAIN_METRICS_ADDRESS"
+    """Where this process serves its metrics, if not at the metrics port."""
+    POD_NAME = "POD_NAME"
+    """Name of the pod."""
+    POD_NAMESPACE = "POD_NAMESPACE"
+    """Namespace of the pod."""
+    POD_IP = "POD_IP"
+    """Address of the pod."""
+
+
+def keys_key(role: Role) -> str:
+    """Key of the keys Secret that the pods of a role mount, and no others."""
+    return f"{role}.json"
+
+
+def keys_file(role: Role) -> PurePosixPath:
+    """The file with the keys of a role, in its pods."""
+    return KEYS_FOLDER / keys_key(role)
+
+
+def run_folder(job: str, uid: str) -> PurePosixPath:
+    """The folder of one job: another job of the same name has another uid, so another folder."""
+    return CHECKPOINTS_FOLDER / f"{job}-{uid}"

@@ -1,0 +1,44 @@
+"""What a good manifest asks for that cannot be done yet, or not in the place where it runs. Pure.
+
+Not among the rules: the same manifest may run elsewhere, or with a later release.
+"""
+
+from collections.abc import Iterator
+
+from disttrain.job.finding import Finding
+from disttrain.job.roles import Transport
+from disttrain.job.spec import DistTrainJob, Spec
+
+
+def on_one_machine(job: DistTrainJob) -> list[Finding]:
+    """Return why a job cannot run on one machine; empty if it can."""
+    return list(_anywhere(job.spec))
+
+
+def on_a_cluster(job: DistTrainJob) -> list[Finding]:
+    """Return why a job cannot run on a cluster; empty if it can."""
+    return [*_anywhere(job.spec), *_between_pods(job.spec)]
+
+
+def _anywhere(spec: Spec) -> Iterator[Finding]:
+    partitions = spec.replicas.partitions
+    if partitions > 1:
+        yield Finding(
+            path=("spec", "replicas", "partitions"),
+            message=f"model parallelism is not supported yet: must be 1, got {partitions}",
+        )
+
+
+def _between_pods(spec: Spec) -> Iterator[Finding]:
+    if spec.transport is Transport.SHARED_MEMORY:
+        yield Finding(
+            path=("spec", "transport"),
+            message="pods share no memory: must be auto or tcp, got sharedMemory",
+        )
+    uri = spec.checkpoint.uri
+    if uri.startswith("/") or "://" in uri:
+        yield Finding(
+            path=("spec", "checkpoint", "uri"),
+            message=f"must be a relative path, which lies in the job's volume, got '{uri}'; "
+            "spec.checkpoint.volume says which volume",
+        )

@@ -1,0 +1,41 @@
+"""Names on Kubernetes: those that documents promise, and short enough for its labels."""
+
+import pytest
+
+from disttrain.job import cluster_names
+from disttrain.job.cluster_names import Hosts
+from disttrain.job.metadata import LONGEST_NAME
+from disttrain.job.names import Role
+
+LONGEST_REVISION = len("-0123456789")
+"""What a StatefulSet appends to its name for the label controller-revision-hash."""
+LONGEST_POD_SUFFIX = len("-0123456789-01234")
+
+
+def test_names_of_a_job_on_kubernetes() -> None:
+    assert cluster_names.service("digits") == "digits"
+    assert cluster_names.network_policy("digits") == "digits"
+    assert cluster_names.shard_set("digits") == "digits-shard"
+    assert cluster_names.replica_deployment("digits") == "digits-replica"
+    assert cluster_names.coordinator_job("digits") == "digits-coordinator"
+    assert cluster_names.launch_config_map("digits") == "digits-launch"
+    assert cluster_names.keys_secret("digits") == "digits-keys"
+    assert cluster_names.checkpoints_claim("digits") == "digits-checkpoints"
+
+
+@pytest.mark.parametrize("role", Role)
+def test_each_role_has_a_controller_of_its_name(role: Role) -> None:
+    assert cluster_names.controller("digits", role) == f"digits-{role}"
+
+
+def test_hosts_are_those_of_the_headless_service() -> None:
+    hosts = Hosts("digits", "team")
+    assert hosts.coordinator == "digits-coordinator-0.digits.team.svc"
+    assert hosts.shard(3) == "digits-shard-3.digits.team.svc"
+
+
+def test_the_longest_name_leaves_room_for_what_controllers_append() -> None:
+    job = "x" * LONGEST_NAME
+    assert len(cluster_names.shard_set(job)) + LONGEST_REVISION <= 63
+    assert len(cluster_names.replica_deployment(job)) + LONGEST_POD_SUFFIX <= 63 + 5
+    assert len(Hosts(job, "n").coordinator.split(".")[0]) <= 63
