@@ -11,8 +11,8 @@ from typing import Self
 from cluster import (
     binaries,
     certificates,
-    containerd,
     control_plane,
+    ctr,
     debian,
     kubeconfigs,
     kubelet,
@@ -26,6 +26,7 @@ from cluster import (
     services,
     volumes,
 )
+from cluster.control_plane import AS_SHIPPED, Limits
 from cluster.errors import Unavailable
 from cluster.kubectl import Kubectl
 from cluster.lock import Lock
@@ -42,7 +43,8 @@ class Cluster:
     again by `attach`. Not for use by several threads.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = AS_SHIPPED) -> None:
+        self._limits = limits
         self._lock: Lock | None = None
 
     def __enter__(self) -> Self:
@@ -129,7 +131,7 @@ class Cluster:
     def load(self, archive: Path) -> None:
         """Give every node the images of an OCI or Docker archive."""
         for node in self.nodes:
-            containerd.import_archive(node, archive)
+            ctr.import_archive(node, archive)
 
     def load_built(self, tag: str) -> None:
         """Give every node an image that `images` built, unless it has exactly that one."""
@@ -178,7 +180,7 @@ class Cluster:
         network.make()
         certificates.make_authority()
         kubeconfigs.make("admin", "administrator")
-        control_plane.start()
+        control_plane.start(self._limits)
         services.start()
         nodes.start(first)
         volumes.make_class(self.kubectl)

@@ -1,6 +1,8 @@
 """etcd, the API server, the controller manager and the scheduler: each with its own log."""
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -15,14 +17,28 @@ SCHEDULER: Final = "kube-scheduler"
 START_LIMIT: Final = timedelta(minutes=2)
 
 
-def start() -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much the controllers and the scheduler may do at a time: as shipped by default."""
+
+    requests_per_second: int | None = None
+    """Of each to the API server; shipped are 20 and 50, which hide how fast an operator is."""
+    concurrent_syncs: int | None = None
+    """Objects of a kind that a controller looks after at a time; 5 as shipped, for most kinds."""
+
+
+AS_SHIPPED: Final = Limits()
+SYNCED_KINDS: Final = ("deployment", "job", "replicaset", "service-endpoint", "statefulset")
+
+
+def start(limits: Limits = AS_SHIPPED) -> None:
     """Start all four; returns when the API server is ready."""
     start_etcd()
     start_api_server()
     # The two wait for the API server by themselves, but end when they wait too long.
     wait_for_api_server()
-    start_controller_manager()
-    start_scheduler()
+    start_controller_manager(limits)
+    start_scheduler(limits)
 
 
 def start_etcd() -> Process:
@@ -76,7 +92,7 @@ def administrator() -> Kubectl:
     return Kubectl(layout.kubeconfig("admin"))
 
 
-def start_controller_manager() -> Process:
+def start_controller_manager(limits: Limits = AS_SHIPPED) -> Process:
     """Start the controller manager; each controller uses its own service account."""
     authority = certificates.AUTHORITY
     arguments = (
@@ -87,13 +103,25 @@ def start_controller_manager() -> Process:
         f"--root-ca-file={authority.certificate}",
         f"--cluster-signing-cert-file={authority.certificate}",
         f"--cluster-signing-key-file={authority.key}",
+        *_flags(limits),
     )
     return _start(CONTROLLER_MANAGER, *arguments)
 
 
-def start_scheduler() -> Process:
-    """Start the scheduler."""
-    return _start(SCHEDULER, *_client(SCHEDULER), "--leader-elect=false")
+def start_scheduler(limits: Limits = AS_SHIPPED) -> Process:
+    """Start the scheduler; its limit of requests can only be given in a file."""
+    client: dict[str, object] = {"kubeconfig": str(layout.kubeconfig(SCHEDULER))}
+    if limits.requests_per_second is not None:
+        client |= {"qps": limits.requests_per_second, "burst": limits.requests_per_second}
+    config = layout.state() / f"{SCHEDULER}.json"
+    content = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": client,
+        "leaderElection": {"leaderElect": False},
+    }
+    config.write_text(json.dumps(content))
+    return _start(SCHEDULER, *_client(SCHEDULER), f"--config={config}")
 
 
 def stop_api_server() -> None:
@@ -114,6 +142,16 @@ def wait_for(name: str, ready: Callable[[], bool]) -> None:
 
     what = f"{name} is ready (its log is {log_of(name)})"
     commands.wait_until(is_ready, what, limit=START_LIMIT)
+
+
+def _flags(limits: Limits) -> list[str]:
+    flags = []
+    if limits.requests_per_second is not None:
+        flags += [f"--kube-api-{name}={limits.requests_per_second}" for name in ("qps", "burst")]
+    if limits.concurrent_syncs is not None:
+        number = limits.concurrent_syncs
+        flags += [f"--concurrent-{kind}-syncs={number}" for kind in SYNCED_KINDS]
+    return flags
 
 
 def _client(name: str) -> tuple[str, ...]:

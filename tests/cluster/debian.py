@@ -16,6 +16,7 @@ PROGRAMS = {
     "runc": "runc",
     "/usr/lib/cni/bridge": "containernetworking-plugins",
     "buildah": "buildah",
+    "ld": "binutils",
     "mmdebstrap": "mmdebstrap",
     "iptables": "iptables",
     "ip": "iproute2",

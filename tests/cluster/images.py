@@ -35,6 +35,8 @@ class Recipe:
     """With a host's name and a version, for example `test.disttrain.dev/operator:1`."""
     arguments: Mapping[str, str] = field(default_factory=dict)
     """Values of the Containerfile's ARGs."""
+    folders: Mapping[Path, str] = field(default_factory=dict)
+    """Folders of this machine and where the build sees them, to be read only."""
 
 
 def base() -> str:
@@ -48,10 +50,11 @@ def base() -> str:
 
 def build(recipe: Recipe) -> str:
     """Build the image and return its id, which is another one only if something changed."""
-    trusted = f"--volume={AUTHORITIES}:{AUTHORITIES}:ro"
+    mounted = {AUTHORITIES: AUTHORITIES, **recipe.folders}
+    volumes = [f"--volume={source}:{target}:ro" for source, target in mounted.items()]
     arguments = [f"--build-arg={name}={value}" for name, value in recipe.arguments.items()]
     files = (f"--file={recipe.containerfile}", f"--tag={recipe.tag}", recipe.context)
-    return _build("--layers", trusted, *arguments, *files)
+    return _build("--layers", *volumes, *arguments, *files)
 
 
 def identity(tag: str) -> str | None:

@@ -70,6 +70,11 @@ def volumes() -> Path:
     return state() / "volumes"
 
 
+def images() -> Path:
+    """Return the folder with what the nodes know of images: unpacking them takes minutes."""
+    return cache() / "containerd"
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node of the cluster: its folders and its address, derived from its number."""
@@ -94,8 +99,8 @@ class Node:
 
     @property
     def images(self) -> Path:
-        """What containerd knows of images: in the cache, as unpacking them takes minutes."""
-        return cache() / "containerd" / self.name
+        """The root of this node's containerd; it outlives the cluster."""
+        return images() / self.name
 
     @property
     def containerd_socket(self) -> Path:

@@ -24,6 +24,7 @@ def remove() -> None:
         return
     _kill(processes.all_recorded())
     _remove_pods(layout.state(), layout.NAME)
+    _unmount(layout.images())
     network.remove()
     machine.put_back()
     shutil.rmtree(layout.state())
@@ -33,15 +34,17 @@ def remove_node(node: layout.Node) -> None:
     """Stop what runs on a node, the pods too, and remove every trace of it on this machine."""
     _kill([process for process in processes.all_recorded() if process.name.endswith(node.name)])
     _remove_pods(node.folder, node.cgroup)
+    _unmount(node.images)
     shutil.rmtree(node.folder)
 
 
 def found() -> list[str]:
     """Describe every trace of a cluster on this machine: processes, mounts, links, cgroups."""
     traces = [f"process {pid}" for pid in sorted(process_ids())]
-    traces += [f"mount {point}" for point in _mounts(layout.state())]
+    points = (*_mounts(layout.state()), *_mounts(layout.images()))
+    traces += [f"mount {point}" for point in points]
     traces += [f"cgroup {folder}" for folder in cgroups.left()]
-    if Path(f"/sys/class/net/{network.HOST_LINK}").exists():
+    if network.has_link():
         traces.append(f"interface {network.HOST_LINK}")
     if layout.state().exists():
         traces.append(f"folder {layout.state()}")

@@ -47,8 +47,14 @@ def remove_address(node: layout.Node) -> None:
 
 def remove() -> None:
     """Remove the machine's link; the rest ends with the namespace's last process and mount."""
-    if Path(f"/sys/class/net/{HOST_LINK}").exists():
-        commands.run("ip", "link", "delete", HOST_LINK)
+    # It may go by itself while we look at it: the kernel takes a namespace apart in its own time.
+    commands.succeeds("ip", "link", "delete", HOST_LINK)
+    commands.wait_until(lambda: not has_link(), f"the interface {HOST_LINK} is gone")
+
+
+def has_link() -> bool:
+    """Tell whether the machine has the link to the cluster."""
+    return Path(f"/sys/class/net/{HOST_LINK}").exists()
 
 
 def check_free() -> None:

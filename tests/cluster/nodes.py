@@ -3,7 +3,7 @@
 import os
 import signal
 
-from cluster import busybox, cgroups, containerd, images, kubelet, layout, leftovers, network
+from cluster import busybox, cgroups, containerd, ctr, images, kubelet, layout, leftovers, network
 from cluster.kubectl import Kubectl
 
 NAMES_OF_PODS = "jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{'\\n'}{end}"
@@ -21,7 +21,7 @@ def start(node: layout.Node) -> None:
     containerd.start(node, busybox.IMAGE)
     archive = node.folder / "busybox.tar"
     busybox.write_archive(archive)
-    containerd.import_archive(node, archive)
+    ctr.import_archive(node, archive)
     archive.unlink()
     kubelet.start(node)
 
@@ -32,7 +32,7 @@ def add() -> layout.Node:
     node = layout.Node(before[-1].number + 1)
     network.add_address(node)
     start(node)
-    containerd.copy_images(before[0], node)
+    ctr.copy_images(before[0], node)
     kubelet.wait_until_serving(node)
     return node
 
@@ -53,8 +53,8 @@ def remove(kubectl: Kubectl, node: layout.Node) -> None:
 def load_built(tag: str) -> None:
     """Give every node an image that `images` built, unless it has exactly that one."""
     for node in existing():
-        if f"sha256:{images.identity(tag)}" not in containerd.images(node):
-            containerd.import_output(node, images.save_command(tag))
+        if f"sha256:{images.identity(tag)}" not in ctr.images(node):
+            ctr.import_output(node, images.save_command(tag))
 
 
 def kill_container(kubectl: Kubectl, pod: str) -> None:
@@ -63,4 +63,4 @@ def kill_container(kubectl: Kubectl, pod: str) -> None:
     identity = found["status"]["containerStatuses"][0]["containerID"]
     node = next(node for node in existing() if node.name == found["spec"]["nodeName"])
     container_id = identity.removeprefix("containerd://")
-    os.kill(containerd.process_id(node, container_id), signal.SIGKILL)
+    os.kill(ctr.process_id(node, container_id), signal.SIGKILL)

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from builders import pods
-from cluster import Cluster, Kubectl, binaries, commands, volumes
+from cluster import Cluster, Kubectl, commands, volumes
 from cluster.errors import CommandFailed
 
 RESTARTS = "{.status.containerStatuses[0].restartCount}"
@@ -73,11 +73,11 @@ def test_the_name_of_a_headless_service_is_its_pods_address(namespace: Kubectl) 
 def test_a_pod_reaches_the_api_server_through_its_service(namespace: Kubectl) -> None:
     start(namespace, "caller")
 
-    # By address: this wget, linked statically, crashes when it looks up a name.
-    script = "wget -q -T 5 -O - https://$KUBERNETES_SERVICE_HOST/version"
+    script = r"printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 5 kubernetes.default 443"
     answer = namespace.run("exec", "caller", "--", "sh", "-c", script)
 
-    assert f'"gitVersion": "v{binaries.KUBERNETES_VERSION}"' in answer
+    # There is no TLS in this image; that it is missed shows who answers.
+    assert "Client sent an HTTP request to an HTTPS server" in answer
 
 
 def test_a_killed_container_is_restarted(own_cluster: Cluster, namespace: Kubectl) -> None:
