@@ -1,11 +1,11 @@
 # `make help` lists the targets. Every target makes and reuses .venv; nothing has to be prepared.
 PYTHON ?= python3
 BIN := .venv/bin
-CODE := runtime tests examples
+CODE := runtime operator tests examples
 export PYTHON TORCH_BACKEND
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check bench bench-quick generate format lock clean
+.PHONY: help demo test test-fast check bench bench-quick generate format lock images sbom clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ test-fast: .venv/ready ## the tests that start no processes of a job
 check: .venv/ready ## style, types, layers, generated files
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/mypy runtime/disttrain tests examples
+	$(BIN)/mypy runtime/disttrain operator/disttrain_operator tests examples
 	$(BIN)/lint-imports
 	$(BIN)/python -m disttrain.job.reference docs/reference --check
 
@@ -44,9 +44,33 @@ bench: .venv/ready ## every benchmark, one JSON object each (about half an hour 
 bench-quick: .venv/ready ## every benchmark in a small form: that they run, not how fast
 	@for file in tests/benchmarks/*.py; do echo "== $$file" >&2; $(BIN)/python $$file --quick || exit 1; done
 
-lock: .venv/ready ## pin the newest versions that pyproject.toml allows
-	PATH="$$PWD/.venv/uv/bin:$$PATH" UV_CUSTOM_COMPILE_COMMAND="make lock" uv pip compile --quiet --universal --upgrade --generate-hashes \
-		--no-emit-index-url --python-version 3.11 --all-extras -o requirements.lock pyproject.toml
+# uv may be in PATH, or where scripts/environment.sh put it. No host's name gets into a lock.
+UV := PATH="$$PWD/.venv/uv/bin:$$PATH" UV_CUSTOM_COMPILE_COMMAND="make lock" uv
+PIN := $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11
+
+lock: .venv/ready ## pin the newest versions that pyproject.toml allows, for images too
+	$(PIN) --upgrade --all-extras -o requirements.lock pyproject.toml
+	$(PIN) --constraint requirements.lock --extra examples pyproject.toml -o images/runtime/requirements.lock
+	$(PIN) --constraint requirements.lock images/operator/requirements.in -o images/operator/requirements.lock
+	$(PIN) --constraint requirements.lock images/build.in -o images/build.lock
+
+IMAGE_BUILDER ?= $(firstword $(notdir $(foreach tool,buildah podman docker,$(shell command -v $(tool)))))
+IMAGE_PREFIX ?=
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+REVISION = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+IMAGE_ARGUMENTS = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION)
+ifeq ($(TORCH_BACKEND),cpu)
+TORCH_ARGUMENTS = --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cpu
+endif
+
+images: ## images of operator and runtime, by buildah, podman or docker (IMAGE_PREFIX=registry/path/)
+	$(IMAGE_BUILDER) build $(IMAGE_ARGUMENTS) --file images/operator/Containerfile --tag $(IMAGE_PREFIX)disttrain-operator:$(VERSION) .
+	$(IMAGE_BUILDER) build $(IMAGE_ARGUMENTS) $(TORCH_ARGUMENTS) --file images/runtime/Containerfile --tag $(IMAGE_PREFIX)disttrain-runtime:$(VERSION) .
+
+sbom: .venv/ready ## what the images hold, as CycloneDX: dist/operator.cdx.json, dist/runtime.cdx.json
+	mkdir -p dist
+	for image in operator runtime; do \
+		$(UV) tool run --from cyclonedx-bom==7.1.0 cyclonedx-py requirements images/$$image/requirements.lock -o dist/$$image.cdx.json || exit 1; done
 
 clean: ## remove .venv and what tools left
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
