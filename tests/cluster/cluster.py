@@ -88,7 +88,7 @@ class Cluster:
         Raises Unavailable where no cluster can run, and when one was left running here.
         """
         prerequisites.check()
-        self._lock = Lock.acquire(LOCK_LIMIT)
+        self._lock = self._lock or Lock.acquire(LOCK_LIMIT)
         try:
             self._refuse_second()
             debian.install_missing()
@@ -102,8 +102,7 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop everything and leave nothing behind."""
-        if self._lock is None:
-            self._lock = Lock.acquire(LOCK_LIMIT)
+        self._lock = self._lock or Lock.acquire(LOCK_LIMIT)
         try:
             leftovers.remove()
         finally:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from builders import helm, product_images
 from cluster import Cluster, Kubectl, Unavailable, binaries, namespaces, prerequisites
 
 TEST_TIMEOUT_SECONDS = 180
+SYSTEM_NAMESPACE = "disttrain-system"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,6 +68,17 @@ def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[Kube
     name = f"{words}-{os.urandom(3).hex()}"
     yield namespaces.make(kubectl, name)
     namespaces.remove(kubectl, name)
+
+
+@pytest.fixture(scope="session")
+def operator(own_cluster: Cluster) -> Iterator[None]:
+    """The operator for all namespaces, from its image and chart, and the image that jobs run."""
+    product_images.build_and_load(own_cluster, product_images.operator(), product_images.runtime())
+    system = namespaces.make(own_cluster.kubectl, SYSTEM_NAMESPACE)
+    helm.upgrade(system, "disttrain", helm.TEST_IMAGES)
+    yield
+    helm.uninstall(system, "disttrain")
+    namespaces.remove(own_cluster.kubectl, SYSTEM_NAMESPACE)
 
 
 def _left_running() -> Cluster:
