@@ -22,7 +22,9 @@ def launch_config_map(context: Context) -> Object:
     """The manifest with its defaults, without what only the operator reads."""
     manifest: Any = effective.manifest(context.job)
     metadata = {"name": context.name, "namespace": context.namespace, "uid": context.uid}
-    spec = {name: value for name, value in manifest["spec"].items() if name not in _NOT_FOR_PROCESSES}
+    spec = {
+        name: value for name, value in manifest["spec"].items() if name not in _NOT_FOR_PROCESSES
+    }
     for role in _ROLES:
         spec[role] = {name: value for name, value in spec[role].items() if name != "template"}
     text = json.dumps({**manifest, "metadata": metadata, "spec": spec}, indent=1, sort_keys=True)

@@ -29,7 +29,10 @@ def replicas(context: Context, scale: Scale) -> Object:
     spec = {
         "replicas": scale.replicas,
         # A replica more than asked for would fit on no node that was sized for the job.
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+        "strategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+        },
         "revisionHistoryLimit": 1,
         **_pods(context, Role.REPLICA),
     }

@@ -1,6 +1,6 @@
 """Everything that was seen of all jobs, by job. Pure; not for several threads."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from disttrain_operator.kinds import Kind
@@ -33,7 +33,7 @@ class Inventory:
         """Return the number of places at which something is."""
         return len(self._places)
 
-    def keys(self) -> Iterator[JobKey]:
+    def places(self) -> Iterator[JobKey]:
         """The places, fixed at the time of the call."""
         return iter(tuple(self._places))
 
@@ -97,29 +97,30 @@ class Inventory:
         self._forget_if_empty(key)
         return True
 
-    def keep_only(self, kind: Kind, seen: set[str], within: Callable[[JobKey], bool]) -> list[JobKey]:
-        """After a list: forget what is not in it any more; returns the jobs that lost something.
+    def uids(self, kind: Kind) -> Iterator[str]:
+        """The uids of all objects of a kind."""
+        for place in self._places.values():
+            for record in _of_kind(place, kind):
+                yield record.uid
 
-        `seen` holds the uids in the list, `within` tells the places that the list was about.
-        """
-        changed = []
-        for key in self.keys():
-            if within(key) and self._keep_only_at(key, kind, seen):
-                changed.append(key)
-        return changed
-
-    def _keep_only_at(self, key: JobKey, kind: Kind, seen: set[str]) -> bool:
-        place = self._places[key]
-        if kind is Kind.DistTrainJob:
-            gone = place.job is not None and place.job.uid not in seen
-            return gone and place.job is not None and self.drop_job(key, place.job.uid)
-        if kind is Kind.Pod:
-            lost = [pod for pod in place.pods.values() if pod.uid not in seen]
-            return any([self.drop_pod(key, pod.name, pod.uid) for pod in lost])
-        missing = [
-            child for child in place.children.values() if child.kind is kind and child.uid not in seen
+    def drop_all(self, kind: Kind, gone: set[str], namespace: str | None) -> list[JobKey]:
+        """Forget objects by their uids, in a namespace or everywhere; returns whose they were."""
+        return [
+            key
+            for key in self.places()
+            if namespace in {None, key.namespace} and self._drop_at(key, kind, gone)
         ]
-        return any([self.drop_child(key, (kind, child.name), child.uid) for child in missing])
+
+    def _drop_at(self, key: JobKey, kind: Kind, gone: set[str]) -> bool:
+        lost = [record for record in _of_kind(self._places[key], kind) if record.uid in gone]
+        for record in lost:
+            if isinstance(record, JobRecord):
+                self.drop_job(key, record.uid)
+            elif isinstance(record, PodRecord):
+                self.drop_pod(key, record.name, record.uid)
+            else:
+                self.drop_child(key, (kind, record.name), record.uid)
+        return bool(lost)
 
     def _place(self, key: JobKey) -> Observed:
         return self._places.setdefault(key, Observed())
@@ -131,6 +132,16 @@ class Inventory:
 
 
 _Record = JobRecord | ChildRecord | PodRecord
+
+
+def _of_kind(place: Observed, kind: Kind) -> list[_Record]:
+    if kind is Kind.DistTrainJob:
+        return [] if place.job is None else [place.job]
+    if kind is Kind.Pod:
+        return list(place.pods.values())
+    return [child for child in place.children.values() if child.kind is kind]
+
+
 _UNIMPORTANT = {"version"}
 
 

@@ -1,11 +1,14 @@
 """Pods to records."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from disttrain.job import cluster_labels
 from disttrain.job.names import Role
 from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.records import Death, Outcome, PodRecord
+
+_LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 def record(body: dict[str, Any]) -> PodRecord | None:
@@ -51,7 +54,7 @@ def _death(container: dict[str, Any], status: dict[str, Any]) -> Death | None:
             exit_code=code,
             reason=str(ended.get("reason", "")),
             message=parsing.text(ended.get("message")),
-            time=parsing.time(ended.get("finishedAt")),
+            time=parsing.time(ended.get("finishedAt")) or _LONG_AGO,
         )
     if status.get("phase") == "Failed" and not ended:
         # Evicted before a container ended: only the pod itself says so.
@@ -59,7 +62,8 @@ def _death(container: dict[str, Any], status: dict[str, Any]) -> Death | None:
             exit_code=-1,
             reason=str(status.get("reason", "")),
             message=parsing.text(status.get("message")),
-            time=None,
+            # The same at every sight of it, so that it is told once.
+            time=parsing.time(status.get("startTime")) or _LONG_AGO,
         )
     return None
 

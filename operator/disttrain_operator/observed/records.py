@@ -100,7 +100,7 @@ class Death:
     exit_code: int
     reason: str
     message: str
-    time: datetime | None
+    time: datetime
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,38 @@
+"""`python -m disttrain_operator`: run the operator until SIGTERM."""
+
+import asyncio
+import logging
+import os
+import sys
+
+from disttrain.errors import DistTrainError
+from disttrain_operator import settings
+from disttrain_operator.cluster import credentials
+from disttrain_operator.cluster.client import Client
+from disttrain_operator.operator import Operator
+
+
+def main() -> int:
+    """Run; returns the exit code."""
+    logging.basicConfig(
+        level=os.environ.get("DISTTRAIN_LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        asyncio.run(_run())
+    except DistTrainError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 0
+    return 0
+
+
+async def _run() -> None:
+    found = credentials.find()
+    async with Client(found) as client:
+        await Operator(client, found, settings.read(os.environ)).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""kopf's watches of jobs, children and pods."""
+
+import asyncio
+import base64
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+
+from disttrain.job import cluster_labels
+from disttrain_operator.cluster.credentials import Credentials
+from disttrain_operator.handlers.storage import NoDiffBase, NoProgress
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed import watched
+
+_CHUNK = 500
+_BACKOFFS = (0.5, 1, 2, 3, 5)
+"""Seconds; an API server that restarts is back within a minute, and kopf goes on by itself."""
+
+_IDLE_SECONDS = 1.0
+"""kopf keeps a task per object for so long after its last event."""
+
+OnEvent = Callable[[Kind, str | None, dict[str, Any]], None]
+"""Takes in an event: kind, type (DELETED, another, or None for a first list), object."""
+
+
+async def run(
+    credentials: Credentials,
+    namespaces: tuple[str, ...],
+    on_event: OnEvent,
+    ready: asyncio.Event,
+) -> None:
+    """Watch until cancelled; `ready` is set once kopf runs."""
+    # kopf tells each event of each object otherwise.
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    await kopf.operator(
+        registry=_registry(credentials, on_event),
+        settings=_settings(),
+        namespaces=namespaces,
+        clusterwide=not namespaces,
+        standalone=True,
+        ready_flag=ready,
+    )
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    # Which kinds there are is known, and looking for namespaces needs rights of its own.
+    settings.scanning.disabled = True
+    settings.persistence.diffbase_storage = NoDiffBase()
+    settings.persistence.progress_storage = NoProgress()
+    settings.networking.error_backoffs = _BACKOFFS
+    settings.networking.request_timeout = 60
+    settings.networking.connect_timeout = 10
+    settings.watching.chunk_size = _CHUNK
+    settings.queueing.idle_timeout = _IDLE_SECONDS
+    ours = cluster_labels.selector_text(cluster_labels.managed())
+    for kind in (*watched.CHILDREN, Kind.Pod):
+        settings.watching.label_selectors[_selector(kind)] = ours
+    return settings
+
+
+def _registry(credentials: Credentials, on_event: OnEvent) -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    def login(**_: Any) -> kopf.ConnectionInfo:
+        return _connection(credentials)
+
+    for kind in watched.KINDS:
+        _watch(registry, kind, on_event)
+    return registry
+
+
+def _watch(registry: kopf.OperatorRegistry, kind: Kind, on_event: OnEvent) -> None:
+    @kopf.on.event(*_selector(kind), id=kind.name, registry=registry)
+    async def handle(event: Any, **_: Any) -> None:
+        on_event(kind, event["type"], event["object"])
+
+
+def _selector(kind: Kind) -> tuple[str, str, str]:
+    group, _, version = kind.value.api_version.rpartition("/")
+    return group, version, kind.value.plural
+
+
+def _connection(credentials: Credentials) -> kopf.ConnectionInfo:
+    certificate = _encoded(credentials.certificate)
+    return kopf.ConnectionInfo(
+        server=credentials.server,
+        ca_data=_encoded(credentials.authority),
+        certificate_data=certificate,
+        private_key_data=certificate,
+        token=credentials.read_token(),
+    )
+
+
+def _encoded(content: bytes | None) -> str | None:
+    return None if content is None else base64.b64encode(content).decode()

@@ -1,0 +1,16 @@
+"""New keys. The only module that imports zmq: its keys are those that the processes use."""
+
+import zmq
+
+from disttrain.job.names import Role
+from disttrain_operator.manifests.keys import KeyPair
+
+
+def new_pairs() -> dict[Role, KeyPair]:
+    """A random pair for each role."""
+    return {role: _pair() for role in Role}
+
+
+def _pair() -> KeyPair:
+    public, secret = zmq.curve_keypair()
+    return KeyPair(public.decode(), secret.decode())

@@ -1,0 +1,66 @@
+"""Sights of objects, as watches and lists bring them, into the inventory. Pure."""
+
+from typing import Any, Final
+
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed import parsing, pods
+from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.records import JobKey
+
+CHILDREN: Final = (
+    Kind.StatefulSet,
+    Kind.Deployment,
+    Kind.Job,
+    Kind.Service,
+    Kind.ConfigMap,
+    Kind.ServiceAccount,
+    Kind.Role,
+    Kind.RoleBinding,
+    Kind.PodDisruptionBudget,
+    Kind.NetworkPolicy,
+    Kind.PersistentVolumeClaim,
+)
+"""What is made for a job, but for the Secret, which nobody may read."""
+
+KINDS: Final = (Kind.DistTrainJob, *CHILDREN, Kind.Pod)
+"""All that is watched."""
+
+STATELESS: Final = frozenset(CHILDREN) - {
+    Kind.StatefulSet,
+    Kind.Deployment,
+    Kind.Job,
+    Kind.PersistentVolumeClaim,
+}
+"""Kinds of which only the metadata matter."""
+
+
+class Sights:
+    """Takes in what was seen."""
+
+    def __init__(self, inventory: Inventory, own_fields: frozenset[str]) -> None:
+        self._inventory = inventory
+        self._own_fields = own_fields
+
+    def seen(self, kind: Kind, body: dict[str, Any]) -> JobKey | None:
+        """Keep an object; returns the job for which something is new by it."""
+        if kind is Kind.DistTrainJob:
+            job = parsing.job(body, self._own_fields)
+            return job.key if self._inventory.put_job(job) else None
+        if kind is Kind.Pod:
+            pod = pods.record(body)
+            return pod.job if pod is not None and self._inventory.put_pod(pod) else None
+        child = parsing.child(kind, body)
+        return child.job if self._inventory.put_child(child) else None
+
+    def gone(self, kind: Kind, body: dict[str, Any]) -> JobKey | None:
+        """Forget an object; returns the job that lost it."""
+        metadata = parsing.mapping(body.get("metadata"))
+        name, uid = str(metadata.get("name")), str(metadata.get("uid"))
+        if kind is Kind.DistTrainJob:
+            key = JobKey(str(metadata.get("namespace")), name)
+            return key if self._inventory.drop_job(key, uid) else None
+        key = parsing.job_key(body)
+        if kind is Kind.Pod:
+            self.seen(kind, body)
+            return key if self._inventory.drop_pod(key, name, uid) else None
+        return key if self._inventory.drop_child(key, (kind, name), uid) else None

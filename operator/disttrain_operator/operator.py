@@ -1,0 +1,104 @@
+"""The operator's parts, put together."""
+
+import asyncio
+import logging
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from disttrain_operator import keys
+from disttrain_operator.cluster.client import Client
+from disttrain_operator.cluster.credentials import Credentials
+from disttrain_operator.errors import InvalidSettings, NotFound
+from disttrain_operator.handlers import watching
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.watched import Sights
+from disttrain_operator.reconcile import report
+from disttrain_operator.reconcile.reconciler import Reconciler
+from disttrain_operator.reconcile.relist import Relister
+from disttrain_operator.reconcile.worker import Workers
+from disttrain_operator.settings import Settings
+from disttrain_operator.telemetry import metrics, server
+
+LOG = logging.getLogger(__name__)
+
+_TOGETHER = timedelta(milliseconds=300)
+"""Events of a job's children come in bursts; one look answers them all."""
+
+_STALLED = timedelta(minutes=3)
+
+
+class Operator:
+    """One operator, in one event loop."""
+
+    def __init__(self, client: Client, credentials: Credentials, settings: Settings) -> None:
+        self._credentials = credentials
+        self._settings = settings
+        self._inventory = Inventory()
+        self._sights = Sights(self._inventory, report.FIELDS)
+        self._reconciler = Reconciler(client, self._inventory, settings.manifests, keys.new_pairs)
+        self._workers = Workers(self._reconciler.look)
+        self._relister = Relister(
+            client, self._inventory, self._sights, settings.namespaces, self._workers.add
+        )
+        self._ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Look after jobs until cancelled. Raises InvalidSettings where the CRD is missing."""
+        async with server.serving(
+            self._settings.metrics_port,
+            alive=lambda: self._workers.is_alive(_STALLED) or not self._ready.is_set(),
+            ready=self._ready.is_set,
+            before_metrics=self._count_jobs,
+        ):
+            await self._list_everything()
+            LOG.info("%d jobs are there", len(self._inventory))
+            await self._work()
+
+    async def _list_everything(self) -> None:
+        """Nothing is decided before all that is there was seen."""
+        try:
+            await self._relister.all()
+        except NotFound as error:
+            message = f"the CRD of DistTrainJob is not installed: {error}"
+            raise InvalidSettings(message) from error
+
+    async def _work(self) -> None:
+        watches = watching.run(
+            self._credentials, self._settings.namespaces, self._on_event, self._ready
+        )
+        tasks = [
+            asyncio.create_task(work)
+            for work in (watches, self._workers.run(), self._relister.run())
+        ]
+        try:
+            # kopf ends when it is told to by a signal; the others never do.
+            finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in finished:
+            task.result()
+
+    def _on_event(self, kind: Kind, event_type: str | None, body: dict[str, Any]) -> None:
+        deleted = event_type == "DELETED"
+        key = self._sights.gone(kind, body) if deleted else self._sights.seen(kind, body)
+        if key is None:
+            return
+        if kind is not Kind.DistTrainJob:
+            self._workers.add(key, _TOGETHER)
+        else:
+            self._workers.add_changed(key)
+
+    def _count_jobs(self) -> None:
+        counted: Counter[tuple[str, str]] = Counter()
+        for key in self._inventory.places():
+            job = self._inventory.at(key).job
+            if job is not None:
+                status = job.status
+                counted[str(status.get("phase", "")), str(status.get("strategy", ""))] += 1
+        metrics.JOBS.clear()
+        for (phase, strategy), number in counted.items():
+            metrics.JOBS.labels(phase, strategy).set(number)

@@ -1,0 +1,106 @@
+"""The conditions of a job: what is true of it, why, and what to do."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
+from disttrain_operator import times
+from disttrain_operator.observed.records import EndPhase, Outcome
+from disttrain_operator.policies.problem import Problem
+from disttrain_operator.policies.stages import Stage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    """What the conditions are made from."""
+
+    stage: Stage
+    outcome: Outcome | None
+    shards: tuple[int, int]
+    """Ready and wanted."""
+    replicas: tuple[int, int]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    type: str
+    holds: bool
+    reason: str
+    message: str = ""
+
+
+def of(
+    situation: Situation, before: Mapping[str, Condition], generation: int, now: datetime
+) -> tuple[Condition, ...]:
+    """The conditions; one whose status did not change keeps the time of its last change."""
+    facts = [*_lasting(situation), *_problems(situation.problems)]
+    return tuple(_condition(fact, before.get(fact.type), generation, now) for fact in facts)
+
+
+def _lasting(situation: Situation) -> Iterable[_Fact]:
+    yield _suspended(situation)
+    yield _available(ConditionType.PARAMETERS_AVAILABLE, "shards", situation.shards, situation)
+    yield _available(ConditionType.REPLICAS_AVAILABLE, "replicas", situation.replicas, situation)
+    yield _degraded(situation)
+    yield _ended(ConditionType.COMPLETE, EndPhase.COMPLETE, situation.outcome)
+    yield _ended(ConditionType.FAILED, EndPhase.FAILED, situation.outcome)
+
+
+def _suspended(situation: Situation) -> _Fact:
+    kind = ConditionType.SUSPENDED
+    if situation.outcome is not None or situation.stage is Stage.RUN:
+        return _Fact(kind, holds=False, reason="NotSuspended")
+    if situation.stage is Stage.STOP_COORDINATOR:
+        message = "the coordinator writes a checkpoint and ends; shards and replicas follow"
+        return _Fact(kind, holds=False, reason="Suspending", message=message)
+    message = "spec.suspend is true; the job goes on from its checkpoint when it is false"
+    return _Fact(kind, holds=True, reason="Suspended", message=message)
+
+
+def _available(
+    kind: ConditionType, what: str, numbers: tuple[int, int], situation: Situation
+) -> _Fact:
+    ready, wanted = numbers
+    if situation.stage is not Stage.RUN:
+        return _Fact(kind, holds=False, reason="Stopped")
+    if ready >= wanted:
+        return _Fact(kind, holds=True, reason="Ready", message=f"{wanted} of {wanted} {what}")
+    return _Fact(kind, holds=False, reason="NotReady", message=f"{ready} of {wanted} {what}")
+
+
+def _degraded(situation: Situation) -> _Fact:
+    kind = ConditionType.DEGRADED
+    if not situation.problems:
+        return _Fact(kind, holds=False, reason="AsExpected")
+    first = situation.problems[0]
+    return _Fact(kind, holds=True, reason=first.reason or first.type.value, message=first.message)
+
+
+def _ended(kind: ConditionType, phase: EndPhase, outcome: Outcome | None) -> _Fact:
+    if outcome is None:
+        return _Fact(kind, holds=False, reason="NotEnded")
+    if outcome.phase is not phase:
+        return _Fact(kind, holds=False, reason=outcome.phase.value)
+    return _Fact(kind, holds=True, reason=outcome.reason, message=outcome.message)
+
+
+def _problems(problems: Iterable[Problem]) -> Iterable[_Fact]:
+    for problem in problems:
+        reason = problem.reason or problem.type.value
+        yield _Fact(problem.type.value, holds=True, reason=reason, message=problem.message)
+
+
+def _condition(fact: _Fact, before: Condition | None, generation: int, now: datetime) -> Condition:
+    status = ConditionStatus.TRUE if fact.holds else ConditionStatus.FALSE
+    unchanged = before is not None and before.status is status
+    since = before.last_transition_time if before and unchanged else times.text(now)
+    return Condition(
+        type=fact.type,
+        status=status,
+        reason=fact.reason,
+        message=fact.message,
+        last_transition_time=since,
+        observed_generation=generation,
+    )

@@ -1,0 +1,49 @@
+"""How a job ended, if it did: as recorded, as its coordinator said, as its Job shows."""
+
+from datetime import datetime
+
+from disttrain.job.names import Role
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed.inventory import Observed
+from disttrain_operator.observed.records import ChildRecord, EndPhase, JobRecord, Outcome, PodRecord
+
+UNKNOWN = "OutcomeUnknown"
+
+
+def found(job: JobRecord, observed: Observed, now: datetime) -> Outcome | None:
+    """The outcome; the recorded one counts, whatever was seen since."""
+    if job.outcome is not None:
+        return job.outcome
+    pods = coordinators(job, observed)
+    said = [pod.outcome for pod in pods if pod.outcome is not None]
+    if said:
+        return said[0]
+    ended = coordinator_job(job, observed)
+    if ended is None or ended.ended is None or any(not pod.over for pod in pods):
+        return None
+    return _from_job(ended, now)
+
+
+def coordinators(job: JobRecord, observed: Observed) -> list[PodRecord]:
+    """The job's coordinators, ended ones among them."""
+    pods = observed.pods.values()
+    return [pod for pod in pods if pod.role is Role.COORDINATOR and pod.job_uid == job.uid]
+
+
+def coordinator_job(job: JobRecord, observed: Observed) -> ChildRecord | None:
+    """The Job that keeps the coordinator."""
+    children = observed.children.values()
+    own = (each for each in children if each.kind is Kind.Job and each.owner_uid == job.uid)
+    return next(own, None)
+
+
+def _from_job(ended: ChildRecord, now: datetime) -> Outcome:
+    if ended.ended is EndPhase.FAILED:
+        message = f"Job {ended.name} failed: {ended.trouble or 'it does not say why'}"
+        return Outcome(phase=EndPhase.FAILED, reason="CoordinatorFailed", message=message, time=now)
+    # A coordinator ends with code 0 for every decided end, so the code does not say which.
+    message = (
+        "the coordinator ended, but its pod was deleted before its last words were read; "
+        "summary.json in the job's folder on the volume says how"
+    )
+    return Outcome(phase=EndPhase.FAILED, reason=UNKNOWN, message=message, time=now)

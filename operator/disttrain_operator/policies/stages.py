@@ -1,0 +1,55 @@
+"""How much of a job shall run: all, nothing, or less and less on the way to nothing."""
+
+from enum import Enum
+
+from disttrain.job.spec import Spec
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.context import Scale
+from disttrain_operator.observed.inventory import Observed
+from disttrain_operator.observed.records import JobRecord, Outcome
+from disttrain_operator.policies.outcome import coordinator_job, coordinators
+
+
+class Stage(Enum):
+    """What a job is on the way to."""
+
+    RUN = "run"
+    """Everything runs."""
+    STOP_COORDINATOR = "stop coordinator"
+    """The coordinator ends first: its checkpoint needs the shards."""
+    STOP_ALL = "stop all"
+    """Nothing runs."""
+    ENDED = "ended"
+    """The coordinator has decided; its pod stays for its log, nothing else does."""
+
+
+def decide(job: JobRecord, spec: Spec, observed: Observed, outcome: Outcome | None) -> Stage:
+    """The stage of a job."""
+    if outcome is not None and not outcome.by_operator:
+        return Stage.ENDED
+    if outcome is None and not spec.suspend:
+        return Stage.RUN
+    return Stage.STOP_COORDINATOR if _coordinator_is_there(job, observed) else Stage.STOP_ALL
+
+
+def scale(stage: Stage, spec: Spec, observed: Observed) -> Scale:
+    """What shall run in a stage."""
+    if stage is Stage.RUN:
+        shards, replicas = spec.parameter_server.shards, spec.replicas.count
+        return Scale(shards=shards, replicas=replicas, coordinator=True)
+    if stage is Stage.STOP_COORDINATOR:
+        shards, replicas = _wanted(observed, Kind.StatefulSet), _wanted(observed, Kind.Deployment)
+        return Scale(shards=shards, replicas=replicas, coordinator=False)
+    ended = stage is Stage.ENDED
+    return Scale(shards=0, replicas=0, coordinator=ended and _wanted(observed, Kind.Job) > 0)
+
+
+def _coordinator_is_there(job: JobRecord, observed: Observed) -> bool:
+    keeper = coordinator_job(job, observed)
+    if keeper is not None and (keeper.wanted or keeper.remaining) and keeper.ended is None:
+        return True
+    return any(not pod.over for pod in coordinators(job, observed))
+
+
+def _wanted(observed: Observed, kind: Kind) -> int:
+    return sum(child.wanted for child in observed.children.values() if child.kind is kind)

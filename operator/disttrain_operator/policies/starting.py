@@ -1,0 +1,71 @@
+"""Pods that do not start, and why."""
+
+from collections.abc import Iterable
+
+from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.observed.inventory import Observed
+from disttrain_operator.observed.records import ChildRecord, JobRecord, PodRecord
+from disttrain_operator.policies.problem import Problem, ProblemType
+
+_PASSING = {"", "ContainerCreating", "PodInitializing"}
+"""What a pod waits for without anybody's doing."""
+
+_MOST = 3
+"""Pods that are named; the others of the same kind fail alike."""
+
+
+def problems(job: JobRecord, observed: Observed) -> list[Problem]:
+    """What keeps the job's pods from starting."""
+    pods = [pod for pod in observed.pods.values() if pod.job_uid == job.uid]
+    own = [child for child in observed.children.values() if child.owner_uid == job.uid]
+    found = [*_volumes(own, pods), *_pods(pods), *_workloads(own)]
+    return list({problem.type: problem for problem in reversed(found)}.values())
+
+
+def _volumes(children: list[ChildRecord], pods: Iterable[PodRecord]) -> list[Problem]:
+    if not any(pod.unschedulable for pod in pods):
+        return []
+    return [
+        Problem(
+            ProblemType.VOLUME_UNBOUND,
+            f"PersistentVolumeClaim {child.name} has no volume ({child.trouble}); see kubectl "
+            f"describe pvc {child.name}, or name another claim or class in spec.checkpoint.volume",
+        )
+        for child in children
+        if child.kind is Kind.PersistentVolumeClaim and child.trouble
+    ]
+
+
+def _pods(pods: list[PodRecord]) -> list[Problem]:
+    stuck = [pod for pod in pods if _is_stuck(pod)]
+    if not stuck:
+        return []
+    lines = [f"pod {pod.name}: {_why(pod)}" for pod in sorted(stuck, key=lambda pod: pod.name)]
+    more = f" (and {len(lines) - _MOST} more)" if len(lines) > _MOST else ""
+    reason = "Unschedulable" if stuck[0].unschedulable else stuck[0].waiting
+    return [Problem(ProblemType.CANNOT_START, "; ".join(lines[:_MOST]) + more, reason)]
+
+
+def _is_stuck(pod: PodRecord) -> bool:
+    if pod.over or pod.gone_at is not None:
+        return False
+    return pod.unschedulable or pod.waiting not in _PASSING
+
+
+def _why(pod: PodRecord) -> str:
+    said = pod.detail
+    if pod.death is not None and pod.waiting == "CrashLoopBackOff":
+        said = f"exit code {pod.death.exit_code}, {pod.death.reason}: {pod.death.message}"
+    return f"{'Unschedulable' if pod.unschedulable else pod.waiting}: {said}"
+
+
+def _workloads(children: list[ChildRecord]) -> list[Problem]:
+    return [
+        Problem(
+            ProblemType.CANNOT_START,
+            f"{child.kind.name} {child.name} cannot create its pods: {child.trouble}",
+            "FailedCreate",
+        )
+        for child in children
+        if child.kind in WORKLOADS and child.trouble and child.ended is None
+    ]

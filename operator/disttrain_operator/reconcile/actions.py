@@ -1,0 +1,84 @@
+"""What a plan can ask for. Values only; `act` does it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from disttrain_operator.manifests.children import Child
+from disttrain_operator.observed.records import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Annotate:
+    """Write an annotation on the job."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTemplates:
+    """Ask the API server whether it would take the workloads; nothing is made."""
+
+    children: tuple[Child, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateKeys:
+    """Make the Secret, if it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make a child that was not seen."""
+
+    child: Child
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Make a child what it should be again."""
+
+    child: Child
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """Change how much of a workload runs."""
+
+    child: tuple[Any, str]
+    """Kind and name."""
+    uid: str
+    spec: tuple[tuple[str, Any], ...]
+    """Fields of the spec, and their values."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePod:
+    """Delete a pod without waiting for its node."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete the job and with it everything but its volume."""
+
+
+Action = Annotate | CheckTemplates | CreateKeys | Create | Apply | Rescale | RemovePod | DeleteJob
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What to do about a job now, what to say of it, and when to look again."""
+
+    actions: tuple[Action, ...] = ()
+    """In this order; neighbours of a kind may be done at once."""
+    status: dict[str, Any] | None = None
+    """The operator's fields of the status. None: the job is not to be touched."""
+    wake_at: datetime | None = None
+    """When something is due although nothing happens until then."""
+    outcome: Outcome | None = None
+    """How the job ended, if it has."""

@@ -1,0 +1,95 @@
+"""A job's spec, parsed, and the objects that follow from it. Pure; the latest are remembered."""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+
+from disttrain.job import support, validation
+from disttrain.job.finding import Severity
+from disttrain.job.names import Role
+from disttrain.job.spec import DistTrainJob
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests import features, volume
+from disttrain_operator.manifests.children import Child, children
+from disttrain_operator.manifests.config import ManifestConfig
+from disttrain_operator.manifests.context import Context, Scale
+from disttrain_operator.manifests.pod import given
+from disttrain_operator.observed.records import JobRecord
+from disttrain_operator.policies.problem import Problem, ProblemType
+
+_REMEMBERED = 512
+"""Jobs under way at once; a job is looked at a dozen times while it starts."""
+
+_WHOLE = Scale(shards=0, replicas=0, coordinator=True)
+"""Fingerprints do not depend on the scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What a job wants, or why it cannot be had."""
+
+    context: Context | None
+    """None: the manifest is not valid."""
+    problems: tuple[Problem, ...]
+    children: tuple[Child, ...]
+    templates: bool
+    """Whether the user has a say in the pods, so that they may be wrong."""
+
+
+def of(job: JobRecord, config: ManifestConfig) -> Desired:
+    """What the job wants; the scale of its workloads is not in it."""
+    return _of(job.key.namespace, job.key.name, job.uid, job.spec, config)
+
+
+def scaled(context: Context, scale: Scale) -> tuple[Child, ...]:
+    """All children at a scale."""
+    return tuple(children(context, scale))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _of(namespace: str, name: str, uid: str, spec: bytes, config: ManifestConfig) -> Desired:
+    header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
+    metadata = {"namespace": namespace, "name": name, "uid": uid}
+    manifest = {**header, "metadata": metadata, "spec": json.loads(spec)}
+    found = validation.validate(manifest)
+    if found.job is None:
+        errors = [each for each in found.findings if each.severity is Severity.ERROR]
+        message = "; ".join(str(each) for each in errors)
+        return Desired(None, (Problem(ProblemType.INVALID_MANIFEST, message),), (), templates=False)
+    return _of_valid(Context(name, namespace, uid, found.job, config))
+
+
+def _of_valid(context: Context) -> Desired:
+    problems = tuple(_problems(context))
+    made = () if problems else scaled(context, _WHOLE)
+    templates = any(given(context, role) is not None for role in Role)
+    return Desired(context, problems, made, templates)
+
+
+def _problems(context: Context) -> list[Problem]:
+    found = [_unsupported(context.job), *(_not_allowed(context, role) for role in Role)]
+    if volume.claim_name(context) is None:
+        message = "set spec.checkpoint.volume: this cluster has no default for it"
+        found.append(Problem(ProblemType.NO_VOLUME, message))
+    return [problem for problem in found if problem is not None]
+
+
+def _unsupported(job: DistTrainJob) -> Problem | None:
+    findings = support.on_a_cluster(job)
+    if not findings:
+        return None
+    return Problem(ProblemType.NOT_SUPPORTED, "; ".join(str(each) for each in findings))
+
+
+def _not_allowed(context: Context, role: Role) -> Problem | None:
+    template = given(context, role)
+    asked = features.asked({"spec": template.spec}) if template else []
+    refused = [each for each in asked if each[0] not in context.config.allowed_features]
+    if not refused:
+        return None
+    feature, path = refused[0]
+    message = (
+        f"the {role}'s template asks for {path}, which needs the pod feature {feature}; take it "
+        "away, or let the administrator add it to allowedPodFeatures of the operator's chart"
+    )
+    return Problem(ProblemType.INVALID_TEMPLATE, message, "PodFeatureNotAllowed")

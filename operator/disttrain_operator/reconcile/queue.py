@@ -1,0 +1,91 @@
+"""Which job is looked at next. Pure: times are handed in, as seconds of any steady clock.
+
+A job waits at most once, is looked at by one worker at a time, and waits longer after each failure.
+"""
+
+import heapq
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+FIRST_DELAY = 1.0
+"""Seconds after a first failure; they double with each."""
+LONGEST_DELAY = 300.0
+
+
+class Queue(Generic[Key]):
+    """Jobs and when they are due."""
+
+    def __init__(self) -> None:
+        self._due: dict[Key, float] = {}
+        self._heap: list[tuple[float, int, Key]] = []
+        self._num_added = 0
+        self._active: set[Key] = set()
+        self._failures: dict[Key, int] = {}
+        self._not_before: dict[Key, float] = {}
+
+    def __len__(self) -> int:
+        """Return the number of jobs that wait."""
+        return len(self._due)
+
+    def failures(self, key: Key) -> int:
+        """How often the job failed since it went well."""
+        return self._failures.get(key, 0)
+
+    def add(self, key: Key, at: float) -> None:
+        """Look at a job at a time, or earlier if it waits already; not while it is held back."""
+        at = max(at, self._not_before.get(key, at))
+        if key in self._due and self._due[key] <= at:
+            return
+        self._due[key] = at
+        self._num_added += 1
+        heapq.heappush(self._heap, (at, self._num_added, key))
+
+    def forgive(self, key: Key) -> None:
+        """Hold a job back no longer: somebody changed it."""
+        self._failures.pop(key, None)
+        self._not_before.pop(key, None)
+
+    def take(self, now: float) -> Key | None:
+        """A job that is due; it is in work until `done` or `failed` is called for it."""
+        postponed = []
+        found = None
+        while found is None and self._heap and self._heap[0][0] <= now:
+            at, number, key = heapq.heappop(self._heap)
+            if self._due.get(key) != at:
+                continue  # It was added again for an earlier time.
+            if key in self._active:
+                postponed.append((at, number, key))
+                continue
+            del self._due[key]
+            self._active.add(key)
+            found = key
+        for entry in postponed:
+            heapq.heappush(self._heap, entry)
+        return found
+
+    def next_at(self) -> float | None:
+        """When the next job is due that nobody works on."""
+        waiting = [at for key, at in self._due.items() if key not in self._active]
+        return min(waiting, default=None)
+
+    def done(self, key: Key) -> None:
+        """The work on a job went well."""
+        self._active.discard(key)
+        self.forgive(key)
+
+    def failed(self, key: Key, now: float) -> float:
+        """The work on a job failed; it is due again after the seconds that are returned."""
+        self._active.discard(key)
+        delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(self.failures(key), 10))
+        self._failures[key] = self.failures(key) + 1
+        self._not_before[key] = now + delay
+        self._due.pop(key, None)
+        self.add(key, now + delay)
+        return delay
+
+    def forget(self, key: Key) -> None:
+        """Drop a job that is gone."""
+        self._due.pop(key, None)
+        self.forgive(key)

@@ -1,0 +1,137 @@
+"""One look at a job: observe, plan, act, report."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from disttrain.errors import RetryableError
+from disttrain.job.names import Role
+from disttrain_operator.cluster.client import Client
+from disttrain_operator.errors import Conflict, Forbidden, NotFound
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.config import ManifestConfig
+from disttrain_operator.manifests.keys import KeyPair
+from disttrain_operator.observed import parsing
+from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.records import JobKey, JobRecord
+from disttrain_operator.policies.problem import Problem, ProblemType
+from disttrain_operator.reconcile import desired, events, plan, report
+from disttrain_operator.reconcile.act import Actor
+from disttrain_operator.reconcile.actions import Plan
+from disttrain_operator.reconcile.knowledge import Knowledge
+
+LOG = logging.getLogger(__name__)
+
+_REPEATS = 3
+"""Failures of one job after which its conditions say so; fewer are a hiccup."""
+
+
+class NotSettled(RetryableError):
+    """What was done did not lead to what was wanted; somebody else may undo it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at one job."""
+
+    key: JobKey
+    knowledge: Knowledge
+
+
+class Reconciler:
+    """Looks at jobs, one look per job at a time. Only for one event loop."""
+
+    def __init__(
+        self,
+        client: Client,
+        inventory: Inventory,
+        config: ManifestConfig,
+        new_keys: Callable[[], Mapping[Role, KeyPair]],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._inventory = inventory
+        self._config = config
+        self._new_keys = new_keys
+        self._clock = clock
+        self._known: dict[JobKey, Knowledge] = {}
+
+    async def look(self, key: JobKey, num_failures: int) -> float | None:
+        """Do what is to be done; returns the seconds until the next look, None for no need."""
+        job = self._inventory.at(key).job
+        if job is None:
+            self._known.pop(key, None)
+            return None
+        look = _Look(key, self._begin(job))
+        try:
+            planned = await self._act(look, job)
+        except (RetryableError, Forbidden, Conflict) as error:
+            if num_failures >= _REPEATS:
+                look.knowledge.error = Problem(ProblemType.RECONCILE_ERROR, str(error))
+                await self._report(look, self._plan(look))
+            raise
+        await self._report(look, planned)
+        return self._seconds_until(planned.wake_at)
+
+    async def _act(self, look: _Look, job: JobRecord) -> Plan:
+        planned = self._plan(look)
+        if not planned.actions:
+            look.knowledge.error = None
+            return planned
+        context = desired.of(job, self._config).context
+        actor = Actor(self._client, self._inventory, self._new_keys, context, look.knowledge)
+        await actor.perform(job, planned.actions)
+        look.knowledge.error = None
+        after = self._plan(look)
+        if after.actions:
+            await self._report(look, after)
+            names = ", ".join(sorted({type(action).__name__ for action in after.actions}))
+            message = f"still to be done after doing it: {names}"
+            raise NotSettled(message)
+        return after
+
+    def _begin(self, job: JobRecord) -> Knowledge:
+        known = self._known.get(job.key)
+        if known is None or known.uid != job.uid:
+            known = self._known[job.key] = Knowledge(job.uid)
+        known.begin(job.generation)
+        # What stood in the way may be gone: trying again tells.
+        known.in_the_way = ()
+        return known
+
+    def _plan(self, look: _Look) -> Plan:
+        observed = self._inventory.at(look.key)
+        return plan.make(observed, look.knowledge, self._config, self._clock())
+
+    async def _report(self, look: _Look, planned: Plan) -> None:
+        job = self._inventory.at(look.key).job
+        status = planned.status
+        if job is None or status is None or look.knowledge.has_reported(status, job.status):
+            return
+        for event in events.of(job, status, self._clock()):
+            await self._tell(event)
+        try:
+            answer = await self._client.apply(Kind.DistTrainJob, _patch(job, status), "/status")
+        except (NotFound, Conflict):
+            return
+        record = parsing.job(answer, report.FIELDS)
+        self._inventory.put_job(record)
+        look.knowledge.reported = (status, record.status)
+
+    async def _tell(self, event: dict[str, Any]) -> None:
+        try:
+            await self._client.create(Kind.Event, event)
+        except (Conflict, Forbidden):
+            # Told before, or in a namespace that is going away.
+            return
+
+    def _seconds_until(self, instant: datetime | None) -> float | None:
+        return None if instant is None else (instant - self._clock()).total_seconds()
+
+
+def _patch(job: JobRecord, status: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": job.key.name, "namespace": job.key.namespace, "uid": job.uid}
+    header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
+    return {**header, "metadata": metadata, "status": status}

@@ -1,0 +1,155 @@
+"""The operator's part of a job's status. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from disttrain.job import cluster_labels
+from disttrain.job.conditions import Condition
+from disttrain.job.names import Role
+from disttrain.job.spec import Spec
+from disttrain.job.status import COORDINATOR_FIELDS, JobStatus, Phase, Restarts
+from disttrain_operator import times
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed.inventory import Observed
+from disttrain_operator.observed.records import EndPhase, JobRecord, Outcome
+from disttrain_operator.policies import conditions, failures
+from disttrain_operator.policies.outcome import coordinator_job
+from disttrain_operator.policies.problem import Problem
+from disttrain_operator.policies.restarts import Counted
+from disttrain_operator.policies.stages import Stage
+
+FIELDS: Final = frozenset(
+    field.alias or name
+    for name, field in JobStatus.model_fields.items()
+    if (field.alias or name) not in COORDINATOR_FIELDS
+)
+"""The fields of the status that the operator writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a status is made from."""
+
+    job: JobRecord
+    observed: Observed
+    spec: Spec
+    stage: Stage
+    outcome: Outcome | None
+    problems: tuple[Problem, ...]
+    counted: Counted
+
+
+def has_begun(job: JobRecord) -> bool:
+    """Whether training has begun, in this life of the job."""
+    return job.training or job.status.get("phase") == Phase.RUNNING
+
+
+def status(facts: Facts, now: datetime) -> dict[str, Any]:
+    """The operator's fields; the same for the same facts, so that nothing is written twice."""
+    before = _before(facts.job)
+    ready_shards, ready_replicas = _ready(facts, Kind.StatefulSet), _ready(facts, Kind.Deployment)
+    situation = conditions.Situation(
+        stage=facts.stage,
+        outcome=facts.outcome,
+        shards=(ready_shards, facts.spec.parameter_server.shards),
+        replicas=(ready_replicas, facts.spec.replicas.count),
+        problems=facts.problems,
+    )
+    pods = [pod for pod in facts.observed.pods.values() if pod.job_uid == facts.job.uid]
+    known = {condition.type: condition for condition in before.conditions}
+    selector = cluster_labels.pods_of(facts.job.key.name, facts.job.uid, Role.REPLICA)
+    made = JobStatus(
+        observed_generation=facts.job.generation,
+        phase=_phase(facts, situation, before.phase),
+        strategy=_strategy(facts.spec),
+        conditions=conditions.of(situation, known, facts.job.generation, now),
+        start_time=_start_time(facts),
+        completion_time=_completion_time(facts.outcome),
+        restarts=Restarts(**{role.value: facts.counted.totals[role] for role in Role}),
+        replicas=_there(facts, Kind.Deployment),
+        ready_replicas=ready_replicas,
+        selector=cluster_labels.selector_text(selector),
+        failures=failures.latest(before.failures, pods),
+    )
+    return made.as_json()
+
+
+def refused(job: JobRecord, problems: tuple[Problem, ...], now: datetime) -> dict[str, Any]:
+    """The status of a job whose manifest nobody understands."""
+    before = {condition.type: condition for condition in _before(job).conditions}
+    situation = conditions.Situation(
+        stage=Stage.STOP_ALL if job.outcome else Stage.RUN,
+        outcome=job.outcome,
+        shards=(0, 1),
+        replicas=(0, 1),
+        problems=problems,
+    )
+    made = JobStatus(
+        observed_generation=job.generation,
+        phase=Phase(job.outcome.phase.value) if job.outcome else Phase.PENDING,
+        conditions=conditions.of(situation, before, job.generation, now),
+    )
+    return made.as_json()
+
+
+def _before(job: JobRecord) -> JobStatus:
+    """The status as it stands; one that somebody else spoiled counts as none."""
+    try:
+        return JobStatus.model_validate(job.status)
+    except ValidationError:
+        return JobStatus()
+
+
+def _phase(facts: Facts, situation: conditions.Situation, before: Phase | None) -> Phase:
+    if facts.outcome is not None:
+        return Phase(facts.outcome.phase.value)
+    if facts.stage is Stage.STOP_ALL:
+        return Phase.SUSPENDED
+    if facts.stage is Stage.STOP_COORDINATOR:
+        return before or Phase.PENDING
+    shards_serve = situation.shards[0] >= situation.shards[1]
+    trains = shards_serve and situation.replicas[0] > 0
+    return Phase.RUNNING if trains or before is Phase.RUNNING else Phase.PENDING
+
+
+def _strategy(spec: Spec) -> str:
+    given = (name for name in type(spec.strategy).model_fields if getattr(spec.strategy, name))
+    aliases = {
+        name: field.alias or name for name, field in type(spec.strategy).model_fields.items()
+    }
+    return next((aliases[name] for name in given), "")
+
+
+def _start_time(facts: Facts) -> str | None:
+    keeper = coordinator_job(facts.job, facts.observed)
+    return times.text(keeper.started) if keeper is not None and keeper.started else None
+
+
+def _completion_time(outcome: Outcome | None) -> str | None:
+    ended_well = outcome is not None and outcome.phase is EndPhase.COMPLETE
+    return times.text(outcome.time) if outcome is not None and ended_well else None
+
+
+def _ready(facts: Facts, kind: Kind) -> int:
+    return sum(child.ready for child in _own(facts, kind))
+
+
+def _there(facts: Facts, kind: Kind) -> int:
+    return sum(child.remaining for child in _own(facts, kind))
+
+
+def _own(facts: Facts, kind: Kind) -> list[Any]:
+    children = facts.observed.children.values()
+    return [each for each in children if each.kind is kind and each.owner_uid == facts.job.uid]
+
+
+def conditions_of(status: dict[str, Any]) -> dict[str, Condition]:
+    """The conditions in a status by their types; none in one that somebody else spoiled."""
+    try:
+        found = JobStatus.model_validate(status).conditions
+    except ValidationError:
+        return {}
+    return {condition.type: condition for condition in found}

@@ -1,0 +1,105 @@
+"""The workers that take jobs out of the queue, a few at once."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from disttrain.errors import DistTrainError
+from disttrain_operator.observed.records import JobKey
+from disttrain_operator.reconcile.queue import Queue
+from disttrain_operator.telemetry import metrics
+
+LOG = logging.getLogger(__name__)
+
+_WORKERS = 12
+"""Jobs looked at at once; all of them wait for the API server most of the time."""
+
+_LONGEST_WAIT_SECONDS = 60.0
+
+Look = Callable[[JobKey, int], Awaitable[float | None]]
+"""Looks at a job, told how often it failed; returns the seconds until the next look, if any."""
+
+
+class Workers:
+    """The queue in a running event loop. Only for its own thread."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._queue: Queue[JobKey] = Queue()
+        self._added = asyncio.Event()
+        self._last_turn = 0.0
+
+    def __len__(self) -> int:
+        """Return the number of jobs that wait."""
+        return len(self._queue)
+
+    def add(self, key: JobKey, after: timedelta = timedelta(0)) -> None:
+        """Look at a job soon."""
+        self._queue.add(key, self._now() + after.total_seconds())
+        self._added.set()
+
+    def add_changed(self, key: JobKey) -> None:
+        """Look at a job now: its owner changed it, so what failed before may go well."""
+        self._queue.forgive(key)
+        self.add(key)
+
+    def forget(self, key: JobKey) -> None:
+        """A job that is gone needs no second look."""
+        self._queue.forget(key)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_WORKERS):
+                group.create_task(self._work())
+
+    def is_alive(self, within: timedelta) -> bool:
+        """Whether the event loop took a turn lately."""
+        return self._now() - self._last_turn < within.total_seconds()
+
+    async def _work(self) -> None:
+        while True:
+            self._last_turn = self._now()
+            metrics.QUEUE_DEPTH.set(len(self._queue))
+            key = self._queue.take(self._now())
+            if key is None:
+                await self._wait()
+            else:
+                await self._work_on(key)
+
+    async def _wait(self) -> None:
+        self._added.clear()
+        at = self._queue.next_at()
+        seconds = _LONGEST_WAIT_SECONDS if at is None else at - self._now()
+        try:
+            await asyncio.wait_for(
+                self._added.wait(), timeout=max(0.0, min(seconds, _LONGEST_WAIT_SECONDS))
+            )
+        except TimeoutError:
+            return
+
+    async def _work_on(self, key: JobKey) -> None:
+        try:
+            with metrics.RECONCILE_SECONDS.time():
+                seconds = await self._look(key, self._queue.failures(key))
+        except DistTrainError as error:
+            self._failed(key, error)
+        except Exception as error:
+            LOG.exception("%s: unexpected error", key)
+            self._failed(key, error)
+        else:
+            self._queue.done(key)
+            if seconds is not None:
+                self.add(key, timedelta(seconds=max(0.0, seconds)))
+            self._added.set()
+
+    def _failed(self, key: JobKey, error: Exception) -> None:
+        metrics.RECONCILE_ERRORS.labels(type(error).__name__).inc()
+        delay = self._queue.failed(key, self._now())
+        self._added.set()
+        LOG.warning("%s: %s; again in %.0f s", key, error, delay)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

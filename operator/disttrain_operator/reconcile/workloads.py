@@ -1,0 +1,96 @@
+"""The difference between the children that a job has and those that it shall have. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.manifests.children import Child
+from disttrain_operator.manifests.context import Context, Scale
+from disttrain_operator.observed.inventory import Observed
+from disttrain_operator.observed.records import ChildRecord, JobRecord
+from disttrain_operator.policies import problem
+from disttrain_operator.policies.problem import ProblemType
+from disttrain_operator.reconcile import desired
+from disttrain_operator.reconcile.actions import Action, Apply, Create, CreateKeys, Rescale
+
+BLOCKING: Final = problem.BLOCKING
+CONFLICTS: Final = frozenset({ProblemType.NAME_CONFLICT, ProblemType.WAITING_FOR_PREVIOUS})
+
+_FIRST_GENERATION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a job shall have."""
+
+    job: JobRecord
+    context: Context
+    children: tuple[Child, ...]
+    """With their fingerprints; their scale does not count."""
+    scale: Scale
+
+
+def run(target: Target, observed: Observed, written: Mapping[str, int]) -> list[Action]:
+    """Create what is missing, repair what was changed, scale what should be larger or smaller."""
+    seen = observed.children
+    missing = {child.key for child in target.children if child.key not in seen}
+    drifted = {
+        child.key for child in target.children if _has_drifted(child, seen.get(child.key), written)
+    }
+    actions: list[Action] = []
+    if missing or drifted:
+        for child in desired.scaled(target.context, target.scale):
+            if child.key in missing:
+                actions.append(Create(child))
+            elif child.key in drifted:
+                actions.append(Apply(child, seen[child.key].uid))
+    if any(kind is Kind.ConfigMap for kind, _ in missing):
+        # Nobody may read Secrets, so the ConfigMap tells whether this is the first time.
+        actions.insert(0, CreateKeys())
+    return actions + _rescale(target.job, observed, target.scale, leave=drifted)
+
+
+def stop(job: JobRecord, observed: Observed, scale: Scale) -> list[Action]:
+    """Scale what is there; nothing is created, whatever is missing."""
+    return _rescale(job, observed, scale, leave=set())
+
+
+def to_check(actions: list[Action]) -> tuple[Child, ...]:
+    """The workloads that are about to be created."""
+    created = (action.child for action in actions if isinstance(action, Create))
+    return tuple(child for child in created if child.kind in WORKLOADS)
+
+
+def _has_drifted(child: Child, seen: ChildRecord | None, written: Mapping[str, int]) -> bool:
+    if seen is None or seen.deleting or child.kind is Kind.PersistentVolumeClaim:
+        return False
+    if seen.fingerprint != child.fingerprint:
+        return True
+    # Objects without a generation say nothing about edits by hand.
+    expected = written.get(seen.uid, _FIRST_GENERATION)
+    return seen.generation > 0 and seen.generation > expected
+
+
+def _rescale(
+    job: JobRecord, observed: Observed, scale: Scale, leave: set[tuple[Kind, str]]
+) -> list[Action]:
+    wanted = {
+        Kind.StatefulSet: scale.shards,
+        Kind.Deployment: scale.replicas,
+        Kind.Job: int(scale.coordinator),
+    }
+    return [
+        Rescale(key, child.uid, _spec(child.kind, wanted[child.kind]))
+        for key, child in observed.children.items()
+        if child.kind in wanted
+        and child.owner_uid == job.uid
+        and not child.deleting
+        and child.ended is None
+        and key not in leave
+        and child.wanted != wanted[child.kind]
+    ]
+
+
+def _spec(kind: Kind, wanted: int) -> tuple[tuple[str, int | bool], ...]:
+    return (("suspend", not wanted),) if kind is Kind.Job else (("replicas", wanted),)

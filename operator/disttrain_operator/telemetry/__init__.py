@@ -1,0 +1,1 @@
+"""What the operator tells of itself: metrics, whether it lives, whether it is ready."""
