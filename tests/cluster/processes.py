@@ -60,9 +60,11 @@ class Process:
 
     def is_alive(self) -> bool:
         """Tell whether it runs, and reap it if it is our child and has ended."""
+        runs = _start_ticks(self.pid) == self.start_ticks
+        # After the look: one that was seen dead is then reaped for certain.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, os.WNOHANG)
-        return _start_ticks(self.pid) == self.start_ticks
+        return runs
 
     def check(self) -> None:
         """Raise ComponentDied, with the end of the log, unless it runs."""
