@@ -5,7 +5,7 @@ CODE := runtime operator tests examples
 export PYTHON TORCH_BACKEND
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check bench bench-quick generate format lock images sbom clean
+.PHONY: help demo test test-fast check bench bench-quick generate format lock images sbom scan clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,14 +29,14 @@ check: .venv/ready ## style, types, layers, generated files
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy runtime/disttrain operator/disttrain_operator tests examples
 	$(BIN)/lint-imports
-	$(BIN)/python -m disttrain.job.reference docs/reference --check
+	$(BIN)/python -m disttrain.job.generated_files . --check
 
 format: .venv/ready ## apply the style
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
 generate: .venv/ready ## rewrite what is made from the manifest's types
-	$(BIN)/python -m disttrain.job.reference docs/reference
+	$(BIN)/python -m disttrain.job.generated_files .
 
 bench: .venv/ready ## every benchmark, one JSON object each (about half an hour on 2 cores)
 	@for file in tests/benchmarks/*.py; do echo "== $$file" >&2; $(BIN)/python $$file || exit 1; done
@@ -71,6 +71,11 @@ sbom: .venv/ready ## what the images hold, as CycloneDX: dist/operator.cdx.json,
 	mkdir -p dist
 	for image in operator runtime; do \
 		$(UV) tool run --from cyclonedx-bom==7.1.0 cyclonedx-py requirements images/$$image/requirements.lock -o dist/$$image.cdx.json || exit 1; done
+
+scan: .venv/ready ## checkov's rules on the chart (needs helm) and the images; exceptions stand there with reasons
+	for image in operator runtime; do mkdir -p dist/scan/$$image && cp images/$$image/Containerfile dist/scan/$$image/Dockerfile; done
+	helm template disttrain charts/disttrain-operator --namespace disttrain-system --kube-version 1.34.0 >dist/scan/chart.yaml
+	$(UV) tool run --from checkov==3.3.30 checkov --quiet --compact --directory dist/scan --framework kubernetes dockerfile
 
 clean: ## remove .venv and what tools left
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,77 @@
+"""The chart, by helm: rendered, and installed on the test cluster."""
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from builders import product_images
+from cluster import Kubectl, binaries, commands
+
+CHART: Final = product_images.REPOSITORY / "charts" / "disttrain-operator"
+KUBERNETES: Final = f"--kube-version={binaries.KUBERNETES_VERSION}"
+INSTALL_LIMIT: Final = timedelta(minutes=2)
+
+Values = Mapping[str, Any]
+TEST_IMAGES: Final[Values] = {"imagePrefix": product_images.PREFIX}
+"""The images that `product_images` builds and loads; there is nothing to pull them from."""
+
+
+def lint(values: Values) -> None:
+    """Raise CommandFailed, with helm's words, unless the chart is right with these values."""
+    with _file(values) as file:
+        commands.run(_helm(), "lint", "--strict", KUBERNETES, f"--values={file}", CHART)
+
+
+def template(values: Values, namespace: str = "disttrain-system") -> str:
+    """Return the manifests that `helm install disttrain` would apply."""
+    with _file(values) as file:
+        where = (KUBERNETES, f"--namespace={namespace}", f"--values={file}")
+        return commands.run(_helm(), "template", "disttrain", CHART, *where)
+
+
+def rendered(values: Values) -> list[dict[str, Any]]:
+    """Return the same as objects."""
+    return [found for found in yaml.safe_load_all(template(values)) if found]
+
+
+def upgrade(namespace: Kubectl, release: str, values: Values) -> None:
+    """Install the chart, or upgrade the release; returns when the operator is ready."""
+    with _file(values) as file:
+        # The CRD belongs to the whole cluster: another release may have brought it.
+        how = ("--install", "--take-ownership", "--wait", f"--values={file}")
+        limit = f"--timeout={INSTALL_LIMIT.total_seconds():.0f}s"
+        _run(namespace, "upgrade", release, CHART, *how, limit)
+
+
+def test(namespace: Kubectl, release: str) -> None:
+    """Run `helm test`; raise CommandFailed unless it succeeds."""
+    _run(namespace, "test", release, "--timeout=60s")
+
+
+def uninstall(namespace: Kubectl, release: str) -> None:
+    """Remove the release; returns when its objects are gone."""
+    _run(namespace, "uninstall", release, "--wait", "--timeout=60s")
+
+
+def _run(namespace: Kubectl, *arguments: str | Path) -> None:
+    target = (f"--kubeconfig={namespace.kubeconfig}", f"--namespace={namespace.namespace}")
+    limit = INSTALL_LIMIT + timedelta(seconds=20)
+    commands.run(_helm(), *arguments, *target, limit=limit)
+
+
+def _helm() -> Path:
+    return binaries.path("helm")
+
+
+@contextmanager
+def _file(values: Values) -> Iterator[Path]:
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(dict(values), file)
+        file.flush()
+        yield Path(file.name)

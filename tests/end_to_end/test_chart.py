@@ -1,0 +1,145 @@
+"""The chart: right in itself, installed, upgraded and removed on a real cluster."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders import helm, kubernetes_schemas, product_images
+from cluster import Cluster, Kubectl, binaries, commands
+from cluster.errors import CommandFailed
+
+MONITORED: Final = {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}
+EVERYTHING: Final[dict[str, Any]] = {
+    "imagePrefix": "registry.example.com/team/",
+    "image": {"repository": "operator", "digest": f"sha256:{'0' * 64}"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "watchNamespaces": ["blue", "green"],
+    "defaultCheckpointVolume": {"size": "", "storageClassName": "fast"},
+    "allowedPodFeatures": ["hostPath", "hostNetwork", "privileged", "serviceAccount"],
+    "serviceAccount": {"name": "other", "annotations": {"example.com/role": "trainer"}},
+    "priorityClassName": "system-cluster-critical",
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "affinity": {"nodeAffinity": {}},
+    "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+    "podAnnotations": {"example.com/note": "yes"},
+    "podLabels": {"team": "blue"},
+    "metrics": MONITORED,
+    "networkPolicy": {"enabled": False},
+}
+ALL_VALUES: Final = {"defaults": {}, "everything": EVERYTHING}
+CRD: Final = "disttrainjobs.disttrain.dev"
+FOREIGN_JOB: Final[dict[str, Any]] = {
+    "apiVersion": "disttrain.dev/v1alpha1",
+    "kind": "DistTrainJob",
+    "metadata": {"name": "kept"},
+    "spec": {
+        "task": {"entrypoint": "digits:Digits"},
+        "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
+        "batchSize": 32,
+        "stop": {"epochs": 1},
+        "parameterServer": {"shards": 1},
+        "replicas": {"count": 1},
+        # No operator of ours touches it: only whether it is kept is asked here.
+        "managedBy": "example.com/nobody",
+    },
+}
+
+
+@pytest.fixture(params=ALL_VALUES.values(), ids=list(ALL_VALUES))
+def values(request: pytest.FixtureRequest, kubectl: Kubectl) -> dict[str, Any]:
+    # kubectl: the cluster's fixture builds helm, or says why it cannot.
+    found: dict[str, Any] = request.param
+    return found
+
+
+def test_helm_finds_nothing_to_say(values: dict[str, Any]) -> None:
+    helm.lint(values)
+
+
+def test_every_object_is_as_the_api_server_wants_it(
+    values: dict[str, Any], kubectl: Kubectl, tmp_path: Path
+) -> None:
+    kinds = {found["kind"] for found in helm.rendered(values)} - {"ServiceMonitor", "PodMonitor"}
+    schemas = kubernetes_schemas.write(kubectl, tmp_path, kinds)
+    manifests = tmp_path / "manifests.yaml"
+    manifests.write_text(helm.template(values))
+
+    # Of the Prometheus operator's kinds this server knows nothing.
+    how = ("-strict", "-summary", "-skip=ServiceMonitor,PodMonitor")
+    printed = commands.run(
+        binaries.path("kubeconform"), *how, f"-schema-location={schemas}", manifests
+    )
+
+    assert "Invalid: 0, Errors: 0" in printed
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"watchNamespace": ["typo"]},
+        {"imagePrefix": "no-slash-at-the-end"},
+        {"allowedPodFeatures": ["root"]},
+        {"image": {"repository": "operator", "digest": "latest"}},
+    ],
+)
+def test_wrong_values_are_refused(wrong: dict[str, Any], kubectl: Kubectl) -> None:
+    with pytest.raises(CommandFailed, match="don't meet the specifications of the schema"):
+        helm.template(wrong)
+
+
+def test_the_operator_may_not_extend_its_own_rights(values: dict[str, Any]) -> None:
+    rules = [rule for found in helm.rendered(values) for rule in found.get("rules", [])]
+
+    assert rules
+    words = {
+        word for rule in rules for key in ("apiGroups", "resources", "verbs") for word in rule[key]
+    }
+    assert not words & {"*", "escalate", "bind", "impersonate"}
+    of_secrets = [rule["verbs"] for rule in rules if "secrets" in rule["resources"]]
+    assert all(verbs == ["create"] for verbs in of_secrets)
+
+
+def test_given_namespaces_need_no_right_on_the_cluster(kubectl: Kubectl) -> None:
+    found = helm.rendered(EVERYTHING)
+
+    assert not [each for each in found if each["kind"].startswith("ClusterRole")]
+    roles = [each["metadata"]["namespace"] for each in found if each["kind"] == "Role"]
+    assert roles == ["blue", "green"]
+
+
+@pytest.fixture
+def release(own_cluster: Cluster, namespace: Kubectl) -> Iterator[str]:
+    """The chart, installed into a namespace for that namespace alone."""
+    product_images.build_and_load(own_cluster, product_images.operator())
+    helm.upgrade(namespace, "chart-test", _in(namespace))
+    yield "chart-test"
+    namespace.run("delete", "disttrainjobs", "--all", "--ignore-not-found")
+
+
+@pytest.mark.timeout(600)
+def test_jobs_outlive_an_upgrade_and_the_removal_of_the_operator(
+    release: str, namespace: Kubectl
+) -> None:
+    namespace.apply(FOREIGN_JOB)
+    identity = namespace.get("disttrainjob", "kept")["metadata"]["uid"]
+    helm.test(namespace, release)
+
+    helm.upgrade(namespace, release, {**_in(namespace), "podLabels": {"upgraded": "yes"}})
+    running = namespace.items("pods", "upgraded=yes")
+    assert [pod["status"]["phase"] for pod in running] == ["Running"]
+
+    helm.uninstall(namespace, release)
+    assert namespace.items("deployments") == []
+    assert namespace.items("roles") == []
+    assert namespace.get("crd", CRD)["metadata"]["name"] == CRD
+    assert namespace.get("disttrainjob", "kept")["metadata"]["uid"] == identity
+
+    helm.upgrade(namespace, release, _in(namespace))
+    assert namespace.get("disttrainjob", "kept")["metadata"]["uid"] == identity
+    helm.uninstall(namespace, release)
+
+
+def _in(namespace: Kubectl) -> dict[str, Any]:
+    return {**helm.TEST_IMAGES, "watchNamespaces": [namespace.namespace]}
