@@ -1,0 +1,226 @@
+"""How a job on Kubernetes is: the status of the custom resource, which two writers share.
+
+The operator owns everything but `COORDINATOR_FIELDS`, and the coordinator owns those. Numbers
+that JSON cannot hold become null.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from disttrain.job.conditions import Condition
+from disttrain.job.names import Role
+from disttrain.job.section import WholeNumber
+from disttrain.job.status_section import LogTail, Number, StatusSection, Text, Time
+
+COORDINATOR_FIELDS: Final = ("training", "data", "parameterServer", "checkpoint")
+"""Fields of the status that the coordinator writes, and the operator never."""
+
+MOST_FAILURES: Final = 10
+"""Deaths that a status keeps: the latest ones."""
+
+
+class Phase(StrEnum):
+    """A word for people who list jobs. Programs read the conditions."""
+
+    PENDING = "Pending"
+    """Not all processes that training needs have been there yet."""
+    RUNNING = "Running"
+    """It trains."""
+    SUSPENDED = "Suspended"
+    """No process runs, because the manifest says so."""
+    COMPLETE = "Complete"
+    """It has ended well."""
+    FAILED = "Failed"
+    """It has ended badly."""
+
+
+class Restarts(StatusSection):
+    """Restarts of processes in the whole job."""
+
+    coordinator: WholeNumber = 0
+    """Restarts of the coordinator."""
+
+    shard: WholeNumber = 0
+    """Restarts of all shards together."""
+
+    replica: WholeNumber = 0
+    """Restarts of all replicas together."""
+
+
+class Failure(StatusSection):
+    """The death of a process; known after its pod is gone, too."""
+
+    time: Time
+    """When it ended."""
+
+    role: Role
+    """What the process was."""
+
+    pod: Text
+    """Name of its pod."""
+
+    exit_code: int | None = None
+    """Its exit code, 128 and the number of the signal that killed it. null: it never ran."""
+
+    reason: Text = ""
+    """What Kubernetes calls it, such as OOMKilled or Error."""
+
+    log_tail: LogTail = ""
+    """The end of what it wrote."""
+
+
+class ShardStatus(StatusSection):
+    """One shard of the parameter server."""
+
+    index: WholeNumber
+    """Index of the shard, from 0."""
+
+    version: WholeNumber | None = None
+    """Number of updates that it has applied."""
+
+    checkpoint_version: WholeNumber | None = None
+    """Its version in the latest checkpoint."""
+
+    updates_at_risk: WholeNumber | None = None
+    """Updates since then, which its death would lose."""
+
+
+class ParameterServerStatus(StatusSection):
+    """The shards as the coordinator hears them."""
+
+    ready: WholeNumber | None = None
+    """Number of shards that serve."""
+
+    updates_at_risk: WholeNumber | None = None
+    """Updates of all shards together since the latest checkpoint."""
+
+    shards: Annotated[
+        tuple[ShardStatus, ...],
+        Field(max_length=1024, json_schema_extra={"x-kubernetes-list-map-keys": ["index"]}),
+    ] = ()
+    """Each shard."""
+
+
+class TrainingStatus(StatusSection):
+    """How far training is."""
+
+    epoch: Number = None
+    """Passes over the training data, with the fraction of the current one."""
+
+    steps: WholeNumber | None = None
+    """Steps of all replicas together."""
+
+    samples: WholeNumber | None = None
+    """Samples processed by all replicas together."""
+
+    samples_per_second: Number = None
+    """Speed of all replicas together, lately."""
+
+    loss: Number = None
+    """Mean loss of the replicas, lately."""
+
+    metrics: Annotated[dict[str, Number], Field(max_length=50)] = Field(default_factory=dict)
+    """Measures of the latest evaluation by their names."""
+
+    measure: Text | None = None
+    """One measure as text, such as `accuracy 0.972`: the target's, else the first."""
+
+    staleness_p50: Number = None
+    """Median staleness of the pushes, in updates."""
+
+    staleness_p99: Number = None
+    """99th percentile of the staleness of the pushes, in updates."""
+
+    progress_percent: Annotated[int, Field(ge=0, le=100)] | None = None
+    """How much of the job is done, by the stop condition that will be met first."""
+
+    estimated_remaining_seconds: Number = None
+    """Seconds until then at the present speed."""
+
+
+class DataStatus(StatusSection):
+    """What became of the work that was given out."""
+
+    portions_done: WholeNumber | None = None
+    """Portions that were processed."""
+
+    portions_requeued: WholeNumber | None = None
+    """Portions that were given to another replica because the first one was lost."""
+
+    samples_repeated: WholeNumber | None = None
+    """Samples that were processed more than once because of that."""
+
+
+class CheckpointStatus(StatusSection):
+    """The latest complete checkpoint."""
+
+    path: Text
+    """Its folder, within the job's folder on the volume."""
+
+    time: Time
+    """When it was complete."""
+
+    samples: WholeNumber | None = None
+    """Samples that the job had processed."""
+
+
+class JobStatus(StatusSection):
+    """How the job is. Written by the operator and the coordinator; yours to read."""
+
+    observed_generation: WholeNumber | None = None
+    """The generation of the spec that the operator has acted on."""
+
+    phase: Phase | None = None
+    """A word for people; programs read the conditions."""
+
+    strategy: Text | None = None
+    """Name of the strategy, for lists of jobs."""
+
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Field(max_length=32, json_schema_extra={"x-kubernetes-list-map-keys": ["type"]}),
+    ] = ()
+    """What is true of the job, each with its reason and what to do."""
+
+    start_time: Time | None = None
+    """When the job's objects were made, or made again after a suspension."""
+
+    completion_time: Time | None = None
+    """When the job ended well."""
+
+    restarts: Restarts | None = None
+    """Restarts of processes in the whole job, by role."""
+
+    replicas: WholeNumber | None = None
+    """Pods of replicas that there are; for `kubectl scale` and autoscalers."""
+
+    ready_replicas: WholeNumber | None = None
+    """Replicas that have joined."""
+
+    selector: Text | None = None
+    """Selects the pods of the replicas; for autoscalers."""
+
+    failures: Annotated[tuple[Failure, ...], Field(max_length=MOST_FAILURES)] = ()
+    """The latest deaths of processes, the newest last."""
+
+    parameter_server: ParameterServerStatus | None = None
+    """The shards as the coordinator hears them."""
+
+    training: TrainingStatus | None = None
+    """How far training is."""
+
+    data: DataStatus | None = None
+    """What became of the work that was given out."""
+
+    checkpoint: CheckpointStatus | None = None
+    """The latest complete checkpoint."""
+
+    report: Text | None = None
+    """Where the summary of an ended job lies, within the volume."""
+
+
+def with_failure(failures: tuple[Failure, ...], latest: Failure) -> tuple[Failure, ...]:
+    """Return the failures with another one, without those that are too many."""
+    return (*failures, latest)[-MOST_FAILURES:]
