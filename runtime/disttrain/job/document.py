@@ -1,4 +1,4 @@
-"""YAML text to plain values that know their lines. The only module that imports yaml."""
+"""YAML text to plain values that know their lines, and back. The only module that imports yaml."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -59,6 +59,11 @@ def read(text: str) -> list[Document]:
     except yaml.YAMLError as error:
         documents.append(_refused(f"not YAML: {' '.join(str(error).split())}", line=None))
     return [document for document in documents if document.value is not None or document.findings]
+
+
+def write(value: JsonValue) -> str:
+    """Return a value as one YAML document, its fields in their order."""
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _refused(message: str, line: int | None) -> Document:

@@ -23,6 +23,10 @@ leaving an optional field out, unless its default is another value: then `null` 
 Numbers and booleans are written as in YAML 1.2, so `no` is a text and `1e-3` a number; a text
 that looks like a number needs quotes.
 
+Fields with *Kubernetes only* mean nothing to `disttrain run`, which names those that it finds.
+`kubectl apply` takes every `null` away before it sends a manifest: to turn a default off on a
+cluster, use `kubectl apply --server-side` or `kubectl create`.
+
 Editors with the YAML language server complete and check a manifest whose first line is
 `# yaml-language-server: $schema=disttrain-job.schema.json`; `disttrain schema` prints that schema.
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.job import enum_values, fields, reference
+from disttrain.job import enum_values, fields, generated_files
 from disttrain.job.finding import Path as ManifestPath
 from disttrain.job.reference_page import page
 
-REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+ROOT = Path(__file__).parents[3]
 
 
 def every_field(around: ManifestPath = ()) -> list[ManifestPath]:
@@ -20,7 +20,7 @@ def every_field(around: ManifestPath = ()) -> list[ManifestPath]:
 
 
 def test_the_committed_files_are_current() -> None:
-    assert reference.stale_files(REFERENCE) == []
+    assert generated_files.stale_files(ROOT) == []
 
 
 def test_every_field_of_the_manifest_is_on_the_page() -> None:
@@ -43,16 +43,17 @@ def test_every_value_of_an_enum_has_a_meaning(enum: type[StrEnum]) -> None:
 
 
 def test_writing_makes_the_files_current(tmp_path: Path) -> None:
-    assert reference.main([str(tmp_path / "made"), "--check"]) == 1
-    assert reference.main([str(tmp_path / "made")]) == 0
-    assert reference.main([str(tmp_path / "made"), "--check"]) == 0
+    assert generated_files.main([str(tmp_path / "made"), "--check"]) == 1
+    assert generated_files.main([str(tmp_path / "made")]) == 0
+    assert generated_files.main([str(tmp_path / "made"), "--check"]) == 0
 
 
 def test_a_changed_file_is_named_with_the_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reference.main([str(tmp_path)])
-    (tmp_path / "manifest.md").write_text("changed")
-    assert reference.main([str(tmp_path), "--check"]) == 1
-    expected = f"{tmp_path / 'manifest.md'}: not current; run `make generate` and commit the result"
+    generated_files.main([str(tmp_path)])
+    manifest = tmp_path / "docs" / "reference" / "manifest.md"
+    manifest.write_text("changed")
+    assert generated_files.main([str(tmp_path), "--check"]) == 1
+    expected = f"{manifest}: not current; run `make generate` and commit the result"
     assert capsys.readouterr().err.strip() == expected

@@ -1,0 +1,84 @@
+"""What the API server itself refuses, as rules in its expression language (CEL). Pure.
+
+The rest of the manifest's rules needs a person to read the conditions of the job.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from disttrain.job import rules
+from disttrain.job.finding import Severity
+from disttrain.job.metadata import LONGEST_NAME, NAME_PATTERN
+from disttrain.job.section import EXACTLY_ONE
+
+Validation = dict[str, str]
+"""An entry of x-kubernetes-validations."""
+
+CHANGEABLE: Final = frozenset(
+    {
+        ("replicas", "count"),
+        ("suspend",),
+        ("activeDeadlineSeconds",),
+        ("ttlSecondsAfterFinished",),
+    }
+)
+"""Paths below spec that may change while a job is there."""
+
+NAME: Final[Validation] = {
+    "rule": f"size(self.metadata.name) <= {LONGEST_NAME} && "
+    f"self.metadata.name.matches('{NAME_PATTERN}')",
+    "message": f"metadata.name must be at most {LONGEST_NAME} characters a-z, 0-9 and '-', begin "
+    "with a letter and end with a letter or digit",
+}
+
+
+def of_section(schema: dict[str, Any]) -> list[Validation]:
+    """The rules of a section of which one field, or at least one field, must be given.
+
+    Null counts as not given, so the number of properties says nothing.
+    """
+    names = list(schema.get("properties", {}))
+    exactly_one = schema.get(EXACTLY_ONE)
+    if exactly_one is None and schema.get("maxProperties") == 1:
+        exactly_one = names
+    if exactly_one is not None:
+        return [_given(exactly_one, "exactly one of", "== 1")]
+    if schema.get("minProperties") == 1:
+        return [_given(names, "at least one of", ">= 1")]
+    return []
+
+
+def of_spec(schema: dict[str, Any]) -> list[Validation]:
+    """The rules of a whole spec: those between sections, and what may not change."""
+    between = [
+        {"rule": rule.expression, "message": rule.statement.replace("`", "")}
+        for rule in rules.RULES
+        if rule.expression and rule.severity is Severity.ERROR
+    ]
+    return between + [_unchanged(path) for path in _fixed(schema, ())]
+
+
+def _given(names: Sequence[str], words: str, condition: str) -> Validation:
+    counted = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in names)
+    wanted = names[0] if len(names) == 1 else f"{words} {', '.join(names)}"
+    return {"rule": f"{counted} {condition}", "message": f"must have {wanted}"}
+
+
+def _fixed(schema: dict[str, Any], around: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The outermost paths in which nothing may change."""
+    for name, inner in schema["properties"].items():
+        path = (*around, name)
+        if not any(each[: len(path)] == path for each in CHANGEABLE):
+            yield path
+        elif path not in CHANGEABLE:
+            yield from _fixed(inner, path)
+
+
+def _unchanged(path: tuple[str, ...]) -> Validation:
+    field = ".".join(path)
+    new, old = f"self.{field}", f"oldSelf.{field}"
+    return {
+        "rule": f"has({new}) == has({old}) && (!has({new}) || {new} == {old})",
+        "message": f"spec.{field} cannot be changed: delete the job and create it again",
+        "fieldPath": f".{field}",
+    }

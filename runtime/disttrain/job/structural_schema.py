@@ -1,0 +1,152 @@
+"""The JSON schema of a type, as pydantic makes it, to a structural schema of Kubernetes. Pure.
+
+A structural schema has no references and no alternatives: what may be null says so, free mappings
+keep what nobody describes, and a default is what is left after the defaults within it.
+"""
+
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from disttrain.job import admission_rules
+from disttrain.job.schema import WithoutFieldTitles
+
+Schema = dict[str, Any]
+"""A JSON schema or a part of one."""
+
+VALIDATIONS: Final = "x-kubernetes-validations"
+
+_FREE: Final = {"x-kubernetes-preserve-unknown-fields": True}
+_INT64_MAX: Final = 2**63 - 1
+_COPIED: Final = (
+    "type",
+    "format",
+    "enum",
+    "pattern",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "maxProperties",
+    "required",
+)
+
+
+def of_type(model: type[BaseModel]) -> Schema:
+    """Return the structural schema of a type."""
+    schema = model.model_json_schema(schema_generator=WithoutFieldTitles)
+    return _Converter(schema.get("$defs", {})).convert(schema)
+
+
+class _Converter:
+    """Converts schemas that refer to the same definitions."""
+
+    def __init__(self, definitions: dict[str, Schema]) -> None:
+        self._definitions = definitions
+
+    def convert(self, schema: Schema) -> Schema:
+        resolved = self._without_references(schema)
+        if not _says_something(resolved):
+            return {**_described(resolved), **_FREE}
+        made = _described(resolved)
+        made |= {key: resolved[key] for key in _COPIED if _is_copied(key, resolved)}
+        made |= _kind_of_constant(resolved) | _bounds(resolved) | _list_type(resolved)
+        made |= self._inner(resolved)
+        validations = admission_rules.of_section(resolved)
+        if validations:
+            # They do not count null, as the number of properties would.
+            made.pop("maxProperties", None)
+            made[VALIDATIONS] = validations
+        if resolved.get("nullable"):
+            made["nullable"] = True
+        default = resolved.get("default")
+        return made if default is None else {**made, "default": trimmed(default, made)}
+
+    def _without_references(self, schema: Schema) -> Schema:
+        """Put what a reference means in its place; what is said beside it comes first."""
+        merged = dict(schema)
+        while "$ref" in merged or "anyOf" in merged:
+            target = self._alternative(merged)
+            beside = {k: v for k, v in merged.items() if k not in {"$ref", "anyOf"}}
+            merged = {**target, **beside}
+        return merged
+
+    def _alternative(self, schema: Schema) -> Schema:
+        if "$ref" in schema:
+            return self._definitions[schema["$ref"].rsplit("/", 1)[-1]]
+        others = [each for each in schema["anyOf"] if each.get("type") != "null"]
+        if len(others) != 1:
+            message = f"only null may be an alternative, got {schema['anyOf']}"
+            raise ValueError(message)
+        return {**others[0], "nullable": True} if len(schema["anyOf"]) > 1 else others[0]
+
+    def _inner(self, schema: Schema) -> Schema:
+        inner: Schema = {}
+        if "properties" in schema:
+            inner["properties"] = {
+                name: self.convert(each) for name, each in schema["properties"].items()
+            }
+        if "items" in schema:
+            inner["items"] = self.convert(schema["items"])
+        others = schema.get("additionalProperties")
+        if isinstance(others, dict):
+            values = self.convert(others)
+            inner |= _FREE if values == _FREE else {"additionalProperties": values}
+        elif others is True:
+            inner |= _FREE
+        return inner
+
+
+def trimmed(default: Any, schema: Schema) -> Any:
+    """Return a default without what the defaults within it say already."""
+    if not isinstance(default, dict) or "properties" not in schema:
+        return default
+    inner = {
+        name: trimmed(value, schema["properties"][name])
+        for name, value in default.items()
+        if value is not None
+    }
+    return {
+        name: value
+        for name, value in inner.items()
+        if "default" not in schema["properties"][name]
+        or schema["properties"][name]["default"] != value
+    }
+
+
+def _says_something(schema: Schema) -> bool:
+    return any(key in schema for key in ("type", "enum", "const"))
+
+
+def _is_copied(key: str, schema: Schema) -> bool:
+    # The API server keeps bounds as floats: this one becomes 2**63, which it reads as negative.
+    return key in schema and (key, schema[key]) != ("maximum", _INT64_MAX)
+
+
+def _described(schema: Schema) -> Schema:
+    text = schema.get("description")
+    return {"description": " ".join(text.split())} if text else {}
+
+
+def _kind_of_constant(schema: Schema) -> Schema:
+    return {"enum": [schema["const"]]} if "const" in schema else {}
+
+
+def _bounds(schema: Schema) -> Schema:
+    """Exclusive bounds as OpenAPI 3.0 has them, and whole numbers with their size."""
+    made: Schema = {}
+    for side, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if exclusive in schema:
+            made |= {side: schema[exclusive], exclusive: True}
+    if schema.get("type") != "integer":
+        return made
+    return {**made, "format": "int64"}
+
+
+def _list_type(schema: Schema) -> Schema:
+    keys = schema.get("x-kubernetes-list-map-keys")
+    if keys:
+        return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys}
+    return {"x-kubernetes-list-type": "atomic"} if schema.get("type") == "array" else {}

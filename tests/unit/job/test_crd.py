@@ -1,0 +1,179 @@
+"""The custom resource's definition: structural, small, bounded, and the same as the types."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from disttrain.job import admission_rules, crd, crd_file, document, fields
+from disttrain.job.structural_schema import VALIDATIONS, trimmed
+
+KUBECTL_ANNOTATION_LIMIT = 200_000
+
+Schema = dict[str, Any]
+
+
+def whole() -> Schema:
+    (version,) = crd.definition()["spec"]["versions"]
+    schema: Schema = version["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def spec() -> Schema:
+    inner: Schema = whole()["properties"]["spec"]
+    return inner
+
+
+def every(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from every(inner, f"{path}.{name}")
+    for word in ("items", "additionalProperties"):
+        if word in schema:
+            yield from every(schema[word], f"{path}[]")
+
+
+def test_the_definition_is_read_back_from_both_files() -> None:
+    for text in (crd_file.plain(), crd_file.template()):
+        (read,) = document.read(text)
+        assert not read.findings
+        assert read.value == crd.definition()
+
+
+def test_kubectl_can_keep_the_definition_in_an_annotation() -> None:
+    assert len(crd_file.plain()) < KUBECTL_ANNOTATION_LIMIT
+
+
+def test_braces_in_a_text_are_no_action_of_the_chart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crd, "definition", lambda: {"description": "{{ .Values.x }}"})
+    rendered = crd_file.template().replace('{{ "{{" }}', "{{")
+    assert "{{ .Values.x }}" not in crd_file.template()
+    assert rendered == crd_file.plain()
+
+
+def test_the_schema_is_structural() -> None:
+    unknown = {"$ref", "$defs", "anyOf", "oneOf", "const", "title", "examples"}
+    assert [path for path, each in every(whole()) if unknown & set(each)] == []
+    silent = [
+        path
+        for path, each in every(whole())
+        if "type" not in each and "x-kubernetes-preserve-unknown-fields" not in each
+    ]
+    assert silent == []
+
+
+def test_every_field_is_described() -> None:
+    server = {"", ".apiVersion", ".kind", ".metadata"}
+    silent = [path for path, each in every(whole()) if "description" not in each]
+    assert [path for path in silent if path not in server and not path.endswith("[]")] == []
+
+
+def test_every_field_of_the_manifest_is_in_the_schema() -> None:
+    paths = {path for path, _ in every(spec())}
+    section = fields.section_at(("spec",))
+    assert section is not None
+    assert {f".{name}" for name in fields.by_name(section)} <= paths
+
+
+def test_optional_fields_may_be_null() -> None:
+    properties = spec()["properties"]
+    assert properties["portionSize"]["nullable"] is True
+    assert properties["evaluation"]["nullable"] is True
+    assert "nullable" not in properties["batchSize"]
+
+
+def test_defaults_are_those_of_the_types() -> None:
+    properties = spec()["properties"]
+    assert properties["replicas"]["default"] == {}
+    assert properties["replicas"]["properties"]["count"]["default"] == 1
+    assert properties["coordinator"]["properties"]["leaseSeconds"]["default"] == 30.0
+    assert properties["record"]["default"] is False
+
+
+def test_a_default_says_only_what_the_defaults_within_do_not_say() -> None:
+    inner = {"properties": {"a": {"default": 1}, "b": {"default": 2}, "c": {}}}
+    assert trimmed({"a": 1, "b": 3, "c": None}, inner) == {"b": 3}
+
+
+def test_bounds_are_those_of_the_types() -> None:
+    properties = spec()["properties"]
+    assert properties["replicas"]["properties"]["count"]["maximum"] == 4096
+    lease = properties["coordinator"]["properties"]["leaseSeconds"]
+    assert (lease["minimum"], lease["exclusiveMinimum"]) == (0, True)
+    assert properties["parameterServer"]["properties"]["durability"]["enum"] == [
+        "none",
+        "checkpoint",
+    ]
+
+
+def test_what_the_rules_look_at_has_an_upper_bound() -> None:
+    limits = {"string": {"maxLength", "enum"}, "array": {"maxItems"}}
+    unbounded = [
+        path
+        for path, each in every(spec())
+        if each.get("type") in limits and not limits[each["type"]] & set(each)
+    ]
+    assert unbounded == []
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("strategy", "must have downpour"),
+        (
+            "strategy.downpour.optimizer",
+            "must have exactly one of sgd, momentum, adagrad",
+        ),
+        ("stop.targetMetric", "must have exactly one of atLeast, atMost"),
+        ("checkpoint.volume", "must have exactly one of claimName, size"),
+        ("stop", "must have at least one of epochs, steps, samples, seconds, targetMetric"),
+    ],
+)
+def test_choices_are_rules_of_the_api_server(path: str, message: str) -> None:
+    schema = spec()
+    for name in path.split("."):
+        schema = schema["properties"][name]
+    assert [rule["message"] for rule in schema[VALIDATIONS]] == [message]
+    assert not {"minProperties", "maxProperties"} & set(schema)
+
+
+def test_what_may_change_is_what_is_promised() -> None:
+    unchanged = {
+        rule["fieldPath"] for rule in admission_rules.of_spec(spec()) if "oldSelf" in rule["rule"]
+    }
+    names = {f".{name}" for name in spec()["properties"]}
+    replicas = {f".replicas.{name}" for name in spec()["properties"]["replicas"]["properties"]}
+    assert names - unchanged == {
+        ".replicas",
+        ".suspend",
+        ".activeDeadlineSeconds",
+        ".ttlSecondsAfterFinished",
+    }
+    assert replicas - unchanged == {".replicas.count"}
+
+
+def test_errors_between_sections_are_rules_and_warnings_are_not() -> None:
+    between = [rule for rule in admission_rules.of_spec(spec()) if "oldSelf" not in rule["rule"]]
+    assert len(between) == 4
+    assert "`" not in "".join(rule["message"] for rule in between)
+
+
+def test_kubectl_shows_and_scales_jobs() -> None:
+    (version,) = crd.definition()["spec"]["versions"]
+    assert version["subresources"]["scale"] == {
+        "specReplicasPath": ".spec.replicas.count",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
+    columns = [
+        each["name"] for each in version["additionalPrinterColumns"] if not each.get("priority")
+    ]
+    assert columns == ["Phase", "Strategy", "Shards", "Replicas", "Progress", "Measure", "Age"]
+
+
+def test_columns_show_fields_that_there_are() -> None:
+    (version,) = crd.definition()["spec"]["versions"]
+    known = {path for path, _ in every(whole())} | {".metadata.creationTimestamp"}
+    paths = {column["jsonPath"] for column in version["additionalPrinterColumns"]}
+    paths |= set(version["subresources"]["scale"].values())
+    assert paths <= known
