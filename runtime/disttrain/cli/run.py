@@ -5,7 +5,10 @@ from typing import Annotated
 
 import typer
 
-from disttrain.job import manifest_file
+from disttrain.job import manifest_file, one_machine, support
+from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import render
+from disttrain.job.spec import DistTrainJob
 
 Manifest = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="Manifest of the job.")]
 Output = Annotated[
@@ -30,7 +33,19 @@ def run(manifest: Manifest, output: Output = None, assignments: Assignments = No
     Example: disttrain run job.yaml --output runs/first --set spec.replicas.count=4
     """
     job = manifest_file.load_job(manifest, assignments or ())
+    _check_place(job, manifest)
     # What runs a job is slow to import, and the other commands do without it.
     from disttrain.cli import live  # noqa: PLC0415
 
     raise typer.Exit(live.run(job, output, manifest.parent))
+
+
+def _check_place(job: DistTrainJob, manifest: Path) -> None:
+    """Refuse what no machine can do yet, and name what only a cluster would do."""
+    refused = support.on_one_machine(job)
+    if refused:
+        raise InvalidManifest(str(manifest), refused)
+    passed_over = one_machine.without_meaning(job)
+    if passed_over:
+        names = ", ".join(map(render, passed_over))
+        typer.echo(f"these fields mean nothing on one machine: {names}", err=True)

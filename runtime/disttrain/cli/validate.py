@@ -10,7 +10,10 @@ from disttrain.job import manifest_file, parsing
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.parsing import Parsed
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="Manifests to check.")]
+Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE", help="Manifests to check; - is the standard input."),
+]
 
 
 def validate(files: Files) -> None:
@@ -21,6 +24,7 @@ def validate(files: Files) -> None:
     Exits with 0 if all are good, else with 2.
 
     Example: disttrain validate job.yaml
+    Example: kubectl get dtj digits -o yaml | disttrain validate -
     """
     results = [_check(file) for file in files]
     if not all(results):

@@ -1,7 +1,10 @@
 """Reading manifests from files. The only module of this package that touches the disk for a job."""
 
+import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
 from disttrain.job import parsing
 from disttrain.job.document import MAX_BYTES
@@ -9,11 +12,16 @@ from disttrain.job.errors import InvalidManifest
 from disttrain.job.finding import Finding
 from disttrain.job.spec import DistTrainJob
 
+STANDARD_INPUT = Path("-")
+
 
 def read_text(file: Path) -> str:
-    """Return the text of a manifest. InvalidManifest if it cannot be read or is not UTF-8."""
+    """Return the text of a manifest; `-` is the standard input.
+
+    Raises InvalidManifest if it cannot be read or is not UTF-8.
+    """
     try:
-        with file.open("rb") as stream:
+        with _opened(file) as stream:
             # One byte more, so that the parser sees that there is too much.
             return stream.read(MAX_BYTES + 1).decode("utf-8-sig")
     except OSError as error:
@@ -27,6 +35,10 @@ def read_text(file: Path) -> str:
 def load_job(file: Path, assignments: Sequence[str] = ()) -> DistTrainJob:
     """Return the job of a file after assignments; InvalidManifest with all that is wrong."""
     return parsing.parse_job(read_text(file), source=str(file), assignments=assignments)
+
+
+def _opened(file: Path) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdin.buffer) if file == STANDARD_INPUT else file.open("rb")
 
 
 def _unreadable(file: Path, message: str) -> InvalidManifest:

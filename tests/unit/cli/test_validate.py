@@ -54,6 +54,11 @@ def test_every_file_and_every_document_is_checked(folder: Path) -> None:
     ]
 
 
+def test_a_manifest_may_come_from_another_command() -> None:
+    result = CliRunner().invoke(app, ["validate", "-"], input=BAD)
+    assert result.output == "-:9: spec.batchSize: must be at least 1, got 0\n"
+
+
 def test_no_file_is_a_bad_call(folder: Path) -> None:
     code, lines = validated()
     assert code == 2
