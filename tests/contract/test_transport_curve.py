@@ -21,7 +21,6 @@ def listener() -> Iterator[Listener]:
     keys = CurveKeys(
         public=SERVER_PUBLIC,
         secret=SERVER_SECRET,
-        server_public=SERVER_PUBLIC,
         allowed={REPLICA_PUBLIC: Role.REPLICA},
     )
     with opened(a_config(TransportKind.TCP, curve=keys)) as transport:
@@ -29,7 +28,8 @@ def listener() -> Iterator[Listener]:
 
 
 def client_keys(public: str, secret: str, server_public: str = SERVER_PUBLIC) -> CurveKeys:
-    return CurveKeys(public=public, secret=secret, server_public=server_public)
+    listeners = {Role.COORDINATOR: server_public}
+    return CurveKeys(public=public, secret=secret, listeners=listeners)
 
 
 def test_an_allowed_key_speaks_as_its_role(listener: Listener) -> None:

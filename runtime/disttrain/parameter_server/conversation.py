@@ -4,13 +4,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.parameter_server.errors import RequestRefused, ShardsAway
 from disttrain.parameter_server.link import LinkConfig, LinkState, ShardLink
 from disttrain.parameter_server.messages import Identity, Side, Welcome
-from disttrain.transport.header import Vector, Verb
+from disttrain.transport.header import Role, Vector, Verb
 from disttrain.transport.interface import Channel, Destination, Message, Transport
 
 Directory = Callable[[], Sequence[ShardAddress]]
@@ -156,6 +157,6 @@ class Conversation:
                 identity=self._config.identity,
                 side=self._side,
                 shard=shard,
-                connect=self._config.transport.connect,
+                connect=partial(self._config.transport.connect, listener=Role.SHARD),
             )
         )

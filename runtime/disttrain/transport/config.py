@@ -51,8 +51,8 @@ class CurveKeys:
 
     public: str
     secret: str = field(repr=False)
-    server_public: str
-    """Key that every listener of the job shows; a client refuses all others."""
+    listeners: dict[Role, str] = field(default_factory=dict)
+    """Public keys that the listeners of these roles show; a client refuses all others."""
     allowed: dict[str, Role] = field(default_factory=dict)
     """Public keys that a listener accepts, each with the only role it may speak as."""
 

@@ -6,6 +6,7 @@ TransportError
 |-- TransportTimeout    a peer takes nothing off our queue (worth trying again)
 |-- TransportClosed     used after it was closed (final: a mistake of the caller, or the end)
 |-- AddressRefused      an address that cannot be used (final)
+|-- InvalidKeys         a file that holds no keys (final)
 `-- MessageTooLarge     a payload of our own above the limit (final: a mistake of the caller)
 """
 
@@ -52,6 +53,10 @@ class TransportClosed(TransportError):
 
 class AddressRefused(TransportError):
     """An address that cannot be bound or connected to."""
+
+
+class InvalidKeys(TransportError):
+    """A keys file that cannot be understood."""
 
 
 class MessageTooLarge(TransportError):

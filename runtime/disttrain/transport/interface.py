@@ -165,8 +165,11 @@ class Transport(Protocol):
         """Binds to e.g. "tcp://127.0.0.1:0" (any port) or "ipc:///path". Raises AddressRefused."""
         ...
 
-    def connect(self, address: str) -> Channel:
-        """Connects in the background, also to a listener to come. Raises AddressRefused."""
+    def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
+        """Connects in the background, also to a listener to come. Raises AddressRefused.
+
+        With CURVE, `listener` must have the key of its role.
+        """
         ...
 
     def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:

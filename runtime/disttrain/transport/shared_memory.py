@@ -10,7 +10,7 @@ from disttrain.transport import codec, segments
 from disttrain.transport.attachments import Attachments
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.errors import AddressRefused, MalformedMessage, Refusal, SegmentRefused
-from disttrain.transport.header import ELEMENT_BYTES, ElementType, Header, Reason, Verb
+from disttrain.transport.header import ELEMENT_BYTES, ElementType, Header, Reason, Role, Verb
 from disttrain.transport.interface import (
     Buffer,
     Channel,
@@ -154,10 +154,10 @@ class SharedMemoryTransport(TcpTransport):
         _check_local(address)
         return SharedMemoryListener(self._sockets.listen(address), self._config)
 
-    def connect(self, address: str) -> Channel:
+    def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
         """To a Unix socket or the loopback."""
         _check_local(address)
-        return SharedMemoryChannel(self._sockets.connect(address), self._config)
+        return SharedMemoryChannel(self._sockets.connect(address, listener), self._config)
 
 
 def _check_local(address: str) -> None:

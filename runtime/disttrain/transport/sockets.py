@@ -10,6 +10,7 @@ import zmq
 from disttrain.transport import authentication
 from disttrain.transport.config import CurveKeys, TransportConfig, TransportKind
 from disttrain.transport.errors import AddressRefused, TransportClosed
+from disttrain.transport.header import Role
 
 Frame = zmq.Frame
 
@@ -91,13 +92,13 @@ class Sockets:
         self._polled: tuple[Socket, ...] = ()
         self._authenticates = False
 
-    def connect(self, address: str) -> Socket:
+    def connect(self, address: str, listener: Role) -> Socket:
         """A DEALER, whose peer knows it by a random name over all of its connections."""
         raw = self._open(zmq.DEALER)
         raw.setsockopt(zmq.ROUTING_ID, b"c" + uuid4().bytes)
         raw.setsockopt(zmq.SNDTIMEO, int(self._config.send_timeout.total_seconds() * 1000))
         if self._config.curve:
-            _show_client_keys(raw, self._config.curve)
+            _show_client_keys(raw, self._config.curve, listener)
         try:
             raw.connect(address)
         except zmq.ZMQError as error:
@@ -179,10 +180,15 @@ def _options(config: TransportConfig) -> dict[int, int]:
     }
 
 
-def _show_client_keys(raw: "zmq.Socket[bytes]", keys: CurveKeys) -> None:
+def _show_client_keys(raw: "zmq.Socket[bytes]", keys: CurveKeys, listener: Role) -> None:
+    expected = keys.listeners.get(listener)
+    if expected is None:
+        raw.close(linger=0)
+        message = f"the keys of this process name none for a listening {listener.name.lower()}"
+        raise AddressRefused(message)
     raw.setsockopt_string(zmq.CURVE_PUBLICKEY, keys.public)
     raw.setsockopt_string(zmq.CURVE_SECRETKEY, keys.secret)
-    raw.setsockopt_string(zmq.CURVE_SERVERKEY, keys.server_public)
+    raw.setsockopt_string(zmq.CURVE_SERVERKEY, expected)
 
 
 def _show_server_keys(raw: "zmq.Socket[bytes]", keys: CurveKeys) -> None:

@@ -173,9 +173,9 @@ class TcpTransport:
         """One ROUTER."""
         return TcpListener(self._sockets.listen(address), self._config)
 
-    def connect(self, address: str) -> Channel:
+    def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
         """One DEALER."""
-        return TcpChannel(self._sockets.connect(address), self._config)
+        return TcpChannel(self._sockets.connect(address, listener), self._config)
 
     def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
         """One poll over the sockets."""
