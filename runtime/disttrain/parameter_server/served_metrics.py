@@ -16,7 +16,9 @@ class ServedMetrics:
         self._last = ShardReport()
         self._dropped: Counter[str] = Counter()
         self._missing = 0
-        self.address = exporter.start(address, registry)
+        self.readiness = exporter.Readiness()
+        """Of the process."""
+        self.address = exporter.start(address, registry, self.readiness)
 
     def observed(self, now: ShardReport) -> ShardReport:
         """The same report, which is also what is served from now on."""

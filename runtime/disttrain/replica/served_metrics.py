@@ -18,7 +18,9 @@ class ServedMetrics:
         registry = metrics.new_registry()
         self._metrics = metrics.ReplicaMetrics.register(registry)
         self._last = ReplicaReport()
-        self.address = exporter.start(address, registry)
+        self.readiness = exporter.Readiness()
+        """Of the process."""
+        self.address = exporter.start(address, registry, self.readiness)
         self.source: Callable[[], ReplicaReport] = ReplicaReport
         """Makes the report; an empty one until the replica trains."""
         self.pushes = Transfers()

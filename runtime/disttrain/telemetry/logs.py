@@ -67,6 +67,12 @@ def configure(role: str, index: int | None, folder: Path | None) -> Path | None:
     return file
 
 
+def rename(process: str) -> None:
+    """Write lines from now on under another name: the coordinator has named this process."""
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(LineFormatter(process))
+
+
 def _file_handler(file: Path) -> logging.Handler:
     file.parent.mkdir(parents=True, exist_ok=True)
     return logging.FileHandler(file, mode="a", encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +53,24 @@ def test_the_exporter_serves_what_was_counted_on_a_free_port() -> None:
     assert "disttrain_samples_total 32.0" in text
     assert 'disttrain_step_seconds_total{doing="push"} 0.5' in text
     assert 'disttrain_gradient_staleness_updates_bucket{le="3.0"} 1.0' in text
+
+
+def test_a_process_lives_at_once_and_is_ready_when_it_says_so() -> None:
+    readiness = exporter.Readiness()
+    with exporter.Exporter("127.0.0.1:0", metrics.new_registry(), readiness) as served:
+        assert _status(served.address, "/healthz") == 200
+        assert _status(served.address, "/ready") == 503
+        readiness.is_ready = True
+        assert _status(served.address, "/ready?verbose") == 200
+
+
+def _status(address: str, path: str) -> int:
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000"])

@@ -17,7 +17,9 @@ class ServedMetrics:
         self._metrics = metrics.CoordinatorMetrics.register(registry)
         self._counted: dict[str, float] = {}
         self._dropped: dict[str, int] = {}
-        self.address = exporter.start(address, registry)
+        self.readiness = exporter.Readiness()
+        """Of the process."""
+        self.address = exporter.start(address, registry, self.readiness)
 
     def update(self, machine: Coordinator, now: float) -> None:
         """Sets everything; at most a few times a second."""
