@@ -85,6 +85,22 @@ class Machine:
         assert isinstance(reply, messages.Joined), reply
         return reply.member
 
+    def joined_from(self, place: str, instance: str) -> MemberId:
+        """A replica without an index."""
+        join = messages.Join(
+            role=Role.REPLICA,
+            index=None,
+            place=place,
+            instance=instance,
+            pid=1,
+            layout=LAYOUT,
+            train_samples=32,
+            test_samples=10,
+        )
+        reply = self.request(join)
+        assert isinstance(reply, messages.Joined), reply
+        return reply.member
+
     def running(self) -> tuple[MemberId, MemberId, MemberId]:
         """One shard and two replicas, initial values uploaded."""
         shard = self.member(Role.SHARD, 0, "s0")

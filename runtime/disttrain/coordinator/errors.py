@@ -6,7 +6,8 @@ CoordinatorError
 │   └── JobOver           because nothing is left to do (the member ends in peace)
 ├── MemberFenced          this life was declared dead (the process ends, a new life may join)
 ├── CoordinatorSilent     no answer within the time allowed (worth trying again)
-└── JournalDamaged        the journal or a ledger cannot be read (final)
+├── JournalDamaged        the journal or a ledger cannot be read (final)
+└── WrongJournal          the journal is another job's (final)
 """
 
 from disttrain.errors import DistTrainError, FinalError, RetryableError
@@ -38,3 +39,7 @@ class CoordinatorSilent(CoordinatorError, RetryableError):
 
 class JournalDamaged(CoordinatorError, FinalError):
     """The journal, or the ledger of a checkpoint, cannot be read."""
+
+
+class WrongJournal(CoordinatorError, FinalError):
+    """The journal in the checkpoint folder is another job's."""

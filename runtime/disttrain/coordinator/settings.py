@@ -26,6 +26,8 @@ class Settings:
     warm_start_samples: int = 0
     durability: Durability = Durability.CHECKPOINT
     checkpoint_seconds: float = 60.0
+    checkpoint_uri: str = "checkpoints/"
+    """For those who look for them."""
     lease_seconds: float = 30.0
     """Silence after which a replica's leases go to others."""
     member_timeout_seconds: float = 60.0
@@ -50,6 +52,7 @@ def from_spec(spec: Spec) -> Settings:
         warm_start_samples=defaults.warm_start_samples(downpour),
         durability=spec.parameter_server.durability,
         checkpoint_seconds=spec.checkpoint.every_seconds,
+        checkpoint_uri=spec.checkpoint.uri,
         lease_seconds=spec.coordinator.lease_seconds,
         member_timeout_seconds=spec.coordinator.member_timeout_seconds,
         max_non_finite=spec.failure_policy.max_non_finite_gradients,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import unquote, urlsplit
@@ -13,8 +14,23 @@ from disttrain.job.names import Role
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import atomic_file
+from disttrain.launch.cluster_access import ClusterAccess
 from disttrain.launch.errors import InvalidLaunchConfig
-from disttrain.transport.config import TransportKind
+from disttrain.transport.config import CurveKeys, TransportConfig, TransportKind
+from disttrain.transport.header import Role as TransportRole
+
+
+class Supervisor(StrEnum):
+    """Who starts a process again when it has ended."""
+
+    LAUNCHER = "launcher"
+    """`disttrain run`: sees every end, and tells the coordinator of it."""
+    NODE = "node"
+    """A kubelet, or whatever is like it: tells nobody, and ends processes by SIGTERM."""
+
+
+_JOIN_SECONDS = {Supervisor.LAUNCHER: 600.0, Supervisor.NODE: 86_400.0}
+"""A coordinator that crashed may be in its back-off; one on a cluster may wait for a node."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,8 +43,8 @@ class LaunchConfig:
     job_uid: str
     """Random per run and kept by `resume`; the wire carries its 64-bit digest."""
     role: Role
-    index: int
-    """Index within the role, stable over restarts."""
+    index: int | None
+    """Index within the role, stable over restarts. None: a replica that the coordinator names."""
     run_folder: Path
     """The output folder; absolute."""
     task_folder: Path
@@ -37,6 +53,8 @@ class LaunchConfig:
     """Where the coordinator listens: ipc://PATH or tcp://HOST:PORT."""
     listen_address: str | None = None
     """Where this process listens; port 0 takes any free one. None for replicas, which connect."""
+    announce_address: str | None = None
+    """What a shard tells replicas to connect to; None: where it listens."""
     transport: TransportKind
     threads: int
     """Threads for computing; at least 1."""
@@ -46,6 +64,20 @@ class LaunchConfig:
     """Checkpoint folder to restore; None begins anew."""
     metrics_address: str = "127.0.0.1:0"
     """Where Prometheus metrics are served; port 0 takes any free one."""
+    supervisor: Supervisor = Supervisor.LAUNCHER
+    place: str = ""
+    """Name of the only place where this process can be, its pod: who joins from the same place is
+    the next life of the same process. Empty: not known."""
+    cluster: ClusterAccess | None = None
+    """Where the coordinator writes the status of the job's object; None: nowhere."""
+    keys: CurveKeys | None = None
+    """Of the process's role; None: nothing is encrypted."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        if self.index is None and self.role is not Role.REPLICA:
+            message = f"a {self.role} must have an index"
+            raise ValueError(message)
 
     @property
     def process(self) -> str:
@@ -53,13 +85,38 @@ class LaunchConfig:
         return process_name(self.role, self.index)
 
     @property
+    def shard_index(self) -> int:
+        """The index of a process whose role is known to have one."""
+        if self.index is None:
+            message = "this process is named by the coordinator"
+            raise AssertionError(message)
+        return self.index
+
+    @property
+    def transport_config(self) -> TransportConfig:
+        """How this process sends and receives."""
+        return TransportConfig(
+            kind=self.transport,
+            job_uid=self.job_uid,
+            role=TransportRole[self.role.name],
+            curve=self.keys,
+        )
+
+    @property
+    def join_seconds(self) -> float:
+        """How long this process waits for the coordinator."""
+        return _JOIN_SECONDS[self.supervisor]
+
+    @property
     def checkpoint_folder(self) -> Path:
         """The folder that holds the checkpoints and the journal; absolute."""
         return checkpoint_folder(self.job, self.run_folder)
 
 
-def process_name(role: Role, index: int) -> str:
-    """The name of a process: `coordinator`, `shard-0`, `replica-0`."""
+def process_name(role: Role, index: int | None) -> str:
+    """The name of a process: `coordinator`, `shard-0`, `replica-0`; `replica` before it has one."""
+    if index is None:
+        return role.value
     named = {Role.SHARD: names.shard_name, Role.REPLICA: names.replica_name}
     return named[role](index) if role in named else names.COORDINATOR
 

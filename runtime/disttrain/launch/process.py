@@ -48,14 +48,22 @@ def run(config_file: Path) -> int:
     """
     config = launch_config.read(config_file)
     folder = RunFolder(config.run_folder)
+    logs.configure(config.role.value, log_index(config), folder.logs)
+    return live(config, lambda error: failure_file.write(folder.failure(config.process), error))
+
+
+def live(config: LaunchConfig, when_final: Callable[[FinalError], None]) -> int:
+    """Run the role until it ends, with logs configured; returns what `run` does.
+
+    A FinalError goes to `when_final`.
+    """
     linux.set_process_name(f"dt:{config.process}")
     faulthandler.enable()
-    logs.configure(config.role.value, _log_index(config), folder.logs)
     try:
         return _entry(config.role)(config)
     except FinalError as error:
-        failure_file.write(folder.failure(config.process), error)
         LOG.error("ends: a restart would not help", kind=type(error).__name__, error=error)
+        when_final(error)
         return ExitCode.FINAL_ERROR
     except DistTrainError as error:
         LOG.exception("ends", kind=type(error).__name__)
@@ -70,7 +78,8 @@ def _entry(role: Role) -> Callable[[LaunchConfig], int]:
     return main
 
 
-def _log_index(config: LaunchConfig) -> int | None:
+def log_index(config: LaunchConfig) -> int | None:
+    """The index in the name of the process's log; None if there is only one such process."""
     return None if config.role is Role.COORDINATOR else config.index
 
 

@@ -26,6 +26,8 @@ class OrderBook:
         """The coordinator said that this is the end."""
         self.checkpointed = shard.state.count
         """Version of the last values that are on disk."""
+        self.checkpoint = 0
+        """Number of the checkpoint that they are in."""
         self._shard = shard
         self._serving = serving
         self._chunk_bytes = chunk_bytes
@@ -100,6 +102,7 @@ class OrderBook:
             LOG.error("a checkpoint could not be written", number=made.number, error=made.error)
             return orders.OrderFailed(message=str(made.error)[:1000])
         self.checkpointed = made.version
+        self.checkpoint = made.number
         self._metrics.checkpoint(made.seconds, made.blocking_seconds)
         LOG.info("checkpoint written", number=made.number, bytes=made.written.bytes)
         return orders.ShardWritten(

@@ -10,6 +10,7 @@ from disttrain.checkpoint.errors import CheckpointRefused, Corrupt
 from disttrain.checkpoint.manifest import Manifest, VectorRange
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore, parts
+from disttrain.checkpoint.shard_file import ShardFile
 from disttrain.checkpoint.store import Store
 from disttrain.parameter_server import deliveries
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
@@ -105,7 +106,7 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
         former = answers_for(wanted.shard, wanted.shards, len(manifest.shards))
         _check_hashes(checkpoint, sources.union(former))
         _read_values(source, values)
-        tables = {shard: _table(source, shard) for shard in sorted(sources.union(former))}
+        tables = {shard: table_of(source.file(shard)) for shard in sorted(sources.union(former))}
         samples = [int(source.file(shard).metadata.get("samples", "0")) for shard in sources]
     return RestoredShard(
         checkpoint=manifest.number,
@@ -185,8 +186,8 @@ def _read_values(source: Restore, values: Values) -> None:
         source.read(wanted, place, state=name)
 
 
-def _table(source: Restore, shard: int) -> dict[SenderLife, Delivered]:
-    file = source.file(shard)
+def table_of(file: ShardFile) -> dict[SenderLife, Delivered]:
+    """What the file says of every sender. Raises Corrupt."""
     if tuple(file.metadata.get("deliveries", "").split()) != deliveries.COLUMNS:
         raise Corrupt(file.path, f"its table {TABLE} has columns of another version")
     width = len(deliveries.COLUMNS)

@@ -9,20 +9,29 @@ from dataclasses import dataclass, field
 
 import torch
 
+from disttrain.checkpoint.errors import CheckpointRefused
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.messages import Join, Joined, Leave, Restored
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ShardReport
-from disttrain.launch.config import LaunchConfig
+from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
-from disttrain.parameter_server import assembly, circumstances, ledger, reporting, restoring
+from disttrain.parameter_server import (
+    assembly,
+    circumstances,
+    ledger,
+    reporting,
+    restoring,
+    stopped,
+)
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Ledger
 from disttrain.parameter_server.losses import Losses, note
 from disttrain.parameter_server.orders import OrderBook
+from disttrain.parameter_server.parting import Parting
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.reporting import Reporter
 from disttrain.parameter_server.restoring import RestoredShard, Wanted
@@ -30,8 +39,8 @@ from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.stopped import Saver
 from disttrain.telemetry import logs
-from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role, Vector
 from disttrain.transport.interface import Listener, Transport
@@ -49,13 +58,12 @@ def main(config: LaunchConfig) -> int:
     """Run the shard until it is told to end; the exit code."""
     torch.set_num_threads(config.threads)
     sys.setswitchinterval(_SWITCH_SECONDS)
-    transport = open_transport(
-        TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.SHARD)
-    )
+    transport = open_transport(config.transport_config)
     try:
         listener = transport.listen(str(config.listen_address))
         process = _join(config, transport, listener)
         signal.signal(signal.SIGTERM, lambda *_: process.stop())
+        process.metrics.readiness.is_ready = True
         return process.run()
     except JobOver as error:
         LOG.info("came too late", reason=error)
@@ -75,6 +83,8 @@ class ShardProcess:
     book: OrderBook
     reporter: Reporter
     metrics: ServedMetrics
+    parting: Parting | None = None
+    """What a life that was told to end does for the next one; None: nothing."""
     _stopping: bool = field(default=False)
     _next_control: float = field(default=0.0)
     _unanswered: set[int] = field(default_factory=set)
@@ -82,7 +92,7 @@ class ShardProcess:
 
     def run(self) -> int:
         """Serve until the coordinator or SIGTERM ends it. Raises MemberFenced."""
-        while not (self.book.is_ended or self._stopping):
+        while not (self.book.is_ended or self._may_stop()):
             if not self._serve():
                 self.transport.wait([self.listener, self.control.channel], self._idle_seconds())
             self._listen_to_coordinator()
@@ -94,9 +104,16 @@ class ShardProcess:
         """End soon; from a signal handler."""
         self._stopping = True
 
+    def _may_stop(self) -> bool:
+        if self.parting is None or not self._stopping:
+            return self._stopping
+        return self.parting.is_due(time.monotonic()) and not self.book.is_writing
+
     def _serve(self) -> bool:
         began = time.perf_counter()
         handled = self.serving.serve_waiting()
+        if handled and self.parting is not None:
+            self.parting.asked = time.monotonic()
         if handled:
             self.reporter.busy_seconds += time.perf_counter() - began
         return handled > 0
@@ -132,7 +149,8 @@ class ShardProcess:
             self._unanswered.add(self.control.answer(numbered, result, self._report))
 
     def _leave(self) -> None:
-        leave = Leave(member=self.control.member, reason="SIGTERM")
+        saved = self.parting is not None and self.parting.save(self.book.checkpoint)
+        leave = Leave(member=self.control.member, reason="SIGTERM", saved=saved)
         self._unanswered.add(self.control.request(leave))
 
     def _say_goodbye(self) -> int:
@@ -147,14 +165,16 @@ class ShardProcess:
 def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> ShardProcess:
     shards = config.job.spec.parameter_server.shards
     ledger_folder = RunFolder(config.run_folder).ledger
-    losses = Losses(ledger_folder, config.index, shards)
-    restored = _restore(config, transport)
     metrics = ServedMetrics(config.metrics_address)
+    losses = Losses(ledger_folder, config.shard_index, shards)
+    restored = _restore(config, transport)
     control = _control(config, transport)
     for life, lost in losses.settle(restored).items():
         LOG.warning("updates lost", sender=life.sender, incarnation=life.incarnation, lost=lost)
     known = reporting.restored_report(restored, losses.counts())
-    joined = control.join(_introduction(config, listener, metrics, known))
+    joined = control.join(
+        _introduction(config, listener, metrics, known), timeout=config.join_seconds
+    )
     records = _records(config, joined, losses.own)
     if config.job.spec.record:
         circumstances.write(ledger_folder, circumstances.here(transport.chunk_bytes))
@@ -165,14 +185,17 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     _admit(shard, joined, transport.chunk_bytes)
     metrics.life(joined.member.incarnation)
     serving = Serving(listener, shard)
+    book = OrderBook(shard, serving, transport.chunk_bytes, metrics)
+    book.checkpoint = restored.checkpoint if restored is not None else 0
     return ShardProcess(
         transport=transport,
         listener=listener,
         control=control,
         serving=serving,
-        book=OrderBook(shard, serving, transport.chunk_bytes, metrics),
+        book=book,
         reporter=Reporter(shard),
         metrics=metrics,
+        parting=Parting(shard, _saver(config)) if _is_told_to_end_alone(config) else None,
     )
 
 
@@ -190,7 +213,7 @@ def _introduction(
         index=config.index,
         instance=uuid.uuid4().hex,
         pid=os.getpid(),
-        data_address=listener.address,
+        data_address=config.announce_address or listener.address,
         metrics_address=metrics.address,
         restored=known,
     )
@@ -199,19 +222,46 @@ def _introduction(
 def _restore(config: LaunchConfig, transport: Transport) -> RestoredShard | None:
     rule = config.job.spec.strategy.rule.optimizer.rule
     wanted = Wanted(
-        shard=config.index,
+        shard=config.shard_index,
         shards=config.job.spec.parameter_server.shards,
         chunk_bytes=transport.chunk_bytes,
         update_rule=assembly.rule_name(rule),
         state_names=tuple(assembly.updates_for(rule).rule.initial_state),
     )
     candidates = restoring.newest(config.checkpoint_folder, config.job_uid, config.resume_from)
+    saved = _saved_at_stop(config, wanted) if _is_told_to_end_alone(config) else None
+    newest = candidates[0].manifest if candidates else None
+    if saved is not None and stopped.is_newer(saved, wanted.shard, newest):
+        return saved
     return restoring.restore(candidates, wanted)
+
+
+def _saved_at_stop(config: LaunchConfig, wanted: Wanted) -> RestoredShard | None:
+    saver = _saver(config)
+    try:
+        return stopped.read(saver.folder, saver.job_uid, wanted)
+    except CheckpointRefused as error:
+        LOG.error("what was saved at the stop is damaged, a checkpoint is tried", error=error)
+        return None
+
+
+def _saver(config: LaunchConfig) -> Saver:
+    return Saver(
+        folder=config.checkpoint_folder / stopped.FOLDER,
+        job_uid=config.job_uid,
+        update_rule=assembly.rule_name(config.job.spec.strategy.rule.optimizer.rule),
+    )
+
+
+def _is_told_to_end_alone(config: LaunchConfig) -> bool:
+    """A node ends single processes by SIGTERM; under a launcher all of them end together."""
+    return config.supervisor is Supervisor.NODE
 
 
 def _records(config: LaunchConfig, joined: Joined, acknowledged: AcknowledgedFile) -> Records:
     incarnation = joined.member.incarnation
-    path = ledger.path_of(RunFolder(config.run_folder).ledger, config.index, incarnation)
+    folder = RunFolder(config.run_folder).ledger
+    path = ledger.path_of(folder, config.shard_index, incarnation)
     return Records(
         incarnation=incarnation,
         acknowledged=acknowledged,
@@ -222,7 +272,7 @@ def _records(config: LaunchConfig, joined: Joined, acknowledged: AcknowledgedFil
 
 def _shard(config: LaunchConfig, joined: Joined, records: Records) -> Shard:
     state = ShardState(
-        index=config.index,
+        index=config.shard_index,
         incarnation=joined.member.incarnation,
         shards=config.job.spec.parameter_server.shards,
     )

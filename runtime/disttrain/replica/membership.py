@@ -1,8 +1,7 @@
 """How a process that computes gradients becomes a member of a job."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -13,6 +12,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import names
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
+from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity
 from disttrain.replica import downpour, ledger
@@ -25,8 +25,6 @@ from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
 
-_JOIN_SECONDS = 600.0
-"""A coordinator that crashed may be in its back-off."""
 _FLUSH_SECONDS = 2.0
 
 
@@ -37,19 +35,19 @@ class JobAddress:
     spec: Spec
     transport: TransportConfig
     coordinator: str
-    ledger_folder: Path
-    """Where every process logs what it did."""
+    join_seconds: float
+    """How long the coordinator is waited for."""
+    folder: RunFolder
 
     @classmethod
     def of(cls, config: LaunchConfig) -> "JobAddress":
         """The job that any of its processes was started for."""
         return cls(
             spec=config.job.spec,
-            transport=TransportConfig(
-                kind=config.transport, job_uid=config.job_uid, role=Role.REPLICA
-            ),
+            transport=replace(config.transport_config, role=Role.REPLICA),
             coordinator=config.coordinator_address,
-            ledger_folder=config.run_folder / "ledger",
+            join_seconds=config.join_seconds,
+            folder=RunFolder(config.run_folder),
         )
 
 
@@ -59,7 +57,10 @@ class Membership:
     def __init__(self, address: JobAddress) -> None:
         self.halt = Halt()
         self._spec = address.spec
-        self._ledger_folder = address.ledger_folder
+        self._join_seconds = address.join_seconds
+        self._ledger_folder = address.folder.ledger
+        self.farewells = address.folder.farewells
+        """Where to write down what a coordinator that is away cannot be told."""
         self._transport = open_transport(address.transport)
         self.coordinator = CoordinatorClient(
             lambda: self._transport.connect(address.coordinator),
@@ -72,7 +73,7 @@ class Membership:
 
         Raises NotJoined, and TimeoutError without a coordinator.
         """
-        return self.coordinator.join(join, report, _JOIN_SECONDS)
+        return self.coordinator.join(join, report, self._join_seconds)
 
     def connect(self, joined: Joined, model: nn.Module, device: torch.device) -> Connection:
         """Put the model into flat vectors and start the threads that push and fetch them."""

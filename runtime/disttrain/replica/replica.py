@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from disttrain.coordinator.errors import MemberFenced
 from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.protocol import farewells
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined, Leave
 from disttrain.coordinator.protocol.orders import End, Evaluate, NumberedOrder
@@ -34,8 +36,8 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 _ORDER_SECONDS = 0.01
-_LEAVE_SECONDS = 10.0
-"""How long a replica that was told to leave waits for answers to its last pushes."""
+_HEARD_SECONDS = 5.0
+"""How long the coordinator has to answer a farewell before it is written down for its next life."""
 
 
 class Replica:
@@ -50,6 +52,7 @@ class Replica:
         connection: Connection,
     ) -> None:
         self._coordinator = coordinator = membership.coordinator
+        self._farewells = membership.farewells
         self._member = joined.member
         self._connection = connection
         self._halt = membership.halt
@@ -71,11 +74,13 @@ class Replica:
         pushes, fetches = self._connection.pushes, self._connection.fetches
         return report.replica_report(self._downpour.counters, pushes, fetches, self._lost)
 
-    def leave(self) -> None:
-        """End after the current step; the rest of the work goes to others. For signal handlers."""
+    def leave(self, patience_seconds: float) -> None:
+        """End after the current step; the rest of the work goes to others. For signal handlers.
+
+        A shard that is away keeps this process for so long at most.
+        """
         self._leaving = True
-        # A shard that is away must not keep this process for ever.
-        impatience = threading.Timer(_LEAVE_SECONDS, self._halt.say)
+        impatience = threading.Timer(patience_seconds, self._halt.say)
         impatience.daemon = True
         impatience.start()
 
@@ -92,6 +97,8 @@ class Replica:
             return ExitCode.RESTART
         except Halted:
             LOG.warning("left without an answer to its last pushes")
+            # How far it came, the shards will tell.
+            self._say_farewell(None)
             return ExitCode.INTERRUPTED
 
     def _orders_for(self, prepared: Prepared) -> Orders:
@@ -149,9 +156,15 @@ class Replica:
 
     def _say_goodbye(self) -> ExitCode:
         progress = self._drain()
-        self._coordinator.request(Leave(member=self._member, reason="SIGTERM", progress=progress))
+        self._say_farewell(progress)
         LOG.info("left", samples=progress.samples)
         return ExitCode.INTERRUPTED
+
+    def _say_farewell(self, progress: Progress | None) -> None:
+        leave = Leave(member=self._member, reason="SIGTERM", progress=progress)
+        answer = self._coordinator.request(leave)
+        if wait([answer], _HEARD_SECONDS).not_done:
+            farewells.write(self._farewells, leave)
 
 
 class _Ended(Exception):

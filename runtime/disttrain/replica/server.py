@@ -9,7 +9,8 @@ import torch
 
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.messages import Join
-from disttrain.launch.config import LaunchConfig
+from disttrain.job import names
+from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica import prepared
 from disttrain.replica.membership import JobAddress, Membership
@@ -24,16 +25,21 @@ LOG = logs.get(__name__)
 
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter. The default, 5 ms, is several small steps."""
+_LEAVE_SECONDS = {Supervisor.LAUNCHER: 10.0, Supervisor.NODE: 60.0}
+"""How long a replica that was told to leave waits for answers to its last pushes: on a cluster, the
+shard that owes one may be on its way to another node."""
 
 
 def main(config: LaunchConfig) -> int:
     """Run the replica until it is told to end; the exit code. Raises FinalError for a bad task."""
     torch.set_num_threads(config.threads)
     sys.setswitchinterval(_SWITCH_SECONDS)
+    # First, so that somebody who asks whether this process lives has an answer: a task may be slow.
+    served = ServedMetrics(config.metrics_address)
     ready = prepared.prepare(config)
     membership = Membership(JobAddress.of(config))
     try:
-        return _live(config, ready, membership)
+        return _live(config, ready, membership, served)
     except JobOver as error:
         LOG.info("came too late", reason=error)
         return ExitCode.COMPLETE
@@ -41,9 +47,11 @@ def main(config: LaunchConfig) -> int:
         membership.close()
 
 
-def _live(config: LaunchConfig, ready: Prepared, membership: Membership) -> int:
-    served = ServedMetrics(config.metrics_address)
-    joined = membership.join(_join(config.index, ready, served.address), served.latest_report)
+def _live(
+    config: LaunchConfig, ready: Prepared, membership: Membership, served: ServedMetrics
+) -> int:
+    joined = membership.join(_join(config, ready, served.address), served.latest_report)
+    logs.rename(names.replica_name(joined.member.index))
     connection = membership.connect(joined, ready.model, ready.device)
     try:
         with Watchdog(config.job.spec.replicas.call_timeout_seconds):
@@ -52,16 +60,19 @@ def _live(config: LaunchConfig, ready: Prepared, membership: Membership) -> int:
             served.pushes = connection.pushes.transfers
             served.fetches = connection.fetches.transfers
             served.ledger = connection.ledger
-            signal.signal(signal.SIGTERM, lambda *_: replica.leave())
+            patience = _LEAVE_SECONDS[config.supervisor]
+            signal.signal(signal.SIGTERM, lambda *_: replica.leave(patience))
+            served.readiness.is_ready = True
             return replica.run()
     finally:
         connection.close()
 
 
-def _join(index: int, ready: Prepared, metrics_address: str) -> Join:
+def _join(config: LaunchConfig, ready: Prepared, metrics_address: str) -> Join:
     return Join(
         role=Role.REPLICA,
-        index=index,
+        index=config.index,
+        place=config.place,
         instance=uuid.uuid4().hex,
         pid=os.getpid(),
         metrics_address=metrics_address,

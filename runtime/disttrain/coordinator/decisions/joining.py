@@ -62,7 +62,7 @@ def elements(layout: ModelLayout) -> dict[int, int]:
 def _take_in(turn: Turn, request: Join, lives: dict[int, Life]) -> Joined | Refused:
     index = _choose_index(turn, request) if request.index is None else request.index
     if index is None:
-        return _refused(RefusalReason.FULL, "every replica of the manifest is there already")
+        return _refused(RefusalReason.FULL, f"all {MOST_REPLICAS} places are taken")
     if index in lives:
         membership.lose(turn, lives[index], LifeState.DEAD, "a newer life has joined")
     return _joined(turn, _admit(turn, request, index))
@@ -83,7 +83,9 @@ def _refusal(turn: Turn, request: Join) -> Refused | None:
 def _places(turn: Turn, request: Join) -> int:
     if request.role is Role.SHARD:
         return turn.settings.shards
-    return MOST_REPLICAS if _brings_own_data(request) else turn.settings.replicas
+    # Without an index it is not one of a fixed number: somebody scales them while the job runs.
+    is_fixed = request.index is not None and not _brings_own_data(request)
+    return turn.settings.replicas if is_fixed else MOST_REPLICAS
 
 
 def _brings_own_data(request: Join) -> bool:
@@ -131,6 +133,9 @@ def _fatal(turn: Turn, reason: FailureReason, message: str) -> Refused:
 def _choose_index(turn: Turn, request: Join) -> int | None:
     lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards
     taken = {index for index, life in lives.items() if life.live}
+    for index in taken if request.place else ():
+        if lives[index].place == request.place:
+            return index
     return next((i for i in range(_places(turn, request)) if i not in taken), None)
 
 
@@ -144,6 +149,7 @@ def _admit(turn: Turn, request: Join, index: int) -> Life:
         address=request.data_address or "",
         metrics_address=request.metrics_address or "",
         own_data=_brings_own_data(request),
+        place=request.place,
         now=turn.now,
     )
     turn.record(joined)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from disttrain.coordinator.decisions import answers, joining, membership, steering, work
+from disttrain.coordinator.decisions import answers, joining, membership, running, steering, work
 from disttrain.coordinator.decisions.turn import Effect, Places, Turn
 from disttrain.coordinator.journal import entries, totals
 from disttrain.coordinator.journal.state import IssuedOrder, State
@@ -66,6 +66,12 @@ class Coordinator:
         if self.state.began is not None and self.state.ended is None:
             ended = totals.all_replicas(self.state.totals)
             self.watch.note(self.state.samples, ended, now)
+        return _decision(turn, None)
+
+    def save_now(self, now: float) -> Decision:
+        """This process is about to end, and the job goes on later: a checkpoint, if one can be."""
+        turn = self._turn(now)
+        running.save_now(turn)
         return _decision(turn, None)
 
     def checkpoint_ended(self, number: int, now: float, failure: str = "") -> Decision:

@@ -76,7 +76,7 @@ def lose(turn: Turn, found: Life, state: LifeState, reason: str) -> None:
     if member.role is Role.REPLICA:
         _fence(turn, member)
     else:
-        _shard_lost(turn, member, reason)
+        _shard_lost(turn, found, reason)
 
 
 def leave(turn: Turn, request: Leave) -> None:
@@ -88,7 +88,7 @@ def leave(turn: Turn, request: Leave) -> None:
         turn.record(entries.Drained(member=request.member, progress=request.progress))
         lose(turn, found, LifeState.LEFT, request.reason)
     else:
-        lose(turn, found, LifeState.DEAD, request.reason)
+        lose(turn, found, LifeState.LEFT if request.saved else LifeState.DEAD, request.reason)
 
 
 def died(turn: Turn, request: MemberDied) -> None:
@@ -175,11 +175,12 @@ def _fence(turn: Turn, replica: MemberId) -> None:
         turn.issue(shard.member, order)
 
 
-def _shard_lost(turn: Turn, shard: MemberId, reason: str) -> None:
+def _shard_lost(turn: Turn, shard: Life, reason: str) -> None:
     if turn.state.checkpoint is not None:
         turn.end_checkpoint(turn.state.checkpoint.number, f"shard-{shard.index} died: {reason}")
     trained = turn.state.began is not None and not turn.state.phase.ended
-    if trained and turn.settings.durability is Durability.NONE:
+    is_dead = shard.state is LifeState.DEAD
+    if trained and is_dead and turn.settings.durability is Durability.NONE:
         message = f"shard-{shard.index} died and durability is none: {reason}"
         turn.fail(FailureReason.SHARD_LOST, f"{message}{_what_is_left(turn)}")
 

@@ -52,6 +52,13 @@ def begin_checkpoint(turn: Turn) -> None:
         turn.issue(shard.member, order)
 
 
+def save_now(turn: Turn) -> None:
+    """Begins a checkpoint whether it is due or not, while the job trains."""
+    found = turn.state
+    if found.phase is Phase.RUNNING and found.checkpoint is None and turn.shards_ready():
+        begin_checkpoint(turn)
+
+
 def _evaluate_if_due(turn: Turn) -> None:
     replicas = turn.workers()
     if not replicas or turn.open_orders(Evaluate):

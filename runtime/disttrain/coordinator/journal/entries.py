@@ -76,6 +76,7 @@ class MemberJoined(Strict):
     address: str
     metrics_address: str
     own_data: bool
+    place: str = ""
     now: float
 
 

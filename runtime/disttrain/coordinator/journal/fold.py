@@ -17,6 +17,7 @@ from disttrain.coordinator.journal.state import (
     LifeState,
     OpenCheckpoint,
     Phase,
+    Saved,
     State,
 )
 from disttrain.coordinator.leases.data_ledger import DataLedger
@@ -129,6 +130,7 @@ def _(entry: entries.MemberJoined, state: State) -> None:
         pid=entry.pid,
         address=entry.address,
         metrics_address=entry.metrics_address,
+        place=entry.place,
         joined=entry.now,
         own_data=entry.own_data,
     )
@@ -276,7 +278,7 @@ def _(entry: entries.FenceAnswered, state: State) -> None:
 
 @_meaning(entries.CheckpointBegun)
 def _(entry: entries.CheckpointBegun, state: State) -> None:
-    state.checkpoint = OpenCheckpoint(number=entry.number, began=entry.now)
+    state.checkpoint = OpenCheckpoint(number=entry.number, began=entry.now, samples=state.samples)
     state.checkpoint_tried = entry.now
     state.next_checkpoint = entry.number + 1
 
@@ -291,9 +293,10 @@ def _(entry: entries.ShardPartWritten, state: State) -> None:
 
 @_meaning(entries.CheckpointEnded)
 def _(entry: entries.CheckpointEnded, state: State) -> None:
-    state.checkpoint = None
+    opened, state.checkpoint = state.checkpoint, None
     if entry.committed:
         state.last_checkpoint = entry.number
+        state.saved = None if opened is None else _saved(opened)
         state.totals.checkpoints += 1
     else:
         state.totals.checkpoint_failures += 1
@@ -301,6 +304,11 @@ def _(entry: entries.CheckpointEnded, state: State) -> None:
     for number, issued in list(state.orders.items()):
         if isinstance(issued.order, Checkpoint) and issued.order.number == entry.number:
             del state.orders[number]
+
+
+def _saved(opened: OpenCheckpoint) -> Saved:
+    versions = {shard: part.version for shard, part in opened.parts.items()}
+    return Saved(number=opened.number, time=opened.began, samples=opened.samples, versions=versions)
 
 
 @_meaning(entries.EvaluationBegun)

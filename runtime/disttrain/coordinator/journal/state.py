@@ -81,6 +81,8 @@ class Life(Strict):
     state: LifeState = LifeState.LIVE
     address: str = ""
     metrics_address: str = ""
+    place: str = ""
+    """The only place where the process can be; empty: not known."""
     joined: float = 0.0
     """Seconds of the coordinator's clock."""
     reason: str = ""
@@ -144,7 +146,21 @@ class OpenCheckpoint(Strict):
 
     number: int
     began: float
+    samples: int = 0
+    """Processed when it was begun."""
     parts: dict[int, ShardWritten] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True, slots=True)
+class Saved(Strict):
+    """What is known of the latest complete checkpoint."""
+
+    number: int
+    time: float
+    """When it was begun; seconds of the coordinator's clock."""
+    samples: int
+    versions: dict[int, int]
+    """Of the shards, by index."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -167,6 +183,8 @@ class Evaluation(Strict):
 class State(Strict):
     """The whole. Only `fold.apply` changes it."""
 
+    job_uid: str = ""
+    """Whose journal this is."""
     phase: Phase = Phase.WAITING
     reason: str = ""
     message: str = ""
@@ -194,6 +212,8 @@ class State(Strict):
     checkpoint: OpenCheckpoint | None = None
     next_checkpoint: int = 1
     last_checkpoint: int | None = None
+    saved: Saved | None = None
+    """The same checkpoint, if this or an earlier life of this job's coordinator saw it made."""
     checkpoint_tried: float | None = None
     evaluations: list[Evaluation] = field(default_factory=list)
     """The latest ones."""

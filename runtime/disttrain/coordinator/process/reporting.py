@@ -5,9 +5,10 @@ from typing import Any
 
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.journal import entries, totals
+from disttrain.coordinator.process.cluster_status import ClusterStatus
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
-from disttrain.coordinator.status import status
+from disttrain.coordinator.status import cluster_status, status
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -19,10 +20,18 @@ _METRICS_SECONDS = 2.0
 class Reporting:
     """Belongs to the coordinator's thread."""
 
-    def __init__(self, machine: Coordinator, files: RunFiles, metrics: ServedMetrics) -> None:
+    def __init__(
+        self,
+        machine: Coordinator,
+        files: RunFiles,
+        metrics: ServedMetrics,
+        cluster: ClusterStatus | None = None,
+    ) -> None:
+        """`cluster`: writes the status of the job's object, if it has one."""
         self._machine = machine
         self._files = files
         self._metrics = metrics
+        self._cluster = cluster
         self._next_status = 0.0
         self._next_line = 0.0
         self._checkpoint_began = 0.0
@@ -38,6 +47,8 @@ class Reporting:
             self._files.write_status(self._status(now))
             self._metrics.update(machine, now)
             self._metrics.dropped(dropped)
+            if self._cluster is not None:
+                self._cluster.offer(lambda: self._cluster_fields(now), now)
         if now >= self._next_line and machine.state.began is not None:
             self._next_line = now + _METRICS_SECONDS
             line = status.metrics_line(machine.state, machine.watch, now)
@@ -63,10 +74,25 @@ class Reporting:
             LOG.info("phase", phase=entry.phase.value, reason=str(entry.reason))
             self._phase_changed(entry, now)
 
+    def ready(self) -> None:
+        """Says over HTTP that this process serves."""
+        self._metrics.readiness.is_ready = True
+
     def finish(self, now: float) -> None:
-        """Writes the last status and the summary again, with the members' last reports."""
+        """Writes the last status, and of an ended job the summary, with the last reports."""
         self._files.write_status(self._status(now))
+        if not self._machine.state.phase.ended:
+            return
         self._files.write_summary(status.summary(self._machine.state, self._machine.watch, now))
+
+    def close(self, now: float) -> None:
+        """This process ends: says the last words to the API server."""
+        if self._cluster is not None:
+            self._cluster.close(self._cluster_fields(now), now)
+
+    def _cluster_fields(self, now: float) -> dict[str, Any]:
+        machine = self._machine
+        return cluster_status.fields(machine.state, machine.settings, machine.watch, now)
 
     def _checkpoint_ended(self, entry: entries.CheckpointEnded, now: float) -> None:
         LOG.info("checkpoint", number=entry.number, failure=entry.message or "none")

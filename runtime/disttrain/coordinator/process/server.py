@@ -1,5 +1,8 @@
 """The coordinator's process: what `disttrain run` and a pod start."""
 
+import random
+import signal
+
 from disttrain.checkpoint import names
 from disttrain.checkpoint.store import Store
 from disttrain.coordinator import settings
@@ -9,18 +12,19 @@ from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.process import start
 from disttrain.coordinator.process.checkpoints import Checkpoints, Job
+from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus
+from disttrain.coordinator.process.leaving import Leaving
 from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service, steady_clock
 from disttrain.coordinator.process.start import Origin
-from disttrain.launch.config import LaunchConfig
+from disttrain.coordinator.status.cluster_status import JobObject, Patches
+from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 from disttrain.telemetry import logs
-from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import Role
 
 LOG = logs.get(__name__)
 
@@ -29,42 +33,40 @@ _EXIT_CODES = {
     Phase.STOPPED: ExitCode.INTERRUPTED,
     Phase.FAILED: ExitCode.FAILED,
 }
-"""A full disk may take no summary: then this is all that the launcher hears."""
+"""A full disk may take no summary: then this is all that the launcher hears. Of a job that goes on
+later, INTERRUPTED."""
 
 
 def main(config: LaunchConfig) -> int:
     """Serves the job until it has ended; the exit code tells how. Raises JournalDamaged."""
     parts, origin = _parts(config)
-    transport = open_transport(
-        TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.COORDINATOR)
-    )
+    transport = open_transport(config.transport_config)
     try:
         service = Service(
             parts, transport.listen(config.listen_address or config.coordinator_address)
         )
+        if config.supervisor is Supervisor.NODE:
+            signal.signal(signal.SIGTERM, lambda *_: parts.leaving.ask())
         LOG.info("coordinator serves", state=str(origin))
         if origin is Origin.JOURNAL:
             committed = parts.checkpoints.committed()
             service.settle(parts.machine.restarted(parts.clock(), committed))
+        parts.reporting.ready()
         service.run()
         # On a full disk the space that it had in reserve is all there is for the summary.
         parts.journal.close()
         parts.reporting.finish(parts.clock())
+        parts.reporting.close(parts.clock())
     finally:
         parts.journal.close()
         transport.close()
-    return _EXIT_CODES[parts.machine.state.phase]
+    return _EXIT_CODES.get(parts.machine.state.phase, ExitCode.INTERRUPTED)
 
 
 def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
     store = Store(config.checkpoint_folder)
     journal_folder = store.folder / journal.FOLDER
-    begun = start.first_state(
-        journal_folder,
-        config.resume_from,
-        store.next_number(),
-        config.job.spec.parameter_server.shards,
-    )
+    begun = start.first_state(journal_folder, config, store.next_number())
     kept = journal.Journal(journal_folder)
     kept.begin(begun.state)
     machine = Coordinator(begun.state, settings.from_spec(config.job.spec), _places(config, store))
@@ -73,6 +75,9 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
         journal=kept,
         checkpoints=Checkpoints(store, _job(config)),
         reporting=_reporting(config, machine),
+        leaving=Leaving(machine, kept),
+        farewells=RunFolder(config.run_folder).farewells,
+        supervisor=config.supervisor,
         clock=steady_clock(),
     )
     return parts, begun.origin
@@ -100,4 +105,13 @@ def _job(config: LaunchConfig) -> Job:
 
 def _reporting(config: LaunchConfig, machine: Coordinator) -> Reporting:
     served = ServedMetrics(config.metrics_address)
-    return Reporting(machine, RunFiles(config.run_folder), served)
+    return Reporting(machine, RunFiles(config.run_folder), served, _cluster_status(config))
+
+
+def _cluster_status(config: LaunchConfig) -> ClusterStatus | None:
+    access, metadata = config.cluster, config.job.metadata
+    if access is None or metadata.namespace is None:
+        return None
+    job = JobObject(name=metadata.name, namespace=metadata.namespace, uid=config.job_uid)
+    server = ApiServer(access, job)
+    return ClusterStatus(server.apply, Patches(job, random.Random(config.job_uid)))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect
@@ -10,9 +11,11 @@ from disttrain.coordinator.errors import MessageRefused
 from disttrain.coordinator.journal.entries import CheckpointEnded, Entry
 from disttrain.coordinator.journal.journal import Journal
 from disttrain.coordinator.process.checkpoints import Checkpoints
+from disttrain.coordinator.process.leaving import Leaving
 from disttrain.coordinator.process.reporting import Reporting
-from disttrain.coordinator.protocol import messages, payloads
+from disttrain.coordinator.protocol import farewells, messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.launch.config import Supervisor
 from disttrain.telemetry import logs
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Listener, Request
@@ -25,6 +28,8 @@ _TICK_SECONDS = 0.05
 _PAUSE_SECONDS = 1.0
 _ATTEMPT_SECONDS = 0.5
 """Between two attempts to write what a full disk refused: each may be a whole new journal."""
+_FAREWELL_SECONDS = 2.0
+"""Between two looks at what members that left wrote down for a coordinator that was away."""
 _LAUNCHER_ONLY = (messages.Fail, messages.MemberDied, messages.Stop)
 _ALWAYS_TAKEN = (messages.Status, messages.Stop)
 """Also while the journal is behind: the one decides nothing, the other little, and people wait."""
@@ -38,6 +43,10 @@ class Parts:
     journal: Journal
     checkpoints: Checkpoints
     reporting: Reporting
+    leaving: Leaving
+    farewells: Path
+    """Folder of what members wrote down as they left."""
+    supervisor: Supervisor
     clock: Callable[[], float]
 
 
@@ -61,6 +70,7 @@ class Service:
         self._next_tick = 0.0
         self._next_attempt = 0.0
         """To catch up with the journal."""
+        self._next_farewells = 0.0
         self._stopping_since: float | None = None
         """Time since which a stop waits for a disk that takes nothing."""
         self._ended: float | None = None
@@ -76,7 +86,7 @@ class Service:
             self._carry_out(effect)
 
     def run(self) -> None:
-        """Serves until the job has ended and everybody knows it."""
+        """Serves until the job has ended and everybody knows it, or this process has to leave."""
         while not self._is_over():
             self._serve()
             self._tick()
@@ -118,7 +128,7 @@ class Service:
             LOG.warning("request refused", sender=request.header.sender, reason=str(error))
             self._refuse(request, messages.RefusalReason.MALFORMED, str(error))
             return None
-        if not _is_allowed(request.role, parsed):
+        if not _is_allowed(request.role, parsed, self._parts.supervisor):
             words = f"{parsed.kind} is not for {request.role.name.lower()}s"
             self._refuse(request, messages.RefusalReason.NOT_ALLOWED, words)
             return None
@@ -162,10 +172,21 @@ class Service:
             # This process was stopped, or its disk slow or full; nobody's heartbeats were heard.
             self._parts.machine.watch.forgive(now - self._next_tick, now)
         self._next_tick = now + _TICK_SECONDS
+        self._hear_farewells(now)
         self.settle(self._parts.machine.tick(now))
         heard = self._parts.machine.watch.heard
         self._peers = {member: peer for member, peer in self._peers.items() if member in heard}
         self._pushed.intersection_update(self._parts.machine.state.orders)
+
+    def _hear_farewells(self, now: float) -> None:
+        if now < self._next_farewells:
+            return
+        self._next_farewells = now + _FAREWELL_SECONDS
+        for path, leave in farewells.read(self._parts.farewells).items():
+            self.settle(self._parts.machine.request(leave, now))
+            if self._parts.journal.is_behind:
+                return
+            farewells.forget(path)
 
     def _stop_in_vain(self, now: float) -> None:
         """A stop waits a moment, not for ever, for a disk that takes no last checkpoint either."""
@@ -218,7 +239,7 @@ class Service:
     def _is_over(self) -> bool:
         machine, now = self._parts.machine, self._parts.clock()
         if not machine.state.phase.ended:
-            return False
+            return self._parts.leaving.is_over(now, self.settle)
         self._ended = self._ended or now
         waited = now - self._ended
         untold = self._parts.journal.is_behind or machine.state.orders
@@ -229,8 +250,11 @@ def _header(verb: Verb, sequence: int) -> Header:
     return EMPTY._replace(verb=verb, role=Role.COORDINATOR, sequence=sequence)
 
 
-def _is_allowed(role: Role, request: messages.Request) -> bool:
+def _is_allowed(role: Role, request: messages.Request, supervisor: Supervisor) -> bool:
     """Whether a sender of this role may say this: with CURVE, the role is proven by its key."""
+    if isinstance(request, messages.Fail) and supervisor is Supervisor.NODE:
+        # Without a launcher, a member tells itself of the error that no restart heals.
+        return role in {Role.SHARD, Role.REPLICA}
     if isinstance(request, _LAUNCHER_ONLY):
         return role is Role.LAUNCHER
     if isinstance(request, messages.Join):

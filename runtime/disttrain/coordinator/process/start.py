@@ -7,9 +7,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from disttrain.checkpoint import names
-from disttrain.coordinator.errors import JournalDamaged
+from disttrain.coordinator.errors import JournalDamaged, WrongJournal
 from disttrain.coordinator.journal import journal, resume, state
 from disttrain.coordinator.journal.state import State
+from disttrain.launch.config import LaunchConfig
 
 
 class Origin(StrEnum):
@@ -30,28 +31,37 @@ class Start:
     origin: Origin
 
 
-def first_state(
-    journal_folder: Path, checkpoint: Path | None, next_checkpoint: int, shards: int
-) -> Start:
+def first_state(journal_folder: Path, config: LaunchConfig, next_checkpoint: int) -> Start:
     """A checkpoint to resume comes before the journal, which belongs to the run that ended.
 
-    `next_checkpoint` is the lowest number that is free, `shards` how many the job has now.
-    Raises JournalDamaged.
+    `next_checkpoint` is the lowest number that is free. Raises JournalDamaged, WrongJournal.
     """
-    start = _found(journal_folder, checkpoint, shards)
+    start = _found(journal_folder, config)
+    start.state.job_uid = config.job_uid
     start.state.next_checkpoint = max(start.state.next_checkpoint, next_checkpoint)
     return start
 
 
-def _found(journal_folder: Path, checkpoint: Path | None, shards: int) -> Start:
+def _found(journal_folder: Path, config: LaunchConfig) -> Start:
+    checkpoint, shards = config.resume_from, config.job.spec.parameter_server.shards
     if checkpoint is not None:
         ledger = _read_ledger(checkpoint / names.COORDINATOR)
         resumed = resume.from_ledger(ledger, str(checkpoint), shards)
         return Start(state=resumed, origin=Origin.CHECKPOINT)
     replayed = journal.replay(journal_folder)
     if replayed is not None:
+        _check_job(replayed.state, config.job_uid, journal_folder)
         return Start(state=replayed.state, origin=Origin.JOURNAL)
     return Start(state=State(), origin=Origin.NEW)
+
+
+def _check_job(found: State, job_uid: str, folder: Path) -> None:
+    if found.job_uid not in {"", job_uid}:
+        message = (
+            f"{folder} is the journal of job {found.job_uid}, this is job {job_uid}; "
+            "give each job a checkpoint folder of its own"
+        )
+        raise WrongJournal(message)
 
 
 def _read_ledger(file: Path) -> State:

@@ -213,6 +213,7 @@ class ControlConnection:
 def not_joined(join: messages.Join, reply: messages.Reply) -> NotJoined:
     """The error for an answer to a join that is no welcome."""
     why = reply.message if isinstance(reply, messages.Refused) else f"it answered {reply.kind}"
-    message = f"the coordinator refused {join.role.name} {join.index}: {why}"
+    which = join.role.name.lower() + ("" if join.index is None else f"-{join.index}")
+    message = f"the coordinator refused {which}: {why}"
     over = isinstance(reply, messages.Refused) and reply.reason is messages.RefusalReason.ENDED
     return JobOver(message) if over else NotJoined(message)

@@ -60,6 +60,9 @@ class Join(Strict):
     role: Role
     index: Count | None
     """None: the coordinator chooses."""
+    place: Text = ""
+    """Name of the only place where the process can be, its pod: who joins from the same place is
+    the next life of the same process. Empty: not known."""
     instance: Annotated[str, Field(min_length=1, max_length=128)]
     """Random, one per life of a process."""
     pid: Count
@@ -122,7 +125,9 @@ class Leave(Strict):
     member: MemberId
     reason: Text
     progress: Progress | None = None
-    """Replicas; the rest of their leases is given to others."""
+    """Replicas; the rest of their leases is given to others. None: how far the shards are tells."""
+    saved: bool = False
+    """Shards: all that they have applied is on disk, for their next life."""
 
 
 class FailureReason(StrEnum):
@@ -150,7 +155,10 @@ class FailureReason(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fail(Strict):
-    """From the launcher: the job cannot go on. Answer `Acknowledged`; it ends as Failed."""
+    """From the launcher, or from a member without one: the job cannot go on.
+
+    Answer `Acknowledged`; it ends as Failed.
+    """
 
     kind: Literal["fail"] = "fail"
     reason: FailureReason

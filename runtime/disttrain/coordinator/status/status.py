@@ -102,7 +102,7 @@ def _result(state: State, watch: Watch, now: float) -> Json:
         "epochs": state.data.epochs_done,
         **_measures(state),
         "evaluations": state.totals.evaluations,
-        "staleness": _staleness_figures(state, watch),
+        "staleness": staleness_figures(state, watch),
         "restarts": _restarts(state.totals),
         **_portions(state.data),
         **_faults_and_checkpoints(state),
@@ -152,7 +152,8 @@ def _faults_and_checkpoints(state: State) -> Json:
     }
 
 
-def _staleness_figures(state: State, watch: Watch) -> Json:
+def staleness_figures(state: State, watch: Watch) -> Json:
+    """The pushes of all lives so far: quantiles, and the histogram by lower bounds."""
     histogram = _staleness(state, watch)
     unknown = [*watch.shards.values(), *state.totals.shard_reports.values()]
     return {

@@ -64,9 +64,24 @@ def test_a_process_without_an_index_gets_the_lowest_free_one() -> None:
     chosen = machine.join(Role.REPLICA, None, "b")
     assert isinstance(chosen, messages.Joined)
     assert chosen.member.index == 0
-    full = machine.join(Role.REPLICA, None, "c")
-    assert isinstance(full, messages.Refused)
-    assert full.reason is RefusalReason.FULL
+    another = machine.join(Role.REPLICA, None, "c")
+    assert isinstance(another, messages.Joined)
+    assert another.member.index == 2, "somebody scales them while the job runs"
+
+
+def test_who_joins_from_the_same_place_is_the_next_life_of_the_same_replica() -> None:
+    machine = Machine()
+    machine.member(Role.SHARD, 0, "s")
+    first, other, second = (
+        machine.joined_from(place, instance)
+        for place, instance in (("pod-a", "1"), ("pod-b", "2"), ("pod-a", "3"))
+    )
+    assert (second.index, second.incarnation) == (first.index, first.incarnation + 1)
+    assert other.index != first.index
+    assert machine.state.replicas[other.index].live
+    refused = machine.heartbeat(first)
+    assert isinstance(refused, messages.Refused)
+    assert refused.reason is RefusalReason.OLD_INCARNATION
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,14 @@ from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.journal import Journal
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.process.checkpoints import Checkpoints, Job
+from disttrain.coordinator.process.leaving import Leaving
 from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service
-from disttrain.coordinator.protocol import messages, payloads
+from disttrain.coordinator.protocol import farewells, messages, orders, payloads
+from disttrain.coordinator.protocol.fields import Position, Progress
+from disttrain.launch.config import Supervisor
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Payload, Request
 
@@ -75,19 +78,25 @@ class ScriptedListener:
 class Served:
     """A service whose clock goes on by itself."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, supervisor: Supervisor = Supervisor.LAUNCHER) -> None:
         self.now = 100.0
+        self.folder = folder
+        self.farewells = folder / "farewells"
         self.members = Machine()
         self.machine = self.members.coordinator
         self.journal = Journal(folder / "journal")
         self.journal.begin(self.machine.state)
         self.listener = ScriptedListener()
+        self.leaving = Leaving(self.machine, self.journal)
         job = Job(uid="u", name="n", seed=1, update_rule="sgd", keep_last=1)
         parts = Parts(
             machine=self.machine,
             journal=self.journal,
             checkpoints=Checkpoints(Store(folder), job),
             reporting=Reporting(self.machine, RunFiles(folder), ServedMetrics("127.0.0.1:0")),
+            leaving=self.leaving,
+            farewells=self.farewells,
+            supervisor=supervisor,
             clock=self._clock,
         )
         self.service = Service(parts, self.listener)
@@ -122,6 +131,57 @@ def test_the_launcher_fails_the_job(served: Served) -> None:
 
     assert served.listener.answers[asked] == messages.Acknowledged()
     assert served.machine.state.phase is Phase.FAILED
+
+
+@pytest.mark.parametrize("role", [Role.REPLICA, Role.SHARD])
+def test_without_a_launcher_a_member_may_fail_the_job(tmp_path: Path, role: Role) -> None:
+    served = Served(tmp_path, Supervisor.NODE)
+    asked = served.listener.say(role, FAIL)
+
+    served.service.run()
+
+    assert served.listener.answers[asked] == messages.Acknowledged()
+    assert served.machine.state.phase is Phase.FAILED
+
+
+def test_a_coordinator_that_is_told_to_end_saves_and_leaves_the_job_as_it_is(
+    served: Served,
+) -> None:
+    shard, *_ = served.members.running()
+    served.journal.begin(served.machine.state)
+    before = served.machine.state.next_checkpoint
+    served.leaving.ask()
+
+    def answer() -> None:
+        for order in served.machine.orders_for(shard):
+            failed = orders.OrderFailed(message="no disk")
+            done = messages.OrderDone(member=shard, order=order.id, result=failed)
+            served.listener.say(Role.SHARD, done)
+
+    served.listener.when_idle = answer
+    served.service.run()
+
+    replayed = journal.replay(served.folder / "journal")
+    assert replayed is not None
+    for state in (served.machine.state, replayed.state):
+        assert state.phase is Phase.RUNNING
+        assert state.next_checkpoint == before + 1
+        assert state.checkpoint is None
+
+
+def test_a_farewell_that_nobody_heard_is_taken_as_if_it_had_been_said(served: Served) -> None:
+    _, replica, _ = served.members.running()
+    lease, *_ = served.members.work(replica).leases
+    progress = Progress(position=Position(lease=lease.id, offset=4), samples=4)
+    leave = messages.Leave(member=replica, reason="SIGTERM", progress=progress)
+    farewells.write(served.farewells, leave)
+    served.listener.when_idle = lambda: served.listener.say(Role.LAUNCHER, STOP)
+
+    served.service.run()
+
+    assert not list(served.farewells.iterdir())
+    assert not served.machine.state.replicas[replica.index].live
+    assert served.machine.state.samples == 4
 
 
 class FullDisk:

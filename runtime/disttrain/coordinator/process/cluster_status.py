@@ -1,0 +1,117 @@
+"""Sends the coordinator's part of the status to the API server, from a thread of its own.
+
+Training never waits for it, and does not care whether it succeeds.
+"""
+
+import queue
+import ssl
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from urllib.parse import quote
+
+from disttrain.coordinator.status.cluster_status import JobObject, Json, Patches
+from disttrain.job import spec
+from disttrain.job.cluster_names import COORDINATOR_FIELD_MANAGER
+from disttrain.launch.cluster_access import ClusterAccess
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+PLURAL = "disttrainjobs"
+"""The resource's name in paths."""
+
+_ATTEMPT_SECONDS = 5.0
+_LAST_SECONDS = 10.0
+"""For the last patch, when the job or this process ends."""
+
+
+class ClusterStatus:
+    """`offer` belongs to the coordinator's thread."""
+
+    def __init__(self, send: Callable[[bytes], None], patches: Patches) -> None:
+        """`send` raises OSError."""
+        self._send = send
+        self._patches = patches
+        self._waiting: queue.SimpleQueue[tuple[Json, bytes] | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[Json, str]] = queue.SimpleQueue()
+        self._is_sending = False
+        self._complaint = ""
+        self._thread = threading.Thread(target=self._run, name="cluster-status", daemon=True)
+        self._thread.start()
+
+    def offer(self, fields: Callable[[], Json], now: float) -> None:
+        """Send what `fields` says, if it is time and news. Never waits."""
+        self._hear()
+        if not self._is_sending and self._patches.due(now):
+            self._submit(fields(), now)
+
+    def close(self, fields: Json, now: float) -> None:
+        """Send the last words, and wait a moment for them."""
+        self._hear()
+        self._submit(fields, now)
+        self._waiting.put(None)
+        self._thread.join(_LAST_SECONDS)
+
+    def _submit(self, fields: Json, now: float) -> None:
+        content = self._patches.take(fields, now)
+        if content is not None:
+            self._is_sending = True
+            self._waiting.put((fields, content))
+
+    def _hear(self) -> None:
+        while not self._answers.empty():
+            fields, complaint = self._answers.get()
+            self._is_sending = False
+            self._patches.answered(fields, is_taken=not complaint)
+            if complaint and complaint != self._complaint:
+                LOG.warning("the API server has not taken the status", reason=complaint)
+            self._complaint = complaint
+
+    def _run(self) -> None:
+        while (work := self._waiting.get()) is not None:
+            fields, content = work
+            complaint = ""
+            try:
+                self._send(content)
+            except OSError as error:
+                complaint = str(error) or type(error).__name__
+            self._answers.put((fields, complaint))
+
+
+class ApiServer:
+    """The one request that the coordinator makes. Token and certificate are read each time."""
+
+    def __init__(self, access: ClusterAccess, job: JobObject) -> None:
+        self._access = access
+        place = f"/apis/{spec.API_VERSION}/namespaces/{quote(job.namespace)}/{PLURAL}"
+        options = f"fieldManager={COORDINATOR_FIELD_MANAGER}&force=true"
+        self._url = f"{access.server}{place}/{quote(job.name)}/status?{options}"
+
+    def apply(self, patch: bytes) -> None:
+        """Server-side apply of the status subresource. Raises OSError."""
+        token = self._access.token.read_text().strip()
+        request = urllib.request.Request(  # noqa: S310 - https, from the pod's environment
+            self._url,
+            data=patch,
+            method="PATCH",
+            headers={
+                "Authorization": f"Bearer {token}",
+                "Content-Type": "application/apply-patch+yaml",
+                "Accept": "application/json",
+            },
+        )
+        context = ssl.create_default_context(cafile=str(self._access.authority))
+        opener = urllib.request.build_opener(
+            # A proxy in the environment is for the task, not for the cluster's own address.
+            urllib.request.ProxyHandler({}),
+            urllib.request.HTTPSHandler(context=context),
+        )
+        try:
+            with opener.open(request, timeout=_ATTEMPT_SECONDS) as answer:
+                answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                message = f"{error.code} {error.reason}: {error.read(500).decode(errors='replace')}"
+            raise OSError(message) from error

@@ -1,0 +1,141 @@
+"""The exact values of a shard that was told to end, kept for its next life.
+
+Nothing is lost then, however long ago the last checkpoint is. Two files in a folder beside the
+checkpoints: the shard's, as in a checkpoint, and after it a small one that says what it is.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from disttrain.checkpoint import durable, names, shard_file
+from disttrain.checkpoint.durable import DurableFile
+from disttrain.checkpoint.errors import Corrupt
+from disttrain.checkpoint.manifest import Manifest
+from disttrain.checkpoint.shard_file import ShardFile
+from disttrain.parameter_server import restoring, writing
+from disttrain.parameter_server.restoring import FormerShard, RestoredShard, Wanted
+from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.values import Values, bytes_of, ranges_of
+from disttrain.transport.header import Vector
+
+FOLDER = "stopped"
+"""Beside the checkpoints."""
+
+_LARGEST_BYTES = 65_536
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stop:
+    """What a saved shard is."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+    job_uid: str
+    shards: int
+    update_rule: str
+    checkpoint: int
+    """The last checkpoint that has a part of this life, or that it began with; 0 without one."""
+    version: int
+    samples: int
+    elements: dict[int, int]
+    bytes: int
+    hash: str
+
+
+_STOP = TypeAdapter(Stop)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Saver:
+    """Knows whose shard it is."""
+
+    folder: Path
+    job_uid: str
+    update_rule: str
+
+    def save(self, state: ShardState, values: Values, checkpoint: int) -> None:
+        """Write everything, on disk; nothing may be applied meanwhile or after it.
+
+        `checkpoint` as in `Stop`. Raises NotWritten.
+        """
+        durable.make_folder(self.folder)
+        cut = writing.cut(checkpoint, state, values)
+        path = self.folder / names.shard_file(state.index)
+        written = shard_file.write(path, writing.contents(cut), cut.metadata)
+        stop = Stop(
+            job_uid=self.job_uid,
+            shards=state.shards,
+            update_rule=self.update_rule,
+            checkpoint=checkpoint,
+            version=state.count,
+            samples=state.samples,
+            elements={int(vector): count for vector, count in state.elements.items()},
+            bytes=written.bytes,
+            hash=written.hash,
+        )
+        with DurableFile(_said(path)) as file:
+            file.write(_STOP.dump_json(stop))
+
+
+def read(folder: Path, job_uid: str, wanted: Wanted) -> RestoredShard | None:
+    """What the life before has saved; None if it is not of this job as it is now, or none is there.
+
+    Raises Corrupt.
+    """
+    path = folder / names.shard_file(wanted.shard)
+    if not _said(path).exists():
+        return None
+    stop = _read(_said(path))
+    asked = job_uid, wanted.shards, wanted.update_rule
+    if (stop.job_uid, stop.shards, stop.update_rule) != asked:
+        return None
+    found = shard_file.digest_of(path)
+    if (found.bytes, found.hash) != (stop.bytes, stop.hash):
+        raise Corrupt(path, f"its hash is {found.hash}, {_said(path).name} says {stop.hash}")
+    with shard_file.opened(path) as file:
+        return _restored(file, stop, wanted)
+
+
+def is_newer(stopped: RestoredShard, shard: int, checkpoint: Manifest | None) -> bool:
+    """Whether what was saved at a stop goes on from this checkpoint, the newest of all."""
+    if checkpoint is None or len(checkpoint.shards) != stopped.shards:
+        return checkpoint is None
+    at_checkpoint = checkpoint.shards[shard].version
+    return stopped.checkpoint >= checkpoint.number and stopped.version >= at_checkpoint
+
+
+def _said(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _read(path: Path) -> Stop:
+    try:
+        return _STOP.validate_json(shard_file.small_content(path, _LARGEST_BYTES))
+    except ValidationError as error:
+        raise Corrupt(path, f"it says nothing of a shard: {error.errors()[0]['msg']}") from error
+
+
+def _restored(file: ShardFile, stop: Stop, wanted: Wanted) -> RestoredShard:
+    elements = {Vector(vector): count for vector, count in stop.elements.items()}
+    values = Values(ranges_of(elements, wanted.shard, wanted.shards), wanted.chunk_bytes)
+    values.add_state(dict.fromkeys(wanted.state_names, 0.0))
+    for vector, held in values.ranges.items():
+        if held.count:
+            file.read(names.values(vector), 0, values.bytes_of(vector, held))
+    for name, state in values.state.items():
+        if state.numel():
+            file.read(names.state(Vector.PARAMETERS, name), 0, bytes_of(state))
+    delivered = restoring.table_of(file)
+    return RestoredShard(
+        checkpoint=stop.checkpoint,
+        shards=wanted.shards,
+        values=values,
+        elements=elements,
+        version=stop.version,
+        samples=stop.samples,
+        delivered=delivered,
+        former={wanted.shard: FormerShard(version=stop.version, delivered=delivered)},
+    )

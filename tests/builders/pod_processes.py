@@ -1,0 +1,243 @@
+"""The processes of a job as a kubelet starts them: each by its environment alone, no launcher."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import yaml
+
+from builders.runs import COUNTING, TASKS
+from disttrain.job import pod_layout
+from disttrain.job.pod_layout import Variable
+
+TIMEOUT_SECONDS = 90.0
+UID = "0b5c0f5e-6d5d-4a0e-9d3a-3f1c9c0a7f11"
+
+ALL = ("coordinator", "shard-0", "shard-1", "replica-a", "replica-b")
+"""Two shards; replicas have names of pods, which are no indices."""
+
+
+class Answer(NamedTuple):
+    """Of an HTTP server."""
+
+    status: int
+    body: str
+
+
+class PodJob:
+    """A job whose processes a test starts, kills, tells to end and starts again."""
+
+    def __init__(
+        self,
+        folder: Path,
+        assignments: Mapping[str, Any] | None = None,
+        keys: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.output = folder / "checkpoints" / f"counting-{UID}"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.lives: dict[str, int] = {}
+        self.changed: dict[str, Mapping[str, str]] = {}
+        """Variables of single processes that are not as usual."""
+        self._keys = keys
+        self._port = free_port()
+        for task in TASKS.glob("*.py"):
+            shutil.copy(task, folder)
+        for name, content in (keys or {}).items():
+            (folder / name).write_bytes(content)
+        self._write_manifest(assignments or {})
+
+    def start(self, *names: str) -> None:
+        """Start processes; again one of the same name gets the same environment."""
+        for name in names:
+            old = self.processes.get(name)
+            assert old is None or old.poll() is not None, f"{name} still runs"
+            self.lives[name] = self.lives.get(name, 0) + 1
+            with self.log_file(name).open("ab") as log:
+                self.processes[name] = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "disttrain.launch.pod"],
+                    env=os.environ | self.environment(name),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+
+    def environment(self, name: str) -> dict[str, str]:
+        """What a kubelet would say to a pod, with addresses of this machine."""
+        role, _, index = name.partition("-")
+        found = {
+            Variable.ROLE: role,
+            Variable.RUN_FOLDER: str(self.output),
+            Variable.TASK_FOLDER: str(self.folder),
+            Variable.LAUNCH_FILE: str(self.folder / "job.json"),
+            Variable.TERMINATION_LOG: str(self.termination_log(name)),
+            Variable.COORDINATOR_ADDRESS: self.coordinator_address,
+            Variable.METRICS_ADDRESS: "127.0.0.1:0",
+            Variable.POD_NAME: f"counting-{name}",
+            Variable.POD_NAMESPACE: "tests",
+            "OMP_NUM_THREADS": "1",
+        }
+        if role == "coordinator":
+            found[Variable.LISTEN_ADDRESS] = self.coordinator_address
+        if role == "shard":
+            found |= {Variable.INDEX: index, Variable.LISTEN_ADDRESS: "tcp://127.0.0.1:0"}
+        if self._keys is not None:
+            found[Variable.KEYS_FILE] = str(self.folder / f"{role}.json")
+        usual = {str(variable): value for variable, value in found.items()}
+        return usual | dict(self.changed.get(name, {}))
+
+    def set(self, path: str, value: object) -> None:
+        """Change the manifest for the processes that start from now on."""
+        file = self.folder / pod_layout.LAUNCH_KEY
+        file.write_text(json.dumps(_changed(json.loads(file.read_text()), {path: value})))
+
+    @property
+    def coordinator_address(self) -> str:
+        """The same over all of its lives."""
+        return f"tcp://127.0.0.1:{self._port}"
+
+    def kill(self, name: str) -> None:
+        """SIGKILL."""
+        self.processes[name].kill()
+        self.processes[name].wait(TIMEOUT_SECONDS)
+
+    def restart(self, name: str) -> None:
+        """Kill, and start again as a kubelet does."""
+        self.kill(name)
+        self.start(name)
+
+    def tell_to_end(self, *names: str) -> None:
+        """SIGTERM."""
+        for name in names:
+            self.processes[name].send_signal(signal.SIGTERM)
+
+    def wait(self, name: str, timeout: float = TIMEOUT_SECONDS) -> int:
+        """The exit code."""
+        return self.processes[name].wait(timeout)
+
+    def is_running(self, name: str) -> bool:
+        """Whether the process has not ended."""
+        return self.processes[name].poll() is None
+
+    def termination_log(self, name: str) -> Path:
+        """Where the process leaves its last words."""
+        return self.folder / f"{name}.terminated"
+
+    def outcome(self) -> dict[str, Any]:
+        """What the coordinator's termination message says."""
+        found: dict[str, Any] = json.loads(self.termination_log("coordinator").read_text())
+        return found
+
+    def log_file(self, name: str) -> Path:
+        """What the process prints, over all of its lives."""
+        return self.folder / f"{name}.stderr"
+
+    def log(self, name: str) -> str:
+        """The content of that file."""
+        file = self.log_file(name)
+        return file.read_text() if file.exists() else ""
+
+    def status(self) -> dict[str, Any]:
+        """What status.json says; empty before it is there."""
+        return self._json("status.json")
+
+    def summary(self) -> dict[str, Any]:
+        """What summary.json says."""
+        return self._json("summary.json")
+
+    def member(self, name: str) -> dict[str, Any]:
+        """What status.json says of a member."""
+        return next(each for each in self.status()["members"] if each["name"] == name)
+
+    def ask(self, address: str, path: str) -> Answer:
+        """An answer of the HTTP server of a process."""
+        try:
+            with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+                return Answer(answer.status, answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(error.code, error.read().decode())
+
+    def wait_until(
+        self, holds: Callable[[dict[str, Any]], bool], timeout: float = TIMEOUT_SECONDS
+    ) -> dict[str, Any]:
+        """The first status for which `holds`."""
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            status = self.status()
+            if status and holds(status):
+                return status
+            time.sleep(0.02)
+        message = f"not within {timeout} s: {self.status()}"
+        raise AssertionError(message)
+
+    def complete(self) -> None:
+        """Wait until the coordinator has ended, as it should."""
+        assert self.wait("coordinator") == 0
+        assert self.outcome()["phase"] == "Complete", self.outcome()
+
+    def assert_promises_held(self) -> None:
+        """`disttrain audit` finds nothing violated."""
+        command = [sys.executable, "-m", "disttrain", "audit", str(self.output)]
+        found = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
+        assert found.returncode == 0, found.stdout + found.stderr
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait(TIMEOUT_SECONDS)
+        if error is not None:
+            for name in self.processes:
+                sys.stderr.write(f"--- {name} ---\n{self.log(name)[-4000:]}\n")
+
+    def _write_manifest(self, assignments: Mapping[str, Any]) -> None:
+        manifest = yaml.safe_load(COUNTING)
+        manifest["metadata"] |= {"uid": UID, "namespace": "tests"}
+        text = json.dumps(_changed(manifest, assignments))
+        (self.folder / pod_layout.LAUNCH_KEY).write_text(text)
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            value: dict[str, Any] = json.loads((self.output / name).read_text())
+        except (OSError, ValueError):
+            return {}
+        return value
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _changed(manifest: dict[str, Any], assignments: Mapping[str, Any]) -> dict[str, Any]:
+    for path, value in assignments.items():
+        *parents, last = path.split(".")
+        place = manifest
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return manifest

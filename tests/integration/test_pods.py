@@ -1,0 +1,287 @@
+"""Processes started by environment alone, as pods are; nobody watches them but the test."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+from torch import Tensor
+
+from builders.pod_processes import ALL, UID, PodJob
+from disttrain.coordinator.protocol import messages, orders, payloads
+from disttrain.coordinator.protocol.orders import NumberedOrder
+from disttrain.launch import keys
+from disttrain.launch.pod import STOPPED
+from disttrain.transport.config import CurveKeys, TransportConfig, TransportKind
+from disttrain.transport.errors import TransportTimeout
+from disttrain.transport.factory import open_transport
+from disttrain.transport.header import EMPTY, Header, Reason, Role, Verb
+from disttrain.transport.interface import Message, Transport
+from disttrain.transport.keys import parse
+
+SAMPLES = 1024
+EPOCHS = 2
+SLOW = {"spec.task.arguments": {"step_seconds": 0.12}}
+"""Long enough for a process to start again while the job trains."""
+MEMBERS = ALL[1:]
+SHARDS = ("shard-0", "shard-1")
+REPLICAS = ("replica-a", "replica-b")
+
+
+def begun(status: dict[str, Any]) -> bool:
+    return bool(status.get("samples", 0) >= SAMPLES // 4)
+
+
+def trained(job: PodJob) -> dict[str, Tensor]:
+    return load_file(job.output / "model.safetensors")
+
+
+def assert_every_sample_was_applied(job: PodJob) -> None:
+    """Nothing lost, and exactly as much repeated as the summary says."""
+    counts, summary = trained(job)["counts"], job.summary()
+    assert int(counts.min()) >= EPOCHS, f"samples were skipped: {counts}"
+    repeated = int(counts.sum()) - EPOCHS * SAMPLES
+    most = summary["samplesRepeated"]
+    assert most - summary["samplesPartiallyApplied"] <= repeated <= most
+
+
+def assert_nothing_was_lost_or_repeated(job: PodJob) -> None:
+    model, summary = trained(job), job.summary()
+    assert (summary["samplesRepeated"], summary["updatesLost"]) == (0, 0), summary
+    assert model["counts"].eq(EPOCHS).all(), model["counts"]
+
+
+def test_processes_started_in_any_order_train_to_the_end(tmp_path: Path) -> None:
+    with PodJob(tmp_path) as job:
+        job.start("replica-a", "shard-1", "shard-0", "replica-b")
+        job.start("coordinator")
+        job.complete()
+
+        outcome = job.outcome()
+        assert outcome["samples"] == EPOCHS * SAMPLES
+        assert outcome["reason"] == "Epochs"
+        assert outcome["measures"]["counted"] == EPOCHS
+        assert_nothing_was_lost_or_repeated(job)
+        job.assert_promises_held()
+
+        assert all(job.is_running(name) for name in MEMBERS)
+        job.tell_to_end(*MEMBERS)
+        assert [job.wait(name) for name in MEMBERS] == [0, 0, 0, 0]
+        assert not (job.output / "logs").exists()
+        lines = (job.log("replica-a") + job.log("replica-b")).splitlines()
+        assert {"replica-0", "replica-1"} <= {line.split()[2] for line in lines}
+
+
+def test_a_killed_replica_takes_its_place_again_at_once(tmp_path: Path) -> None:
+    with PodJob(tmp_path, SLOW) as job:
+        job.start(*ALL)
+        job.wait_until(begun)
+        job.restart("replica-a")
+        job.complete()
+
+        summary = job.summary()
+        assert summary["restarts"] == {"coordinator": 0, "shard": 0, "replica": 1}
+        names = {each["name"] for each in job.status()["members"]}
+        assert names == {"shard-0", "shard-1", "replica-0", "replica-1"}
+        assert_every_sample_was_applied(job)
+        job.assert_promises_held()
+
+
+def test_a_killed_shard_comes_back_and_no_replica_ends(tmp_path: Path) -> None:
+    with PodJob(tmp_path, SLOW) as job:
+        job.start(*ALL)
+        job.wait_until(begun)
+        job.restart("shard-1")
+        job.complete()
+
+        assert job.summary()["restarts"] == {"coordinator": 0, "shard": 1, "replica": 0}
+        assert all(job.is_running(name) for name in MEMBERS)
+        job.assert_promises_held()
+
+
+def test_a_killed_coordinator_goes_on_from_its_journal(tmp_path: Path) -> None:
+    with PodJob(tmp_path, SLOW) as job:
+        job.start(*ALL)
+        job.wait_until(begun)
+        job.restart("coordinator")
+        job.complete()
+
+        summary = job.summary()
+        assert summary["restarts"] == {"coordinator": 1, "shard": 0, "replica": 0}
+        assert summary["updatesLost"] == 0
+        assert_every_sample_was_applied(job)
+        job.assert_promises_held()
+
+
+def test_a_journal_of_another_job_ends_the_job(tmp_path: Path) -> None:
+    with PodJob(tmp_path, SLOW) as job:
+        job.start(*ALL)
+        job.wait_until(begun)
+        job.tell_to_end("coordinator")
+        assert job.wait("coordinator") == STOPPED
+        job.set("metadata.uid", "another")
+        job.start("coordinator")
+        assert job.wait("coordinator") == 0
+        assert (job.outcome()["phase"], job.outcome()["reason"]) == ("Failed", "WrongJournal")
+
+
+def test_a_job_that_is_suspended_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The coordinator ends first, then all others at the same moment."""
+    with PodJob(tmp_path, SLOW | {"spec.checkpoint.everySeconds": 1000}) as job:
+        job.start(*ALL)
+        job.wait_until(begun)
+        job.tell_to_end("coordinator")
+        assert job.wait("coordinator") == STOPPED
+        assert job.outcome()["phase"] == "Stopped"
+        job.tell_to_end(*MEMBERS)
+        assert [job.wait(name) for name in MEMBERS] == [0, 0, 0, 0]
+        assert not (job.output / "summary.json").exists()
+
+        job.start(*ALL)
+        job.complete()
+        assert_nothing_was_lost_or_repeated(job)
+        assert trained(job)["first_updates"].eq(EPOCHS * SAMPLES / 8).all()
+        job.assert_promises_held()
+
+
+def test_a_shard_that_is_told_to_end_loses_nothing(tmp_path: Path) -> None:
+    with PodJob(tmp_path, SLOW | {"spec.checkpoint.everySeconds": 1000}) as job:
+        job.start(*ALL)
+        job.wait_until(begun)
+        job.tell_to_end("shard-0")
+        assert job.wait("shard-0") == 0
+        assert "saved version=" in job.log("shard-0")
+        job.start("shard-0")
+        job.complete()
+
+        assert_nothing_was_lost_or_repeated(job)
+        assert trained(job)["first_updates"].eq(EPOCHS * SAMPLES / 8).all()
+        job.assert_promises_held()
+
+
+def test_replicas_come_and_go_while_the_job_trains(tmp_path: Path) -> None:
+    with PodJob(tmp_path, SLOW) as job:
+        job.start("coordinator", *SHARDS, "replica-a", "replica-b", "replica-c")
+        job.wait_until(lambda status: begun(status) and status["liveReplicas"] == 3)
+        job.tell_to_end("replica-a", "replica-c")
+        assert [job.wait("replica-a"), job.wait("replica-c")] == [0, 0]
+        job.wait_until(lambda status: status["liveReplicas"] == 1, timeout=5)
+        job.complete()
+
+        assert_nothing_was_lost_or_repeated(job)
+        assert job.summary()["restarts"]["replica"] == 0
+        job.assert_promises_held()
+
+
+def test_a_task_that_cannot_be_imported_fails_the_job(tmp_path: Path) -> None:
+    with PodJob(tmp_path, {"spec.task.entrypoint": "broken_import:Task"}) as job:
+        job.start("coordinator", "shard-0", "replica-a")
+        assert job.wait("coordinator") == 0
+        outcome = job.outcome()
+        assert (outcome["phase"], outcome["reason"]) == ("Failed", "TaskError")
+        assert "a_module_that_nobody_has" in outcome["message"]
+        assert "counting-replica-a" in outcome["message"]
+        words = job.termination_log("replica-a").read_text()
+        assert "broken_import.py" in words
+        assert "No module named 'a_module_that_nobody_has'" in words
+        assert job.is_running("replica-a")
+        job.tell_to_end("replica-a")
+        assert job.wait("replica-a") == 0
+
+
+def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:
+    with PodJob(tmp_path, SLOW) as job:
+        job.start(*ALL)
+        status = job.wait_until(begun)
+        addresses = [each["metricsAddress"] for each in (status, *status["members"])]
+        for address in addresses:
+            assert job.ask(address, "/healthz") == (200, "alive\n")
+            assert job.ask(address, "/ready") == (200, "ready\n")
+            assert "disttrain_" in job.ask(address, "/metrics").body
+
+
+def test_with_keys_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path: Path) -> None:
+    files = keys.make()
+    with PodJob(tmp_path, SLOW, keys=files) as job:
+        job.start(*ALL)
+        status = job.wait_until(begun)
+        shard = next(each["address"] for each in status["members"] if each["name"] == "shard-0")
+        replica = parse(files["replica.json"])
+        ordered = payloads.encode_order(
+            NumberedOrder(id=9_999, order=orders.Checkpoint(number=99, folder=str(tmp_path)))
+        )
+        stop = payloads.encode_request(messages.Stop(reason="by a replica", at_once=True))
+        coordinator = job.coordinator_address
+        with a_peer(replica) as peer:
+            order = a_message(Verb.CONTROL_ORDER, Role.REPLICA, ordered)
+            assert answer(peer, shard, Role.SHARD, order).header.reason == Reason.NOT_ALLOWED
+            order = a_message(Verb.CONTROL_ORDER, Role.COORDINATOR, ordered)
+            refusal = answer(peer, shard, Role.SHARD, order)
+            assert b"REPLICA speaks as COORDINATOR" in bytes(refusal.payload)
+            refusal = answer(
+                peer,
+                coordinator,
+                Role.COORDINATOR,
+                a_message(Verb.CONTROL_REQUEST, Role.REPLICA, stop),
+            )
+            assert b"NotAllowed" in bytes(refusal.payload)
+        with a_peer(None) as stranger:
+            channel = stranger.connect(coordinator)
+            # Its connection is closed before or after the message could leave.
+            with suppress(TransportTimeout):
+                channel.send(*a_message(Verb.CONTROL_REQUEST, Role.LAUNCHER, stop))
+            assert channel.receive(1.0) is None
+            channel.close()
+        job.complete()
+        assert not list(tmp_path.glob("shard-*.safetensors"))
+        assert_nothing_was_lost_or_repeated(job)
+
+
+@contextmanager
+def a_peer(curve: CurveKeys | None) -> Iterator[Transport]:
+    settings = TransportConfig(
+        kind=TransportKind.TCP,
+        job_uid=UID,
+        role=Role.REPLICA,
+        curve=curve,
+        send_timeout=timedelta(seconds=1),
+    )
+    transport = open_transport(settings)
+    try:
+        yield transport
+    finally:
+        transport.close()
+
+
+def a_message(verb: Verb, role: Role, payload: bytes) -> tuple[Header, bytes]:
+    return EMPTY._replace(verb=verb, role=role, sequence=1, count=len(payload)), payload
+
+
+def answer(
+    transport: Transport, address: str, listener: Role, message: tuple[Header, bytes]
+) -> Message:
+    channel = transport.connect(address, listener)
+    channel.send(*message)
+    found = channel.receive(20.0)
+    channel.close()
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"DISTTRAIN_ROLE": "worker"}, "DISTTRAIN_ROLE must be one of"),
+        ({"DISTTRAIN_INDEX": ""}, "DISTTRAIN_INDEX must be the index of the shard"),
+        ({"DISTTRAIN_KEYS_FILE": "/nowhere"}, "/nowhere cannot be read"),
+    ],
+)
+def test_a_wrong_environment_is_named(tmp_path: Path, changes: dict[str, str], words: str) -> None:
+    with PodJob(tmp_path) as job:
+        job.changed["shard-0"] = changes
+        job.start("shard-0")
+        assert job.wait("shard-0") == 2
+        assert words in job.log("shard-0")

@@ -1,0 +1,147 @@
+"""Sending the status to an API server, which is here a small HTTPS server of the test's own."""
+
+import json
+import random
+import shutil
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus
+from disttrain.coordinator.status.cluster_status import JobObject, Json, Patches
+from disttrain.launch.cluster_access import ClusterAccess
+
+JOB = JobObject(name="digits", namespace="team", uid="u-1")
+PATH = (
+    "/apis/disttrain.dev/v1alpha1/namespaces/team/disttrainjobs/digits/status"
+    "?fieldManager=disttrain-coordinator&force=true"
+)
+OPENSSL = shutil.which("openssl")
+
+pytestmark = pytest.mark.skipif(OPENSSL is None, reason="needs openssl to make a certificate")
+
+
+class Asked(NamedTuple):
+    """A request as the server saw it."""
+
+    path: str
+    token: str
+    kind: str
+    content: Json
+
+
+class FakeApi:
+    """Answers with `status`; remembers what was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.status = 200
+        self.asked: list[Asked] = []
+        self.folder = folder
+        self.certify()
+        (folder / "token").write_text("first\n")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "ca.crt", folder / "key")
+        self.server = HTTPServer(("127.0.0.1", 0), self._handler())
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        access = ClusterAccess(
+            server=f"https://127.0.0.1:{self.server.server_port}", account_folder=folder
+        )
+        self.client = ApiServer(access, JOB)
+
+    def certify(self) -> None:
+        assert OPENSSL is not None
+        options = "-x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=api"
+        names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+        files = ["-keyout", str(self.folder / "key"), "-out", str(self.folder / "ca.crt")]
+        command = [OPENSSL, "req", *options.split(), *names, *files]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PATCH(self) -> None:
+                content = self.rfile.read(int(self.headers["Content-Length"]))
+                token, kind = self.headers["Authorization"], self.headers["Content-Type"]
+                api.asked.append(Asked(self.path, token, kind, json.loads(content)))
+                self.send_response(api.status)
+                self.end_headers()
+                self.wfile.write(b'{"message": "because"}')
+
+            def log_message(self, *_: object) -> None:
+                """Says nothing."""
+
+        return Handler
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[FakeApi]:
+    fake = FakeApi(tmp_path)
+    yield fake
+    fake.server.shutdown()
+    fake.server.server_close()
+
+
+def test_a_patch_is_a_server_side_apply_of_the_status(api: FakeApi) -> None:
+    api.client.apply(b'{"status": {}}')
+    api.folder.joinpath("token").write_text("second")
+    api.client.apply(b'{"status": {}}')
+    assert [asked.path for asked in api.asked] == [PATH, PATH]
+    assert [asked.token for asked in api.asked] == ["Bearer first", "Bearer second"]
+    assert api.asked[0].kind == "application/apply-patch+yaml"
+
+
+def test_a_refusal_says_why(api: FakeApi) -> None:
+    api.status = 403
+    with pytest.raises(OSError, match=r"403 .*because"):
+        api.client.apply(b"{}")
+
+
+def test_a_server_that_nobody_vouches_for_gets_no_token(api: FakeApi, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    FakeApi(other).server.server_close()
+    shutil.copy(other / "ca.crt", api.folder / "ca.crt")
+    with pytest.raises(OSError, match="certificate verify failed"):
+        api.client.apply(b"{}")
+    assert not api.asked
+
+
+def test_an_account_without_a_token_is_a_failure_like_any_other(api: FakeApi) -> None:
+    (api.folder / "token").unlink()
+    with pytest.raises(OSError, match="token"):
+        api.client.apply(b"{}")
+
+
+def some_fields(samples: int) -> Json:
+    return {"training": {"samples": samples}, "parameterServer": {}}
+
+
+def test_the_last_words_are_sent_whatever_the_time(api: FakeApi) -> None:
+    status = ClusterStatus(api.client.apply, Patches(JOB, random.Random(1)))
+    status.offer(lambda: some_fields(1), 0.0)
+    status.offer(lambda: some_fields(2), 0.1)
+    status.close(some_fields(3), 0.2)
+    assert [asked.content["status"]["training"]["samples"] for asked in api.asked] == [1, 3]
+
+
+def test_a_server_that_hangs_or_fails_holds_up_nobody() -> None:
+    goes_on = threading.Event()
+
+    def hang(_: bytes) -> None:
+        assert goes_on.wait(20)
+        message = "no route"
+        raise OSError(message)
+
+    status = ClusterStatus(hang, Patches(JOB, random.Random(1)))
+    for now in range(0, 1000, 20):
+        status.offer(lambda: some_fields(1), float(now))
+    goes_on.set()
+    status.close(some_fields(1), 1000.0)

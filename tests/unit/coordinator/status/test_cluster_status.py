@@ -1,0 +1,128 @@
+"""What the coordinator writes into the job's object, and when."""
+
+import json
+import math
+import random
+from typing import Any
+
+from builders.machines import Machine
+from disttrain.coordinator.journal.state import Evaluation, Saved
+from disttrain.coordinator.protocol.reports import ShardReport
+from disttrain.coordinator.status import cluster_status
+from disttrain.coordinator.status.cluster_status import (
+    EVERY_SECONDS,
+    LARGEST_BYTES,
+    JobObject,
+    Patches,
+)
+from disttrain.job.status import COORDINATOR_FIELDS, JobStatus
+
+JOB = JobObject(name="digits", namespace="team", uid="u-1")
+
+
+def fields(machine: Machine) -> dict[str, Any]:
+    coordinator = machine.coordinator
+    return cluster_status.fields(
+        machine.state, coordinator.settings, coordinator.watch, machine.now
+    )
+
+
+def an_evaluation(**measures: float) -> Evaluation:
+    return Evaluation(epoch=1, samples=32, seconds=1.0, loss=None, measures=measures)
+
+
+def patches() -> Patches:
+    return Patches(JOB, random.Random(1))
+
+
+def test_the_fields_are_the_coordinators_and_what_their_types_say() -> None:
+    machine = Machine()
+    shard, *_ = machine.running()
+    machine.state.saved = Saved(number=3, time=0.0, samples=16, versions={0: 4})
+    machine.heartbeat(shard, ShardReport(version=9))
+    found = fields(machine)
+    assert set(found) == set(COORDINATOR_FIELDS)
+    status = JobStatus.model_validate(found)
+    assert status.parameter_server is not None
+    (seen,) = status.parameter_server.shards
+    assert (seen.version, seen.checkpoint_version, seen.updates_at_risk) == (9, 4, 5)
+    assert status.parameter_server.ready == 1
+    assert status.checkpoint is not None
+    assert status.checkpoint.path == "checkpoints/00000003"
+    assert status.checkpoint.time == "1970-01-01T00:00:00Z"
+
+
+def test_a_checkpoint_is_known_when_it_is_complete() -> None:
+    machine = Machine(checkpoint_seconds=1.0)
+    machine.running()
+    machine.tick(2.0)
+    machine.obey()
+    assert machine.state.saved is not None
+    assert machine.state.saved.number == machine.state.last_checkpoint
+    assert machine.state.saved.versions == {0: 1}
+
+
+def test_a_measure_that_is_no_number_becomes_null() -> None:
+    machine = Machine()
+    machine.running()
+    machine.state.evaluations = [an_evaluation(accuracy=math.nan, speed=2.0)]
+    patch = json.loads(cluster_status.encode(JOB, fields(machine)))
+    assert patch["status"]["training"]["metrics"].get("accuracy") is None
+    assert patch["status"]["training"]["metrics"]["speed"] == 2.0
+    assert patch["metadata"] == {"name": "digits", "namespace": "team", "uid": "u-1"}
+
+
+def test_patches_are_rare_and_hold_news() -> None:
+    sender = patches()
+    wanted = {"training": {"samples": 1}, "parameterServer": {}}
+    assert sender.due(0.0)
+    assert sender.take(wanted, 0.0) is not None
+    sender.answered(wanted, is_taken=True)
+    assert not sender.due(EVERY_SECONDS - 0.01)
+    assert sender.due(EVERY_SECONDS * 1.2)
+    assert sender.take(wanted, 12.0) is None, "the API server has it"
+    news = {"training": {"samples": 2}, "parameterServer": {}}
+    assert sender.take(news, 24.0) is not None
+
+
+def test_what_was_not_taken_is_sent_again_with_longer_pauses() -> None:
+    sender = patches()
+    wanted = {"training": {"samples": 1}, "parameterServer": {}}
+    pauses, now = [], 0.0
+    for _ in range(8):
+        assert sender.take(wanted, now) is not None
+        sender.answered(wanted, is_taken=False)
+        before = now
+        while not sender.due(now):
+            now += 0.5
+        pauses.append(now - before)
+    assert pauses[0] <= EVERY_SECONDS * 1.25
+    assert 100 < pauses[-1] <= 145
+
+
+def test_jobs_do_not_keep_step() -> None:
+    pauses = set()
+    for seed in range(10):
+        sender = Patches(JOB, random.Random(seed))
+        sender.take({"training": {}, "parameterServer": {}}, 0.0)
+        now = EVERY_SECONDS
+        while not sender.due(now):
+            now += 0.01
+        pauses.add(round(now, 2))
+    assert len(pauses) > 5
+
+
+def test_a_patch_that_would_be_too_large_loses_its_details() -> None:
+    many = [{"index": index, "version": 10**9} for index in range(1024)]
+    wanted = {
+        "training": {"samples": 1, "metrics": {"a": 1.0}},
+        "parameterServer": {"ready": 3, "shards": many},
+    }
+    content = cluster_status.encode(JOB, wanted)
+    assert len(content) <= LARGEST_BYTES
+    status = json.loads(content)["status"]
+    assert status["parameterServer"] == {"ready": 3}
+    assert status["training"]["metrics"] == {"a": 1.0}
+    names = {f"{'m' * 500}{number}": 1.0 for number in range(50)}
+    wanted["training"] = {"samples": 1, "metrics": names}
+    assert len(cluster_status.encode(JOB, wanted)) <= LARGEST_BYTES

@@ -1,0 +1,49 @@
+"""What the first process of a container does for others."""
+
+import os
+import signal
+import subprocess
+import sys
+
+from disttrain.launch import process_one
+
+REMEMBERS = """
+import os, signal
+from disttrain.launch.process_one import Terminations
+terminations = Terminations()
+signal.signal(signal.SIGTERM, lambda *_: None)
+os.kill(os.getpid(), signal.SIGTERM)
+terminations.wait()
+print("told")
+"""
+
+
+def test_a_sigterm_that_somebody_else_handled_is_remembered() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", REMEMBERS], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "told\n"), done.stderr
+
+
+def test_before_anybody_handles_it_sigterm_ends_the_process_as_it_should() -> None:
+    code = (
+        "import os, signal; from disttrain.launch import process_one;"
+        "process_one.end_on_sigterm(7); os.kill(os.getpid(), signal.SIGTERM); signal.pause()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, check=False)
+    assert done.returncode == 7
+
+
+def test_only_what_nobody_waits_for_is_an_orphan() -> None:
+    assert process_one.overdue({1, 2}, {2, 3}) == {2}
+
+
+def test_ended_children_are_seen_until_somebody_waits_for_them() -> None:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert pid in process_one.ended_children()
+    os.waitpid(pid, 0)
+    assert pid not in process_one.ended_children()
+    assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL

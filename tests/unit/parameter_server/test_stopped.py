@@ -1,0 +1,115 @@
+"""What a shard that was told to end leaves for its next life."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from disttrain.checkpoint import names
+from disttrain.checkpoint.errors import Corrupt
+from disttrain.job.optimizer import Momentum
+from disttrain.parameter_server import assembly, stopped
+from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.parting import LINGER_SECONDS, QUIET_SECONDS, Parting
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.restoring import Wanted
+from disttrain.parameter_server.shard import Shard
+from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.stopped import Saver
+from disttrain.transport.header import Vector
+
+CHUNK_BYTES = 64
+REPLICA = SenderLife(3, 2)
+WANTED = Wanted(
+    shard=1, shards=2, chunk_bytes=CHUNK_BYTES, update_rule="momentum", state_names=("momentum",)
+)
+
+
+def a_shard() -> Shard:
+    state = ShardState(index=1, incarnation=4, shards=2)
+    shard = assembly.build(state, Momentum(learning_rate=1.0), Records(incarnation=4))
+    shard.configure({Vector.PARAMETERS: 64, Vector.BUFFERS_INT64: 8}, 2, CHUNK_BYTES)
+    assert state.values is not None
+    state.values.vectors[Vector.PARAMETERS][:] = torch.arange(32.0)
+    state.values.state["momentum"][:] = torch.arange(32.0) / 2
+    state.is_initialised = True
+    state.count, state.samples = 17, 136
+    state.deliveries.delivered[REPLICA] = Delivered(sequence=9, pushes=8, lease=5, lease_offset=3)
+    return shard
+
+
+def a_saver(folder: Path) -> Saver:
+    return Saver(folder=folder, job_uid="job", update_rule="momentum")
+
+
+def save(folder: Path, checkpoint: int = 6) -> Shard:
+    shard = a_shard()
+    assert Parting(shard, a_saver(folder)).save(checkpoint)
+    return shard
+
+
+def test_the_next_life_has_everything(tmp_path: Path) -> None:
+    saved = save(tmp_path).state
+    found = stopped.read(tmp_path, "job", WANTED)
+    assert found is not None
+    assert saved.values is not None
+    for vector, values in saved.values.vectors.items():
+        assert torch.equal(found.values.vectors[vector], values)
+    assert torch.equal(found.values.state["momentum"], saved.values.state["momentum"])
+    assert found.elements == saved.elements
+    assert (found.version, found.samples, found.checkpoint) == (17, 136, 6)
+    assert found.delivered == {REPLICA: saved.deliveries.delivered[REPLICA]}
+    assert found.former[1].delivered == found.delivered
+
+
+@pytest.mark.parametrize(
+    ("job_uid", "shards", "rule"),
+    [("other", 2, "momentum"), ("job", 3, "momentum"), ("job", 2, "sgd")],
+)
+def test_what_is_not_of_this_job_as_it_is_now_is_passed_over(
+    tmp_path: Path, job_uid: str, shards: int, rule: str
+) -> None:
+    save(tmp_path)
+    wanted = Wanted(
+        shard=1, shards=shards, chunk_bytes=CHUNK_BYTES, update_rule=rule, state_names=()
+    )
+    assert stopped.read(tmp_path, job_uid, wanted) is None
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    assert stopped.read(tmp_path, "job", WANTED) is None
+    save(tmp_path)
+    file = tmp_path / names.shard_file(1)
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(Corrupt, match=r"shard-00001\.safetensors"):
+        stopped.read(tmp_path, "job", WANTED)
+    file.with_suffix(".json").write_text("{}")
+    with pytest.raises(Corrupt, match=r"shard-00001\.json"):
+        stopped.read(tmp_path, "job", WANTED)
+
+
+def test_without_values_there_is_nothing_to_save(tmp_path: Path) -> None:
+    shard = a_shard()
+    shard.state.is_initialised = False
+    assert not Parting(shard, a_saver(tmp_path)).save(0)
+
+
+def test_a_shard_serves_until_its_replicas_are_silent(tmp_path: Path) -> None:
+    shard = a_shard()
+    shard.admit(REPLICA)
+    parting = Parting(shard, a_saver(tmp_path))
+    assert not parting.is_due(100.0)
+    parting.asked = 103.0
+    assert not parting.is_due(103.0 + QUIET_SECONDS - 0.1)
+    assert parting.is_due(103.0 + QUIET_SECONDS)
+    parting.asked = 100.0 + LINGER_SECONDS
+    assert parting.is_due(100.0 + LINGER_SECONDS), "others cannot be waited for"
+
+
+def test_a_shard_without_replicas_need_not_wait(tmp_path: Path) -> None:
+    shard = a_shard()
+    shard.admit(REPLICA)
+    shard.fence(REPLICA)
+    assert Parting(shard, a_saver(tmp_path)).is_due(100.0)
