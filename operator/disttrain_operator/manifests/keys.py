@@ -26,8 +26,8 @@ class KeyPair:
 
 
 def secret_name(context: Context) -> str:
-    """The Secret's name. It holds part of the uid: nobody may read whose an older Secret is."""
-    return f"{cluster_names.keys_secret(context.name)}-{context.uid[:8]}"
+    """The Secret's name."""
+    return cluster_names.keys_secret(context.name, context.uid)
 
 
 def secret(context: Context, pairs: Mapping[Role, KeyPair]) -> Object:

@@ -61,9 +61,12 @@ def launch_config_map(job: str) -> str:
     return f"{job}-launch"
 
 
-def keys_secret(job: str) -> str:
-    """The immutable Secret with one key pair per role."""
-    return f"{job}-keys"
+def keys_secret(job: str, uid: str) -> str:
+    """The immutable Secret with one key pair per role.
+
+    It holds part of the uid, since the operator may not read whose an older Secret is.
+    """
+    return f"{job}-keys-{uid[:8]}"
 
 
 def checkpoints_claim(job: str) -> str:

@@ -19,7 +19,7 @@ def test_names_of_a_job_on_kubernetes() -> None:
     assert cluster_names.replica_deployment("digits") == "digits-replica"
     assert cluster_names.coordinator_job("digits") == "digits-coordinator"
     assert cluster_names.launch_config_map("digits") == "digits-launch"
-    assert cluster_names.keys_secret("digits") == "digits-keys"
+    assert cluster_names.keys_secret("digits", "0f6a1b2c-3d4e") == "digits-keys-0f6a1b2c"
     assert cluster_names.checkpoints_claim("digits") == "digits-checkpoints"
 
 
