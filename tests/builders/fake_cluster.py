@@ -1,0 +1,235 @@
+"""A Kubernetes in memory, for simulations: objects, their versions, controllers that make pods.
+
+It knows of what the operator relies on, no more: names are taken once, versions grow, owners take
+their children with them. No mock of the API server decides whether something works; the
+end-to-end tests do.
+"""
+
+import copy
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from disttrain_operator.cluster.client import Client
+from disttrain_operator.cluster.credentials import Credentials
+from disttrain_operator.errors import Conflict, NotFound, Unavailable
+from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.observed.watched import KINDS
+
+Object = dict[str, Any]
+Key = tuple[Kind, str, str]
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+_HAVE_GENERATION = {Kind.DistTrainJob, *WORKLOADS}
+_COMPONENT = "app.kubernetes.io/component"
+
+
+@dataclass(slots=True)
+class World:
+    """The objects, and every event since the beginning."""
+
+    now: datetime = BEGIN
+    objects: dict[Key, Object] = field(default_factory=dict)
+    events: list[tuple[Kind, str, Object]] = field(default_factory=list)
+    created: list[Key] = field(default_factory=list)
+    num_requests: int = 0
+    down: bool = False
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def put(self, kind: Kind, body: Object, event: str) -> Object:
+        """Store an object and tell of it."""
+        body = copy.deepcopy(body)
+        metadata = body["metadata"]
+        metadata["resourceVersion"] = str(next(self._numbers))
+        self.objects[kind, metadata["namespace"], metadata["name"]] = body
+        self.events.append((kind, event, copy.deepcopy(body)))
+        return copy.deepcopy(body)
+
+    def create(self, kind: Kind, body: Object) -> Object:
+        """Make an object. Raises Conflict if its name is taken."""
+        metadata = dict(body["metadata"])
+        key = (kind, metadata["namespace"], metadata["name"])
+        if key in self.objects:
+            message = f"{key} is there"
+            raise Conflict(message)
+        metadata["uid"] = f"uid-{next(self._numbers)}-{kind.name}"
+        metadata["creationTimestamp"] = self.now.isoformat()
+        if kind in _HAVE_GENERATION:
+            metadata["generation"] = 1
+        self.created.append(key)
+        return self.put(kind, {**body, "metadata": metadata}, "ADDED")
+
+    def change(self, key: Key, patch: Object) -> Object:
+        """Merge a patch into an object; another spec is another generation."""
+        found = self.find(key)
+        wanted_uid = patch.get("metadata", {}).get("uid")
+        if wanted_uid not in {None, found["metadata"]["uid"]}:
+            message = f"{key} is another one"
+            raise Conflict(message)
+        changed = _merged(found, patch)
+        if changed.get("spec") != found.get("spec") and key[0] in _HAVE_GENERATION:
+            changed["metadata"]["generation"] += 1
+        return found if changed == found else self.put(key[0], changed, "MODIFIED")
+
+    def find(self, key: Key) -> Object:
+        """An object. Raises NotFound."""
+        if key not in self.objects:
+            message = f"{key} is not there"
+            raise NotFound(message)
+        return copy.deepcopy(self.objects[key])
+
+    def delete(self, key: Key) -> None:
+        """Delete an object and what it owns."""
+        found = self.objects.pop(key, None)
+        if found is None:
+            return
+        self.events.append((key[0], "DELETED", found))
+        for other, body in list(self.objects.items()):
+            owners = body["metadata"].get("ownerReferences", [])
+            if any(owner["uid"] == found["metadata"]["uid"] for owner in owners):
+                self.delete(other)
+
+    def run_controllers(self) -> None:
+        """Bring pods and the workloads' statuses to what their specs say."""
+        for key in [key for key in self.objects if key[0] in WORKLOADS]:
+            self._run_controller(key)
+
+    def finish_coordinators(self, words: str) -> None:
+        """End every coordinator that runs."""
+        for (kind, namespace, name), pod in list(self.objects.items()):
+            if kind is Kind.Pod and pod["metadata"]["labels"][_COMPONENT] == "coordinator":
+                ended = {"exitCode": 0, "message": words, "finishedAt": self.now.isoformat()}
+                status = _pod_status("Succeeded", {"terminated": ended})
+                self.change((kind, namespace, name), {"status": status})
+
+    def _run_controller(self, key: Key) -> None:
+        body = self.objects[key]
+        pods = [other for other, pod in self.objects.items() if _is_owned(pod, body)]
+        over = [pod for pod in pods if self.objects[pod]["status"]["phase"] == "Succeeded"]
+        wanted = _wanted(key[0], body["spec"])
+        if key[0] is Kind.Job and over:
+            self.change(key, {"status": _job_done()})
+            return
+        for pod in pods[wanted:]:
+            self.delete(pod)
+        for _ in range(wanted - len(pods)):
+            self._make_pod(key, body)
+        started = body.get("status", {}).get("startTime") or self.now.isoformat()
+        self.change(key, {"status": _workload_status(key[0], wanted, started)})
+
+    def _make_pod(self, key: Key, owner: Object) -> None:
+        template = owner["spec"]["template"]
+        metadata = {
+            "name": f"{key[2]}-{next(self._numbers)}",
+            "namespace": key[1],
+            "labels": template["metadata"]["labels"],
+            "ownerReferences": [{"uid": owner["metadata"]["uid"]}],
+        }
+        status = _pod_status("Running", {"running": {}})
+        self.create(Kind.Pod, {"metadata": metadata, "spec": {}, "status": status})
+
+
+class FakeClient(Client):
+    """The operator's client, on a world in memory."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(Credentials("https://nowhere", None))
+        self._world = world
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        self._count()
+        return self._world.find((kind, namespace, name))
+
+    async def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object:
+        self._count()
+        return body if dry_run else self._world.create(kind, body)
+
+    async def apply(self, kind: Kind, body: Object, subresource: str = "") -> Object:
+        self._count()
+        metadata = body["metadata"]
+        key = (kind, metadata["namespace"], metadata["name"])
+        if subresource:
+            self._world.find(key)
+            whole = {**self._world.objects[key], "status": body["status"]}
+            return self._world.put(kind, whole, "MODIFIED")
+        return self._world.change(key, body)
+
+    async def merge(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
+        self._count()
+        return self._world.change((kind, namespace, name), patch)
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, uid: str, *, at_once: bool = False
+    ) -> None:
+        self._count()
+        if self._world.find((kind, namespace, name))["metadata"]["uid"] != uid:
+            message = f"{name} is another one"
+            raise Conflict(message)
+        self._world.delete((kind, namespace, name))
+
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        selector: str = "",
+        *,
+        metadata_only: bool = False,
+    ) -> AsyncIterator[Object]:
+        self._count()
+        for key, body in list(self._world.objects.items()):
+            if key[0] is kind and namespace in {None, key[1]}:
+                yield copy.deepcopy(body)
+
+    def _count(self) -> None:
+        self._world.num_requests += 1
+        if self._world.down:
+            message = "the API server is away"
+            raise Unavailable(message)
+
+
+def watched_events(world: World, since: int) -> list[tuple[Kind, str, Object]]:
+    """The events of what the operator watches, from a place in the list."""
+    return [event for event in world.events[since:] if event[0] in KINDS]
+
+
+def a_moment(seconds: float) -> timedelta:
+    return timedelta(seconds=seconds)
+
+
+def _merged(found: Object, patch: Object) -> Object:
+    merged = dict(found)
+    for name, value in patch.items():
+        old = merged.get(name)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        merged[name] = _merged(old, value) if both and old is not None else copy.deepcopy(value)
+    return merged
+
+
+def _is_owned(body: Object, owner: Object) -> bool:
+    owners = body["metadata"].get("ownerReferences", [])
+    return any(each["uid"] == owner["metadata"]["uid"] for each in owners)
+
+
+def _wanted(kind: Kind, spec: Object) -> int:
+    if kind is Kind.Job:
+        return 0 if spec["suspend"] else 1
+    return int(spec["replicas"])
+
+
+def _workload_status(kind: Kind, pods: int, started: str) -> Object:
+    if kind is Kind.Job:
+        return {"active": pods, "ready": pods, "startTime": started if pods else None}
+    return {"replicas": pods, "readyReplicas": pods}
+
+
+def _job_done() -> Object:
+    return {"active": 0, "ready": 0, "conditions": [{"type": "Complete", "status": "True"}]}
+
+
+def _pod_status(phase: str, state: Object) -> Object:
+    ready = "True" if phase == "Running" else "False"
+    container = {"name": "disttrain", "restartCount": 0, "state": state}
+    conditions = [{"type": "Ready", "status": ready}]
+    return {"phase": phase, "conditions": conditions, "containerStatuses": [container]}

@@ -1,0 +1,253 @@
+"""The reconciler among faults: lost and late events, restarts, an API server away, busy hands."""
+
+import asyncio
+import json
+import os
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from builders.fake_cluster import FakeClient, World, watched_events
+from disttrain.errors import DistTrainError
+from disttrain.job.names import Role
+from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.manifests.config import ManifestConfig
+from disttrain_operator.manifests.keys import KeyPair
+from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.records import JobKey
+from disttrain_operator.observed.watched import CHILDREN, Sights
+from disttrain_operator.reconcile import report
+from disttrain_operator.reconcile.reconciler import Reconciler
+from disttrain_operator.reconcile.relist import Relister
+
+SEEDS = range(int(os.environ.get("DISTTRAIN_SIMULATION_SEEDS", "8")))
+STEPS = 60
+KEY = JobKey("somewhere", "job")
+JOB = (Kind.DistTrainJob, *KEY)
+COMPLETE = json.dumps({"phase": "Complete", "reason": "EpochsDone", "message": ""})
+
+
+def new_keys() -> dict[Role, KeyPair]:
+    return {role: KeyPair(f"public-{role}", f"secret-{role}") for role in Role}
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    written = {
+        "task": {"entrypoint": "digits:Digits"},
+        "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
+        "batchSize": 8,
+        "stop": {"epochs": 1},
+        "parameterServer": {"shards": 2},
+        "replicas": {"count": 3},
+        "suspend": False,
+        **spec,
+    }
+    return {"metadata": {"namespace": KEY.namespace, "name": KEY.name}, "spec": written}
+
+
+class Operator:
+    """One life of the operator; it forgets everything at its end."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.inventory = Inventory()
+        self.sights = Sights(self.inventory, report.FIELDS)
+        self.client = FakeClient(world)
+        config = ManifestConfig()
+        clock = lambda: world.now  # noqa: E731 - Time is the world's.
+        self.reconciler = Reconciler(self.client, self.inventory, config, new_keys, clock)
+        self.pending: list[tuple[Kind, str, dict[str, Any]]] = []
+        self.heard = len(world.events)
+
+    async def relist(self) -> None:
+        ignore = lambda _: None  # noqa: E731 - Every step looks anyway.
+        relister = Relister(self.client, self.inventory, self.sights, (), ignore)
+        await relister.all()
+
+    def hear(self, chance: random.Random, *, loss: float) -> None:
+        """Take in some of the events; each kind's in order, some never."""
+        self.pending += watched_events(self.world, self.heard)
+        self.heard = len(self.world.events)
+        late = set(chance.sample(CHILDREN, 3)) if chance.random() < 0.5 else set()
+        kept = []
+        for event in self.pending:
+            if event[0] in late:
+                kept.append(event)
+            elif chance.random() >= loss:
+                self._take(*event)
+        self.pending = kept
+
+    async def look(self) -> bool:
+        """One look; returns whether it went well."""
+        try:
+            await self.reconciler.look(KEY, 0)
+        except DistTrainError:
+            return False
+        return True
+
+    def _take(self, kind: Kind, event: str, body: dict[str, Any]) -> None:
+        (self.sights.gone if event == "DELETED" else self.sights.seen)(kind, body)
+
+
+def children(world: World) -> dict[Kind, dict[str, Any]]:
+    return {key[0]: body for key, body in world.objects.items() if key[0] in CHILDREN}
+
+
+def meddle(world: World, chance: random.Random) -> None:
+    """What people and nodes do."""
+    deed = chance.choice(["suspend", "resume", "scale", "delete", "edit", "wait", "wait"])
+    spec: dict[str, Any] = {}
+    if deed in {"suspend", "resume"}:
+        spec = {"suspend": deed == "suspend"}
+    elif deed == "scale":
+        spec = {"replicas": {"count": chance.randint(1, 5)}}
+    if spec and JOB in world.objects:
+        world.change(JOB, {"spec": spec})
+    found = [key for key in world.objects if key[0] in {*CHILDREN, Kind.Pod}]
+    if deed == "delete" and found:
+        world.delete(chance.choice(found))
+    scaled = [key for key in found if key[0] in {Kind.StatefulSet, Kind.Deployment}]
+    if deed == "edit" and scaled:
+        world.change(chance.choice(scaled), {"spec": {"replicas": chance.randint(0, 4)}})
+
+
+async def faults(world: World, chance: random.Random, *, end_at: int) -> Operator:
+    operator = Operator(world)
+    for step in range(STEPS):
+        world.now += timedelta(seconds=chance.uniform(0.1, 3))
+        world.down = chance.random() < 0.1
+        meddle(world, chance)
+        if step == end_at:
+            world.finish_coordinators(COMPLETE)
+        if chance.random() < 0.7:
+            world.run_controllers()
+        if chance.random() < 0.05:
+            operator = Operator(world)
+            world.down = False
+            await operator.relist()
+        operator.hear(chance, loss=0.1)
+        await operator.look()
+    world.down = False
+    return operator
+
+
+async def settle(world: World, operator: Operator) -> None:
+    """No fault any more: one list, and looks until nothing is done."""
+    chance = random.Random(0)
+    world.change(JOB, {"spec": {"suspend": False}})
+    await operator.relist()
+    for _ in range(20):
+        world.now += timedelta(seconds=10)
+        world.run_controllers()
+        operator.hear(chance, loss=0)
+        operator.pending, rest = [], operator.pending
+        for event in rest:
+            operator._take(*event)
+        before = world.num_requests
+        assert await operator.look()
+        if world.num_requests == before:
+            return
+    pytest.fail("the reconciler never comes to rest")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_faults_a_job_has_all_it_shall_have_and_rests(seed: int) -> None:
+    world, chance = World(), random.Random(seed)
+    world.create(Kind.DistTrainJob, job())
+
+    async def scenario() -> None:
+        await settle(world, await faults(world, chance, end_at=-1))
+
+    asyncio.run(scenario())
+
+    found = children(world)
+    assert set(found) == set(CHILDREN)
+    wanted = world.objects[JOB]["spec"]["replicas"]["count"]
+    assert found[Kind.Deployment]["spec"]["replicas"] == wanted
+    assert found[Kind.StatefulSet]["spec"]["replicas"] == 2
+    assert found[Kind.Job]["spec"]["suspend"] is False
+    assert world.objects[JOB]["status"]["phase"] == "Running"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_its_end_nothing_of_a_job_is_created(seed: int) -> None:
+    world, chance = World(), random.Random(seed)
+    world.create(Kind.DistTrainJob, job())
+
+    async def scenario() -> int:
+        operator = Operator(world)
+        await operator.relist()
+        await operator.look()
+        world.run_controllers()
+        world.finish_coordinators(COMPLETE)
+        operator.hear(chance, loss=0)
+        await operator.look()
+        assert "annotations" in world.objects[JOB]["metadata"] or operator.pending
+        await operator.relist()
+        await operator.look()
+        created = len(made_by_the_operator(world))
+        await settle(world, await faults(world, chance, end_at=-1))
+        return created
+
+    created = asyncio.run(scenario())
+
+    assert len(made_by_the_operator(world)) == created
+    assert world.objects[JOB]["status"]["phase"] == "Complete"
+    for kind, body in children(world).items():
+        if kind in WORKLOADS and kind is not Kind.Job:
+            assert body["spec"]["replicas"] == 0
+
+
+def made_by_the_operator(world: World) -> list[Any]:
+    return [key for key in world.created if key[0] in {*CHILDREN, Kind.Secret}]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_job_that_ends_among_faults_ends_once(seed: int) -> None:
+    world, chance = World(), random.Random(seed)
+    world.create(Kind.DistTrainJob, job())
+    ends = STEPS - 20
+
+    async def scenario() -> None:
+        operator = await faults(world, chance, end_at=ends)
+        await settle(world, operator)
+
+    asyncio.run(scenario())
+
+    outcomes = {
+        body["metadata"]["annotations"]["disttrain.dev/outcome"]
+        for kind, _, body in world.events
+        if kind is Kind.DistTrainJob
+        and "disttrain.dev/outcome" in body["metadata"].get("annotations", {})
+    }
+    assert len(outcomes) <= 1
+
+
+def test_a_new_job_of_the_same_name_waits_for_the_old_ones_objects() -> None:
+    world = World()
+    first = world.create(Kind.DistTrainJob, job())
+
+    async def scenario() -> None:
+        operator = Operator(world)
+        await operator.relist()
+        await operator.look()
+        leftover = world.objects[Kind.ConfigMap, KEY.namespace, "job-launch"]
+        world.delete(JOB)
+        world.put(Kind.ConfigMap, leftover, "ADDED")
+        world.create(Kind.DistTrainJob, job())
+        await operator.relist()
+        await operator.look()
+        kinds = {each["type"] for each in world.objects[JOB]["status"]["conditions"]}
+        assert "WaitingForPrevious" in kinds
+        assert world.objects[Kind.ConfigMap, KEY.namespace, "job-launch"] == leftover | {
+            "metadata": world.objects[Kind.ConfigMap, KEY.namespace, "job-launch"]["metadata"]
+        }
+        world.delete((Kind.ConfigMap, KEY.namespace, "job-launch"))
+        await settle(world, operator)
+
+    asyncio.run(scenario())
+
+    launch = world.objects[Kind.ConfigMap, KEY.namespace, "job-launch"]
+    assert first["metadata"]["uid"] not in launch["data"]["job.json"]
