@@ -98,6 +98,14 @@ class PodJob:
         usual = {str(variable): value for variable, value in found.items()}
         return usual | dict(self.changed.get(name, {}))
 
+    def announce(self, shard: str) -> str:
+        """Have a shard tell others another address than it listens on; that address."""
+        port = free_port()
+        listen, announced = f"tcp://127.0.0.1:{port}", f"tcp://localhost:{port}"
+        addresses = {Variable.LISTEN_ADDRESS: listen, Variable.ANNOUNCE_ADDRESS: announced}
+        self.changed[shard] = {str(variable): value for variable, value in addresses.items()}
+        return announced
+
     def set(self, path: str, value: object) -> None:
         """Change the manifest for the processes that start from now on."""
         file = self.folder / pod_layout.LAUNCH_KEY

@@ -56,9 +56,11 @@ def assert_nothing_was_lost_or_repeated(job: PodJob) -> None:
 
 def test_processes_started_in_any_order_train_to_the_end(tmp_path: Path) -> None:
     with PodJob(tmp_path) as job:
+        announced = job.announce("shard-0")
         job.start("replica-a", "shard-1", "shard-0", "replica-b")
         job.start("coordinator")
         job.complete()
+        assert job.member("shard-0")["address"] == announced
 
         outcome = job.outcome()
         assert outcome["samples"] == EPOCHS * SAMPLES

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from disttrain.audit.evidence import Evidence, Life
 from disttrain.audit.finding import Finding, judge
-from disttrain.parameter_server.ledger import Kind
+from disttrain.parameter_server import ledger as shard_ledger
+from disttrain.parameter_server.ledger import Kind as ShardKind
+from disttrain.replica.ledger import Kind as ReplicaKind
 
 PROMISE = "7. training moves again within a minute"
 
@@ -53,7 +55,9 @@ def _pauses(evidence: Evidence, run: int) -> Iterator[_Pause]:
 
 
 def _updates(lives: tuple[Life, ...], run: int) -> NDArray[np.int64]:
-    times = [life.of(Kind.PUSHED)["time_ns"].astype(np.int64) for life in lives if life.run == run]
+    times = [
+        life.of(ShardKind.PUSHED)["time_ns"].astype(np.int64) for life in lives if life.run == run
+    ]
     return np.sort(np.concatenate([*times, np.zeros(0, np.int64)]))
 
 
@@ -65,10 +69,19 @@ def _with_end(times: NDArray[np.int64], evidence: Evidence, run: int) -> NDArray
 
 
 def _until_next(life: Life, updates: NDArray[np.int64]) -> Iterator[_Pause]:
-    """Nothing if no update follows in a job that is complete: nothing was left to do."""
-    if not len(life.records):
+    """Nothing if no update follows in a job that is complete: nothing was left to do.
+
+    Who was told to end has not failed, and the whole job may have been told so for as long as
+    somebody liked.
+    """
+    if not len(life.records) or len(life.of(_told_to_end(life))):
         return
     end = int(np.max(life.records["time_ns"]))
     place = int(np.searchsorted(updates, end, side="right"))
     if place < len(updates):
         yield _Pause(life.name, (int(updates[place]) - end) / _NANOSECONDS)
+
+
+def _told_to_end(life: Life) -> ShardKind | ReplicaKind:
+    is_shard = life.records.dtype == shard_ledger.RECORD
+    return ShardKind.STOPPED if is_shard else ReplicaKind.LEFT

@@ -71,6 +71,9 @@ class Kind(IntEnum):
     TAKEN_OVER = 10
     """With another number of shards than before: this life answers for what the shard `chunk` of
     that time has lost, of which the checkpoint holds `version` updates."""
+    STOPPED = 11
+    """Always the last record: this life was told to end, and all of its `version` updates are on
+    disk."""
 
 
 class Record(NamedTuple):

@@ -50,5 +50,6 @@ class Parting:
         except CheckpointError as error:
             LOG.error("could not be saved; the next life begins with a checkpoint", error=error)
             return False
+        self._shard.records.stopped(state.count)
         LOG.info("saved", version=state.count, seconds=time.perf_counter() - began)
         return True

@@ -56,6 +56,12 @@ class Records:
         if self.every_chunk and self.ledger is not None:
             self.ledger.append(self._chunk_record(Kind.CHUNK_FETCHED, header, chunk))
 
+    def stopped(self, version: int) -> None:
+        """This life ends as it was told to, and its next one begins where it was."""
+        if self.ledger is not None:
+            record = Record(kind=Kind.STOPPED, shard_incarnation=self.incarnation, version=version)
+            self.ledger.append(record)
+
     def refused(self, header: Header, reason: Reason) -> None:
         """A push is given up; its earlier chunks stay in the values."""
         if self.ledger is not None:

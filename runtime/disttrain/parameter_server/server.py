@@ -9,23 +9,15 @@ from dataclasses import dataclass, field
 
 import torch
 
-from disttrain.checkpoint.errors import CheckpointRefused
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.messages import Join, Joined, Leave, Restored
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ShardReport
-from disttrain.launch.config import LaunchConfig, Supervisor
+from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
-from disttrain.parameter_server import (
-    assembly,
-    circumstances,
-    ledger,
-    reporting,
-    restoring,
-    stopped,
-)
+from disttrain.parameter_server import assembly, beginning, circumstances, ledger, reporting
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Ledger
@@ -34,12 +26,10 @@ from disttrain.parameter_server.orders import OrderBook
 from disttrain.parameter_server.parting import Parting
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.reporting import Reporter
-from disttrain.parameter_server.restoring import RestoredShard, Wanted
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
-from disttrain.parameter_server.stopped import Saver
 from disttrain.telemetry import logs
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role, Vector
@@ -167,7 +157,7 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     ledger_folder = RunFolder(config.run_folder).ledger
     metrics = ServedMetrics(config.metrics_address)
     losses = Losses(ledger_folder, config.shard_index, shards)
-    restored = _restore(config, transport)
+    restored = beginning.restore(config, transport.chunk_bytes)
     control = _control(config, transport)
     for life, lost in losses.settle(restored).items():
         LOG.warning("updates lost", sender=life.sender, incarnation=life.incarnation, lost=lost)
@@ -184,6 +174,7 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
         shard.restore(restored)
     _admit(shard, joined, transport.chunk_bytes)
     metrics.life(joined.member.incarnation)
+    saver = beginning.saver(config)
     serving = Serving(listener, shard)
     book = OrderBook(shard, serving, transport.chunk_bytes, metrics)
     book.checkpoint = restored.checkpoint if restored is not None else 0
@@ -195,7 +186,7 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
         book=book,
         reporter=Reporter(shard),
         metrics=metrics,
-        parting=Parting(shard, _saver(config)) if _is_told_to_end_alone(config) else None,
+        parting=None if saver is None else Parting(shard, saver),
     )
 
 
@@ -217,45 +208,6 @@ def _introduction(
         metrics_address=metrics.address,
         restored=known,
     )
-
-
-def _restore(config: LaunchConfig, transport: Transport) -> RestoredShard | None:
-    rule = config.job.spec.strategy.rule.optimizer.rule
-    wanted = Wanted(
-        shard=config.shard_index,
-        shards=config.job.spec.parameter_server.shards,
-        chunk_bytes=transport.chunk_bytes,
-        update_rule=assembly.rule_name(rule),
-        state_names=tuple(assembly.updates_for(rule).rule.initial_state),
-    )
-    candidates = restoring.newest(config.checkpoint_folder, config.job_uid, config.resume_from)
-    saved = _saved_at_stop(config, wanted) if _is_told_to_end_alone(config) else None
-    newest = candidates[0].manifest if candidates else None
-    if saved is not None and stopped.is_newer(saved, wanted.shard, newest):
-        return saved
-    return restoring.restore(candidates, wanted)
-
-
-def _saved_at_stop(config: LaunchConfig, wanted: Wanted) -> RestoredShard | None:
-    saver = _saver(config)
-    try:
-        return stopped.read(saver.folder, saver.job_uid, wanted)
-    except CheckpointRefused as error:
-        LOG.error("what was saved at the stop is damaged, a checkpoint is tried", error=error)
-        return None
-
-
-def _saver(config: LaunchConfig) -> Saver:
-    return Saver(
-        folder=config.checkpoint_folder / stopped.FOLDER,
-        job_uid=config.job_uid,
-        update_rule=assembly.rule_name(config.job.spec.strategy.rule.optimizer.rule),
-    )
-
-
-def _is_told_to_end_alone(config: LaunchConfig) -> bool:
-    """A node ends single processes by SIGTERM; under a launcher all of them end together."""
-    return config.supervisor is Supervisor.NODE
 
 
 def _records(config: LaunchConfig, joined: Joined, acknowledged: AcknowledgedFile) -> Records:

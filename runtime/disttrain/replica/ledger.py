@@ -75,6 +75,9 @@ class Kind(IntEnum):
     MISSING = 11
     """Always the first record, whatever `record` says: so many (`samples`) others are not here,
     since the disk was full."""
+    LEFT = 12
+    """Whatever `record` says, the last record: this life was told to end, everything that it pushed
+    is acknowledged, and the rest of its work is returned."""
 
 
 class Record(NamedTuple):
@@ -177,6 +180,10 @@ class Ledger:
                         version=version.count,
                     )
                 )
+
+    def left(self) -> None:
+        """This life ends as it was told to, with nothing under way."""
+        self._append(Record(kind=Kind.LEFT))
 
     def mark(self, kind: Kind, number: int = 0) -> None:
         """Something of the compute thread that only a replay needs."""

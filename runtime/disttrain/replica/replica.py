@@ -156,6 +156,7 @@ class Replica:
 
     def _say_goodbye(self) -> ExitCode:
         progress = self._drain()
+        self._connection.ledger.left()
         self._say_farewell(progress)
         LOG.info("left", samples=progress.samples)
         return ExitCode.INTERRUPTED

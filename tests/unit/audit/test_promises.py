@@ -308,6 +308,20 @@ def test_a_pause_of_more_than_a_minute_after_a_death_is_found() -> None:
     assert violated(run) == {"7"}
 
 
+def test_a_job_that_was_told_to_end_may_rest_as_long_as_somebody_likes() -> None:
+    run = a_quiet_run()
+    for shard in (0, 1):
+        run.log(shard, Kind.STOPPED, version=8)
+    run.note(0, ReplicaKind.LEFT)
+    run.join(0, 2)
+    for shard in (0, 1):
+        run.restart_shard(shard, version=8, lost={})
+    run.summary["restarts"]["replica"] = 1
+    run.push(0, seconds=3600.0)
+
+    assert not violated(run)
+
+
 def test_a_chunk_that_was_never_given_is_found() -> None:
     run = a_recorded_run()
     run.push(0)

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from disttrain.checkpoint import names
+from builders.checkpoints import a_layout, a_manifest
+from disttrain.checkpoint import model_map, names
 from disttrain.checkpoint.errors import Corrupt
+from disttrain.checkpoint.manifest import FileEntry, Manifest, ShardEntry
 from disttrain.job.optimizer import Momentum
 from disttrain.parameter_server import assembly, stopped
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
@@ -113,3 +115,38 @@ def test_a_shard_without_replicas_need_not_wait(tmp_path: Path) -> None:
     shard.admit(REPLICA)
     shard.fence(REPLICA)
     assert Parting(shard, a_saver(tmp_path)).is_due(100.0)
+
+
+def a_checkpoint(number: int, version: int, shards: int = 2) -> Manifest:
+    layout = a_layout()
+    entries = [
+        ShardEntry(
+            index=index,
+            file=FileEntry(name=names.shard_file(index), bytes=1, hash="0"),
+            version=version,
+            ranges=model_map.ranges(layout, index, shards),
+        )
+        for index in range(shards)
+    ]
+    return a_manifest(entries, layout=layout, number=number)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "is_newer"),
+    [
+        (None, True),
+        (a_checkpoint(6, 17), True),
+        (a_checkpoint(6, 12), True),
+        (a_checkpoint(7, 12), False),
+        (a_checkpoint(6, 18), False),
+        (a_checkpoint(6, 12, shards=3), False),
+    ],
+    ids=["none", "the same", "older", "of a later life", "of a later version", "divided anew"],
+)
+def test_what_was_saved_at_the_stop_counts_until_a_later_checkpoint(
+    tmp_path: Path, checkpoint: Manifest | None, *, is_newer: bool
+) -> None:
+    save(tmp_path, checkpoint=6)
+    found = stopped.read(tmp_path, "job", WANTED)
+    assert found is not None
+    assert stopped.is_newer(found, 1, checkpoint) is is_newer
