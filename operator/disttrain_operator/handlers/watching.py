@@ -59,6 +59,7 @@ def _settings() -> kopf.OperatorSettings:
     ours = cluster_labels.selector_text(cluster_labels.managed())
     for kind in (*watched.CHILDREN, Kind.Pod):
         settings.watching.label_selectors[_selector(kind)] = ours
+    settings.watching.field_selectors[_selector(Kind.Event)] = f"reason={watched.REFUSAL}"
     return settings
 
 
@@ -69,7 +70,7 @@ def _registry(credentials: Credentials, on_event: OnEvent) -> kopf.OperatorRegis
     def login(**_: Any) -> kopf.ConnectionInfo:
         return _connection(credentials)
 
-    for kind in watched.KINDS:
+    for kind in (*watched.KINDS, Kind.Event):
         _watch(registry, kind, on_event)
     return registry
 

@@ -16,6 +16,8 @@ class Observed:
     job: JobRecord | None = None
     children: dict[ChildKey, ChildRecord] = field(default_factory=dict)
     pods: dict[str, PodRecord] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=dict)
+    """Why pods of a workload could not be created, by its uid."""
 
     @property
     def is_empty(self) -> bool:
@@ -68,6 +70,16 @@ class Inventory:
         pods[record.name] = record
         return old is None or _differs(old, record)
 
+    def put_refusal(self, key: JobKey, workload_uid: str, message: str) -> bool:
+        """Keep why a workload could not create a pod; returns whether that is new."""
+        place = self._places.get(key)
+        if place is None or place.refusals.get(workload_uid) == message:
+            return False
+        if all(child.uid != workload_uid for child in place.children.values()):
+            return False
+        place.refusals[workload_uid] = message
+        return True
+
     def drop_job(self, key: JobKey, uid: str) -> bool:
         """Forget a deleted job, unless another is at its place already."""
         place = self._places.get(key)
@@ -84,6 +96,7 @@ class Inventory:
         if place is None or found is None or found.uid != uid:
             return False
         del place.children[child]
+        place.refusals.pop(uid, None)
         self._forget_if_empty(key)
         return True
 

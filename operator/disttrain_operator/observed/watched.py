@@ -25,6 +25,9 @@ CHILDREN: Final = (
 KINDS: Final = (Kind.DistTrainJob, *CHILDREN, Kind.Pod)
 """All that is watched."""
 
+REFUSAL: Final = "FailedCreate"
+"""Reason of the Events that tell why a workload cannot create its pods: nothing else does."""
+
 STATELESS: Final = frozenset(CHILDREN) - {
     Kind.StatefulSet,
     Kind.Deployment,
@@ -46,6 +49,8 @@ class Sights:
         if kind is Kind.DistTrainJob:
             job = parsing.job(body, self._own_fields)
             return job.key if self._inventory.put_job(job) else None
+        if kind is Kind.Event:
+            return self._refused(body)
         if kind is Kind.Pod:
             pod = pods.record(body)
             return pod.job if pod is not None and self._inventory.put_pod(pod) else None
@@ -54,6 +59,8 @@ class Sights:
 
     def gone(self, kind: Kind, body: dict[str, Any]) -> JobKey | None:
         """Forget an object; returns the job that lost it."""
+        if kind is Kind.Event:
+            return None
         metadata = parsing.mapping(body.get("metadata"))
         name, uid = str(metadata.get("name")), str(metadata.get("uid"))
         if kind is Kind.DistTrainJob:
@@ -64,3 +71,12 @@ class Sights:
             self.seen(kind, body)
             return key if self._inventory.drop_pod(key, name, uid) else None
         return key if self._inventory.drop_child(key, (kind, name), uid) else None
+
+    def _refused(self, event: dict[str, Any]) -> JobKey | None:
+        if event.get("reason") != REFUSAL:
+            return None
+        about = parsing.mapping(event.get("involvedObject"))
+        name, _, _ = str(about.get("name", "")).rpartition("-")
+        key = JobKey(str(about.get("namespace", "")), name)
+        message = parsing.text(event.get("message"))
+        return key if self._inventory.put_refusal(key, str(about.get("uid")), message) else None

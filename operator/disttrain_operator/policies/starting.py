@@ -1,6 +1,6 @@
 """Pods that do not start, and why."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.observed.inventory import Observed
@@ -18,7 +18,7 @@ def problems(job: JobRecord, observed: Observed) -> list[Problem]:
     """What keeps the job's pods from starting."""
     pods = [pod for pod in observed.pods.values() if pod.job_uid == job.uid]
     own = [child for child in observed.children.values() if child.owner_uid == job.uid]
-    found = [*_volumes(own, pods), *_pods(pods), *_workloads(own)]
+    found = [*_volumes(own, pods), *_pods(pods), *_workloads(own, observed.refusals)]
     return list({problem.type: problem for problem in reversed(found)}.values())
 
 
@@ -59,13 +59,16 @@ def _why(pod: PodRecord) -> str:
     return f"{'Unschedulable' if pod.unschedulable else pod.waiting}: {said}"
 
 
-def _workloads(children: list[ChildRecord]) -> list[Problem]:
-    return [
-        Problem(
-            ProblemType.CANNOT_START,
-            f"{child.kind.name} {child.name} cannot create its pods: {child.trouble}",
-            "FailedCreate",
-        )
-        for child in children
-        if child.kind in WORKLOADS and child.trouble and child.ended is None
-    ]
+def _workloads(children: list[ChildRecord], refusals: Mapping[str, str]) -> list[Problem]:
+    found = []
+    for child in children:
+        said = child.trouble or refusals.get(child.uid, "")
+        if said and _lacks_pods(child):
+            message = f"{child.kind.name} {child.name} cannot create its pods: {said}"
+            found.append(Problem(ProblemType.CANNOT_START, message, "FailedCreate"))
+    return found
+
+
+def _lacks_pods(child: ChildRecord) -> bool:
+    running = child.kind in WORKLOADS and child.ended is None
+    return running and child.remaining < child.wanted

@@ -89,7 +89,11 @@ class Actor:
         metadata = {"uid": job.uid, "annotations": {action.name: action.value}}
         key = job.key
         patch = {"metadata": metadata}
-        answer = await self._client.merge(Kind.DistTrainJob, key.namespace, key.name, patch)
+        try:
+            answer = await self._client.merge(Kind.DistTrainJob, key.namespace, key.name, patch)
+        except (NotFound, Conflict):
+            self._inventory.drop_job(key, job.uid)
+            raise
         self._inventory.put_job(parsing.job(answer, report.FIELDS))
 
     async def _check(self, _: JobRecord, action: CheckTemplates) -> None:

@@ -67,7 +67,11 @@ class Reconciler:
         look = _Look(key, self._begin(job))
         try:
             planned = await self._act(look, job)
-        except (RetryableError, Forbidden, Conflict) as error:
+        except (NotFound, Conflict):
+            if self._inventory.at(key).job is None:
+                return None
+            raise
+        except (RetryableError, Forbidden) as error:
             if num_failures >= _REPEATS:
                 look.knowledge.error = Problem(ProblemType.RECONCILE_ERROR, str(error))
                 await self._report(look, self._plan(look))

@@ -10,6 +10,7 @@ from disttrain_operator.manifests.context import Context, Scale
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord
 from disttrain_operator.policies import problem
+from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import ProblemType
 from disttrain_operator.reconcile import desired
 from disttrain_operator.reconcile.actions import Action, Apply, Create, CreateKeys, Rescale
@@ -35,6 +36,9 @@ def run(target: Target, observed: Observed, written: Mapping[str, int]) -> list[
     """Create what is missing, repair what was changed, scale what should be larger or smaller."""
     seen = observed.children
     missing = {child.key for child in target.children if child.key not in seen}
+    if any(not pod.over for pod in coordinators(target.job, observed)):
+        # Another Job would start a second coordinator beside the one that is still ending.
+        missing = {key for key in missing if key[0] is not Kind.Job}
     drifted = {
         child.key for child in target.children if _has_drifted(child, seen.get(child.key), written)
     }

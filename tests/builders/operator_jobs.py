@@ -1,0 +1,100 @@
+"""What the operator sees, for tests of its decisions."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from disttrain.job import validation
+from disttrain.job.names import Role
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.config import ManifestConfig
+from disttrain_operator.manifests.context import Context
+from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, PodRecord
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+KEY = JobKey("here", "digits")
+UID = "0123456789-uid"
+
+
+def spec(**changed: Any) -> dict[str, Any]:
+    """A spec of 2 shards and 3 replicas; fields replaced by those given."""
+    written = {
+        "task": {"entrypoint": "digits:Digits"},
+        "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
+        "batchSize": 8,
+        "stop": {"epochs": 1},
+        "parameterServer": {"shards": 2},
+        "replicas": {"count": 3},
+    }
+    return {**written, **changed}
+
+
+def context(config: ManifestConfig | None = None, **changed: Any) -> Context:
+    """A job ready to be made into objects."""
+    manifest = {
+        "apiVersion": "disttrain.dev/v1alpha1",
+        "kind": "DistTrainJob",
+        "metadata": {"name": KEY.name, "namespace": KEY.namespace, "uid": UID},
+        "spec": spec(**changed),
+    }
+    found = validation.validate(manifest)
+    assert found.job is not None, found.findings
+    return Context(KEY.name, KEY.namespace, UID, found.job, config or ManifestConfig())
+
+
+def job(record: dict[str, Any] | None = None, **changed: Any) -> JobRecord:
+    """A job as seen; `record` replaces fields of the record, the others fields of the spec."""
+    seen = JobRecord(
+        key=KEY,
+        uid=UID,
+        version=1,
+        generation=1,
+        created=NOW,
+        deleting=False,
+        spec=json.dumps(spec(**changed)).encode(),
+        outcome=None,
+        restarts="",
+        status={},
+        training=False,
+    )
+    return replace(seen, **(record or {}))
+
+
+def child(kind: Kind, **changed: Any) -> ChildRecord:
+    """A child of the job."""
+    seen = ChildRecord(
+        kind=kind,
+        name=f"digits-{kind.name.lower()}",
+        uid=f"uid-{kind.name}",
+        version=1,
+        job=KEY,
+        owner_uid=UID,
+        owned_by="DistTrainJob digits",
+        fingerprint="",
+        generation=1,
+        deleting=False,
+    )
+    return replace(seen, **changed)
+
+
+def pod(role: Role, index: int = 0, **changed: Any) -> PodRecord:
+    """A pod of the job that runs."""
+    seen = PodRecord(
+        name=f"digits-{role}-{index}",
+        uid=f"uid-{role}-{index}",
+        version=1,
+        job=KEY,
+        job_uid=UID,
+        role=role,
+        phase="Running",
+        ready=True,
+        gone_at=None,
+        restarts=0,
+        death=None,
+        waiting="",
+        detail="",
+        unschedulable=False,
+        outcome=None,
+    )
+    return replace(seen, **changed)

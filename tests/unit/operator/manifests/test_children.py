@@ -1,0 +1,198 @@
+import json
+from typing import Any
+
+import pytest
+
+from builders.operator_jobs import UID, context
+from disttrain.job.names import Role
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests import keys, volume
+from disttrain_operator.manifests.children import children
+from disttrain_operator.manifests.config import DefaultVolume, ManifestConfig
+from disttrain_operator.manifests.context import Context, Scale
+from disttrain_operator.manifests.keys import KeyPair
+from disttrain_operator.manifests.pod import pod_template
+
+SCALE = Scale(shards=2, replicas=3, coordinator=True)
+
+
+def body(kind: Kind, found: Context | None = None, scale: Scale = SCALE) -> dict[str, Any]:
+    made = children(found or context(), scale)
+    return next(child.body for child in made if child.kind is kind)
+
+
+def main(found: Context, role: Role) -> dict[str, Any]:
+    containers = pod_template(found, role)["spec"]["containers"]
+    return next(each for each in containers if each["name"] == "disttrain")
+
+
+def variables(container: dict[str, Any]) -> dict[str, Any]:
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+
+
+def test_all_but_the_claim_are_deleted_with_the_job() -> None:
+    owned = {
+        child.kind
+        for child in children(context(), SCALE)
+        if child.body["metadata"].get("ownerReferences")
+    }
+
+    assert owned == {child.kind for child in children(context(), SCALE)} - {
+        Kind.PersistentVolumeClaim
+    }
+
+
+def test_the_scale_is_no_part_of_the_fingerprint() -> None:
+    nothing = Scale(shards=0, replicas=0, coordinator=False)
+
+    assert [child.fingerprint for child in children(context(), SCALE)] == [
+        child.fingerprint for child in children(context(), nothing)
+    ]
+
+
+def test_another_image_is_another_fingerprint() -> None:
+    def of(**changed: Any) -> set[str]:
+        return {child.fingerprint for child in children(context(**changed), SCALE)}
+
+    assert len(of() & of(image="other:1")) == len(of()) - 3
+
+
+def test_the_coordinator_is_one_pod_never_two() -> None:
+    spec = body(Kind.Job)["spec"]
+
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 1, 1)
+    assert spec["podReplacementPolicy"] == "Failed"
+    assert spec["template"]["spec"]["restartPolicy"] == "OnFailure"
+    assert spec["template"]["spec"]["subdomain"] == "digits"
+
+
+def test_only_the_coordinator_has_a_token() -> None:
+    found = context()
+    given = {role: pod_template(found, role)["spec"] for role in Role}
+
+    assert given[Role.COORDINATOR]["serviceAccountName"] == "digits-coordinator"
+    assert [role for role in Role if given[role]["automountServiceAccountToken"]] == [
+        Role.COORDINATOR
+    ]
+
+
+def test_the_coordinators_role_is_for_its_own_job() -> None:
+    rules = body(Kind.Role)["rules"]
+
+    assert all(rule["resourceNames"] == ["digits"] for rule in rules)
+    assert {(rule["resources"][0], *rule["verbs"]) for rule in rules} == {
+        ("disttrainjobs", "get"),
+        ("disttrainjobs/status", "patch"),
+    }
+
+
+def test_a_pod_mounts_the_keys_of_its_role_alone() -> None:
+    for role in Role:
+        volumes = pod_template(context(), role)["spec"]["volumes"]
+        (secret,) = [each["secret"] for each in volumes if "secret" in each]
+        assert [item["key"] for item in secret["items"]] == [f"{role}.json"]
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_pods_satisfy_the_restricted_level(role: Role) -> None:
+    spec = pod_template(context(), role)["spec"]
+
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for each in spec["containers"]:
+        assert each["securityContext"]["allowPrivilegeEscalation"] is False
+        assert each["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_threads_follow_the_cpu_limit_and_only_that() -> None:
+    def replica(limits: dict[str, str]) -> dict[str, Any]:
+        resources = {"limits": limits}
+        containers = [{"name": "disttrain", "resources": resources}]
+        template = {"spec": {"containers": containers}}
+        return main(context(replicas={"count": 1, "template": template}), Role.REPLICA)
+
+    assert "OMP_NUM_THREADS" not in variables(replica({"memory": "1Gi"}))
+    limit = variables(replica({"cpu": "2"}))["OMP_NUM_THREADS"]["resourceFieldRef"]
+    assert limit["resource"] == "limits.cpu"
+
+
+def test_a_shard_learns_its_index_from_its_pods_label() -> None:
+    index = variables(main(context(), Role.SHARD))["DISTTRAIN_INDEX"]
+
+    assert index == {"fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}}
+
+
+def test_a_template_cannot_take_away_what_services_find_pods_by() -> None:
+    template = {
+        "metadata": {"labels": {"disttrain.dev/job-uid": "mine", "team": "a"}},
+        "spec": {"restartPolicy": "Never", "subdomain": "elsewhere"},
+    }
+    made = pod_template(context(coordinator={"template": template}), Role.COORDINATOR)
+
+    assert made["metadata"]["labels"]["disttrain.dev/job-uid"] == UID
+    assert made["metadata"]["labels"]["team"] == "a"
+    assert made["spec"]["subdomain"] == "digits"
+    assert made["spec"]["restartPolicy"] == "OnFailure"
+
+
+def test_the_task_comes_from_its_config_map() -> None:
+    found = context(task={"entrypoint": "a:B", "source": {"configMap": "code"}})
+
+    assert variables(main(found, Role.REPLICA))["DISTTRAIN_TASK_FOLDER"] == "/task"
+    volumes = pod_template(found, Role.REPLICA)["spec"]["volumes"]
+    assert {"name": "task", "configMap": {"name": "code"}} in volumes
+
+
+@pytest.mark.parametrize(
+    ("given", "default", "name", "size"),
+    [
+        (None, DefaultVolume(), "digits-checkpoints", "10Gi"),
+        (None, None, None, None),
+        ({"claimName": "shared"}, DefaultVolume(), "shared", None),
+        ({"size": "5Gi"}, None, "digits-checkpoints", "5Gi"),
+    ],
+)
+def test_checkpoints_have_a_place(
+    given: dict[str, str] | None, default: DefaultVolume | None, name: str | None, size: str | None
+) -> None:
+    config = ManifestConfig(default_volume=default)
+    found = context(config, checkpoint={"volume": given})
+
+    assert volume.claim_name(found) == name
+    made = volume.claim(found)
+    assert (made and made["spec"]["resources"]["requests"]["storage"]) == size
+
+
+def test_the_launch_config_says_who_and_what_but_not_how_to_run_pods() -> None:
+    template = {"spec": {"nodeSelector": {"disk": "fast"}}}
+    data = body(Kind.ConfigMap, context(replicas={"count": 1, "template": template}))["data"]
+    manifest = json.loads(data["job.json"])
+
+    assert manifest["metadata"] == {"name": "digits", "namespace": "here", "uid": UID}
+    assert "template" not in manifest["spec"]["replicas"]
+    assert "suspend" not in manifest["spec"]
+
+
+def test_suspending_changes_no_object_but_the_scale() -> None:
+    def fingerprints(*, suspend: bool) -> list[str]:
+        return [child.fingerprint for child in children(context(suspend=suspend), SCALE)]
+
+    assert fingerprints(suspend=True) == fingerprints(suspend=False)
+
+
+def test_a_role_knows_its_own_secret_and_whom_it_meets() -> None:
+    pairs = {role: KeyPair(f"public {role}", f"secret {role}") for role in Role}
+    secret = keys.secret(context(), pairs)
+    files = {name: json.loads(text) for name, text in secret["stringData"].items()}
+
+    assert secret["immutable"] is True
+    assert UID[:8] in secret["metadata"]["name"]
+    assert files["replica.json"]["listeners"] == {
+        "coordinator": "public coordinator",
+        "shard": "public shard",
+    }
+    assert files["replica.json"]["allowed"] == {}
+    assert files["shard.json"]["allowed"] == {"public replica": "replica"}
+    assert [name for name, text in secret["stringData"].items() if "secret shard" in text] == [
+        "shard.json"
+    ]
