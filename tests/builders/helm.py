@@ -18,8 +18,11 @@ KUBERNETES: Final = f"--kube-version={binaries.KUBERNETES_VERSION}"
 INSTALL_LIMIT: Final = timedelta(minutes=2)
 
 Values = Mapping[str, Any]
-TEST_IMAGES: Final[Values] = {"imagePrefix": product_images.PREFIX}
-"""The images that `product_images` builds and loads; there is nothing to pull them from."""
+
+
+def only_in(namespace: Kubectl) -> dict[str, Any]:
+    """Return values for an operator of this namespace alone, with images that tests build."""
+    return {"imagePrefix": product_images.PREFIX, "watchNamespaces": [namespace.namespace]}
 
 
 def lint(values: Values) -> None:

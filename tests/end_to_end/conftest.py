@@ -11,7 +11,7 @@ from builders import helm, product_images
 from cluster import Cluster, Kubectl, Unavailable, binaries, namespaces, prerequisites
 
 TEST_TIMEOUT_SECONDS = 180
-SYSTEM_NAMESPACE = "disttrain-system"
+RELEASE = "disttrain"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,15 +70,19 @@ def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[Kube
     namespaces.remove(kubectl, name)
 
 
-@pytest.fixture(scope="session")
-def operator(own_cluster: Cluster) -> Iterator[None]:
-    """The operator for all namespaces, from its image and chart, and the image that jobs run."""
-    product_images.build_and_load(own_cluster, product_images.operator(), product_images.runtime())
-    system = namespaces.make(own_cluster.kubectl, SYSTEM_NAMESPACE)
-    helm.upgrade(system, "disttrain", helm.TEST_IMAGES)
-    yield
-    helm.uninstall(system, "disttrain")
-    namespaces.remove(own_cluster.kubectl, SYSTEM_NAMESPACE)
+@pytest.fixture
+def operator(own_cluster: Cluster, namespace: Kubectl) -> Iterator[str]:
+    """The operator of the test's namespace alone, from its image and chart: the release's name.
+
+    The image that its jobs run is there, too.
+    """
+    recipes = (product_images.operator(), product_images.runtime())
+    product_images.build_and_load(own_cluster, *recipes)
+    helm.upgrade(namespace, RELEASE, helm.only_in(namespace))
+    yield RELEASE
+    # Before the namespace goes, while there is an operator that could make objects again.
+    namespace.run("delete", "disttrainjobs", "--all", "--ignore-not-found")
+    helm.uninstall(namespace, RELEASE)
 
 
 def _left_running() -> Cluster:

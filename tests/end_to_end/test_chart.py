@@ -1,13 +1,12 @@
 """The chart: right in itself, installed, upgraded and removed on a real cluster."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from builders import helm, kubernetes_schemas, product_images
-from cluster import Cluster, Kubectl, binaries, commands
+from builders import helm, kubernetes_schemas
+from cluster import Kubectl, binaries, commands
 from cluster.errors import CommandFailed
 
 MONITORED: Final = {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}
@@ -109,37 +108,23 @@ def test_given_namespaces_need_no_right_on_the_cluster(kubectl: Kubectl) -> None
     assert roles == ["blue", "green"]
 
 
-@pytest.fixture
-def release(own_cluster: Cluster, namespace: Kubectl) -> Iterator[str]:
-    """The chart, installed into a namespace for that namespace alone."""
-    product_images.build_and_load(own_cluster, product_images.operator())
-    helm.upgrade(namespace, "chart-test", _in(namespace))
-    yield "chart-test"
-    namespace.run("delete", "disttrainjobs", "--all", "--ignore-not-found")
-
-
 @pytest.mark.timeout(600)
 def test_jobs_outlive_an_upgrade_and_the_removal_of_the_operator(
-    release: str, namespace: Kubectl
+    operator: str, namespace: Kubectl
 ) -> None:
     namespace.apply(FOREIGN_JOB)
     identity = namespace.get("disttrainjob", "kept")["metadata"]["uid"]
-    helm.test(namespace, release)
+    helm.test(namespace, operator)
 
-    helm.upgrade(namespace, release, {**_in(namespace), "podLabels": {"upgraded": "yes"}})
+    helm.upgrade(namespace, operator, {**helm.only_in(namespace), "podLabels": {"upgraded": "yes"}})
     running = namespace.items("pods", "upgraded=yes")
     assert [pod["status"]["phase"] for pod in running] == ["Running"]
 
-    helm.uninstall(namespace, release)
+    helm.uninstall(namespace, operator)
     assert namespace.items("deployments") == []
     assert namespace.items("roles") == []
     assert namespace.get("crd", CRD)["metadata"]["name"] == CRD
     assert namespace.get("disttrainjob", "kept")["metadata"]["uid"] == identity
 
-    helm.upgrade(namespace, release, _in(namespace))
+    helm.upgrade(namespace, operator, helm.only_in(namespace))
     assert namespace.get("disttrainjob", "kept")["metadata"]["uid"] == identity
-    helm.uninstall(namespace, release)
-
-
-def _in(namespace: Kubectl) -> dict[str, Any]:
-    return {**helm.TEST_IMAGES, "watchNamespaces": [namespace.namespace]}
