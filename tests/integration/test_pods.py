@@ -130,16 +130,19 @@ def test_a_journal_of_another_job_ends_the_job(tmp_path: Path) -> None:
         assert (job.outcome()["phase"], job.outcome()["reason"]) == ("Failed", "WrongJournal")
 
 
-def test_a_job_that_is_suspended_goes_on_where_it_was(tmp_path: Path) -> None:
-    """The coordinator ends first, then all others at the same moment."""
+@pytest.mark.parametrize("first", [("coordinator",), ()], ids=["coordinator first", "at once"])
+def test_a_job_that_is_suspended_goes_on_where_it_was(
+    tmp_path: Path, first: tuple[str, ...]
+) -> None:
     with PodJob(tmp_path, SLOW | {"spec.checkpoint.everySeconds": 1000}) as job:
         job.start(*ALL)
         job.wait_until(begun)
-        job.tell_to_end("coordinator")
-        assert job.wait("coordinator") == STOPPED
+        job.tell_to_end(*first)
+        for name in first:
+            assert job.wait(name) == STOPPED
+        job.tell_to_end(*(name for name in ALL if name not in first))
+        assert [job.wait(name) for name in ALL] == [STOPPED, 0, 0, 0, 0]
         assert job.outcome()["phase"] == "Stopped"
-        job.tell_to_end(*MEMBERS)
-        assert [job.wait(name) for name in MEMBERS] == [0, 0, 0, 0]
         assert not (job.output / "summary.json").exists()
 
         job.start(*ALL)
@@ -192,6 +195,16 @@ def test_a_task_that_cannot_be_imported_fails_the_job(tmp_path: Path) -> None:
         assert job.is_running("replica-a")
         job.tell_to_end("replica-a")
         assert job.wait("replica-a") == 0
+
+
+def test_a_task_that_fails_while_it_trains_fails_the_job(tmp_path: Path) -> None:
+    task = {"spec.task.entrypoint": "faulty:Faulty", "spec.task.arguments": {"fault": "gradient raises"}}
+    with PodJob(tmp_path, task) as job:
+        job.start(*ALL)
+        assert job.wait("coordinator") == 0
+        assert (job.outcome()["phase"], job.outcome()["reason"]) == ("Failed", "TaskError")
+        job.tell_to_end(*MEMBERS)
+        assert [job.wait(name) for name in MEMBERS] == [0, 0, 0, 0]
 
 
 def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:

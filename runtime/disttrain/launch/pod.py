@@ -113,6 +113,8 @@ def _take_part(config: LaunchConfig, log: Path, terminations: Terminations) -> i
 
     def told(error: FinalError) -> None:
         termination_log.write(log, termination_log.text(str(error) or type(error).__name__))
+        # The role has ended, and with it whatever it would do at SIGTERM.
+        process_one.end_on_sigterm(ExitCode.COMPLETE)
         importlib.import_module(REPORTER).report(config, error)
 
     process_one.end_on_sigterm(ExitCode.COMPLETE)

@@ -42,7 +42,8 @@ def outcome(code: ExitCode, summary: dict[str, Any]) -> bytes:
 
 def failed(kind: str, message: str) -> bytes:
     """The outcome of a job whose coordinator met an error that no restart heals. Pure."""
-    return _fitting({"phase": "Failed", "reason": kind, "message": message})
+    found = {"phase": "Failed", "reason": kind, "message": message}
+    return _fitting({**found, "samples": 0, "measures": {}})
 
 
 def text(message: str) -> bytes:

@@ -51,3 +51,14 @@ def test_what_is_too_long_keeps_its_beginning_and_its_end() -> None:
     )
     assert len(content) <= termination_log.MOST_BYTES
     assert json.loads(content)["phase"] == "Failed"
+
+
+def test_an_error_of_the_coordinator_itself_fails_the_job() -> None:
+    found = json.loads(termination_log.failed("WrongJournal", "another job's"))
+    assert found == {
+        "phase": "Failed",
+        "reason": "WrongJournal",
+        "message": "another job's",
+        "samples": 0,
+        "measures": {},
+    }
