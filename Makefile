@@ -5,7 +5,7 @@ CODE := runtime operator tests examples
 export PYTHON TORCH_BACKEND
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check bench bench-quick generate format lock images sbom scan clean
+.PHONY: help demo test test-cluster test-fast check bench bench-quick generate format lock images sbom scan clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ demo: .venv/ready ## train the digits example: 2 shards, 3 replicas, one command
 test: .venv/ready ## all tests, with real processes, kills and examples
 	$(BIN)/pytest tests/unit tests/contract tests/simulation -n 2 -q
 	$(BIN)/pytest tests/integration tests/gpu -q
+
+test-cluster: .venv/ready ## the tests on a real Kubernetes: as root on Linux it is built (once, 10 minutes) and started
+	$(BIN)/pytest tests/end_to_end -q
 
 test-fast: .venv/ready ## the tests that start no processes of a job
 	$(BIN)/pytest tests/unit tests/contract -n 2 -q
@@ -58,7 +61,8 @@ IMAGE_BUILDER ?= $(firstword $(notdir $(foreach tool,buildah podman docker,$(she
 IMAGE_PREFIX ?=
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 REVISION = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-IMAGE_ARGUMENTS = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION)
+# As flags: some builders take a cached layer although an argument in its label has changed.
+IMAGE_ARGUMENTS = $(IMAGE_FLAGS) --label org.opencontainers.image.version=$(VERSION) --label org.opencontainers.image.revision=$(REVISION)
 ifeq ($(TORCH_BACKEND),cpu)
 TORCH_ARGUMENTS = --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cpu
 endif

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from builders import helm, product_images
+from builders import cluster_training, helm, operator_process, product_images
+from builders.cluster_training import ClusterTraining
+from builders.operator_process import OperatorProcess
 from cluster import Cluster, Kubectl, Unavailable, binaries, namespaces, prerequisites
+from disttrain.job import crd
 
 TEST_TIMEOUT_SECONDS = 180
 RELEASE = "disttrain"
@@ -72,17 +75,48 @@ def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[Kube
 
 @pytest.fixture
 def operator(own_cluster: Cluster, namespace: Kubectl) -> Iterator[str]:
-    """The operator of the test's namespace alone, from its image and chart: the release's name.
-
-    The image that its jobs run is there, too.
-    """
-    recipes = (product_images.operator(), product_images.runtime())
-    product_images.build_and_load(own_cluster, *recipes)
+    """The operator of the test's namespace alone, from its image and chart: the release's name."""
+    product_images.build_and_load(own_cluster, product_images.operator())
     helm.upgrade(namespace, RELEASE, helm.only_in(namespace))
     yield RELEASE
     # Before the namespace goes, while there is an operator that could make objects again.
     namespace.run("delete", "disttrainjobs", "--all", "--ignore-not-found")
     helm.uninstall(namespace, RELEASE)
+
+
+@pytest.fixture
+def runtime_image(own_cluster: Cluster) -> str:
+    """The image that jobs run when they name none, on every node: its name."""
+    product_images.build_and_load(own_cluster, product_images.runtime())
+    return product_images.RUNTIME
+
+
+@pytest.fixture(scope="session")
+def runtime_image(own_cluster: Cluster) -> None:
+    """The image that jobs run, on every node, and the definition of jobs."""
+    product_images.build_and_load(own_cluster, product_images.runtime())
+    own_cluster.kubectl.apply(crd.definition())
+
+
+@pytest.fixture
+def operator_to_kill(
+    runtime_image: None, namespace: Kubectl, tmp_path: Path
+) -> Iterator[OperatorProcess]:
+    """The operator of the test's namespace as a process of this machine; its jobs are real."""
+    log = tmp_path / "operator.log"
+    with operator_process.running(namespace, log, **cluster_training.environment()) as process:
+        yield process
+    # Without a finalizer a job goes without an operator, too.
+    namespace.run("delete", "disttrainjobs", "--all", "--ignore-not-found")
+    print(log.read_text()[-8000:])  # noqa: T201 - Shown if the test fails.
+
+
+@pytest.fixture
+def job(
+    own_cluster: Cluster, namespace: Kubectl, operator_to_kill: OperatorProcess
+) -> ClusterTraining:
+    """A real job that can be applied, with its volume."""
+    return ClusterTraining(own_cluster, namespace)
 
 
 def _left_running() -> Cluster:

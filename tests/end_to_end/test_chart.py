@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from builders import helm, kubernetes_schemas
-from cluster import Kubectl, binaries, commands
+from builders import helm, kubernetes_schemas, product_images
+from cluster import Cluster, Kubectl, binaries, commands, namespaces
 from cluster.errors import CommandFailed
 
 MONITORED: Final = {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}
@@ -29,21 +29,8 @@ EVERYTHING: Final[dict[str, Any]] = {
 }
 ALL_VALUES: Final = {"defaults": {}, "everything": EVERYTHING}
 CRD: Final = "disttrainjobs.disttrain.dev"
-FOREIGN_JOB: Final[dict[str, Any]] = {
-    "apiVersion": "disttrain.dev/v1alpha1",
-    "kind": "DistTrainJob",
-    "metadata": {"name": "kept"},
-    "spec": {
-        "task": {"entrypoint": "digits:Digits"},
-        "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
-        "batchSize": 32,
-        "stop": {"epochs": 1},
-        "parameterServer": {"shards": 1},
-        "replicas": {"count": 1},
-        # No operator of ours touches it: only whether it is kept is asked here.
-        "managedBy": "example.com/nobody",
-    },
-}
+NOT_OURS: Final = {"managedBy": "example.com/nobody"}
+"""No operator of ours touches such a job: only whether it is kept is asked then."""
 
 
 @pytest.fixture(params=ALL_VALUES.values(), ids=list(ALL_VALUES))
@@ -98,6 +85,8 @@ def test_the_operator_may_not_extend_its_own_rights(values: dict[str, Any]) -> N
     assert not words & {"*", "escalate", "bind", "impersonate"}
     of_secrets = [rule["verbs"] for rule in rules if "secrets" in rule["resources"]]
     assert all(verbs == ["create"] for verbs in of_secrets)
+    deletable = {word for rule in rules if "delete" in rule["verbs"] for word in rule["resources"]}
+    assert deletable == {"disttrainjobs", "pods"}
 
 
 def test_given_namespaces_need_no_right_on_the_cluster(kubectl: Kubectl) -> None:
@@ -112,7 +101,7 @@ def test_given_namespaces_need_no_right_on_the_cluster(kubectl: Kubectl) -> None
 def test_jobs_outlive_an_upgrade_and_the_removal_of_the_operator(
     operator: str, namespace: Kubectl
 ) -> None:
-    namespace.apply(FOREIGN_JOB)
+    namespace.apply(job("kept", **NOT_OURS))
     identity = namespace.get("disttrainjob", "kept")["metadata"]["uid"]
     helm.test(namespace, operator)
 
@@ -128,3 +117,37 @@ def test_jobs_outlive_an_upgrade_and_the_removal_of_the_operator(
 
     helm.upgrade(namespace, operator, helm.only_in(namespace))
     assert namespace.get("disttrainjob", "kept")["metadata"]["uid"] == identity
+
+
+@pytest.mark.timeout(600)
+def test_without_namespaces_the_operator_runs_the_jobs_of_all(
+    request: pytest.FixtureRequest, own_cluster: Cluster, namespace: Kubectl
+) -> None:
+    if request.config.getoption("--cluster") == "existing":
+        pytest.skip("it would run the jobs of other people's tests, too")
+    product_images.build_and_load(own_cluster, product_images.operator())
+    elsewhere = namespaces.make(own_cluster.kubectl, f"{namespace.namespace}-jobs")
+    helm.upgrade(namespace, "disttrain", {"imagePrefix": product_images.PREFIX})
+
+    elsewhere.apply(job("waiting", suspend=True))
+
+    elsewhere.wait_until("Suspended", "disttrainjob/waiting")
+    helm.uninstall(namespace, "disttrain")
+    namespaces.remove(elsewhere, elsewhere.namespace)
+
+
+def job(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "disttrain.dev/v1alpha1",
+        "kind": "DistTrainJob",
+        "metadata": {"name": name},
+        "spec": {
+            "task": {"entrypoint": "digits:Digits"},
+            "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
+            "batchSize": 32,
+            "stop": {"epochs": 1},
+            "parameterServer": {"shards": 1},
+            "replicas": {"count": 1},
+            **spec,
+        },
+    }
