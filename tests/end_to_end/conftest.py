@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builders import cluster_training, helm, operator_process, product_images
-from builders.cluster_training import ClusterTraining
-from builders.operator_process import OperatorProcess
+from builders import helm, product_images
 from cluster import Cluster, Kubectl, Unavailable, binaries, namespaces, prerequisites
-from disttrain.job import crd
 
 TEST_TIMEOUT_SECONDS = 180
 RELEASE = "disttrain"
@@ -89,34 +86,6 @@ def runtime_image(own_cluster: Cluster) -> str:
     """The image that jobs run when they name none, on every node: its name."""
     product_images.build_and_load(own_cluster, product_images.runtime())
     return product_images.RUNTIME
-
-
-@pytest.fixture(scope="session")
-def runtime_image(own_cluster: Cluster) -> None:
-    """The image that jobs run, on every node, and the definition of jobs."""
-    product_images.build_and_load(own_cluster, product_images.runtime())
-    own_cluster.kubectl.apply(crd.definition())
-
-
-@pytest.fixture
-def operator_to_kill(
-    runtime_image: None, namespace: Kubectl, tmp_path: Path
-) -> Iterator[OperatorProcess]:
-    """The operator of the test's namespace as a process of this machine; its jobs are real."""
-    log = tmp_path / "operator.log"
-    with operator_process.running(namespace, log, **cluster_training.environment()) as process:
-        yield process
-    # Without a finalizer a job goes without an operator, too.
-    namespace.run("delete", "disttrainjobs", "--all", "--ignore-not-found")
-    print(log.read_text()[-8000:])  # noqa: T201 - Shown if the test fails.
-
-
-@pytest.fixture
-def job(
-    own_cluster: Cluster, namespace: Kubectl, operator_to_kill: OperatorProcess
-) -> ClusterTraining:
-    """A real job that can be applied, with its volume."""
-    return ClusterTraining(own_cluster, namespace)
 
 
 def _left_running() -> Cluster:

@@ -1,0 +1,200 @@
+"""A real job on the test cluster: it counts what was trained, while a test breaks its parts."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from safetensors.torch import load_file
+from torch import Tensor
+
+from builders import product_images
+from builders.runs import COUNTING, TASKS
+from cluster import Cluster, Kubectl, commands, layout, volumes
+
+NAME: Final = "counting"
+JOB: Final = f"disttrainjob/{NAME}"
+CODE: Final = "task-code"
+SAMPLES: Final = 1024
+EPOCHS: Final = 2
+STEP_SECONDS: Final = 0.35
+"""256 steps of 8 samples: long enough for a process to start again while the job trains."""
+LIMIT: Final = timedelta(seconds=150)
+"""PyTorch is imported once per process and again after each death, on cores that others use."""
+AUDIT_LIMIT: Final = timedelta(seconds=60)
+OWN_KINDS: Final = (
+    "pods,jobs,deployments,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
+    "rolebindings,poddisruptionbudgets,networkpolicies"
+)
+
+Status = dict[str, Any]
+
+
+class ClusterTraining:
+    """The job, by what its user sees: its object, its pods, and its folder on the volume."""
+
+    def __init__(self, cluster: Cluster, namespace: Kubectl) -> None:
+        self.cluster = cluster
+        self.kubectl = namespace
+        self.volume = f"{namespace.namespace}-checkpoints"
+        volumes.make(namespace, self.volume, claim=f"{namespace.namespace}/{NAME}-checkpoints")
+
+    def apply(self, task: str = "counting:Counting", **spec: Any) -> None:
+        """Apply the job with its code; `spec` replaces fields of its spec."""
+        manifest = yaml.safe_load(COUNTING)
+        arguments = {"step_seconds": STEP_SECONDS} if task == "counting:Counting" else {}
+        source = {"entrypoint": task, "arguments": arguments, "source": {"configMap": CODE}}
+        manifest["spec"] |= {"task": source, **spec}
+        self.kubectl.apply(_code(), manifest)
+
+    def patch(self, **spec: Any) -> None:
+        """Change fields of the job's spec."""
+        self.kubectl.run("patch", JOB, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def delete(self) -> None:
+        """Delete the job, as a person does."""
+        self.kubectl.run("delete", JOB)
+
+    def status(self) -> Status:
+        """The status of the job's object."""
+        found: Status = self.kubectl.get("disttrainjob", NAME).get("status", {})
+        return found
+
+    def condition(self, kind: str) -> dict[str, str]:
+        """One condition of the status; empty without it."""
+        conditions = self.status().get("conditions", [])
+        return next((each for each in conditions if each["type"] == kind), {})
+
+    def events(self) -> list[str]:
+        """Reasons of the job's events, as often as each was told."""
+        return [
+            each["reason"]
+            for each in self.kubectl.items("events")
+            if each["involvedObject"]["kind"] == "DistTrainJob"
+        ]
+
+    def pods(self, role: str) -> list[dict[str, Any]]:
+        """The pods of a role."""
+        return self.kubectl.items("pods", f"app.kubernetes.io/component={role}")
+
+    def restarts(self, role: str) -> list[int]:
+        """How often the container of each pod of a role was restarted."""
+        return [
+            each["restartCount"]
+            for pod in self.pods(role)
+            for each in pod["status"].get("containerStatuses", [])
+        ]
+
+    def kill(self, role: str) -> None:
+        """SIGKILL for the process in the first pod of a role."""
+        self.cluster.kill_container(self.kubectl, self.pods(role)[0]["metadata"]["name"])
+
+    def uid(self) -> str:
+        """The uid of the job's object."""
+        return self.kubectl.read("disttrainjob", NAME, "{.metadata.uid}") or ""
+
+    @property
+    def folder(self) -> Path:
+        """The job's folder on the volume."""
+        return layout.volumes() / self.volume / f"{NAME}-{self.uid()}"
+
+    def progress(self) -> Status:
+        """What status.json on the volume says, much more often than the object."""
+        return _json(self.folder / "status.json")
+
+    def samples(self) -> int:
+        """Samples that were trained."""
+        return int(self.progress().get("samples", 0))
+
+    def wait_until(self, holds: Callable[[], bool], what: str, limit: timedelta = LIMIT) -> None:
+        """Return once it holds; otherwise fail with the job's status."""
+        try:
+            commands.wait_until(holds, what, limit=limit)
+        except Exception as error:
+            self.tell(error)
+            raise
+
+    def wait_for_condition(self, kind: str, limit: timedelta = LIMIT) -> dict[str, str]:
+        """The condition once it holds."""
+        self.wait_until(lambda: self.condition(kind).get("status") == "True", kind, limit)
+        return self.condition(kind)
+
+    def train(self, share: float = 0.125) -> None:
+        """Return when so much of an epoch was trained."""
+        self.wait_until(lambda: self.samples() >= share * SAMPLES, f"{share} of an epoch")
+
+    def complete(self) -> Status:
+        """Wait for the end, which is good and keeps all promises; the summary."""
+        self.wait_until(self._has_ended, "the job ends")
+        assert self.condition("Complete").get("status") == "True", self.status()
+        assert self.status()["phase"] == "Complete"
+        self._assert_promises_held()
+        return _json(self.folder / "summary.json")
+
+    def trained(self) -> dict[str, Tensor]:
+        """The model on the volume."""
+        return load_file(self.folder / "model.safetensors")
+
+    def leftovers(self) -> list[str]:
+        """Names of the job's objects, without its volume."""
+        selector = f"--selector=app.kubernetes.io/instance={NAME}"
+        return self.kubectl.run("get", OWN_KINDS, "-o", "name", selector).split()
+
+    def tell(self, error: Exception) -> None:
+        """Print what a person would look at."""
+        sys.stderr.write(f"{error}\n{json.dumps(self.status(), indent=1)}\n{self.progress()}\n")
+        for pod in self.kubectl.items("pods"):
+            name = pod["metadata"]["name"]
+            shown = self.kubectl.run("get", "pod", name, "-o", "jsonpath={.status}")
+            log = commands.run(*self.kubectl.command("get", "events", "-o", "name"))[-500:]
+            sys.stderr.write(f"--- {name} ---\n{shown}\n{log}\n{self._log(name)}\n")
+
+    def _log(self, pod: str) -> str:
+        command = self.kubectl.command("logs", pod, "--tail=40", "--ignore-errors")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        return done.stdout + done.stderr
+
+    def _has_ended(self) -> bool:
+        return self.status().get("phase") in {"Complete", "Failed"}
+
+    def _assert_promises_held(self) -> None:
+        command = (sys.executable, "-m", "disttrain", "audit", self.folder)
+        commands.run(*command, limit=AUDIT_LIMIT)
+
+
+def assert_every_sample_was_applied(job: ClusterTraining, summary: Status) -> None:
+    """Nothing skipped, and exactly as much repeated as the summary says."""
+    counts = job.trained()["counts"]
+    assert int(counts.min()) >= EPOCHS, f"samples were skipped: {counts}"
+    repeated, most = int(counts.sum()) - EPOCHS * SAMPLES, summary["samplesRepeated"]
+    assert most - summary["samplesPartiallyApplied"] <= repeated <= most
+
+
+def assert_nothing_was_lost_or_repeated(job: ClusterTraining, summary: Status) -> None:
+    """Each sample was applied exactly once in each epoch."""
+    assert (summary["samplesRepeated"], summary["updatesLost"]) == (0, 0), summary
+    counts = job.trained()["counts"]
+    assert counts.eq(EPOCHS).all(), counts
+
+
+def environment() -> dict[str, str]:
+    """Variables of an operator whose jobs run the image that tests build."""
+    return {"DISTTRAIN_RUNTIME_IMAGE": product_images.RUNTIME}
+
+
+def _code() -> dict[str, Any]:
+    files = {path.name: path.read_text() for path in TASKS.glob("*.py")}
+    kind = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CODE}}
+    return {**kind, "data": files}
+
+
+def _json(file: Path) -> Status:
+    try:
+        found: Status = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found

@@ -1,0 +1,40 @@
+"""Real jobs, and an operator that a test can kill."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders import cluster_training, operator_process, product_images
+from builders.cluster_training import ClusterTraining
+from builders.operator_process import OperatorProcess
+from cluster import Cluster, Kubectl
+from disttrain.job import crd
+
+
+@pytest.fixture(scope="session")
+def image_of_jobs(own_cluster: Cluster) -> None:
+    """The image that jobs run, on every node, and the definition of jobs."""
+    product_images.build_and_load(own_cluster, product_images.runtime())
+    own_cluster.kubectl.apply(crd.definition())
+
+
+@pytest.fixture
+def operator_to_kill(
+    image_of_jobs: None, namespace: Kubectl, tmp_path: Path
+) -> Iterator[OperatorProcess]:
+    """The operator of the test's namespace as a process of this machine; its jobs are real."""
+    log = tmp_path / "operator.log"
+    with operator_process.running(namespace, log, **cluster_training.environment()) as process:
+        yield process
+    # Without a finalizer a job goes without an operator, too.
+    namespace.run("delete", "disttrainjobs", "--all", "--ignore-not-found")
+    print(log.read_text()[-8000:])  # noqa: T201 - Shown if the test fails.
+
+
+@pytest.fixture
+def job(
+    own_cluster: Cluster, namespace: Kubectl, operator_to_kill: OperatorProcess
+) -> ClusterTraining:
+    """A real job that can be applied, with its volume."""
+    return ClusterTraining(own_cluster, namespace)
