@@ -32,7 +32,7 @@ def spec(**changed: Any) -> dict[str, Any]:
 
 def context(config: ManifestConfig | None = None, **changed: Any) -> Context:
     """A job ready to be made into objects."""
-    manifest = {
+    manifest: dict[str, Any] = {
         "apiVersion": "disttrain.dev/v1alpha1",
         "kind": "DistTrainJob",
         "metadata": {"name": KEY.name, "namespace": KEY.namespace, "uid": UID},

@@ -18,6 +18,8 @@ class Knowledge:
     """What the API server said against the templates."""
     checked: bool = False
     """Whether the API server would take the templates."""
+    made: bool = False
+    """Whether all children were there once."""
     in_the_way: tuple[ChildRecord, ...] = ()
     """Objects of others, found where a child was to be made."""
     written: dict[str, int] = field(default_factory=dict)

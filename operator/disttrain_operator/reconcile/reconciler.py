@@ -17,9 +17,9 @@ from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey, JobRecord
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import desired, events, plan, report
+from disttrain_operator.reconcile import desired, events, measured, plan, report
 from disttrain_operator.reconcile.act import Actor
-from disttrain_operator.reconcile.actions import Plan
+from disttrain_operator.reconcile.actions import Create, Plan
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 LOG = logging.getLogger(__name__)
@@ -82,19 +82,36 @@ class Reconciler:
     async def _act(self, look: _Look, job: JobRecord) -> Plan:
         planned = self._plan(look)
         if not planned.actions:
-            look.knowledge.error = None
+            look.knowledge.error, look.knowledge.made = None, True
             return planned
+        if look.knowledge.made and _makes_something(planned):
+            # A job is deleted before its children are, but watches may tell it the other way.
+            job = await self._look_again(job)
+            planned = self._plan(look)
         context = desired.of(job, self._config).context
         actor = Actor(self._client, self._inventory, self._new_keys, context, look.knowledge)
         await actor.perform(job, planned.actions)
         look.knowledge.error = None
         after = self._plan(look)
+        look.knowledge.made = look.knowledge.made or not _makes_something(after)
         if after.actions:
             await self._report(look, after)
             names = ", ".join(sorted({type(action).__name__ for action in after.actions}))
             message = f"still to be done after doing it: {names}"
             raise NotSettled(message)
         return after
+
+    async def _look_again(self, job: JobRecord) -> JobRecord:
+        """The job as it is now. Raises NotFound, or Conflict, if it is another one."""
+        key = job.key
+        try:
+            body = await self._client.get(Kind.DistTrainJob, key.namespace, key.name)
+        except NotFound:
+            self._inventory.drop_job(key, job.uid)
+            raise
+        found = parsing.job(body, report.FIELDS)
+        self._inventory.put_job(found)
+        return found
 
     def _begin(self, job: JobRecord) -> Knowledge:
         known = self._known.get(job.key)
@@ -114,6 +131,7 @@ class Reconciler:
         status = planned.status
         if job is None or status is None or look.knowledge.has_reported(status, job.status):
             return
+        measured.count(job, status, self._clock())
         for event in events.of(job, status, self._clock()):
             await self._tell(event)
         try:
@@ -133,6 +151,10 @@ class Reconciler:
 
     def _seconds_until(self, instant: datetime | None) -> float | None:
         return None if instant is None else (instant - self._clock()).total_seconds()
+
+
+def _makes_something(planned: Plan) -> bool:
+    return any(isinstance(action, Create) for action in planned.actions)
 
 
 def _patch(job: JobRecord, status: dict[str, Any]) -> dict[str, Any]:

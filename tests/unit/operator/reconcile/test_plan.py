@@ -284,7 +284,7 @@ def test_words_that_are_still_on_their_way_are_waited_for() -> None:
         ({"pendingDeadlineSeconds": 10, "activeDeadlineSeconds": 5}, 7, "DeadlineExceeded"),
     ],
 )
-def test_deadlines(fields: dict[str, int], seconds: float, reason: str | None) -> None:
+def test_deadlines(fields: dict[str, Any], seconds: float, reason: str | None) -> None:
     found = made(observed(job(**fields)), seconds=seconds)
 
     assert (found.outcome.reason if found.outcome else None) == reason

@@ -1,0 +1,19 @@
+"""What a change of a job's status means for the operator's metrics."""
+
+from datetime import datetime
+from typing import Any
+
+from disttrain.job.status import Phase
+from disttrain_operator.observed.records import JobRecord
+from disttrain_operator.telemetry import metrics
+
+
+def count(job: JobRecord, status: dict[str, Any], now: datetime) -> None:
+    """Count what is new in a status; called once for each that is written."""
+    before = job.status
+    if before.get("phase") == Phase.PENDING and status.get("phase") == Phase.RUNNING:
+        metrics.STARTING_SECONDS.observe((now - job.created).total_seconds())
+    known = before.get("failures")
+    for failure in status.get("failures", []):
+        if not isinstance(known, list) or failure not in known:
+            metrics.RESTARTS.labels(failure["role"], failure.get("reason", "")).inc()
