@@ -68,7 +68,8 @@ def start(place: Kubectl, **spec: Any) -> None:
 
 
 def finish(place: Kubectl, words: str) -> None:
-    (pod,) = place.items("pods", "app.kubernetes.io/component=coordinator")
+    (pod,) = pods(place, "coordinator")
+    place.wait_until("Ready", f"pod/{pod['metadata']['name']}", PATIENCE)
     script = f"echo '{words}' > {cluster_jobs.FINISH}"
     place.run("exec", pod["metadata"]["name"], "--", "sh", "-c", script)
 
