@@ -23,13 +23,18 @@ SAMPLES: Final = 1024
 EPOCHS: Final = 2
 STEP_SECONDS: Final = 0.35
 """256 steps of 8 samples: long enough for a process to start again while the job trains."""
-LIMIT: Final = timedelta(seconds=150)
+LIMIT: Final = timedelta(seconds=200)
 """PyTorch is imported once per process and again after each death, on cores that others use."""
 AUDIT_LIMIT: Final = timedelta(seconds=60)
 OWN_KINDS: Final = (
     "pods,jobs,deployments,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
     "rolebindings,poddisruptionbudgets,networkpolicies"
 )
+
+_REQUESTS: Final = {"cpu": "20m", "memory": "64Mi"}
+_CONTAINER: Final = {"name": "disttrain", "resources": {"requests": _REQUESTS}}
+_SMALL: Final = {"spec": {"containers": [_CONTAINER]}}
+"""Several jobs of tests fit on a node of two cores."""
 
 Status = dict[str, Any]
 
@@ -40,6 +45,7 @@ class ClusterTraining:
     def __init__(self, cluster: Cluster, namespace: Kubectl) -> None:
         self.cluster = cluster
         self.kubectl = namespace
+        self.uid = ""
         self.volume = f"{namespace.namespace}-checkpoints"
         volumes.make(namespace, self.volume, claim=f"{namespace.namespace}/{NAME}-checkpoints")
 
@@ -49,7 +55,10 @@ class ClusterTraining:
         arguments = {"step_seconds": STEP_SECONDS} if task == "counting:Counting" else {}
         source = {"entrypoint": task, "arguments": arguments, "source": {"configMap": CODE}}
         manifest["spec"] |= {"task": source, **spec}
+        for part in ("coordinator", "parameterServer", "replicas"):
+            manifest["spec"][part] |= {"template": _SMALL}
         self.kubectl.apply(_code(), manifest)
+        self.uid = self.kubectl.get("disttrainjob", NAME)["metadata"]["uid"]
 
     def patch(self, **spec: Any) -> None:
         """Change fields of the job's spec."""
@@ -93,14 +102,10 @@ class ClusterTraining:
         """SIGKILL for the process in the first pod of a role."""
         self.cluster.kill_container(self.kubectl, self.pods(role)[0]["metadata"]["name"])
 
-    def uid(self) -> str:
-        """The uid of the job's object."""
-        return self.kubectl.read("disttrainjob", NAME, "{.metadata.uid}") or ""
-
     @property
     def folder(self) -> Path:
         """The job's folder on the volume."""
-        return layout.volumes() / self.volume / f"{NAME}-{self.uid()}"
+        return layout.volumes() / self.volume / f"{NAME}-{self.uid}"
 
     def progress(self) -> Status:
         """What status.json on the volume says, much more often than the object."""
