@@ -198,7 +198,8 @@ def test_a_task_that_cannot_be_imported_fails_the_job(tmp_path: Path) -> None:
 
 
 def test_a_task_that_fails_while_it_trains_fails_the_job(tmp_path: Path) -> None:
-    task = {"spec.task.entrypoint": "faulty:Faulty", "spec.task.arguments": {"fault": "gradient raises"}}
+    arguments = {"fault": "gradient raises"}
+    task = {"spec.task.entrypoint": "faulty:Faulty", "spec.task.arguments": arguments}
     with PodJob(tmp_path, task) as job:
         job.start(*ALL)
         assert job.wait("coordinator") == 0
