@@ -66,7 +66,9 @@ class TransportConfig:
     role: Role
     """Role of this process; stands in the answers that the transport gives by itself."""
     limits: Limits = field(default_factory=Limits)
-    send_timeout: timedelta = timedelta(seconds=10)
-    """How long a full queue may block a sender before `TransportTimeout`."""
+    send_timeout: timedelta = timedelta(seconds=2)
+    """How long a full queue may block a sender before `TransportTimeout`. Queues are longer than
+    what is sent unanswered, so that only a peer that is away fills one; whoever closes a client's
+    thread waits for longer than this."""
     curve: CurveKeys | None = None
     """Off by default: local jobs listen on the loopback or on Unix sockets only."""

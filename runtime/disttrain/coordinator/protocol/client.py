@@ -22,7 +22,9 @@ _ANSWER_SECONDS = 0.005
 """How long a new request may lie while others wait for their answers."""
 _IDLE_SECONDS = 0.02
 """The same while none does. Each look costs 0.2 ms of a core that trains."""
-_CLOSE_SECONDS = 5.0
+_CLOSE_SECONDS = 30.0
+"""Longer than the sends that a coordinator which is away may block: ZeroMQ aborts the process when
+its sockets are closed under a thread that sends."""
 
 
 class CoordinatorClient:

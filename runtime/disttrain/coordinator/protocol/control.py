@@ -136,7 +136,8 @@ class ControlConnection:
 
     def _receive(self, wait: float) -> Received:
         for number, payload in self._outstanding.due(self._clock()):
-            self._send(number, payload)
+            if not self._send(number, payload):
+                break
         new_orders = list(self._early)
         self._early = ()
         replies: dict[int, messages.Reply] = {}
@@ -202,12 +203,13 @@ class ControlConnection:
             sequence=number,
         )
 
-    def _send(self, number: int, payload: bytes) -> None:
+    def _send(self, number: int, payload: bytes) -> bool:
         try:
             self.channel.send(self.header(number)._replace(count=len(payload)), payload)
         except TransportError:
             # The coordinator is away and the queue is full: the request is repeated when it is due.
-            return
+            return False
+        return True
 
 
 def not_joined(join: messages.Join, reply: messages.Reply) -> NotJoined:
