@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from disttrain.job.cluster_names import PLURAL
+from disttrain.job.spec import API_VERSION
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -21,7 +24,7 @@ class Resource:
 class Kind(Enum):
     """A kind by the name that stands in its objects, with its resource."""
 
-    DistTrainJob = Resource("disttrain.dev/v1alpha1", "disttrainjobs")
+    DistTrainJob = Resource(API_VERSION, PLURAL)
     """What users write."""
     StatefulSet = Resource("apps/v1", "statefulsets")
     """Keeps the shards."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from disttrain.job.names import Role
 
+PLURAL = "disttrainjobs"
+"""The resource's name in paths of the API server."""
+
 OPERATOR_FIELD_MANAGER = "disttrain-operator"
 """Owner of the children, and of the status fields that the operator writes."""
 

@@ -3,12 +3,12 @@
 from typing import Any, Final
 
 from disttrain.job import admission_rules, structural_schema
+from disttrain.job.cluster_names import PLURAL
 from disttrain.job.spec import API_VERSION, KIND, DistTrainJob
 from disttrain.job.status import JobStatus
 from disttrain.job.structural_schema import VALIDATIONS, Schema
 
 GROUP, VERSION = API_VERSION.split("/")
-PLURAL: Final = "disttrainjobs"
 NAME: Final = f"{PLURAL}.{GROUP}"
 
 Definition = dict[str, Any]

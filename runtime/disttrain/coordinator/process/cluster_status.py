@@ -13,14 +13,11 @@ from urllib.parse import quote
 
 from disttrain.coordinator.status.cluster_status import JobObject, Json, Patches
 from disttrain.job import spec
-from disttrain.job.cluster_names import COORDINATOR_FIELD_MANAGER
+from disttrain.job.cluster_names import COORDINATOR_FIELD_MANAGER, PLURAL
 from disttrain.launch.cluster_access import ClusterAccess
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
-
-PLURAL = "disttrainjobs"
-"""The resource's name in paths."""
 
 _ATTEMPT_SECONDS = 5.0
 _LAST_SECONDS = 10.0
