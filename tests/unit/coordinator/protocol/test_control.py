@@ -11,6 +11,7 @@ from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.transport.errors import TransportTimeout
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Destination, Message, Payload, Slice
 
@@ -209,6 +210,23 @@ def test_a_join_after_the_end_of_the_job_is_told_apart() -> None:
             client.join(JOIN, ReplicaReport, timeout=10)
     finally:
         client.close()
+
+
+def test_of_what_is_due_one_send_at_most_blocks_while_the_coordinator_is_away() -> None:
+    attempts = []
+
+    def away(request: messages.Request) -> None:
+        attempts.append(request)
+        raise TransportTimeout("nobody takes it")
+
+    control, channel, clock = _joined()
+    channel.script = away
+    control.request(messages.Status())
+    control.request(messages.Status())
+    attempts.clear()
+    clock.now += 100.0
+    control.poll(None)
+    assert len(attempts) == 1
 
 
 def test_the_threaded_client_answers_futures_and_hands_out_orders() -> None:
