@@ -76,8 +76,12 @@ class LaunchedRun:
             sys.stderr.write("\n".join([output, *texts]))
 
     def processes(self) -> list[psutil.Process]:
-        """Everything that the run started and that still lives, the command included."""
-        return [each for each in psutil.process_iter() if _has_mark(each, self.mark)]
+        """Everything that the run started and that still lives, the command included.
+
+        What a test asks of them is in `info`, as one may end between being found and being asked.
+        """
+        asked = ["environ", "name", "ppid", "cmdline"]
+        return [each for each in psutil.process_iter(asked) if _has_mark(each, self.mark)]
 
     def pid(self, name: str) -> int:
         """Process id of the present life of a process; 0 before the first."""
@@ -101,7 +105,7 @@ class LaunchedRun:
 
     def children_named(self, name: str) -> list[psutil.Process]:
         """The processes of the run that run this program."""
-        return [process for process in self.processes() if process.name() == name]
+        return [process for process in self.processes() if process.info["name"] == name]
 
     def wait_for_output(self, text: str) -> None:
         """Read what the command prints until a line has this text."""
@@ -145,7 +149,5 @@ class LaunchedRun:
 
 
 def _has_mark(process: psutil.Process, mark: str) -> bool:
-    try:
-        return process.environ().get(MARK) == mark
-    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-        return False
+    environment: dict[str, str] | None = process.info["environ"]
+    return environment is not None and environment.get(MARK) == mark

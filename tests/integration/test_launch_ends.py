@@ -146,6 +146,7 @@ def _fork_server(run: LaunchedRun) -> psutil.Process:
     (server,) = (
         each
         for each in run.processes()
-        if each.ppid() == run.command.pid and "disttrain.launcher.fork_server" in each.cmdline()
+        if each.info["ppid"] == run.command.pid
+        and "disttrain.launcher.fork_server" in (each.info["cmdline"] or ())
     )
     return server
