@@ -35,6 +35,8 @@ class Settings:
     max_non_finite: int = 10
     end_grace_seconds: float = 5.0
     """Time that members have to leave after the end."""
+    staleness_bound: int = 8
+    """Updates per replica; more of staleness needs an explanation."""
 
 
 def from_spec(spec: Spec) -> Settings:
@@ -56,4 +58,5 @@ def from_spec(spec: Spec) -> Settings:
         lease_seconds=spec.coordinator.lease_seconds,
         member_timeout_seconds=spec.coordinator.member_timeout_seconds,
         max_non_finite=spec.failure_policy.max_non_finite_gradients,
+        staleness_bound=defaults.staleness_bound(downpour),
     )

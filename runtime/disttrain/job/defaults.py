@@ -1,11 +1,16 @@
 """Values that a manifest leaves open, derived from what it says. Pure."""
 
+import math
+
 from disttrain.job.optimizer import Adagrad
 from disttrain.job.spec import Spec
 from disttrain.job.strategy import Downpour
 
 EVALUATION_BATCHES = 4
 """Batches of training in one batch of evaluation: no gradients are kept, so more fit in memory."""
+
+_UNUSUAL_STALENESS = 4
+"""Times what replicas of equal speed cause: less is the ordinary unevenness of machines."""
 
 
 def local_learning_rate(downpour: Downpour) -> float:
@@ -26,3 +31,13 @@ def evaluation_batch_size(spec: Spec) -> int:
 def warm_start_samples(downpour: Downpour) -> int:
     """Return the samples that replica 0 processes alone; 0 without a warm start."""
     return downpour.warm_start.samples if downpour.warm_start else 0
+
+
+def staleness_bound(downpour: Downpour) -> int:
+    """Return the updates of staleness, for each replica of the job, that something explains.
+
+    Until a gradient is applied, each replica pushes what it computes between two fetches, and the
+    pushes that it may leave unanswered.
+    """
+    between_fetches = math.ceil(downpour.fetch_every / downpour.push_every)
+    return _UNUSUAL_STALENESS * (between_fetches + downpour.max_in_flight)

@@ -114,8 +114,11 @@ class ShardMetrics:
 class CoordinatorMetrics:
     """What the coordinator counts for the whole job."""
 
+    phase: Gauge
+    """Label `phase`: 1 where the job stands, 0 elsewhere."""
     members: Gauge
     """Label `role`."""
+    shards_wanted: Gauge
     restarts: Counter
     """Label `role`: lives after the first."""
     samples: Gauge
@@ -130,8 +133,13 @@ class CoordinatorMetrics:
     portions_requeued: Counter
     samples_repeated: Counter
     updates_lost: Counter
+    checkpoint_timestamp: Gauge
+    """Seconds since 1970; NaN before training."""
+    checkpoint_interval: Gauge
+    """Seconds; infinite for a job without checkpoints."""
     checkpoint_seconds: Histogram
     checkpoint_failures: Counter
+    staleness_bound: Gauge
     messages_dropped: Counter
     """Label `reason`: why the transport dropped what arrived."""
 
@@ -140,7 +148,9 @@ class CoordinatorMetrics:
         """Make the group in `registry`, once per registry."""
         new = _Maker(registry)
         return cls(
+            phase=new.gauge("job_phase", "1 for the phase that the job is in, else 0.", "phase"),
             members=new.gauge("members", "Members that live, by role.", "role"),
+            shards_wanted=new.gauge("shards_wanted", "Shards that the job asks for."),
             restarts=new.counter("restarts", "Restarts of processes by role.", "role"),
             samples=new.gauge("job_samples", "Training samples that the job has processed."),
             epoch=new.gauge("epoch", "Epochs done, with the fraction of the current one."),
@@ -155,8 +165,19 @@ class CoordinatorMetrics:
             portions_requeued=new.counter("portions_requeued", "Portions given out again."),
             samples_repeated=new.counter("samples_repeated", "Samples processed more than once."),
             updates_lost=new.counter("updates_lost", "Acknowledged updates lost with a shard."),
+            checkpoint_timestamp=new.gauge(
+                "job_checkpoint_timestamp_seconds",
+                "When the last complete checkpoint was begun, or training before the first.",
+            ),
+            checkpoint_interval=new.gauge(
+                "job_checkpoint_interval_seconds", "Time between checkpoints that the job asks for."
+            ),
             checkpoint_seconds=new.seconds("job_checkpoint_seconds", "Time of whole checkpoints."),
             checkpoint_failures=new.counter("job_checkpoint_failures", "Checkpoints that failed."),
+            staleness_bound=new.gauge(
+                "staleness_bound_updates",
+                "Staleness that replicas of about equal speed stay far below.",
+            ),
             messages_dropped=new.counter(
                 "messages_dropped", "Messages that are not this protocol's.", "reason"
             ),

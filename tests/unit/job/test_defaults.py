@@ -42,3 +42,18 @@ def test_without_a_warm_start_it_takes_no_samples() -> None:
 def test_warm_start_samples_are_those_of_the_manifest() -> None:
     job = a_job("spec.strategy.downpour.warmStart.samples=500")
     assert defaults.warm_start_samples(job.spec.strategy.rule) == 500
+
+
+@pytest.mark.parametrize(
+    ("push_every", "fetch_every", "in_flight", "expected"),
+    [(1, 1, 1, 8), (1, 1, 0, 4), (1, 10, 1, 44), (5, 10, 2, 16), (10, 1, 1, 8)],
+)
+def test_a_staleness_bound_allows_what_the_strategy_causes(
+    push_every: int, fetch_every: int, in_flight: int, expected: int
+) -> None:
+    downpour = a_job(
+        f"spec.strategy.downpour.pushEvery={push_every}",
+        f"spec.strategy.downpour.fetchEvery={fetch_every}",
+        f"spec.strategy.downpour.maxInFlight={in_flight}",
+    ).spec.strategy.rule
+    assert defaults.staleness_bound(downpour) == expected

@@ -1,9 +1,13 @@
 """The coordinator's Prometheus metrics, set from its state and served over HTTP."""
 
+import math
 from collections.abc import Mapping
 
 from disttrain.coordinator.decisions.machine import Coordinator
+from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import progress
+from disttrain.job.roles import Durability
 from disttrain.telemetry import exporter, metrics
 from disttrain.transport.header import Role
 
@@ -20,10 +24,14 @@ class ServedMetrics:
         self.readiness = exporter.Readiness()
         """Of the process."""
         self.address = exporter.start(address, registry, self.readiness)
+        for role in (Role.REPLICA, Role.SHARD):
+            # So that the first restart is an increase, too.
+            self._metrics.restarts.labels(role=role.name.lower())
 
     def update(self, machine: Coordinator, now: float) -> None:
         """Sets everything; at most a few times a second."""
         self._update_gauges(machine, now)
+        self._update_expectations(machine.state, machine.settings)
         state, found = machine.state, self._metrics
         counters = {
             "portions_done": (found.portions_done, state.data.portions_done),
@@ -59,6 +67,8 @@ class ServedMetrics:
         for role, lives in ((Role.REPLICA, state.replicas), (Role.SHARD, state.shards)):
             count = sum(life.live for life in lives.values())
             found.members.labels(role=role.name.lower()).set(count)
+        for phase in Phase:
+            found.phase.labels(phase=phase.value).set(phase is state.phase)
         found.samples.set(state.samples)
         found.epoch.set(progress.epochs_processed(state))
         found.progress.set(estimate.fraction)
@@ -69,3 +79,13 @@ class ServedMetrics:
         if state.evaluations:
             for name, value in state.evaluations[-1].measures.items():
                 found.measure.labels(name=name).set(value)
+
+    def _update_expectations(self, state: State, settings: Settings) -> None:
+        found = self._metrics
+        replicas = sum(life.live for life in state.replicas.values())
+        found.shards_wanted.set(settings.shards)
+        found.staleness_bound.set(settings.staleness_bound * max(replicas, 1))
+        saved, never = state.saved, settings.durability is Durability.NONE
+        safe = saved.time if saved is not None else state.began
+        found.checkpoint_timestamp.set(math.nan if safe is None else safe)
+        found.checkpoint_interval.set(math.inf if never else settings.checkpoint_seconds)
