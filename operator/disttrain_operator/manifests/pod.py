@@ -1,5 +1,7 @@
 """The pod template of a role: ours, the user's merged in, and what must stay as it is."""
 
+from typing import Any
+
 from disttrain.job import cluster_names
 from disttrain.job.names import Role
 from disttrain.job.pod_template import PodTemplate
@@ -59,7 +61,6 @@ def _ours(context: Context, role: Role) -> Object:
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "enableServiceLinks": False,
         "automountServiceAccountToken": role is Role.COORDINATOR,
-        "tolerations": [_tolerated("unreachable"), _tolerated("not-ready")],
     }
     if context.config.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in context.config.image_pull_secrets]
@@ -81,6 +82,7 @@ def _fixed(context: Context, role: Role, merged: Object) -> Object:
         if PodFeature.SERVICE_ACCOUNT not in context.config.allowed_features:
             spec["serviceAccountName"] = cluster_names.coordinator_job(context.name)
         spec.setdefault("serviceAccountName", cluster_names.coordinator_job(context.name))
+    spec["tolerations"] = _with_ours(spec.get("tolerations"))
     containers = spec.get("containers")
     if isinstance(containers, list):
         spec["containers"] = [_with_threads(each) for each in containers]
@@ -92,6 +94,19 @@ def _with_threads(each: Object) -> Object:
         return each
     variable = threads_variable(each)
     return each if variable is None else {**each, "env": [*(each.get("env") or []), variable]}
+
+
+def _with_ours(theirs: Any) -> Any:
+    """A list replaces a list, and a template that tolerates GPUs says nothing of lost nodes."""
+    if not isinstance(theirs, list | None):
+        return theirs
+    given = theirs or []
+    said = {each.get("key") for each in given if isinstance(each, dict)}
+    if None in said:
+        # Whatever the taint: theirs for ever, unless they say otherwise.
+        return given
+    ours = (_tolerated(state) for state in ("unreachable", "not-ready"))
+    return [*given, *(each for each in ours if each["key"] not in said)]
 
 
 def _tolerated(state: str) -> Object:

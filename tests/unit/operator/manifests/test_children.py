@@ -135,6 +135,38 @@ def test_a_template_cannot_take_away_what_services_find_pods_by() -> None:
     assert made["spec"]["restartPolicy"] == "OnFailure"
 
 
+@pytest.mark.parametrize(
+    ("given", "keys", "seconds"),
+    [
+        (None, ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"], 30),
+        (
+            [{"key": "gpu", "operator": "Exists"}],
+            ["gpu", "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"],
+            30,
+        ),
+        (
+            [{"key": "node.kubernetes.io/unreachable", "tolerationSeconds": 600}],
+            ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"],
+            600,
+        ),
+        ([{"operator": "Exists"}], [None], None),
+    ],
+    ids=["none", "another", "its own patience", "all"],
+)
+def test_a_template_with_tolerations_still_leaves_lost_nodes(
+    given: list[dict[str, Any]] | None, keys: list[str | None], seconds: int | None
+) -> None:
+    template = {} if given is None else {"template": {"spec": {"tolerations": given}}}
+    found = context(replicas={"count": 1, **template})
+
+    tolerations = pod_template(found, Role.REPLICA)["spec"]["tolerations"]
+    assert [each.get("key") for each in tolerations] == keys
+    lost = [each for each in tolerations if each.get("key") == "node.kubernetes.io/unreachable"]
+    assert [each.get("tolerationSeconds") for each in lost] == (
+        [] if seconds is None else [seconds]
+    )
+
+
 def test_the_task_comes_from_its_config_map() -> None:
     found = context(task={"entrypoint": "a:B", "source": {"configMap": "code"}})
 
