@@ -1,7 +1,6 @@
 """A real job on the test cluster: it counts what was trained, while a test breaks its parts."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,8 +12,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from builders import product_images
+from builders.job_view import LIMIT, JobView, Status
 from builders.runs import COUNTING, TASKS
 from cluster import Cluster, Kubectl, commands, layout, volumes
+from cluster.errors import NotInTime
 
 NAME: Final = "counting"
 JOB: Final = f"disttrainjob/{NAME}"
@@ -23,80 +24,35 @@ SAMPLES: Final = 1024
 EPOCHS: Final = 2
 STEP_SECONDS: Final = 0.35
 """256 steps of 8 samples: long enough for a process to start again while the job trains."""
-LIMIT: Final = timedelta(seconds=200)
-"""PyTorch is imported once per process and again after each death, on cores that others use."""
 AUDIT_LIMIT: Final = timedelta(seconds=60)
-OWN_KINDS: Final = (
-    "pods,jobs,deployments,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
-    "rolebindings,poddisruptionbudgets,networkpolicies"
-)
-
 _REQUESTS: Final = {"cpu": "20m", "memory": "64Mi"}
 _CONTAINER: Final = {"name": "disttrain", "resources": {"requests": _REQUESTS}}
 _SMALL: Final = {"spec": {"containers": [_CONTAINER]}}
 """Several jobs of tests fit on a node of two cores."""
 
-Status = dict[str, Any]
 
-
-class ClusterTraining:
-    """The job, by what its user sees: its object, its pods, and its folder on the volume."""
+class ClusterTraining(JobView):
+    """The job, by its object, its pods, and its folder on the volume."""
 
     def __init__(self, cluster: Cluster, namespace: Kubectl) -> None:
+        super().__init__(namespace, NAME)
         self.cluster = cluster
-        self.kubectl = namespace
         self.uid = ""
         self.volume = f"{namespace.namespace}-checkpoints"
         volumes.make(namespace, self.volume, claim=f"{namespace.namespace}/{NAME}-checkpoints")
 
-    def apply(self, task: str = "counting:Counting", **spec: Any) -> None:
+    def apply(
+        self, task: str = "counting:Counting", step_seconds: float = STEP_SECONDS, **spec: Any
+    ) -> None:
         """Apply the job with its code; `spec` replaces fields of its spec."""
         manifest = yaml.safe_load(COUNTING)
-        arguments = {"step_seconds": STEP_SECONDS} if task == "counting:Counting" else {}
+        arguments = {"step_seconds": step_seconds} if task == "counting:Counting" else {}
         source = {"entrypoint": task, "arguments": arguments, "source": {"configMap": CODE}}
         manifest["spec"] |= {"task": source, **spec}
         for part in ("coordinator", "parameterServer", "replicas"):
             manifest["spec"][part] |= {"template": _SMALL}
         self.kubectl.apply(_code(), manifest)
         self.uid = self.kubectl.get("disttrainjob", NAME)["metadata"]["uid"]
-
-    def patch(self, **spec: Any) -> None:
-        """Change fields of the job's spec."""
-        self.kubectl.run("patch", JOB, "--type=merge", "-p", json.dumps({"spec": spec}))
-
-    def delete(self) -> None:
-        """Delete the job, as a person does."""
-        self.kubectl.run("delete", JOB)
-
-    def status(self) -> Status:
-        """The status of the job's object."""
-        found: Status = self.kubectl.get("disttrainjob", NAME).get("status", {})
-        return found
-
-    def condition(self, kind: str) -> dict[str, str]:
-        """One condition of the status; empty without it."""
-        conditions = self.status().get("conditions", [])
-        return next((each for each in conditions if each["type"] == kind), {})
-
-    def events(self) -> list[str]:
-        """Reasons of the job's events, as often as each was told."""
-        return [
-            each["reason"]
-            for each in self.kubectl.items("events")
-            if each["involvedObject"]["kind"] == "DistTrainJob"
-        ]
-
-    def pods(self, role: str) -> list[dict[str, Any]]:
-        """The pods of a role."""
-        return self.kubectl.items("pods", f"app.kubernetes.io/component={role}")
-
-    def restarts(self, role: str) -> list[int]:
-        """How often the container of each pod of a role was restarted."""
-        return [
-            each["restartCount"]
-            for pod in self.pods(role)
-            for each in pod["status"].get("containerStatuses", [])
-        ]
 
     def kill(self, role: str) -> None:
         """SIGKILL for the process in the first pod of a role."""
@@ -116,17 +72,12 @@ class ClusterTraining:
         return int(self.progress().get("samples", 0))
 
     def wait_until(self, holds: Callable[[], bool], what: str, limit: timedelta = LIMIT) -> None:
-        """Return once it holds; otherwise fail with the job's status."""
+        """Return once it holds; otherwise fail with the progress on the volume."""
         try:
-            commands.wait_until(holds, what, limit=limit)
-        except Exception as error:
-            self.tell(error)
+            super().wait_until(holds, what, limit)
+        except NotInTime:
+            sys.stderr.write(f"status.json: {json.dumps(self.progress())}\n")
             raise
-
-    def wait_for_condition(self, kind: str, limit: timedelta = LIMIT) -> dict[str, str]:
-        """The condition once it holds."""
-        self.wait_until(lambda: self.condition(kind).get("status") == "True", kind, limit)
-        return self.condition(kind)
 
     def train(self, share: float = 0.125) -> None:
         """Return when so much of an epoch was trained."""
@@ -143,25 +94,6 @@ class ClusterTraining:
     def trained(self) -> dict[str, Tensor]:
         """The model on the volume."""
         return load_file(self.folder / "model.safetensors")
-
-    def leftovers(self) -> list[str]:
-        """Names of the job's objects, without its volume."""
-        selector = f"--selector=app.kubernetes.io/instance={NAME}"
-        return self.kubectl.run("get", OWN_KINDS, "-o", "name", selector).split()
-
-    def tell(self, error: Exception) -> None:
-        """Print what a person would look at."""
-        sys.stderr.write(f"{error}\n{json.dumps(self.status(), indent=1)}\n{self.progress()}\n")
-        for pod in self.kubectl.items("pods"):
-            name = pod["metadata"]["name"]
-            shown = self.kubectl.run("get", "pod", name, "-o", "jsonpath={.status}")
-            log = commands.run(*self.kubectl.command("get", "events", "-o", "name"))[-500:]
-            sys.stderr.write(f"--- {name} ---\n{shown}\n{log}\n{self._log(name)}\n")
-
-    def _log(self, pod: str) -> str:
-        command = self.kubectl.command("logs", pod, "--tail=40", "--ignore-errors")
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-        return done.stdout + done.stderr
 
     def _has_ended(self) -> bool:
         return self.status().get("phase") in {"Complete", "Failed"}

@@ -58,8 +58,11 @@ def status(_: argparse.Namespace) -> None:
 
 
 def add_node(_: argparse.Namespace) -> None:
-    """Add a node to the cluster that was left running."""
-    _say(f"{Cluster.attach().add_node().name} is Ready")
+    """Add a node with the images of the first to the cluster that was left running."""
+    cluster = Cluster.attach()
+    node = cluster.add_node()
+    cluster.copy_images(node)
+    _say(f"{node.name} is Ready")
 
 
 def load(arguments: argparse.Namespace) -> None:

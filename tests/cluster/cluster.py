@@ -119,8 +119,12 @@ class Cluster:
         self._release()
 
     def add_node(self) -> layout.Node:
-        """Start one more node, with the images of the first; returns when it is Ready."""
+        """Start one more node; returns when it is Ready. It has the small image alone."""
         return nodes.add()
+
+    def copy_images(self, node: layout.Node) -> None:
+        """Give a node every image of the first one: gigabytes take minutes."""
+        ctr.copy_images(self.nodes[0], node)
 
     def keep_logs(self, folder: Path) -> None:
         """Copy the components' logs, to be read when the cluster is gone."""

@@ -27,12 +27,11 @@ def start(node: layout.Node) -> None:
 
 
 def add() -> layout.Node:
-    """Start one more node, with the images of the first; returns when it is Ready."""
+    """Start one more node; returns when it is Ready."""
     before = existing()
     node = layout.Node(before[-1].number + 1)
     network.add_address(node)
     start(node)
-    ctr.copy_images(before[0], node)
     kubelet.wait_until_serving(node)
     return node
 

@@ -2,25 +2,16 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from builders import helm, product_images
+from builders import diagnosis, helm, product_images
 from cluster import Cluster, Kubectl, Unavailable, binaries, namespaces, prerequisites
 
 TEST_TIMEOUT_SECONDS = 180
 RELEASE = "disttrain"
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--cluster",
-        choices=("own", "existing"),
-        default="own",
-        help="own: start one on this machine; existing: the one that KUBECONFIG names",
-    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,6 +22,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # A test's own limit would count for nothing beside this one.
         if here and item.get_closest_marker("timeout") is None:
             item.add_marker(limit)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        # Before the namespace goes with all that it could tell.
+        report.sections.extend(diagnosis.of_all(getattr(item, "funcargs", {}).values()))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,6 @@
 """Processes started by environment alone, as pods are; nobody watches them but the test."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from datetime import timedelta
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +9,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from builders.pod_processes import ALL, UID, PodJob
+from builders.strangers import a_message, a_peer, answer
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.orders import NumberedOrder
 from disttrain.launch import keys
 from disttrain.launch.pod import STOPPED
-from disttrain.transport.config import CurveKeys, TransportConfig, TransportKind
 from disttrain.transport.errors import TransportTimeout
-from disttrain.transport.factory import open_transport
-from disttrain.transport.header import EMPTY, Header, Reason, Role, Verb
-from disttrain.transport.interface import Message, Transport
+from disttrain.transport.header import Reason, Role, Verb
 from disttrain.transport.keys import parse
 
 SAMPLES = 1024
@@ -231,7 +227,7 @@ def test_with_keys_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path:
         )
         stop = payloads.encode_request(messages.Stop(reason="by a replica", at_once=True))
         coordinator = job.coordinator_address
-        with a_peer(replica) as peer:
+        with a_peer(UID, replica) as peer:
             order = a_message(Verb.CONTROL_ORDER, Role.REPLICA, ordered)
             assert answer(peer, shard, Role.SHARD, order).header.reason == Reason.NOT_ALLOWED
             order = a_message(Verb.CONTROL_ORDER, Role.COORDINATOR, ordered)
@@ -244,7 +240,7 @@ def test_with_keys_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path:
                 a_message(Verb.CONTROL_REQUEST, Role.REPLICA, stop),
             )
             assert b"NotAllowed" in bytes(refusal.payload)
-        with a_peer(None) as stranger:
+        with a_peer(UID, None) as stranger:
             channel = stranger.connect(coordinator)
             # Its connection is closed before or after the message could leave.
             with suppress(TransportTimeout):
@@ -254,37 +250,6 @@ def test_with_keys_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path:
         job.complete()
         assert not list(tmp_path.glob("shard-*.safetensors"))
         assert_nothing_was_lost_or_repeated(job)
-
-
-@contextmanager
-def a_peer(curve: CurveKeys | None) -> Iterator[Transport]:
-    settings = TransportConfig(
-        kind=TransportKind.TCP,
-        job_uid=UID,
-        role=Role.REPLICA,
-        curve=curve,
-        send_timeout=timedelta(seconds=1),
-    )
-    transport = open_transport(settings)
-    try:
-        yield transport
-    finally:
-        transport.close()
-
-
-def a_message(verb: Verb, role: Role, payload: bytes) -> tuple[Header, bytes]:
-    return EMPTY._replace(verb=verb, role=role, sequence=1, count=len(payload)), payload
-
-
-def answer(
-    transport: Transport, address: str, listener: Role, message: tuple[Header, bytes]
-) -> Message:
-    channel = transport.connect(address, listener)
-    channel.send(*message)
-    found = channel.receive(20.0)
-    channel.close()
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize(

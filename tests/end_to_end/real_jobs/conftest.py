@@ -29,7 +29,6 @@ def operator_to_kill(
         yield process
     # Without a finalizer a job goes without an operator, too.
     namespace.run("delete", "disttrainjobs", "--all", "--ignore-not-found")
-    print(log.read_text()[-8000:])  # noqa: T201 - Shown if the test fails.
 
 
 @pytest.fixture

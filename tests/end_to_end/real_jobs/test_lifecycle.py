@@ -1,7 +1,5 @@
 """What a person does to a real job while it trains, and what one is told of a job that cannot."""
 
-from datetime import timedelta
-
 import pytest
 
 from builders import cluster_training
@@ -13,9 +11,6 @@ from builders.cluster_training import (
 )
 
 pytestmark = pytest.mark.timeout(500, func_only=True)
-SOON = timedelta(seconds=60)
-"""For what takes seconds on cores that nobody else uses; PyTorch's import may be part of it."""
-NO_SUCH_IMAGE = "test.disttrain.dev/nothing:1"
 
 
 def test_a_suspended_job_goes_on_where_it_was(job: ClusterTraining) -> None:
@@ -24,7 +19,7 @@ def test_a_suspended_job_goes_on_where_it_was(job: ClusterTraining) -> None:
     job.train()
     job.patch(suspend=True)
     job.wait_for_condition("Suspended")
-    job.wait_until(lambda: job.kubectl.items("pods") == [], "no pod is left")
+    job.wait_until(lambda: job.pods() == [], "no pod is left")
     before, started = job.samples(), job.status()["startTime"]
     assert 0 < before < cluster_training.EPOCHS * cluster_training.SAMPLES
     assert not (job.folder / "summary.json").exists()
@@ -40,9 +35,11 @@ def test_a_suspended_job_goes_on_where_it_was(job: ClusterTraining) -> None:
 def test_replicas_are_scaled_while_they_train(job: ClusterTraining) -> None:
     job.apply()
     job.train()
-    job.kubectl.run("scale", JOB, "--replicas=3")
-    job.wait_until(lambda: job.status().get("readyReplicas") == 3, "3 replicas train")
-    assert job.condition("ReplicasAvailable")["message"] == "3 of 3 replicas"
+    job.kubectl.run("scale", JOB, "--replicas=4")
+    job.wait_until(lambda: job.status().get("readyReplicas") == 4, "4 replicas train")
+    job.wait_until(
+        lambda: job.condition("ReplicasAvailable")["message"] == "4 of 4 replicas", "it is told"
+    )
 
     job.kubectl.run("scale", JOB, "--replicas=1")
     job.wait_until(lambda: len(job.pods("replica")) == 1, "1 replica is left")
@@ -73,22 +70,10 @@ def test_a_job_deleted_and_applied_again_at_once_leaves_nothing_behind(
 def test_a_task_that_cannot_be_imported_fails_in_its_own_words(job: ClusterTraining) -> None:
     job.apply(task="broken_import:Task")
 
-    failed = job.wait_for_condition("Failed", SOON)
+    failed = job.wait_for_condition("Failed")
     assert "a_module_that_nobody_has" in failed["message"]
     assert job.status()["phase"] == "Failed"
     job.wait_until(
         lambda: job.pods("replica") == [] and job.pods("shard") == [], "nothing tries again"
     )
     assert "Failed" in job.events()
-
-
-def test_an_image_that_is_not_there_is_told(job: ClusterTraining) -> None:
-    job.apply(image=NO_SUCH_IMAGE)
-
-    job.wait_until(
-        lambda: NO_SUCH_IMAGE in job.condition("CannotStart").get("message", ""),
-        "it is told which image is not there",
-        SOON,
-    )
-    assert job.status()["phase"] == "Pending"
-    assert job.condition("Degraded")["status"] == "True"

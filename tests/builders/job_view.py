@@ -1,0 +1,101 @@
+"""A job on the test cluster by what its user sees: its object, its conditions, its pods."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from cluster import Kubectl, commands
+from cluster.errors import CommandFailed
+
+LIMIT: Final = timedelta(seconds=200)
+"""PyTorch is imported once per process and again after each death, on cores that others use."""
+OWN_KINDS: Final = (
+    "pods,jobs,deployments,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
+    "rolebindings,poddisruptionbudgets,networkpolicies"
+)
+
+Status = dict[str, Any]
+
+
+class JobView:
+    """One job by its name, there or not."""
+
+    def __init__(self, namespace: Kubectl, name: str) -> None:
+        self.kubectl = namespace
+        self.name = name
+        self.resource = f"disttrainjob/{name}"
+
+    def patch(self, **spec: Any) -> None:
+        """Change fields of the job's spec."""
+        self.kubectl.run("patch", self.resource, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def delete(self) -> None:
+        """Delete the job, as a person does."""
+        self.kubectl.run("delete", self.resource)
+
+    def get(self) -> dict[str, Any]:
+        """The job's object."""
+        return self.kubectl.get("disttrainjob", self.name)
+
+    def status(self) -> Status:
+        """The status of the job's object."""
+        found: Status = self.get().get("status", {})
+        return found
+
+    def condition(self, kind: str) -> dict[str, str]:
+        """One condition of the status; empty without it."""
+        conditions = self.status().get("conditions", [])
+        return next((each for each in conditions if each["type"] == kind), {})
+
+    def events(self) -> list[str]:
+        """Reasons of the job's events, as often as each was told."""
+        return [
+            each["reason"]
+            for each in self.kubectl.items("events")
+            if each["involvedObject"]["kind"] == "DistTrainJob"
+            and each["involvedObject"]["name"] == self.name
+        ]
+
+    def pods(self, role: str | None = None) -> list[dict[str, Any]]:
+        """The pods of a role, or all of the job."""
+        of_role = "" if role is None else f",app.kubernetes.io/component={role}"
+        return self.kubectl.items("pods", f"{self._selector}{of_role}")
+
+    def restarts(self, role: str) -> list[int]:
+        """How often the container of each pod of a role was restarted."""
+        return [
+            each["restartCount"]
+            for pod in self.pods(role)
+            for each in pod["status"].get("containerStatuses", [])
+        ]
+
+    def leftovers(self) -> list[str]:
+        """Names of the job's objects, without its volume."""
+        selector = f"--selector={self._selector}"
+        return self.kubectl.run("get", OWN_KINDS, "-o", "name", selector).split()
+
+    def has(self, child: str) -> bool:
+        """Whether an object is there."""
+        try:
+            self.kubectl.run("get", child)
+        except CommandFailed:
+            return False
+        return True
+
+    def wait_until(self, holds: Callable[[], bool], what: str, limit: timedelta = LIMIT) -> None:
+        """Return once it holds."""
+        commands.wait_until(holds, f"{self.name}: {what}", limit=limit)
+
+    def wait_for_phase(self, phase: str, limit: timedelta = LIMIT) -> None:
+        """Return once the status says it."""
+        self.wait_until(lambda: self.status().get("phase") == phase, f"phase {phase}", limit)
+
+    def wait_for_condition(self, kind: str, limit: timedelta = LIMIT) -> dict[str, str]:
+        """The condition once it holds."""
+        self.wait_until(lambda: self.condition(kind).get("status") == "True", kind, limit)
+        return self.condition(kind)
+
+    @property
+    def _selector(self) -> str:
+        return f"app.kubernetes.io/instance={self.name}"

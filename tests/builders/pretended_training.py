@@ -1,0 +1,64 @@
+"""A job on the test cluster whose processes only pretend: it starts in seconds."""
+
+import re
+from typing import Any
+
+from builders import cluster_jobs
+from builders.job_view import JobView
+from cluster import Kubectl, volumes
+
+_LONGEST = 40
+"""Characters of a job's name."""
+
+
+def named_after(test: str) -> str:
+    """A job's name that tells which test made it."""
+    words = re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))
+    return words[:_LONGEST].strip("-")
+
+
+class PretendedTraining(JobView):
+    """The job, with a volume for its checkpoints."""
+
+    def __init__(self, namespace: Kubectl, name: str) -> None:
+        super().__init__(namespace, name)
+        claim = f"{namespace.namespace}/{name}-checkpoints"
+        volumes.make(namespace, f"{namespace.namespace}-{name}", claim=claim)
+
+    @property
+    def children(self) -> list[str]:
+        """What is made for the job and goes with it; of its Secret nobody knows the name."""
+        return [
+            f"statefulset/{self.name}-shard",
+            f"deployment/{self.name}-replica",
+            f"job.batch/{self.name}-coordinator",
+            f"service/{self.name}",
+            f"configmap/{self.name}-launch",
+            f"serviceaccount/{self.name}-coordinator",
+            f"role/{self.name}-coordinator",
+            f"rolebinding/{self.name}-coordinator",
+            f"poddisruptionbudget/{self.name}-shard",
+            f"networkpolicy/{self.name}",
+        ]
+
+    def apply(self, **spec: Any) -> None:
+        """Apply the job; `spec` replaces fields of its spec."""
+        self.kubectl.apply(cluster_jobs.pretending(self.name, **spec))
+
+    def start(self, **spec: Any) -> None:
+        """Apply the job and return when it runs."""
+        self.apply(**spec)
+        self.wait_for_phase("Running")
+
+    def finish(self, phase: str = "Complete", reason: str = "Epochs", message: str = "") -> None:
+        """Have the coordinator end with these words."""
+        (pod,) = self.pods("coordinator")
+        name = pod["metadata"]["name"]
+        self.kubectl.wait_until("Ready", f"pod/{name}")
+        words = cluster_jobs.outcome(phase, reason, message)
+        script = f"echo '{words}' > {cluster_jobs.FINISH}"
+        self.kubectl.run("exec", name, "--", "sh", "-c", script)
+
+    def uids(self, role: str | None = None) -> set[str]:
+        """The identities of the pods."""
+        return {pod["metadata"]["uid"] for pod in self.pods(role)}

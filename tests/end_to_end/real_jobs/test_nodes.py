@@ -1,0 +1,82 @@
+"""Pods of a real job are evicted from a node that takes no others; nothing is lost by it."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from builders.cluster_training import ClusterTraining, assert_nothing_was_lost_or_repeated
+from cluster import Cluster
+from cluster.errors import CommandFailed
+
+pytestmark = pytest.mark.timeout(600, func_only=True)
+STEP_SECONDS = 0.7
+"""256 steps on two replicas: long enough for three roles to start again."""
+
+
+def test_pods_of_every_role_are_evicted_while_the_job_trains(
+    own_cluster: Cluster, job: ClusterTraining
+) -> None:
+    # No checkpoint but those that evicted processes write.
+    job.apply(step_seconds=STEP_SECONDS, checkpoint={"everySeconds": 1000})
+    job.train(0.06)
+    with no_new_pods(own_cluster):
+        first, second = names(job, "shard")
+        evict(job, first)
+        # The budget of the shards: a second one stays as long as the first is not back.
+        with pytest.raises(CommandFailed, match="disruption budget"):
+            evict(job, second)
+    job.wait_until(lambda: ready(job, "shard") == 2, "the shard is back")
+    before = job.samples()
+    job.wait_until(lambda: job.samples() > before, "training goes on")
+    assert job.restarts("replica") == [0, 0]
+
+    with no_new_pods(own_cluster):
+        replica, coordinator = names(job, "replica")[0], names(job, "coordinator")[0]
+        evict(job, replica)
+        evict(job, coordinator)
+        job.wait_until(lambda: coordinator not in names(job, "coordinator"), "it is gone")
+    assert not (job.folder / "summary.json").exists(), "the job ended before"
+    job.wait_until(lambda: ready(job, "coordinator") == 1, "the coordinator is back")
+
+    summary = job.complete()
+    assert job.status()["restarts"] == {"coordinator": 0, "shard": 0, "replica": 0}
+    assert_nothing_was_lost_or_repeated(job, summary)
+
+
+@contextmanager
+def no_new_pods(cluster: Cluster) -> Iterator[None]:
+    """What `kubectl cordon` does to the only node."""
+    node = cluster.nodes[0].name
+    cluster.kubectl.run("cordon", node)
+    try:
+        yield
+    finally:
+        cluster.kubectl.run("uncordon", node)
+
+
+def names(job: ClusterTraining, role: str) -> list[str]:
+    """Of the pods that nobody has told to go."""
+    found = (
+        pod["metadata"] for pod in job.pods(role) if "deletionTimestamp" not in pod["metadata"]
+    )
+    return sorted(metadata["name"] for metadata in found)
+
+
+def ready(job: ClusterTraining, role: str) -> int:
+    """How many pods of the role are ready."""
+    return sum(
+        each["type"] == "Ready" and each["status"] == "True"
+        for pod in job.pods(role)
+        if "deletionTimestamp" not in pod["metadata"]
+        for each in pod["status"].get("conditions", [])
+    )
+
+
+def evict(job: ClusterTraining, pod: str) -> None:
+    """What `kubectl drain` asks for, for one pod."""
+    place = f"/api/v1/namespaces/{job.kubectl.namespace}/pods/{pod}/eviction"
+    metadata = {"name": pod, "namespace": job.kubectl.namespace}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    job.kubectl.run("create", "--raw", place, "-f", "-", stdin=json.dumps(body))

@@ -1,0 +1,204 @@
+"""Who may do what to a running job, installed as users install it: tokens and keys of real pods."""
+
+import base64
+import json
+import os
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+import zmq
+
+from builders import helm, product_images
+from builders.cluster_training import NAME, ClusterTraining
+from builders.strangers import a_message, a_peer, answer
+from cluster import Cluster, Kubectl, certificates, commands, layout, namespaces
+from cluster.errors import CommandFailed
+from disttrain.coordinator.protocol import messages, orders, payloads
+from disttrain.coordinator.protocol.orders import NumberedOrder
+from disttrain.job import pod_layout
+from disttrain.transport.config import CurveKeys
+from disttrain.transport.errors import TransportTimeout
+from disttrain.transport.header import Reason, Role, Verb
+from disttrain.transport.keys import parse
+
+pytestmark = pytest.mark.timeout(500, func_only=True)
+RELEASE = "disttrain"
+STEP_SECONDS = 1.0
+"""The job lasts for longer than all tests."""
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - Where it lies.
+JOBS = "/apis/disttrain.dev/v1alpha1/namespaces/{}/disttrainjobs"
+SECRETS = "/api/v1/namespaces/{}/secrets"
+
+
+@pytest.fixture(scope="module")
+def training(own_cluster: Cluster, kubectl: Kubectl) -> Iterator[ClusterTraining]:
+    """A job that trains, of an operator from the chart."""
+    product_images.build_and_load(own_cluster, product_images.operator(), product_images.runtime())
+    place = namespaces.make(kubectl, f"security-{os.urandom(3).hex()}")
+    helm.upgrade(place, RELEASE, helm.only_in(place))
+    job = ClusterTraining(own_cluster, place)
+    job.apply(step_seconds=STEP_SECONDS, stop={"epochs": 1000})
+    job.train(0.03)
+    yield job
+    job.delete()
+    helm.uninstall(place, RELEASE)
+    namespaces.remove(kubectl, place.namespace)
+
+
+@pytest.fixture(scope="module")
+def token(training: ClusterTraining) -> str:
+    """What the coordinator's pod shows to the API server."""
+    (pod,) = training.pods("coordinator")
+    return training.kubectl.run("exec", pod["metadata"]["name"], "--", "cat", TOKEN).strip()
+
+
+@pytest.fixture(scope="module")
+def keys(training: ClusterTraining) -> dict[str, CurveKeys]:
+    """The keys of the job's roles, as only an administrator can read them."""
+    found = [
+        each["data"]
+        for each in training.kubectl.items("secrets")
+        if each["metadata"]["name"].startswith(f"{NAME}-keys-")
+    ]
+    (data,) = found
+    return {name: parse(base64.b64decode(content)) for name, content in data.items()}
+
+
+def ask(token: str, method: str, path: str, patch: object = None) -> int:
+    """The API server's answer to the holder of a token."""
+    body = None if patch is None else json.dumps(patch).encode()
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/merge-patch+json"}
+    request = urllib.request.Request(  # noqa: S310 - The API server of the test.
+        f"{layout.API_URL}{path}", body, headers, method=method
+    )
+    trusted = ssl.create_default_context(cafile=str(certificates.AUTHORITY.certificate))
+    try:
+        with urllib.request.urlopen(request, timeout=20, context=trusted) as said:  # noqa: S310
+            return int(said.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_the_coordinators_token_is_for_its_own_status_alone(
+    training: ClusterTraining, token: str
+) -> None:
+    here = training.kubectl.namespace
+    jobs = JOBS.format(here)
+    other = {**training.get(), "metadata": {"name": "other"}}
+    other["spec"]["suspend"] = True
+    training.kubectl.apply(other)
+
+    assert ask(token, "GET", f"{jobs}/{NAME}") == 200
+    assert ask(token, "PATCH", f"{jobs}/{NAME}/status", {"status": {}}) == 200
+    refused: dict[str, tuple[str, str, object]] = {
+        "its own spec": ("PATCH", f"{jobs}/{NAME}", {"spec": {"suspend": True}}),
+        "its own end": ("DELETE", f"{jobs}/{NAME}", None),
+        "its own scale": ("PATCH", f"{jobs}/{NAME}/scale", {"spec": {"replicas": 9}}),
+        "another job": ("GET", f"{jobs}/other", None),
+        "another's status": ("PATCH", f"{jobs}/other/status", {"status": {}}),
+        "all jobs": ("GET", jobs, None),
+        "secrets here": ("GET", SECRETS.format(here), None),
+        "secrets elsewhere": ("GET", SECRETS.format("kube-system"), None),
+        "pods": ("GET", f"/api/v1/namespaces/{here}/pods", None),
+        "launch configurations": (
+            "GET",
+            f"/api/v1/namespaces/{here}/configmaps/{NAME}-launch",
+            None,
+        ),
+        "a namespace's jobs": ("GET", JOBS.format("default"), None),
+    }
+    answers = {what: ask(token, *question) for what, question in refused.items()}
+    assert answers == dict.fromkeys(refused, 403)
+    training.kubectl.run("delete", "disttrainjob", "other")
+
+
+@pytest.mark.parametrize("role", ["shard", "replica"])
+def test_a_training_pod_has_no_token_and_only_its_own_keys(
+    training: ClusterTraining, role: str
+) -> None:
+    name = training.pods(role)[0]["metadata"]["name"]
+    with pytest.raises(CommandFailed, match="No such file"):
+        training.kubectl.run("exec", name, "--", "ls", "/var/run/secrets")
+    listed = training.kubectl.run("exec", name, "--", "ls", str(pod_layout.KEYS_FOLDER))
+    assert listed.split() == [f"{role}.json"]
+
+
+def test_the_operator_reads_no_secret_and_extends_no_right(training: ClusterTraining) -> None:
+    here = training.kubectl.namespace
+    (deployment,) = training.kubectl.items("deployments", f"app.kubernetes.io/instance={RELEASE}")
+    account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+
+    def may(verb: str, what: str) -> bool:
+        who = f"--as=system:serviceaccount:{here}:{account}"
+        question = training.kubectl.command("auth", "can-i", verb, what, who)
+        return commands.succeeds(*question)
+
+    assert may("create", "secrets")
+    assert may("patch", "statefulsets.apps")
+    questions = [
+        ("get", "secrets"),
+        ("list", "secrets"),
+        ("delete", "statefulsets.apps"),
+        ("delete", "persistentvolumeclaims"),
+        ("escalate", "roles.rbac.authorization.k8s.io"),
+        ("bind", "roles.rbac.authorization.k8s.io"),
+        ("create", "clusterroles.rbac.authorization.k8s.io"),
+        ("create", "pods"),
+        ("create", "pods/exec"),
+    ]
+    assert [question for question in questions if may(*question)] == []
+
+
+def test_strangers_are_not_heard_and_a_replica_orders_nothing(
+    training: ClusterTraining, keys: dict[str, CurveKeys]
+) -> None:
+    shard = f"tcp://{training.pods('shard')[0]['status']['podIP']}:{pod_layout.DATA_PORT}"
+    checkpoint = orders.Checkpoint(number=99, folder=str(pod_layout.CHECKPOINTS_FOLDER))
+    ordered = payloads.encode_order(NumberedOrder(id=9_999, order=checkpoint))
+    stop = payloads.encode_request(messages.Stop(reason="by a replica", at_once=True))
+    (coordinator_pod,) = training.pods("coordinator")
+    coordinator = f"tcp://{coordinator_pod['status']['podIP']}:{pod_layout.CONTROL_PORT}"
+
+    # Heard, because of its key, and refused, because of its role.
+    with a_peer(training.uid, keys["replica.json"]) as peer:
+        as_replica = a_message(Verb.CONTROL_ORDER, Role.REPLICA, ordered)
+        refusal = answer(peer, shard, Role.SHARD, as_replica)
+        assert refusal.header.reason == Reason.NOT_ALLOWED
+        disguised = a_message(Verb.CONTROL_ORDER, Role.COORDINATOR, ordered)
+        refusal = answer(peer, shard, Role.SHARD, disguised)
+        assert b"REPLICA speaks as COORDINATOR" in bytes(refusal.payload)
+        request = a_message(Verb.CONTROL_REQUEST, Role.REPLICA, stop)
+        refusal = answer(peer, coordinator, Role.COORDINATOR, request)
+        assert b"NotAllowed" in bytes(refusal.payload)
+
+    own = unknown_keys(keys["replica.json"])
+    for address, listener in ((shard, Role.SHARD), (coordinator, Role.COORDINATOR)):
+        for curve in (None, own):
+            assert hears_nothing(training.uid, curve, address, listener)
+
+    before = training.samples()
+    training.wait_until(lambda: training.samples() > before, "training goes on")
+    assert not list(training.folder.parent.glob("**/*-99*"))
+
+
+def unknown_keys(known: CurveKeys) -> CurveKeys:
+    """A pair of nobody, with the public keys that the true listeners show."""
+    public, secret = (key.decode() for key in zmq.curve_keypair())
+    return CurveKeys(public=public, secret=secret, listeners=known.listeners)
+
+
+def hears_nothing(uid: str, curve: CurveKeys | None, address: str, listener: Role) -> bool:
+    """Whether a message to a process that answers all whom it hears stays unanswered."""
+    with a_peer(uid, curve) as stranger:
+        channel = stranger.connect(address, listener)
+        # Its connection is closed before or after the message could leave.
+        with suppress(TransportTimeout):
+            channel.send(*a_message(Verb.CONTROL_ORDER, Role.REPLICA, b"{}"))
+        heard = channel.receive(1.0)
+        channel.close()
+    return heard is None
