@@ -1,7 +1,7 @@
 # `make help` lists the targets. Every target makes and reuses .venv; nothing has to be prepared.
 PYTHON ?= python3
 BIN := .venv/bin
-CODE := runtime operator tests examples
+CODE := runtime operator monitoring tests examples
 export PYTHON TORCH_BACKEND
 
 .DEFAULT_GOAL := help
@@ -30,16 +30,18 @@ test-fast: .venv/ready ## the tests that start no processes of a job
 check: .venv/ready ## style, types, layers, generated files
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/mypy runtime/disttrain operator/disttrain_operator tests examples
-	$(BIN)/lint-imports
+	$(BIN)/mypy runtime/disttrain operator/disttrain_operator monitoring/disttrain_monitoring tests examples
+	PYTHONPATH=monitoring $(BIN)/lint-imports
 	$(BIN)/python -m disttrain.job.generated_files . --check
+	PYTHONPATH=monitoring $(BIN)/python -m disttrain_monitoring.generated_files . --check
 
 format: .venv/ready ## apply the style
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-generate: .venv/ready ## rewrite what is made from the manifest's types
+generate: .venv/ready ## rewrite what is made from the manifest's types, and dashboards, alerts and the list of metrics
 	$(BIN)/python -m disttrain.job.generated_files .
+	PYTHONPATH=monitoring $(BIN)/python -m disttrain_monitoring.generated_files .
 
 bench: .venv/ready ## every benchmark, one JSON object each (about half an hour on 2 cores)
 	@for file in tests/benchmarks/*.py; do echo "== $$file" >&2; $(BIN)/python $$file || exit 1; done

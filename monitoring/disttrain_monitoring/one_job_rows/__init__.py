@@ -1,0 +1,1 @@
+"""The rows of the dashboard of one job, a subject each."""
