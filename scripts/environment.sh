@@ -40,7 +40,7 @@ if [ "${TORCH_BACKEND:-}" = cpu ]; then
     echo "installing the locked versions into .venv, with PyTorch's CPU build from download.pytorch.org" >&2
     # The CPU wheels have other hashes and need none of the CUDA libraries.
     sed -e 's/ *\\$//' -e '/^ *--hash/d' -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton/d' requirements.lock >.venv/constraints.txt
-    "$UV" pip install --quiet --compile-bytecode --torch-backend cpu --constraint .venv/constraints.txt --editable '.[examples,development,operator]'
+    "$UV" pip install --quiet --compile-bytecode --torch-backend cpu --constraint .venv/constraints.txt --editable '.[cluster,examples,development,operator]'
 else
     echo "installing the locked packages into .venv (PyTorch's CUDA build takes about 5 GB)" >&2
     "$UV" pip sync --quiet --compile-bytecode requirements.lock

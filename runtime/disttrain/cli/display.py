@@ -1,7 +1,7 @@
 """Live progress on a terminal: a bar, a table of the processes, the latest events."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from disttrain.cli import wording
-from disttrain.cli.job_status import JobStatus, Member, read_status
-from disttrain.launch.run_folder import RunFolder
+from disttrain.cli.job_status import JobStatus, Member
 from disttrain.launcher.supervision import Process, State
 
 EVENTS_SHOWN = 5
@@ -26,8 +25,10 @@ STATE_STYLES = {State.RUNNING: "green", State.WAITING: "yellow", State.ENDED: "d
 class LiveDisplay:
     """Redraws itself at each tick; leaves the last picture on the screen."""
 
-    def __init__(self, folder: RunFolder, console: Console | None = None) -> None:
-        self._file = folder.status
+    def __init__(
+        self, read: Callable[[], JobStatus | None], console: Console | None = None
+    ) -> None:
+        self._read = read
         self._events: deque[str] = deque(maxlen=EVENTS_SHOWN)
         self._live = Live(console=console, auto_refresh=False, transient=False)
 
@@ -49,8 +50,7 @@ class LiveDisplay:
 
     def tick(self, processes: Sequence[Process]) -> None:
         """Draw the present state."""
-        status = read_status(self._file)
-        self._live.update(picture(status, processes, list(self._events)), refresh=True)
+        self._live.update(picture(self._read(), processes, list(self._events)), refresh=True)
 
 
 def picture(
@@ -94,7 +94,8 @@ def _row(process: Process, member: Member | None) -> tuple[RenderableType, ...]:
     known = member.activity or member.state
     if process.state is State.RUNNING and known:
         state = Text(known, "green")
-    return (process.name, state, str(member.incarnation), done(member), str(process.restarts))
+    life = str(member.incarnation or "")
+    return (process.name, state, life, done(member), str(process.restarts))
 
 
 def done(member: Member) -> str:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import typer
 
+from disttrain.cli.job_status import JobStatus, read_status
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.job import manifest_file
 from disttrain.job.spec import DistTrainJob
@@ -58,19 +59,20 @@ def _watched(prepare: Callable[[], Run]) -> ExitCode:
         typer.echo(f"error: {error}", err=True)
         return ExitCode.USAGE
     typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
-    with _display(run.folder) as display:
-        outcome = local.run_job(run, display)
+    with display(lambda: read_status(run.folder.status)) as shown:
+        outcome = local.run_job(run, shown)
     _conclude(outcome, run)
     return outcome.exit_code
 
 
-def _display(folder: RunFolder) -> Display:
+def display(read: Callable[[], JobStatus | None]) -> Display:
+    """What shows a job, whose status `read` gives: a picture on a terminal, lines elsewhere."""
     if not sys.stdout.isatty():
-        return PlainDisplay(folder)
+        return PlainDisplay(read)
     # Slow to import, and the processes should start soon.
     from disttrain.cli.display import LiveDisplay  # noqa: PLC0415
 
-    return LiveDisplay(folder)
+    return LiveDisplay(read)
 
 
 def _conclude(outcome: Outcome, run: Run) -> None:

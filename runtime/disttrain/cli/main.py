@@ -10,17 +10,27 @@ import typer
 
 from disttrain.cli import (
     audit,
+    delete,
     evaluate,
+    events,
     export,
+    get,
     inspect,
+    list_jobs,
+    logs,
     replay,
     resume,
     run,
+    scale,
     schema,
     status,
+    submit,
+    suspend,
+    top,
     validate,
 )
 from disttrain.cli.exit_code import ExitCode
+from disttrain.cluster.errors import WrongInput
 from disttrain.errors import DistTrainError
 from disttrain.job.errors import InvalidManifest
 
@@ -41,14 +51,35 @@ app.command()(replay.replay)
 app.command()(evaluate.evaluate)
 app.command()(validate.validate)
 app.command()(schema.schema)
+app.command()(submit.submit)
+app.command("list")(list_jobs.list_jobs)
+app.command()(get.get)
+app.command()(logs.logs)
+app.command()(events.events)
+app.command()(top.top)
+app.command()(scale.scale)
+app.command()(suspend.suspend)
+app.command()(delete.delete)
 
 
 def main() -> int:
     """Run the command line; the exit code is 2 for a bad manifest or call, 1 for failures."""
+    return _run("disttrain")
+
+
+def plugin() -> int:
+    """The same for kubectl, which finds `kubectl-disttrain` and calls it `kubectl disttrain`."""
+    return _run("kubectl disttrain")
+
+
+def _run(name: str) -> int:
     try:
-        app(prog_name="disttrain")
+        app(prog_name=name)
     except InvalidManifest as error:
         typer.echo(str(error), err=True)
+        return ExitCode.BAD_MANIFEST
+    except WrongInput as error:
+        typer.echo(f"error: {error}", err=True)
         return ExitCode.BAD_MANIFEST
     except DistTrainError as error:
         typer.echo(f"error: {error}", err=True)

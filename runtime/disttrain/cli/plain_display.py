@@ -1,15 +1,14 @@
 """Progress as lines, for output that is no terminal: one every few seconds and one per event."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 import typer
 
-from disttrain.cli.job_status import read_status
+from disttrain.cli.job_status import JobStatus
 from disttrain.cli.wording import measures, progress_line
-from disttrain.launch.run_folder import RunFolder
 from disttrain.launcher.supervision import Process
 
 LINE_SECONDS = 5.0
@@ -21,8 +20,8 @@ NEWS_SECONDS = 2.0
 class PlainDisplay:
     """Prints lines to standard output."""
 
-    def __init__(self, folder: RunFolder) -> None:
-        self._status = folder.status
+    def __init__(self, read: Callable[[], JobStatus | None]) -> None:
+        self._read = read
         self._last = time.monotonic()
         self._phase = ""
         self._measures = ""
@@ -44,7 +43,7 @@ class PlainDisplay:
 
     def tick(self, processes: Sequence[Process]) -> None:  # noqa: ARG002 - a line has no room for them
         """Print a line of progress when it is time for one, or when there is news."""
-        status = read_status(self._status)
+        status = self._read()
         if status is None:
             return
         measured = measures(status.latest_measures)

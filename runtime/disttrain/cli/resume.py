@@ -1,21 +1,60 @@
-"""`disttrain resume`: go on with a run that was stopped or killed."""
+"""`disttrain resume`: go on with a run that was stopped, or with a suspended job of a cluster."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of the run.")]
+from disttrain.cli import objects
+from disttrain.cli.cluster_options import jobs_of, on_cluster
+from disttrain.cluster import choosing, references
+from disttrain.cluster.errors import WrongInput
+from disttrain.cluster.target import Target
+
+Which = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIR|NAME", help="Output folder of a run, or a job of a cluster: NAME, dtj/NAME."
+    ),
+]
 
 
-def resume(folder: Folder) -> None:
-    """Go on with the run in DIR from its newest checkpoint, with the manifest that it began with.
+@on_cluster
+def resume(target: Target, which: Which) -> None:
+    """Go on with the run in the folder DIR from its newest checkpoint, or with a suspended job.
 
-    A damaged checkpoint is refused before anything starts. Exits like `disttrain run`.
+    A folder that exists is a run of this machine, which goes on with the manifest that it began
+    with; a damaged checkpoint is refused before anything starts, and it exits like `disttrain run`.
+    Any other NAME is a job of the cluster, as are dtj/NAME and what is named with --namespace,
+    --context or --kubeconfig, whatever folders there are.
 
     Example: disttrain resume runs/digits-20260131-120000
+
+    Example: disttrain resume dtj/digits
     """
+    if means_cluster(which, target):
+        _resume_job(target, which)
+        return
     # What runs a job is slow to import, and the other commands do without it.
     from disttrain.cli import checkpoint_folder, live  # noqa: PLC0415
 
-    raise typer.Exit(live.resume(folder, checkpoint_folder.require_whole))
+    raise typer.Exit(live.resume(Path(which), checkpoint_folder.require_whole))
+
+
+def means_cluster(which: str, target: Target) -> bool:
+    """Whether a job of a cluster is meant, and no folder of this machine."""
+    if references.is_qualified(which) or target != Target():
+        return True
+    return "/" not in which and not Path(which).is_dir()
+
+
+def _resume_job(target: Target, which: str) -> None:
+    jobs = jobs_of(target)
+    (name,) = choosing.choose(jobs, [which])
+    job = jobs.get(name)
+    if not job["spec"].get("suspend"):
+        phase = (job.get("status") or {}).get("phase") or "new"
+        message = f"job {name} is not suspended (it is {phase}); there is nothing to resume"
+        raise WrongInput(message)
+    jobs.patch(name, {"suspend": False})
+    typer.echo(f"{objects.named(name)} resumed")

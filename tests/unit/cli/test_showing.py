@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from disttrain.cli import status_page, wording
 from disttrain.cli.display import LiveDisplay
+from disttrain.cli.job_status import read_status
 from disttrain.cli.main import app
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.launch.run_folder import RunFolder
@@ -62,7 +63,7 @@ def test_lines_for_pipes_come_with_news_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = a_run(tmp_path)
-    display = PlainDisplay(run)
+    display = PlainDisplay(lambda: read_status(run.status))
     for _ in range(3):
         display.tick([])
     assert capsys.readouterr().out == (
@@ -80,9 +81,10 @@ def test_lines_for_pipes_come_with_news_only(
 def test_no_line_before_there_is_a_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    PlainDisplay(RunFolder(tmp_path)).tick([])
+    display = PlainDisplay(lambda: read_status(RunFolder(tmp_path).status))
+    display.tick([])
     (tmp_path / "status.json").write_text('{"phase": ')
-    PlainDisplay(RunFolder(tmp_path)).tick([])
+    display.tick([])
     assert capsys.readouterr().out == ""
 
 
@@ -93,7 +95,8 @@ def test_a_terminal_shows_processes_figures_and_events(tmp_path: Path) -> None:
         Process("shard-0", State.RUNNING, restarts=1),
         Process("replica-0", State.WAITING),
     ]
-    with LiveDisplay(a_run(tmp_path), console) as display:
+    run = a_run(tmp_path)
+    with LiveDisplay(lambda: read_status(run.status), console) as display:
         display.event("shard-0: killed by SIGKILL; starts again [soon]")
         display.tick(processes)
     shown = console.export_text()

@@ -1,0 +1,89 @@
+"""Follows a job of a cluster to its end with the display of `disttrain run`."""
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+
+import typer
+
+from disttrain.cli import cluster_progress
+from disttrain.cli.job_status import JobStatus
+from disttrain.cli.live import display
+from disttrain.cluster import ages, following
+from disttrain.cluster.errors import NotFound, Unreachable
+from disttrain.cluster.following import Look
+from disttrain.cluster.interface import Object
+from disttrain.cluster.jobs import Jobs
+from disttrain.job.status import Phase
+from disttrain.launch.exit_code import ExitCode
+
+POLL_SECONDS = 1.0
+"""A status changes every ten seconds at most, phases and pods at any time."""
+
+
+@dataclass(slots=True)
+class _Followed:
+    """The latest look at a job, for the display that reads it."""
+
+    jobs: Jobs
+    look: Look
+    pods: list[Object] = field(default_factory=list)
+
+    def refresh(self) -> None:
+        """Look again. Raises NotFound when the job is gone, or another has its name."""
+        metadata = self.look.job["metadata"]
+        found = self.jobs.get(metadata["name"])
+        if found["metadata"]["uid"] != metadata["uid"]:
+            message = f"job {metadata['name']} was deleted, and another one has its name"
+            raise NotFound(message)
+        self.look, self.pods = following.look(found), self.jobs.pods(found)
+
+    def status(self) -> JobStatus | None:
+        """The status in the words of the display."""
+        return cluster_progress.status(self.look)
+
+
+def follow(jobs: Jobs, job: Object) -> ExitCode:
+    """Show the job until it ends; the exit code of the command. Ctrl-C leaves the job alone."""
+    name = job["metadata"]["name"]
+    try:
+        ended = _watch(_Followed(jobs, following.look(job)))
+    except NotFound as error:
+        typer.echo(f"Failed (Deleted): {error}", err=True)
+        return ExitCode.FAILED
+    except KeyboardInterrupt:
+        again = f"disttrain get {name} -n {jobs.namespace} --watch"
+        typer.echo(f"{name} goes on without you; watch it again with: {again}")
+        return ExitCode.INTERRUPTED
+    return _conclude(ended)
+
+
+def _watch(followed: _Followed) -> Look:
+    told: Look | None = None
+    with display(followed.status) as shown:
+        while True:
+            # The API server may be away for a while; training is not.
+            with contextlib.suppress(Unreachable):
+                followed.refresh()
+            for line in following.news(told, followed.look, ages.now()):
+                shown.event(line)
+            shown.tick(cluster_progress.processes(followed.pods))
+            told = followed.look
+            if told.ended is not None:
+                return told
+            time.sleep(POLL_SECONDS)
+
+
+def _conclude(look: Look) -> ExitCode:
+    why = look.why
+    name = look.job["metadata"]["name"]
+    message = "" if why is None else why.message
+    if look.ended is Phase.COMPLETE:
+        typer.echo(f"Complete: {message or name}")
+        if look.status.report:
+            typer.echo(f"The model and the summary are on the job's volume: {look.status.report}")
+        return ExitCode.COMPLETE
+    reason = "unknown" if why is None else why.reason
+    typer.echo(f"Failed ({reason}): {message}", err=True)
+    typer.echo(f"More: disttrain get {name}; disttrain logs {name}", err=True)
+    return ExitCode.FAILED

@@ -1,0 +1,115 @@
+"""Options that all commands on a cluster have, spelt as kubectl spells them."""
+
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from disttrain.cluster import access
+from disttrain.cluster.jobs import Jobs
+from disttrain.cluster.target import Target
+from disttrain.errors import DistTrainError
+
+Options = ParamSpec("Options")
+
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", metavar="NAME", help="Namespace, if not the context's."),
+]
+Context = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Context of the kubeconfig, if not the current one."),
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Kubeconfig to read. Default: $KUBECONFIG, ~/.kube/config."),
+]
+Selector = Annotated[
+    str,
+    typer.Option("--selector", "-l", metavar="LABELS", help="Only those with labels, as a=b,c!=d."),
+]
+AllNamespaces = Annotated[
+    bool, typer.Option("--all-namespaces", "-A", help="Those of all namespaces.")
+]
+Watching = Annotated[bool, typer.Option("--watch", "-w", help="Go on and show what changes.")]
+
+_ADDED = {"namespace": Namespace, "context": Context, "kubeconfig": Kubeconfig}
+
+
+class Output(StrEnum):
+    """Forms of an object."""
+
+    NAME = "name"
+    """`KIND/NAME`."""
+    JSON = "json"
+    """As the API server has it."""
+    YAML = "yaml"
+    """The same as YAML."""
+    WIDE = "wide"
+    """A table with more columns."""
+
+
+OutputOption = Annotated[
+    Output | None, typer.Option("--output", "-o", help="Print it in this form instead.")
+]
+
+
+def on_cluster(
+    command: Callable[Concatenate[Target, Options], None],
+) -> Callable[..., None]:
+    """Give a command the options that say which cluster and namespace it is about."""
+
+    def with_options(
+        *,
+        namespace: str | None = None,
+        context: str | None = None,
+        kubeconfig: Path | None = None,
+        **given: Any,
+    ) -> None:
+        target = Target(namespace=namespace, context=context, kubeconfig=kubeconfig)
+        run: Callable[..., None] = command
+        run(target, **given)
+
+    own = list(inspect.signature(command).parameters.values())[1:]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+        for name, option in _ADDED.items()
+    ]
+    with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
+    with_options.__annotations__ = {each.name: each.annotation for each in [*own, *added]}
+    vars(with_options)["__signature__"] = inspect.Signature([*own, *added])
+    return with_options
+
+
+def jobs_of(target: Target) -> Jobs:
+    """The jobs of the namespace that is meant. Raises NoAccess, LibraryMissing."""
+    api = access.connect(target)
+    return Jobs(api, target.namespace or api.namespace)
+
+
+def _names(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of jobs for the shell's completion; nothing where they cannot be had."""
+    given = {name: context.params.get(name) for name in _ADDED}
+    prefix, slash, start = incomplete.rpartition("/")
+    try:
+        found = jobs_of(Target(**given)).names()
+    except DistTrainError:
+        return []
+    return [f"{prefix}{slash}{name}" for name in found if name.startswith(start)]
+
+
+JobName = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="The job: NAME or dtj/NAME.", autocompletion=_names),
+]
+JobNames = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME...", help="The jobs: NAME or dtj/NAME.", autocompletion=_names),
+]
+AnyJobNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME]...", help="Jobs: NAME or dtj/NAME.", autocompletion=_names),
+]

@@ -1,0 +1,58 @@
+"""`disttrain delete`: delete jobs of a cluster."""
+
+from typing import Annotated
+
+import typer
+
+from disttrain.cli.cluster_options import AnyJobNames, Selector, jobs_of, on_cluster
+from disttrain.cluster import choosing, waiting
+from disttrain.cluster.errors import NotFound
+from disttrain.cluster.jobs import Jobs
+from disttrain.cluster.resources import CLAIMS, JOBS
+from disttrain.cluster.target import Target
+
+All = Annotated[bool, typer.Option("--all", help="All jobs of the namespace.")]
+Wait = Annotated[bool, typer.Option(help="Wait until the jobs and their pods are gone.")]
+Ignore = Annotated[bool, typer.Option("--ignore-not-found", help="It is fine if there is none.")]
+
+
+@on_cluster
+def delete(
+    target: Target,
+    names: AnyJobNames = None,
+    *,
+    selector: Selector = "",
+    everything: All = False,
+    wait: Wait = True,
+    ignore_not_found: Ignore = False,
+) -> None:
+    """Delete jobs with everything that belongs to them but the volume with their checkpoints.
+
+    Example: disttrain delete digits
+
+    Example: disttrain delete -l team=vision --no-wait
+    """
+    jobs = jobs_of(target)
+    chosen = choosing.choose(jobs, names or (), selector, everything=everything)
+    if not chosen:
+        typer.echo(f"No jobs found in {jobs.namespace} namespace.", err=True)
+    deleted = []
+    for name in chosen:
+        try:
+            deleted.append(_delete(jobs, name))
+        except NotFound:
+            if not ignore_not_found:
+                raise
+    if wait:
+        for name, uid in deleted:
+            waiting.until_gone(jobs, name, uid)
+
+
+def _delete(jobs: Jobs, name: str) -> tuple[str, str]:
+    job = jobs.get(name)
+    jobs.delete(name)
+    typer.echo(f'{JOBS.word} "{name}" deleted')
+    claim = jobs.kept_claim(name)
+    if claim is not None:
+        typer.echo(f"{CLAIMS.word}/{claim} is kept, with the model and the checkpoints")
+    return name, job["metadata"]["uid"]

@@ -1,0 +1,104 @@
+"""`disttrain logs`: what the processes of a job of a cluster write."""
+
+from typing import Annotated
+
+import typer
+
+from disttrain.cli.cluster_options import JobName, jobs_of, on_cluster
+from disttrain.cluster import log_lines, references
+from disttrain.cluster import logs as cluster_logs
+from disttrain.cluster.errors import ClusterError
+from disttrain.cluster.interface import Object
+from disttrain.cluster.jobs import Jobs
+from disttrain.cluster.log_lines import LogLine
+from disttrain.cluster.logs import Wanted
+from disttrain.cluster.target import Target
+from disttrain.job.cluster_names import CONTAINER
+from disttrain.job.names import Role
+
+Roles = Annotated[
+    list[Role] | None, typer.Option("--role", help="Only of this role; repeatable. Default: all.")
+]
+Pod = Annotated[str | None, typer.Option(metavar="NAME", help="Only of this pod.")]
+Container = Annotated[
+    str, typer.Option("--container", "-c", metavar="NAME", help="Container of the pods.")
+]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Go on until the job ends, through restarts.")
+]
+Tail = Annotated[
+    int | None, typer.Option(min=0, metavar="LINES", help="Only the latest lines of each pod.")
+]
+Previous = Annotated[
+    bool, typer.Option("--previous", "-p", help="Of the life of each process before this one.")
+]
+Prefix = Annotated[
+    bool | None,
+    typer.Option("--prefix/--no-prefix", help="Name the pod in each line. Default: if several."),
+]
+Timestamps = Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")]
+
+
+@on_cluster
+def logs(  # noqa: PLR0913 - One parameter per option.
+    target: Target,
+    name: JobName,
+    *,
+    role: Roles = None,
+    pod: Pod = None,
+    container: Container = CONTAINER,
+    follow: Follow = False,
+    tail: Tail = None,
+    previous: Previous = False,
+    prefix: Prefix = None,
+    timestamps: Timestamps = False,
+) -> None:
+    """Print the logs of a job: of its coordinator, its shards and its replicas, or some of them.
+
+    Example: disttrain logs digits --role coordinator --follow
+
+    Example: disttrain logs digits --pod digits-shard-0 --previous --tail 20
+    """
+    roles = tuple(each.value for each in role or ())
+    wanted = Wanted(roles=roles, pod=pod, container=container, tail=tail, previous=previous)
+    cluster_logs.require_way(wanted, following_too=follow)
+    jobs = jobs_of(target)
+    job = jobs.get(references.name(name))
+    found = cluster_logs.chosen(jobs, job, wanted)
+    named = (pod is None and (follow or len(found) > 1)) if prefix is None else prefix
+    show = _Printer(container if named else "", timestamps=timestamps)
+    if follow:
+        for each in cluster_logs.follow(jobs, job, wanted):
+            show.line(each.pod, each.line)
+        return
+    if not found:
+        typer.echo(f"No pods of job {job['metadata']['name']} are there.", err=True)
+    refused = [each for each in found if not _print(jobs, each, wanted, show)]
+    if found and len(refused) == len(found):
+        raise typer.Exit(1)
+
+
+class _Printer:
+    """Prints lines, with what was asked to stand before them."""
+
+    def __init__(self, container: str, *, timestamps: bool) -> None:
+        self._container = container
+        self._timestamps = timestamps
+
+    def line(self, pod: str, line: LogLine) -> None:
+        """Print a line of a pod."""
+        prefix = log_lines.prefix(pod, self._container) if self._container else ""
+        stamp = f"{line.stamp} " if self._timestamps else ""
+        typer.echo(f"{prefix}{stamp}{line.text}")
+
+
+def _print(jobs: Jobs, pod: Object, wanted: Wanted, show: _Printer) -> bool:
+    """Print what one pod wrote; a pod without a log keeps nobody from the others."""
+    name = pod["metadata"]["name"]
+    try:
+        for line in cluster_logs.read(jobs, pod, wanted):
+            show.line(name, line)
+    except ClusterError as error:
+        typer.echo(f"error: pod {name}: {error}", err=True)
+        return False
+    return True

@@ -1,0 +1,94 @@
+"""`disttrain submit`: run a job on a cluster."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disttrain.cli import objects
+from disttrain.cli.cluster_options import Output, on_cluster
+from disttrain.cluster import access, manifests, submission
+from disttrain.cluster.interface import Object
+from disttrain.cluster.jobs import Jobs
+from disttrain.cluster.manifests import Wish
+from disttrain.cluster.submission import DryRun
+from disttrain.cluster.target import Target
+from disttrain.job import manifest_file
+
+Manifest = Annotated[
+    Path, typer.Argument(metavar="JOB.yaml", help="Manifest of the job; - is the standard input.")
+]
+CodeFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--code",
+        metavar="DIR",
+        help="Folder with the task's files: packed into the ConfigMap that spec.task.source names, "
+        "NAME-code if it names none, and deleted with the job.",
+    ),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Change a field of the manifest; repeatable."),
+]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Show how it goes until it ends; exit like `disttrain run`.")
+]
+DryRunOption = Annotated[
+    DryRun, typer.Option("--dry-run", help="Make nothing; server: let the API server check it.")
+]
+OutputOption = Annotated[
+    Output | None, typer.Option("--output", "-o", help="Print the job: name, yaml or json.")
+]
+
+
+@on_cluster
+def submit(  # noqa: PLR0913 - One parameter per option.
+    target: Target,
+    manifest: Manifest,
+    *,
+    code: CodeFolder = None,
+    assignments: Assignments = None,
+    wait: Wait = False,
+    dry_run: DryRunOption = DryRun.NONE,
+    output: OutputOption = None,
+) -> None:
+    """Run a job on the cluster of the kubeconfig's context, with the code of a folder here.
+
+    The manifest's metadata may give a generateName instead of a name. Exits with 0 when the job
+    is made, with 2 when its manifest or its code is refused, and with --wait like `disttrain run`.
+
+    Example: disttrain submit job.yaml --code . --wait
+
+    Example: disttrain submit job.yaml --set spec.replicas.count=8 --dry-run=server
+    """
+    text = manifest_file.read_text(manifest)
+    wish = manifests.parse(text, str(manifest), assignments or ())
+    packed = submission.read_code(wish, code, manifest)
+    if dry_run is DryRun.CLIENT:
+        namespace = manifests.namespace(wish, target.namespace, "default")
+        made = wish.manifest(namespace, submission.code_name(wish, packed))
+        _show(made, output, " (dry run)")
+        return
+    jobs = _jobs(target, wish)
+    done = submission.submit(jobs, wish, packed, dry_run=dry_run is DryRun.SERVER)
+    for note in done.notes:
+        typer.echo(note, err=output is not None)
+    _show(done.job, output, " (server dry run)" if dry_run is DryRun.SERVER else "")
+    if wait and dry_run is DryRun.NONE:
+        # Tables are slow to import, and the other ways do without them.
+        from disttrain.cli import cluster_live  # noqa: PLC0415
+
+        raise typer.Exit(cluster_live.follow(jobs, done.job))
+
+
+def _jobs(target: Target, wish: Wish) -> Jobs:
+    api = access.connect(target)
+    return Jobs(api, manifests.namespace(wish, target.namespace, api.namespace))
+
+
+def _show(job: Object, output: Output | None, how: str) -> None:
+    if output is None:
+        typer.echo(f"{objects.named(job['metadata']['name'])} created{how}")
+    else:
+        typer.echo(objects.text([job], output))

@@ -1,0 +1,1 @@
+"""Jobs of a cluster from a program: `disttrain.Client().submit("job.yaml").wait()`."""

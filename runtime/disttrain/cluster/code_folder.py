@@ -1,0 +1,58 @@
+"""Reading the folder with a task's code."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from disttrain.cluster import packing
+from disttrain.cluster.errors import WrongInput
+from disttrain.cluster.packing import REMEDY, Files
+
+IGNORED: Final = frozenset({"__pycache__", "node_modules", "runs", "venv", "build", "dist"})
+"""Folders of caches and results. Whatever begins with a dot is ignored, too."""
+IGNORED_ENDINGS: Final = (".pyc", ".pyo", ".egg-info", "~")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What was found in a folder."""
+
+    files: Files
+    folders: tuple[str, ...]
+    """Folders in it that were left out: a ConfigMap is flat. They hold no Python files."""
+
+
+def read(folder: Path, without: Path) -> Code:
+    """The files of a folder but one, the manifest. Raises WrongInput if code would be missing."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        message = f"--code {folder}: must be a folder that can be read: {error.strerror}"
+        raise WrongInput(message) from error
+    wanted = [entry for entry in entries if not _is_ignored(entry.name)]
+    folders = [entry for entry in wanted if entry.is_dir()]
+    _require_no_code(folder, folders)
+    files = [entry for entry in wanted if entry.is_file() and not _is_same(entry, without)]
+    packing.require_fitting({file.name: file.stat().st_size for file in files}, str(folder))
+    contents = {file.name: file.read_bytes() for file in files}
+    return Code(contents, tuple(entry.name for entry in folders))
+
+
+def _require_no_code(root: Path, folders: list[Path]) -> None:
+    for folder in folders:
+        for around, below, files in os.walk(folder):
+            below[:] = [name for name in below if not _is_ignored(name)]
+            code = [name for name in files if name.endswith(".py")]
+            if code:
+                found = Path(around, code[0]).relative_to(root)
+                message = f"--code {root}: {found} lies in a folder, and a ConfigMap has none; "
+                raise WrongInput(message + REMEDY)
+
+
+def _is_ignored(name: str) -> bool:
+    return name in IGNORED or name.startswith(".") or name.endswith(IGNORED_ENDINGS)
+
+
+def _is_same(file: Path, other: Path) -> bool:
+    return other.exists() and file.samefile(other)

@@ -1,0 +1,68 @@
+"""The numbers of a job's status in words. Pure."""
+
+from disttrain.job.status import JobStatus, TrainingStatus
+
+
+def progress(status: JobStatus) -> str:
+    """How far training is: `42%, epoch 3.20, 12,345 samples, 3 min 05 s left`."""
+    training = status.training
+    if training is None:
+        return ""
+    parts = (
+        _number(training.progress_percent, "{}%"),
+        _number(training.epoch, "epoch {:.2f}"),
+        _number(training.samples, "{:,} samples"),
+        _number(training.estimated_remaining_seconds, "{:.0f} s left"),
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def measures(status: JobStatus) -> str:
+    """Loss and measures: `loss 0.25, accuracy 0.951`."""
+    training = status.training
+    if training is None:
+        return ""
+    known = {"loss": training.loss, **training.metrics}
+    shown = (f"{name} {value:.4g}" for name, value in known.items() if value is not None)
+    return ", ".join(shown)
+
+
+def speed(status: JobStatus) -> str:
+    """Samples per second, and how stale the gradients are."""
+    training = status.training
+    if training is None:
+        return ""
+    rate = _number(training.samples_per_second, "{:,.0f} samples/s")
+    return ", ".join(part for part in (rate, staleness(training)) if part)
+
+
+def staleness(training: TrainingStatus) -> str:
+    """Median and 99th percentile; empty before the first push."""
+    if training.staleness_p50 is None or training.staleness_p99 is None:
+        return ""
+    return f"staleness p50 {training.staleness_p50:g} p99 {training.staleness_p99:g} updates"
+
+
+def restarts(status: JobStatus) -> str:
+    """Restarts by role, if there were any."""
+    if status.restarts is None:
+        return ""
+    counts = status.restarts.model_dump()
+    return ", ".join(f"{count} of {role}s" for role, count in counts.items() if count)
+
+
+def data(status: JobStatus) -> str:
+    """What became of the portions."""
+    found = status.data
+    if found is None:
+        return ""
+    parts = (
+        _number(found.portions_done, "{:,} portions done"),
+        _number(found.portions_requeued or None, "{:,} given again"),
+        _number(found.samples_repeated or None, "{:,} samples repeated"),
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else form.format(value)

@@ -1,0 +1,100 @@
+"""Following a job to its end: what it is like now, and what is new since the last look. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from disttrain.cluster import job_page
+from disttrain.cluster.interface import Object
+from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
+from disttrain.job.status import JobStatus, Phase
+
+QUIET = {ConditionType.PARAMETERS_AVAILABLE, ConditionType.REPLICAS_AVAILABLE}
+"""Conditions that come and go while all is well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen of a job at one instant."""
+
+    job: Object
+    status: JobStatus
+
+    @property
+    def ended(self) -> Phase | None:
+        """Complete or Failed once it has ended; by the conditions, which programs may trust."""
+        for kind, phase in (
+            (ConditionType.COMPLETE, Phase.COMPLETE),
+            (ConditionType.FAILED, Phase.FAILED),
+        ):
+            if is_true(self.status, kind):
+                return phase
+        return None
+
+    @property
+    def why(self) -> Condition | None:
+        """The condition that says why it is as it is."""
+        wanted = (
+            ConditionType.FAILED,
+            ConditionType.COMPLETE,
+            ConditionType.SUSPENDED,
+            ConditionType.DEGRADED,
+        )
+        return next((found for kind in wanted if (found := _true(self.status, kind))), None)
+
+
+def look(job: Object) -> Look:
+    """Read a job's object."""
+    return Look(job, job_page.status_of(job))
+
+
+def is_true(status: JobStatus, kind: str) -> bool:
+    """Whether a condition holds."""
+    return _true(status, kind) is not None
+
+
+def news(before: Look | None, after: Look, now: datetime) -> list[str]:
+    """A line for each thing that a person who watches should read."""
+    old = JobStatus() if before is None else before.status
+    lines = [*_conditions(old, after.status), *_failures(old, after.status)]
+    if job_page.is_overlooked(after.job, now):
+        was = before is not None and job_page.is_overlooked(before.job, now)
+        lines += [] if was else [job_page.NO_OPERATOR]
+    return lines
+
+
+def _conditions(old: JobStatus, new: JobStatus) -> list[str]:
+    told = {(each.type, each.reason, each.message) for each in _shown(old.conditions)}
+    return [
+        f"{each.type} ({each.reason}): {each.message}"
+        for each in _shown(new.conditions)
+        if (each.type, each.reason, each.message) not in told
+    ]
+
+
+def _shown(conditions: Sequence[Condition]) -> list[Condition]:
+    """Conditions that hold and are worth a line; the end has one of its own."""
+    silent = {*QUIET, ConditionType.COMPLETE, ConditionType.FAILED}
+    holding = (each for each in conditions if each.status is ConditionStatus.TRUE)
+    return [each for each in holding if each.type not in silent]
+
+
+def _failures(old: JobStatus, new: JobStatus) -> list[str]:
+    told = {(each.pod, each.time) for each in old.failures}
+    return [
+        f"{each.pod} ended: {each.reason}"
+        + ("" if each.exit_code is None else f" (exit code {each.exit_code})")
+        for each in new.failures
+        if (each.pod, each.time) not in told
+    ]
+
+
+def _true(status: JobStatus, kind: str) -> Condition | None:
+    return next(
+        (
+            each
+            for each in status.conditions
+            if each.type == kind and each.status is ConditionStatus.TRUE
+        ),
+        None,
+    )

@@ -1,0 +1,49 @@
+"""What this package asks of an API server: one request, or the lines of a long answer."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+Object = dict[str, Any]
+"""A Kubernetes object or another answer of the API server, as far as anything here looks at it."""
+
+
+class Verb(StrEnum):
+    """The methods of requests, by their names in Kubernetes' access rules."""
+
+    GET = "get"
+    LIST = "list"
+    WATCH = "watch"
+    CREATE = "create"
+    PATCH = "patch"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """One request."""
+
+    verb: Verb
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Object | None = None
+    accept: str = "application/json"
+
+
+class Api(Protocol):
+    """An API server that somebody has access to. May be used from any thread."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the kubeconfig's context."""
+
+    def call(self, request: Request) -> Object:
+        """Return the answer, which is JSON. Raises ClusterError or Unreachable."""
+
+    def text(self, request: Request) -> str:
+        """Return an answer that is text. Raises the same."""
+
+    def lines(self, request: Request) -> AbstractContextManager[Iterator[str]]:
+        """Open a long answer and give its lines as they come. Raises the same, also in between."""

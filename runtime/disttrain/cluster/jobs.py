@@ -1,0 +1,104 @@
+"""Jobs and what belongs to them: the few things that can be asked and done, each one request."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from disttrain.cluster import references, resources
+from disttrain.cluster.errors import ClusterError, NotFound
+from disttrain.cluster.interface import Api, Object, Request
+from disttrain.cluster.resources import CLAIMS, JOBS, PODS
+from disttrain.job import cluster_labels, cluster_names
+
+FIELD_MANAGER: Final = "disttrain-cli"
+"""Owner of the fields that people write with these commands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs of one namespace."""
+
+    api: Api
+    namespace: str
+
+    def get(self, name: str) -> Object:
+        """The job. Raises NotFound, which names the nearest one."""
+        return self._on(name, resources.get(JOBS, self.namespace, name))
+
+    def names(self) -> list[str]:
+        """Names of all jobs."""
+        return [each["metadata"]["name"] for each in self.all()]
+
+    def all(self, selector: str = "") -> list[Object]:
+        """All jobs that a label selector selects."""
+        request = resources.listing(JOBS, self.namespace, labelSelector=selector)
+        return list(items(self.api, request))
+
+    def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
+        """Make a job; the API server's object. Raises AlreadyThere, WrongInput."""
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        if dry_run:
+            query["dryRun"] = "All"
+        return self.api.call(resources.create(JOBS, self.namespace, manifest, query))
+
+    def patch(self, name: str, spec: Object) -> Object:
+        """Change fields of the spec; the job as it is then. Raises NotFound, WrongInput."""
+        return self._on(name, resources.patch(JOBS, self.namespace, name, {"spec": spec}))
+
+    def scale(self, name: str, replicas: int) -> None:
+        """Ask for another number of replicas. Raises NotFound, WrongInput."""
+        body = {"spec": {"replicas": replicas}}
+        self._on(name, resources.patch(JOBS, self.namespace, name, body, "scale"))
+
+    def delete(self, name: str) -> Object:
+        """Delete a job; what belongs to it goes soon after. Raises NotFound."""
+        return self._on(name, resources.delete(JOBS, self.namespace, name))
+
+    def is_there(self, name: str, uid: str) -> bool:
+        """Whether this very job still exists; a later one of the same name is another."""
+        try:
+            found = self.api.call(resources.get(JOBS, self.namespace, name))
+        except NotFound:
+            return False
+        return bool(found["metadata"]["uid"] == uid)
+
+    def pods(self, job: Object) -> list[Object]:
+        """The pods of a job, in the order of their names."""
+        metadata = job["metadata"]
+        selector = cluster_labels.all_pods(metadata["name"], metadata["uid"])
+        text = cluster_labels.selector_text(selector)
+        request = resources.listing(PODS, self.namespace, labelSelector=text)
+        return sorted(items(self.api, request), key=lambda pod: str(pod["metadata"]["name"]))
+
+    def kept_claim(self, name: str) -> str | None:
+        """Name of the claim that outlives the job, if one was made for it and can be seen."""
+        claim = cluster_names.checkpoints_claim(name)
+        try:
+            self.api.call(resources.get(CLAIMS, self.namespace, claim))
+        except ClusterError:
+            return None
+        return claim
+
+    def _on(self, name: str, request: Request) -> Object:
+        try:
+            return self.api.call(request)
+        except NotFound as error:
+            raise references.missing(name, self.namespace, self.names()) from error
+
+
+def items(api: Api, request: Request) -> Iterator[Object]:
+    """The objects of a list, page after page."""
+    for page in pages(api, request):
+        yield from page.get("items") or ()
+
+
+def pages(api: Api, request: Request) -> Iterator[Object]:
+    """The answers to a list: the API server gives long ones in parts."""
+    query = dict(request.query)
+    while True:
+        answer = api.call(replace(request, query=query))
+        yield answer
+        following = (answer.get("metadata") or {}).get("continue")
+        if not following:
+            return
+        query["continue"] = following

@@ -1,0 +1,189 @@
+"""The one door to the Kubernetes library: credentials of every kind, requests, long answers.
+
+Its generated classes are not used: what is sent and shown are plain objects.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+
+import urllib3
+from kubernetes import client, config
+from kubernetes.config.incluster_config import SERVICE_CERT_FILENAME
+from urllib3.exceptions import HTTPError
+
+from disttrain.cluster import answers
+from disttrain.cluster.errors import NoAccess, Unreachable
+from disttrain.cluster.interface import Object, Request, Verb
+from disttrain.cluster.target import Target
+from disttrain.errors import DistTrainError
+
+METHODS: Final = {
+    Verb.GET: "GET",
+    Verb.LIST: "GET",
+    Verb.WATCH: "GET",
+    Verb.CREATE: "POST",
+    Verb.PATCH: "PATCH",
+    Verb.DELETE: "DELETE",
+}
+SECONDS: Final = 30.0
+"""For an answer, after which the API server counts as away."""
+CONNECT_SECONDS: Final = 10.0
+QUIET_SECONDS: Final = 3600.0
+"""Longest silence in a long answer; a log may have nothing to say for long."""
+
+NAMESPACE_FILE: Final = Path(SERVICE_CERT_FILENAME).with_name("namespace")
+
+
+class _Answer(Protocol):
+    """What the library's answers have that is used here."""
+
+    status: int
+    response: urllib3.BaseHTTPResponse
+
+    def read(self) -> bytes: ...
+
+
+class KubernetesApi:
+    """An API server, with a person's or a pod's credentials."""
+
+    def __init__(self, configuration: client.Configuration, namespace: str) -> None:
+        self._client = client.ApiClient(configuration)
+        self._server = str(configuration.host)
+        self._namespace = namespace
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the kubeconfig's context."""
+        return self._namespace
+
+    def call(self, request: Request) -> Object:
+        """Return the answer, which is JSON. Raises ClusterError or Unreachable."""
+        return _object(self.text(request))
+
+    def text(self, request: Request) -> str:
+        """Return an answer that is text. Raises ClusterError or Unreachable."""
+        with self._translated():
+            answer = self._send(request, SECONDS)
+            body = answer.read().decode(errors="replace")
+        return _checked(answer.status, body, request)
+
+    @contextmanager
+    def lines(self, request: Request) -> Iterator[Iterator[str]]:
+        """Open a long answer and give its lines as they come. Raises ClusterError, Unreachable."""
+        with self._translated():
+            answer = self._send(request, QUIET_SECONDS)
+            if answer.status >= 400:
+                _checked(answer.status, answer.read().decode(errors="replace"), request)
+            try:
+                yield _lines(answer.response)
+            finally:
+                answer.response.close()
+                answer.response.release_conn()
+
+    def _send(self, request: Request, seconds: float) -> _Answer:
+        headers = {"Accept": request.accept}
+        if request.body is not None:
+            merging = request.verb is Verb.PATCH
+            headers["Content-Type"] = f"application/{'merge-patch+' if merging else ''}json"
+        sent = self._client.param_serialize(
+            METHODS[request.verb],
+            request.path,
+            query_params=list(request.query.items()),
+            header_params=headers,
+            auth_settings=["BearerToken"],
+        )
+        method, url, headers, *_ = sent
+        timeout = (CONNECT_SECONDS, seconds)
+        answer: _Answer = self._client.call_api(
+            method, url, headers, request.body, _request_timeout=timeout
+        )
+        return answer
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (HTTPError, client.ApiException) as error:
+            reason = getattr(error, "reason", None) or error
+            message = f"the API server {self._server} does not answer: {reason}"
+            raise Unreachable(message) from error
+        except config.ConfigException as error:
+            # A plugin that is asked for a new token, long after the kubeconfig was read.
+            message = f"no credentials for the API server {self._server}: {error}; log in again"
+            raise NoAccess(message) from error
+
+
+def open_api(target: Target) -> KubernetesApi:
+    """Read the kubeconfig, or a pod's own account. Raises NoAccess."""
+    configuration = client.Configuration()
+    configuration.retries = False
+    try:
+        namespace = _load(target, configuration)
+    except (config.ConfigException, OSError, ValueError) as error:
+        raise _no_access(target, error) from error
+    return KubernetesApi(configuration, target.namespace or namespace)
+
+
+def _load(target: Target, configuration: client.Configuration) -> str:
+    files = _files(target)
+    there = any(Path(file).expanduser().exists() for file in files.split(os.pathsep))
+    # As in kubectl, a kubeconfig comes before the account of the pod that this may run in.
+    if not there and target.context is None and NAMESPACE_FILE.exists():
+        config.load_incluster_config(client_configuration=configuration)
+        return NAMESPACE_FILE.read_text().strip()
+    config.load_kube_config(files, target.context, configuration)
+    contexts, current = config.list_kube_config_contexts(files)
+    chosen = target.context or current["name"]
+    found = next(each for each in contexts if each["name"] == chosen)
+    return str(found["context"].get("namespace") or "default")
+
+
+def _files(target: Target) -> str:
+    if target.kubeconfig is not None:
+        return str(target.kubeconfig)
+    return os.environ.get("KUBECONFIG") or "~/.kube/config"
+
+
+def _no_access(target: Target, error: Exception) -> NoAccess:
+    named = _files(target)
+    return NoAccess(
+        f"no access to a cluster by the kubeconfig {named}"
+        + (f", context {target.context}" if target.context else "")
+        + f": {error}; choose one with --kubeconfig and --context, or set KUBECONFIG "
+        "(`kubectl config get-contexts` lists them)"
+    )
+
+
+def _checked(code: int, body: str, request: Request) -> str:
+    if code < 400:
+        return body
+    raise _refusal(code, body, request)
+
+
+def _refusal(code: int, body: str, request: Request) -> DistTrainError:
+    try:
+        answer = _object(body)
+    except ValueError:
+        answer = {"message": body.strip()[:500]}
+    return answers.explain(code, answer, request)
+
+
+def _object(body: str) -> Object:
+    found = json.loads(body)
+    if not isinstance(found, dict):
+        message = f"expected a JSON object from the API server, got {body[:100]!r}"
+        raise ValueError(message)
+    return found
+
+
+def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[str]:
+    rest = b""
+    for chunk in response.stream(amt=None, decode_content=True):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line.decode(errors="replace") for line in whole)
+    if rest:
+        yield rest.decode(errors="replace")

@@ -1,0 +1,98 @@
+"""What a person gives to `submit`, as the object that is sent. Pure.
+
+Only fields that were given are sent: the API server fills in the rest, and an autoscaler may own
+what nobody wrote.
+"""
+
+import secrets
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from disttrain.cluster.errors import WrongInput
+from disttrain.cluster.interface import Object
+from disttrain.job import document, parsing, support
+from disttrain.job.errors import InvalidManifest
+from disttrain.job.spec import DistTrainJob
+
+_LETTERS: Final = string.ascii_lowercase + string.digits
+SUFFIX_LENGTH: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A job that is wanted."""
+
+    job: DistTrainJob
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.job.metadata.name
+
+    @property
+    def source(self) -> str | None:
+        """The ConfigMap that its code comes from, or None: from the image."""
+        source = self.job.spec.task.source
+        return None if source is None else source.config_map
+
+    @property
+    def module(self) -> str:
+        """The module of the task's entrypoint, as it would be imported."""
+        return self.job.spec.task.entrypoint.partition(":")[0]
+
+    def manifest(self, namespace: str, code: str | None) -> Object:
+        """The object for the API server; `code` names the ConfigMap if there is one."""
+        given: Object = self.job.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        given["metadata"].pop("uid", None)
+        given["metadata"]["namespace"] = namespace
+        if code is not None:
+            given["spec"]["task"]["source"] = {"configMap": code}
+        return given
+
+
+def parse(text: str, source: str, assignments: Sequence[str] = (), suffix: str = "") -> Wish:
+    """The job of a manifest, whose metadata may give a generateName instead of a name.
+
+    Raises InvalidManifest with everything that is wrong, also for what no cluster can do yet.
+    """
+    name = _generated_name(text, suffix or random_suffix())
+    named = [f"metadata.name={name}"] if name else []
+    job = parsing.parse_job(text, source=source, assignments=[*named, *assignments])
+    return of_job(job, source)
+
+
+def of_job(job: DistTrainJob, source: str) -> Wish:
+    """The same for a job that is good already."""
+    refused = support.on_a_cluster(job)
+    if refused:
+        raise InvalidManifest(source, refused)
+    return Wish(job)
+
+
+def namespace(wish: Wish, wanted: str | None, default: str) -> str:
+    """Where the job goes. Raises WrongInput if the manifest and the person disagree."""
+    written = wish.job.metadata.namespace
+    if written and wanted and written != wanted:
+        message = (
+            f"the manifest says metadata.namespace {written}, and --namespace {wanted}; "
+            "drop one of them"
+        )
+        raise WrongInput(message)
+    return wanted or written or default
+
+
+def random_suffix() -> str:
+    """What completes a generateName."""
+    return "".join(secrets.choice(_LETTERS) for _ in range(SUFFIX_LENGTH))
+
+
+def _generated_name(text: str, suffix: str) -> str | None:
+    documents = document.read(text)
+    value = documents[0].value if documents else None
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    if not isinstance(metadata, dict) or metadata.get("name") is not None:
+        return None
+    start = metadata.get("generateName")
+    return start + suffix if isinstance(start, str) else None

@@ -1,0 +1,79 @@
+"""Where objects lie on the API server: paths, and the requests for them. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from disttrain.cluster.interface import Object, Request, Verb
+from disttrain.job.cluster_names import PLURAL
+from disttrain.job.spec import API_VERSION, KIND
+
+PAGE: Final = "500"
+"""Objects in one answer to a list."""
+
+TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+"""Asks for the table that kubectl prints: the API server knows the columns of every kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of object."""
+
+    root: str
+    """Path of its API group's version."""
+    plural: str
+    word: str
+    """How kubectl writes the kind before a name."""
+
+    def path(self, namespace: str | None, name: str = "", part: str = "") -> str:
+        """The path of all objects, of one, or of a part of one; None: of all namespaces."""
+        where = f"namespaces/{namespace}/" if namespace is not None else ""
+        below = "".join(f"/{each}" for each in (name, part) if each)
+        return f"{self.root}/{where}{self.plural}{below}"
+
+
+JOBS: Final = Resource(f"/apis/{API_VERSION}", PLURAL, f"{KIND.lower()}.disttrain.dev")
+PODS: Final = Resource("/api/v1", "pods", "pod")
+CONFIG_MAPS: Final = Resource("/api/v1", "configmaps", "configmap")
+EVENTS: Final = Resource("/api/v1", "events", "event")
+CLAIMS: Final = Resource("/api/v1", "persistentvolumeclaims", "persistentvolumeclaim")
+POD_METRICS: Final = Resource("/apis/metrics.k8s.io/v1beta1", "pods", "podmetrics")
+
+
+def get(resource: Resource, namespace: str, name: str, part: str = "") -> Request:
+    """One object."""
+    return Request(verb=Verb.GET, path=resource.path(namespace, name, part))
+
+
+def listing(resource: Resource, namespace: str | None, **query: str) -> Request:
+    """Objects of one namespace, or of all."""
+    return Request(
+        verb=Verb.LIST, path=resource.path(namespace), query={"limit": PAGE, **_given(query)}
+    )
+
+
+def watch(resource: Resource, namespace: str | None, **query: str) -> Request:
+    """What becomes of objects, one JSON object a line."""
+    return Request(
+        verb=Verb.WATCH, path=resource.path(namespace), query={"watch": "true", **_given(query)}
+    )
+
+
+def create(resource: Resource, namespace: str, body: Object, query: Mapping[str, str]) -> Request:
+    """A new object."""
+    return Request(verb=Verb.CREATE, path=resource.path(namespace), query=query, body=body)
+
+
+def patch(resource: Resource, namespace: str, name: str, body: Object, part: str = "") -> Request:
+    """A merge patch: fields of an object to new values."""
+    return Request(verb=Verb.PATCH, path=resource.path(namespace, name, part), body=body)
+
+
+def delete(resource: Resource, namespace: str, name: str) -> Request:
+    """Delete an object, and what belongs to it afterwards."""
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+    return Request(verb=Verb.DELETE, path=resource.path(namespace, name), body=body)
+
+
+def _given(query: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in query.items() if value}

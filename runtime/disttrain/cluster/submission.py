@@ -1,0 +1,149 @@
+"""Submitting a job, with its code when that lies in a folder here."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from disttrain.cluster import ages, code_folder, code_map, packing, resources
+from disttrain.cluster.code_folder import Code
+from disttrain.cluster.code_map import Change
+from disttrain.cluster.errors import AlreadyThere, Forbidden, NotFound, WrongInput
+from disttrain.cluster.interface import Object
+from disttrain.cluster.jobs import FIELD_MANAGER, Jobs
+from disttrain.cluster.manifests import Wish
+from disttrain.cluster.resources import CONFIG_MAPS
+
+
+class DryRun(StrEnum):
+    """How much of it is only tried."""
+
+    NONE = "none"
+    """Nothing: the job is made."""
+    CLIENT = "client"
+    """Everything: what would be sent is shown, and no API server is asked."""
+    SERVER = "server"
+    """The API server checks the job, and nothing is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What was made."""
+
+    job: Object
+    notes: tuple[str, ...]
+    """One line for each other thing that was done or left out."""
+
+
+def code_name(wish: Wish, code: Code | None) -> str | None:
+    """Name of the ConfigMap of a job's code; None when its image has the code."""
+    return wish.source or (f"{wish.name}-code" if code is not None else None)
+
+
+def read_code(wish: Wish, folder: Path | None, manifest: Path) -> Code | None:
+    """The code of a folder, without the manifest. Raises WrongInput for what cannot be packed."""
+    if folder is None:
+        return None
+    code = code_folder.read(folder, manifest)
+    module = wish.module.partition(".")[0]
+    if f"{module}.py" not in code.files:
+        found = ", ".join(sorted(name for name in code.files if name.endswith(".py"))) or "none"
+        message = (
+            f"--code {folder} has no {module}.py, which spec.task.entrypoint "
+            f"'{wish.job.spec.task.entrypoint}' names; Python files there: {found}"
+        )
+        raise WrongInput(message)
+    return code
+
+
+def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) -> Submitted:
+    """Make the job, after its ConfigMap; with `dry_run` the API server only checks.
+
+    Raises WrongInput, AlreadyThere, Forbidden and what else the API server refuses.
+    """
+    name = code_name(wish, code)
+    manifest = wish.manifest(jobs.namespace, name)
+    with _explained(jobs, wish):
+        # Whatever is wrong shows here, before there is a ConfigMap that nobody needs.
+        tried = jobs.create(manifest, dry_run=True)
+    if code is None or name is None:
+        _require_source(jobs, name)
+        return Submitted(tried if dry_run else jobs.create(manifest), ())
+    config_map = packing.config_map(name, code.files)
+    change = _change(jobs, config_map)
+    notes = (*_left_out(code), f"configmap/{name} {_word(change)}")
+    if dry_run:
+        return Submitted(tried, notes)
+    stored = _store(jobs, config_map, change)
+    made = jobs.create(manifest)
+    if packing.is_ours(stored):
+        body = code_map.owned(stored, made)
+        jobs.api.call(resources.patch(CONFIG_MAPS, jobs.namespace, name, body))
+    return Submitted(made, notes)
+
+
+def _change(jobs: Jobs, config_map: Object) -> Change:
+    name = config_map["metadata"]["name"]
+    try:
+        found = jobs.api.call(resources.get(CONFIG_MAPS, jobs.namespace, name))
+    except NotFound:
+        found = None
+    return code_map.decide(config_map, found, jobs.all() if found else [])
+
+
+def _store(jobs: Jobs, config_map: Object, change: Change) -> Object:
+    name, query = config_map["metadata"]["name"], {"fieldManager": FIELD_MANAGER}
+    if change is Change.KEEP:
+        return jobs.api.call(resources.get(CONFIG_MAPS, jobs.namespace, name))
+    if change is Change.REPLACE:
+        jobs.api.call(resources.delete(CONFIG_MAPS, jobs.namespace, name))
+    return jobs.api.call(resources.create(CONFIG_MAPS, jobs.namespace, config_map, query))
+
+
+def _require_source(jobs: Jobs, name: str | None) -> None:
+    """Raise WrongInput if the ConfigMap that a job names is not there: its pods would wait."""
+    if name is None:
+        return
+    try:
+        jobs.api.call(resources.get(CONFIG_MAPS, jobs.namespace, name))
+    except NotFound as error:
+        message = (
+            f"spec.task.source.configMap: there is no configmap {name} in namespace "
+            f"{jobs.namespace}; --code FOLDER makes it from the files of a folder"
+        )
+        raise WrongInput(message) from error
+    except Forbidden:
+        # Whoever may submit jobs need not be allowed to read ConfigMaps.
+        return
+
+
+@contextmanager
+def _explained(jobs: Jobs, wish: Wish) -> Iterator[None]:
+    try:
+        yield
+    except AlreadyThere as error:
+        raise AlreadyThere(_taken(jobs.get(wish.name))) from error
+
+
+def _taken(job: Object) -> str:
+    metadata = job["metadata"]
+    phase = (job.get("status") or {}).get("phase") or "new"
+    age = ages.since(metadata.get("creationTimestamp"), ages.now())
+    name = metadata["name"]
+    return (
+        f"job {name} is in namespace {metadata['namespace']} already ({phase}, {age} old); "
+        f"delete it (disttrain delete {name}), choose another name "
+        f"(--set metadata.name={name}-2), or write metadata.generateName: {name}- instead"
+    )
+
+
+def _left_out(code: Code) -> list[str]:
+    if not code.folders:
+        return []
+    return [f"not packed, because a ConfigMap has no folders: {', '.join(code.folders)}"]
+
+
+def _word(change: Change) -> str:
+    words = {Change.CREATE: "created", Change.KEEP: "unchanged", Change.REPLACE: "replaced"}
+    return words[change]

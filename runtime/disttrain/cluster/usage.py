@@ -1,0 +1,164 @@
+"""What the pods of a job do and use: their own metrics, and those of the cluster where it has them.
+
+A pod's metrics are fetched through the API server, which needs no route to the pod.
+"""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from disttrain.cluster import exposition, pods, quantities, resources, tables
+from disttrain.cluster import jobs as cluster_jobs
+from disttrain.cluster.errors import ClusterError, Unreachable
+from disttrain.cluster.exposition import Metrics
+from disttrain.cluster.interface import Object, Request, Verb
+from disttrain.cluster.jobs import Jobs
+from disttrain.cluster.pods import Pod
+from disttrain.cluster.resources import POD_METRICS, PODS
+from disttrain.job import cluster_labels
+from disttrain.job.pod_layout import METRICS_PORT
+
+MEASURED_SECONDS: Final = 2.0
+PARALLEL: Final = 8
+
+SAMPLES: Final = "disttrain_samples_total"
+UPDATES: Final = "disttrain_updates_applied_total"
+STALENESS: Final = "disttrain_gradient_staleness_updates"
+
+NO_METRICS_API: Final = (
+    "CPU and memory are not known: the cluster has no metrics API (metrics-server serves it)."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One pod."""
+
+    pod: Pod
+    samples_per_second: float | None = None
+    updates_per_second: float | None = None
+    staleness: tuple[float, float] | None = None
+    """Median and 99th percentile of its gradients, or of those that it applied."""
+    resources: Object | None = None
+    """`cpu` and `memory` as the cluster measures them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """All pods of a job, and what could not be found out."""
+
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+def measure(jobs: Jobs, job: Object) -> Usage:
+    """Look at the pods twice, some seconds apart. Raises ClusterError, Unreachable."""
+    members = pods.in_order(jobs.pods(job))
+    before, began = _scrape(jobs, members), time.monotonic()
+    time.sleep(MEASURED_SECONDS if any(before) else 0)
+    after, seconds = _scrape(jobs, members), time.monotonic() - began
+    used = _resources(jobs, job)
+    rows = tuple(
+        row(pod, (first, second), seconds, (used or {}).get(pod.name))
+        for pod, first, second in zip(members, before, after, strict=True)
+    )
+    return Usage(rows, tuple(_notes(members, after, used)))
+
+
+def row(
+    pod: Pod, scraped: tuple[Metrics | None, Metrics | None], seconds: float, used: Object | None
+) -> Row:
+    """One pod's row from its metrics at two instants."""
+    latest = scraped[1]
+    if latest is None:
+        return Row(pod=pod, resources=used)
+    median, high = latest.quantile(STALENESS, 0.5), latest.quantile(STALENESS, 0.99)
+    return Row(
+        pod=pod,
+        samples_per_second=_rate(scraped, SAMPLES, seconds),
+        updates_per_second=_rate(scraped, UPDATES, seconds),
+        staleness=None if median is None or high is None else (median, high),
+        resources=used,
+    )
+
+
+def text(usage: Usage) -> str:
+    """The table."""
+    head = ["POD", "STATUS", "SAMPLES/S", "UPDATES/S", "STALENESS P50/P99", "CPU", "MEMORY"]
+    return tables.text([head, *map(_cells, usage.rows)])
+
+
+def _cells(found: Row) -> list[str]:
+    used = found.resources or {}
+    return [
+        tables.printable(found.pod.name),
+        tables.printable(found.pod.state),
+        _count(found.samples_per_second),
+        _count(found.updates_per_second),
+        "" if found.staleness is None else "{:g}/{:g}".format(*found.staleness),
+        quantities.cores(used["cpu"]) if "cpu" in used else "",
+        quantities.mebibytes(used["memory"]) if "memory" in used else "",
+    ]
+
+
+def _count(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:,.0f}"
+
+
+def _rate(
+    scraped: tuple[Metrics | None, Metrics | None], name: str, seconds: float
+) -> float | None:
+    first, second = (None if each is None else each.values.get(name) for each in scraped)
+    # A counter that fell belongs to a process that started again.
+    if first is None or second is None or second < first or seconds <= 0:
+        return None
+    return (second - first) / seconds
+
+
+def _scrape(jobs: Jobs, members: Sequence[Pod]) -> list[Metrics | None]:
+    with ThreadPoolExecutor(PARALLEL) as threads:
+        return list(threads.map(lambda pod: _metrics(jobs, pod), members))
+
+
+def _metrics(jobs: Jobs, pod: Pod) -> Metrics | None:
+    if not pod.is_running:
+        return None
+    path = PODS.path(jobs.namespace, f"{pod.name}:{METRICS_PORT}", "proxy/metrics")
+    try:
+        return exposition.parse(jobs.api.text(Request(verb=Verb.GET, path=path, accept="*/*")))
+    except (ClusterError, Unreachable):
+        return None
+
+
+def _resources(jobs: Jobs, job: Object) -> dict[str, Object] | None:
+    """CPU and memory of each pod's processes; None where the cluster does not measure them."""
+    metadata = job["metadata"]
+    selector = cluster_labels.selector_text(
+        cluster_labels.all_pods(metadata["name"], metadata["uid"])
+    )
+    request = resources.listing(POD_METRICS, jobs.namespace, labelSelector=selector)
+    try:
+        found = list(cluster_jobs.items(jobs.api, request))
+    except (ClusterError, Unreachable):
+        return None
+    return {each["metadata"]["name"]: quantities.total(each) for each in found}
+
+
+def _notes(
+    members: Sequence[Pod], after: Sequence[Metrics | None], used: dict[str, Object] | None
+) -> list[str]:
+    notes = []
+    silent = [pod for pod, found in zip(members, after, strict=True) if found is None]
+    asked = [pod for pod in silent if pod.is_running]
+    if asked:
+        notes.append(
+            f"{asked[0].name} and {len(asked) - 1} more show no metrics: they are starting, or "
+            "you may not get pods/proxy in this namespace."
+        )
+    if not members:
+        notes.append("The job has no pods just now.")
+    elif used is None:
+        notes.append(NO_METRICS_API)
+    return notes
