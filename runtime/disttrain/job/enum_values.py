@@ -6,9 +6,11 @@ from enum import StrEnum
 from itertools import pairwise
 
 from disttrain.job.checkpoint_volume import AccessMode
+from disttrain.job.failure_policy import FailureAction
+from disttrain.job.names import Role
 from disttrain.job.roles import Device, Durability, Transport
 
-ENUMS: tuple[type[StrEnum], ...] = (AccessMode, Device, Durability, Transport)
+ENUMS: tuple[type[StrEnum], ...] = (AccessMode, Device, Durability, FailureAction, Role, Transport)
 """Every enum that a field of the manifest can hold."""
 
 

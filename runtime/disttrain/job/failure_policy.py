@@ -1,11 +1,21 @@
 """How often failed processes are started again, and what ends the job."""
 
-from typing import Self
+from enum import StrEnum
+from typing import Annotated, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from disttrain.job import cluster_field
+from disttrain.job.names import Role
 from disttrain.job.section import NotNegative, Positive, Section, WholeNumber
+
+DISRUPTION = "DisruptionTarget"
+"""The reason of a death by which the cluster took the pod away: a drain, a preemption, a lost node,
+a node without memory or disk."""
+
+ExitCode = Annotated[int, Field(ge=1, le=255)]
+Reason = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9]*$")]
 
 
 class MaxRestarts(Section):
@@ -41,6 +51,38 @@ class RestartBackoff(Section):
         )
 
 
+class FailureAction(StrEnum):
+    """What follows a failure."""
+
+    RESTART_POD = "RestartPod"
+    """The process is started again, and its role's budget is charged."""
+    RESTART_POD_IGNORING_BUDGET = "RestartPodIgnoringBudget"
+    """The process is started again, as often as it takes."""
+    FAIL_JOB = "FailJob"
+    """The job fails at once."""
+    RESTART_JOB_FROM_CHECKPOINT = "RestartJobFromCheckpoint"
+    """All processes of the job are started again, and the role's budget is charged."""
+
+
+class FailureRule(Section):
+    """What follows failures that match all of its lists; an empty list matches every failure."""
+
+    roles: Annotated[
+        tuple[Annotated[Role, Field(strict=False)], ...], Field(strict=False, max_length=3)
+    ] = ()
+    """Roles whose failures it is about."""
+
+    exit_codes: Annotated[tuple[ExitCode, ...], Field(strict=False, max_length=64)] = ()
+    """Exit codes of the process; 128 and the signal's number for one that was killed."""
+
+    reasons: Annotated[tuple[Reason, ...], Field(strict=False, max_length=16)] = ()
+    """Reasons, of which the failure must have one: of the container (OOMKilled, Error), of its pod
+    (Evicted), or DisruptionTarget where the cluster took the pod away."""
+
+    action: Annotated[FailureAction, Field(strict=False)]
+    """What follows."""
+
+
 class FailurePolicy(Section):
     """What is survived, and how often."""
 
@@ -49,6 +91,14 @@ class FailurePolicy(Section):
 
     restart_backoff: RestartBackoff = RestartBackoff()
     """Waiting before a restart."""
+
+    rules: Annotated[
+        tuple[FailureRule, ...],
+        Field(strict=False, max_length=20, json_schema_extra=cluster_field.ON_A_CLUSTER),
+    ] = ()
+    """Exceptions from restarting within the budget; the first rule that matches a failure counts.
+    Before them, unless one of them names it, comes a rule that restarts processes with the reason
+    DisruptionTarget without charging the budget."""
 
     max_non_finite_gradients: WholeNumber = 10
     """Gradients with NaN or infinity that are refused before the job fails as Diverged."""

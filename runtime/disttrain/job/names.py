@@ -7,8 +7,11 @@ class Role(StrEnum):
     """The kinds of processes of a job."""
 
     COORDINATOR = "coordinator"
+    """Gives out work and decides the end."""
     SHARD = "shard"
+    """Keeps a part of the parameters."""
     REPLICA = "replica"
+    """Trains a copy of the model."""
 
 
 COORDINATOR = "coordinator"

@@ -89,7 +89,7 @@ def _sections(top: _Section, types: Schema, seen: set[str]) -> Iterator[_Section
     seen.add(top.name)
     yield top
     for name, field in top.schema.get("properties", {}).items():
-        target = _target(field)
+        target = _target_within(field)
         if target and target not in seen and "properties" in types[target]:
             path = f"{top.path}.{name}" if top.path else name
             yield from _sections(_Section(path, target, types[target]), types, seen)
@@ -99,6 +99,11 @@ def _target(field: Schema) -> str | None:
     """Return the name of the type that a field holds, if it is a type with a name."""
     options = [field, *field.get("anyOf", [])]
     return next((each["$ref"].rsplit("/", 1)[-1] for each in options if "$ref" in each), None)
+
+
+def _target_within(field: Schema) -> str | None:
+    """Return the name of the type that a field, or each item of a list, holds."""
+    return _target(field) or _target(field.get("items", {}))
 
 
 def _section_text(section: _Section, types: _Types) -> str:
@@ -116,7 +121,7 @@ def _section_text(section: _Section, types: _Types) -> str:
 
 
 def _meaning(field: Schema, types: _Types) -> str:
-    target = types.schemas.get(_target(field) or "", {})
+    target = types.schemas.get(_target_within(field) or "", {})
     # The schema leaves a field's text out where the type's text is the same.
     text = field.get("description") or target["description"]
     enum = next((enum for enum in ENUMS if enum.__name__ == target.get("title")), None)
