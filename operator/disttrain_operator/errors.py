@@ -2,7 +2,8 @@
 
 DistTrainError
 ├── RetryableError
-│   └── Unavailable      the API server does not answer, or not now
+│   ├── Unavailable      the API server does not answer, or not now
+│   └── Gone             a watch cannot go on from where it was: list again
 └── FinalError
     ├── NotFound         there is no such object
     ├── Conflict         it is there already, or is another one by now
@@ -16,6 +17,10 @@ from disttrain.errors import FinalError, RetryableError
 
 class Unavailable(RetryableError):
     """The API server does not answer, or asks to come back later."""
+
+
+class Gone(RetryableError):
+    """The API server no longer knows what happened since that version."""
 
 
 class NotFound(FinalError):

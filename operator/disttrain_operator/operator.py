@@ -9,10 +9,13 @@ from typing import Any
 from disttrain_operator import keys
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.cluster.credentials import Credentials
+from disttrain_operator.cluster.query import Query
 from disttrain_operator.errors import InvalidSettings, NotFound
 from disttrain_operator.handlers import watching
+from disttrain_operator.handlers.following import Follower
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.records import JobKey
 from disttrain_operator.observed.watched import Sights
 from disttrain_operator.reconcile import report
 from disttrain_operator.reconcile.reconciler import Reconciler
@@ -37,11 +40,15 @@ class Operator:
         self._settings = settings
         self._inventory = Inventory()
         self._sights = Sights(self._inventory, report.FIELDS)
-        self._reconciler = Reconciler(client, self._inventory, settings.manifests, keys.new_pairs)
-        self._workers = Workers(self._reconciler.look)
         self._relister = Relister(
-            client, self._inventory, self._sights, settings.namespaces, self._workers.add
+            client, self._inventory, self._sights, settings.namespaces, self._look_at
         )
+        self._workers = Workers(
+            Reconciler(
+                client, self._inventory, settings.manifests, keys.new_pairs, self._relister.job
+            ).look
+        )
+        self._follower = Follower(client, self._relister, self._on_event)
         self._ready = asyncio.Event()
 
     async def run(self) -> None:
@@ -52,25 +59,30 @@ class Operator:
             ready=self._ready.is_set,
             before_metrics=self._count_jobs,
         ):
-            await self._list_everything()
+            versions = await self._list_everything()
             LOG.info("%d jobs are there", len(self._inventory))
-            await self._work()
+            await self._work(versions)
 
-    async def _list_everything(self) -> None:
+    async def _list_everything(self) -> dict[Query, str]:
         """Nothing is decided before all that is there was seen."""
         try:
-            await self._relister.all()
+            return await self._relister.all()
         except NotFound as error:
             message = f"the CRD of DistTrainJob is not installed: {error}"
             raise InvalidSettings(message) from error
 
-    async def _work(self) -> None:
+    async def _work(self, versions: dict[Query, str]) -> None:
         watches = watching.run(
             self._credentials, self._settings.namespaces, self._on_event, self._ready
         )
         tasks = [
             asyncio.create_task(work)
-            for work in (watches, self._workers.run(), self._relister.run())
+            for work in (
+                watches,
+                self._follower.run(versions),
+                self._workers.run(),
+                self._relister.run(),
+            )
         ]
         try:
             # kopf ends when it is told to by a signal; the others never do.
@@ -81,6 +93,9 @@ class Operator:
             await asyncio.gather(*tasks, return_exceptions=True)
         for task in finished:
             task.result()
+
+    def _look_at(self, key: JobKey) -> None:
+        self._workers.add(key)
 
     def _on_event(self, kind: Kind, event_type: str | None, body: dict[str, Any]) -> None:
         deleted = event_type == "DELETED"

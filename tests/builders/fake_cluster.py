@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from disttrain_operator.cluster.client import Client
+from disttrain_operator.cluster.client import Client, Page
 from disttrain_operator.cluster.credentials import Credentials
+from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.streams import Event, EventType
 from disttrain_operator.errors import Conflict, NotFound, Unavailable
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.observed.watched import KINDS
@@ -37,6 +39,11 @@ class World:
     num_requests: int = 0
     down: bool = False
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def version(self) -> str:
+        """Of a list that is read now."""
+        return str(next(self._numbers))
 
     def put(self, kind: Kind, body: Object, event: str) -> Object:
         """Store an object and tell of it."""
@@ -85,6 +92,7 @@ class World:
         found = self.objects.pop(key, None)
         if found is None:
             return
+        found["metadata"]["resourceVersion"] = str(next(self._numbers))
         self.events.append((key[0], "DELETED", found))
         for other, body in list(self.objects.items()):
             owners = body["metadata"].get("ownerReferences", [])
@@ -171,26 +179,33 @@ class FakeClient(Client):
             raise Conflict(message)
         self._world.delete((kind, namespace, name))
 
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str | None,
-        selector: str = "",
-        *,
-        metadata_only: bool = False,
-    ) -> AsyncIterator[Object]:
+    async def pages(self, query: Query) -> AsyncIterator[Page]:
         # Nothing is in this world but jobs and their objects, and those are small.
-        del selector, metadata_only
         self._count()
-        for key, body in list(self._world.objects.items()):
-            if key[0] is kind and namespace in {None, key[1]}:
-                yield copy.deepcopy(body)
+        found = [
+            copy.deepcopy(body)
+            for key, body in list(self._world.objects.items())
+            if key[0] is query.kind and query.namespace in {None, key[1]}
+        ]
+        yield Page([body for body in found if _is_selected(body, query)], self._world.version)
+
+    async def watch(self, query: Query, version: str) -> AsyncIterator[Event]:
+        self._count()
+        for kind, event, body in list(self._world.events):
+            if kind is query.kind and int(body["metadata"]["resourceVersion"]) > int(version):
+                yield Event(EventType(event), copy.deepcopy(body))
 
     def _count(self) -> None:
         self._world.num_requests += 1
         if self._world.down:
             message = "the API server is away"
             raise Unavailable(message)
+
+
+def _is_selected(body: Object, query: Query) -> bool:
+    wanted = dict(part.split("=", 1) for part in query.labels.split(",") if part)
+    labels: dict[str, str] = body["metadata"].get("labels", {})
+    return wanted.items() <= labels.items()
 
 
 def watched_events(world: World, since: int) -> list[tuple[Kind, str, Object]]:

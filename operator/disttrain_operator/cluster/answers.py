@@ -5,13 +5,14 @@ from http import HTTPStatus
 from typing import Any
 
 from disttrain.errors import DistTrainError
-from disttrain_operator.errors import Conflict, Forbidden, NotFound, Refused, Unavailable
+from disttrain_operator.errors import Conflict, Forbidden, Gone, NotFound, Refused, Unavailable
 
 _MEANINGS: dict[int, type[DistTrainError]] = {
     HTTPStatus.BAD_REQUEST: Refused,
     HTTPStatus.FORBIDDEN: Forbidden,
     HTTPStatus.NOT_FOUND: NotFound,
     HTTPStatus.CONFLICT: Conflict,
+    HTTPStatus.GONE: Gone,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: Refused,
     HTTPStatus.UNPROCESSABLE_ENTITY: Refused,
 }

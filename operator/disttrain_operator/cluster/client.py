@@ -1,37 +1,57 @@
 """Requests to the API server. The only module that makes any."""
 
-import json
+import random
 import time
 from collections.abc import AsyncIterator, Mapping
-from datetime import timedelta
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
 
 from disttrain.job.cluster_names import OPERATOR_FIELD_MANAGER
-from disttrain_operator.cluster import answers
+from disttrain_operator.cluster import answers, streams
 from disttrain_operator.cluster.credentials import Credentials
+from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.request import JSON, WATCH, Request
+from disttrain_operator.cluster.streams import Event, Lines
 from disttrain_operator.errors import Unavailable
 from disttrain_operator.kinds import Kind
 from disttrain_operator.telemetry import metrics
 
 Object = dict[str, Any]
 
-_LIMIT = timedelta(seconds=20)
-"""For one request. The API server answers within a second or is in trouble."""
+_USUAL = aiohttp.ClientTimeout(total=20)
+"""Seconds for one request. The API server answers within a second or is in trouble."""
+
+_WATCH_SECONDS = (240, 480)
+"""How long a watch is asked to last: not all of them end at once."""
+
+_STREAM = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=150)
+"""The API server sends a bookmark each minute: silence for longer is a lost connection."""
 
 _CONNECTIONS = 32
 """At once; more only wait inside the API server."""
 
 _TOKEN_LIFE_SECONDS = 60.0
 _CHUNK = 500
-_JSON = "application/json"
-_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_METADATA_WATCH = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _STRICT = {"fieldValidation": "Strict"}
 _OURS = {"fieldManager": OPERATOR_FIELD_MANAGER}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A chunk of a list."""
+
+    items: list[Object]
+    version: str
+    """Of the whole list: from there a watch tells what came after."""
 
 
 class Client:
@@ -39,18 +59,15 @@ class Client:
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
-        self._session: aiohttp.ClientSession | None = None
+        self._asking: aiohttp.ClientSession | None = None
+        self._watching: aiohttp.ClientSession | None = None
         self._token: str | None = None
         self._token_read_at = -_TOKEN_LIFE_SECONDS
 
     async def __aenter__(self) -> Self:
         """Open the connections."""
-        connector = aiohttp.TCPConnector(
-            limit=_CONNECTIONS, ssl=self._credentials.ssl_context(), keepalive_timeout=60
-        )
-        self._session = aiohttp.ClientSession(
-            connector=connector, timeout=aiohttp.ClientTimeout(total=_LIMIT.total_seconds())
-        )
+        # A watch holds its connection: it must not take one from those that ask.
+        self._asking, self._watching = self._session(_CONNECTIONS), self._session(0)
         return self
 
     async def __aexit__(
@@ -60,8 +77,9 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        for session in (self._asking, self._watching):
+            if session is not None:
+                await session.close()
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """An object as it is now."""
@@ -94,28 +112,41 @@ class Client:
             options["gracePeriodSeconds"] = 0
         await self._call("DELETE", f"{kind.value.path(namespace)}/{name}", options)
 
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str | None,
-        selector: str = "",
-        *,
-        metadata_only: bool = False,
-    ) -> AsyncIterator[Object]:
-        """All objects of a kind, in chunks."""
-        accept = _METADATA_ONLY if metadata_only else _JSON
-        parameters = {"limit": str(_CHUNK)}
-        if selector:
-            parameters["labelSelector"] = selector
-        path = kind.value.path(namespace)
+    async def pages(self, query: Query) -> AsyncIterator[Page]:
+        """Everything that a query is about, in chunks of one moment."""
+        accept = _METADATA_LIST if query.metadata_only else JSON
+        parameters = {**query.parameters, "limit": str(_CHUNK)}
         while True:
-            answer = await self._call("GET", path, parameters=parameters, accept=accept)
-            for item in answer.get("items") or []:
-                yield item
-            following = answer.get("metadata", {}).get("continue")
+            answer = await self._call("GET", query.path, parameters=parameters, accept=accept)
+            metadata = answer.get("metadata", {})
+            yield Page(answer.get("items") or [], str(metadata.get("resourceVersion", "")))
+            following = metadata.get("continue")
             if not following:
                 return
             parameters["continue"] = following
+
+    async def watch(self, query: Query, version: str) -> AsyncIterator[Event]:
+        """What happens after a version, until the API server ends the stream in its time.
+
+        Raises Gone where a new list must come first, Unavailable when the connection breaks.
+        """
+        accept = _METADATA_WATCH if query.metadata_only else JSON
+        seconds = random.randint(*_WATCH_SECONDS)
+        parameters = {
+            **query.parameters,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(seconds),
+        }
+        request = Request(WATCH, query.path, parameters=parameters, accept=accept)
+        async with self._send(request, _STREAM) as response:
+            if response.status != HTTPStatus.OK:
+                answers.read(await response.read(), response.status, str(request))
+            lines = Lines()
+            async for piece in response.content.iter_any():
+                for line in lines.add(piece):
+                    yield streams.event(line)
 
     async def _call(
         self,
@@ -124,24 +155,45 @@ class Client:
         body: Object | None = None,
         *,
         parameters: Mapping[str, str] | None = None,
-        content: str = _JSON,
-        accept: str = _JSON,
+        content: str = JSON,
+        accept: str = JSON,
     ) -> Object:
-        if self._session is None:
+        request = Request(verb, path, parameters or {}, accept, content, body)
+        async with self._send(request, _USUAL) as response:
+            return answers.read(await response.read(), response.status, str(request))
+
+    def _session(self, connections: int) -> aiohttp.ClientSession:
+        context = self._credentials.ssl_context()
+        connector = aiohttp.TCPConnector(limit=connections, ssl=context, keepalive_timeout=60)
+        return aiohttp.ClientSession(connector=connector)
+
+    @asynccontextmanager
+    async def _send(
+        self, request: Request, limits: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request; what breaks while its answer is read is translated too."""
+        session = self._watching if request.is_watch else self._asking
+        if session is None:
             message = "the client is not open; use it as an async context manager"
             raise Unavailable(message)
-        headers = {"Accept": accept, "Content-Type": content, **self._identity()}
-        data = None if body is None else json.dumps(body).encode()
-        url = self._credentials.server + path
+        headers = {**request.headers, **self._identity()}
+        url, code = self._credentials.server + request.path, "none"
         try:
-            async with self._session.request(
-                verb, url, params=parameters, data=data, headers=headers
+            async with session.request(
+                request.method,
+                url,
+                params=request.parameters,
+                data=request.data,
+                headers=headers,
+                timeout=limits,
             ) as response:
-                metrics.API_REQUESTS.labels(verb, str(response.status)).inc()
-                return answers.read(await response.read(), response.status, f"{verb} {path}")
+                code = str(response.status)
+                metrics.API_REQUESTS.labels(request.verb, code).inc()
+                yield response
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            metrics.API_REQUESTS.labels(verb, "none").inc()
-            message = f"{verb} {path}: no answer ({type(error).__name__}: {error})"
+            if code == "none":
+                metrics.API_REQUESTS.labels(request.verb, code).inc()
+            message = f"{request}: no answer ({type(error).__name__}: {error})"
             raise Unavailable(message) from error
 
     def _identity(self) -> dict[str, str]:

@@ -50,7 +50,11 @@ def find() -> Credentials:
     """Our credentials. Raises InvalidSettings where there are none."""
     if _HOST in os.environ and "KUBECONFIG" not in os.environ:
         return _of_pod()
-    path = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+    return of_kubeconfig(Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config"))
+
+
+def of_kubeconfig(path: Path) -> Credentials:
+    """The credentials in a file. Raises InvalidSettings where it holds none."""
     try:
         return _of_kubeconfig(yaml.safe_load(path.read_text()), path.parent)
     except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration, ValueError) as error:

@@ -1,4 +1,4 @@
-"""kopf's watches of jobs, children and pods."""
+"""kopf's watch of jobs."""
 
 import asyncio
 import base64
@@ -8,11 +8,9 @@ from typing import Any
 
 import kopf
 
-from disttrain.job import cluster_labels
 from disttrain_operator.cluster.credentials import Credentials
 from disttrain_operator.handlers.storage import NoDiffBase, NoProgress
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed import watched
 
 _CHUNK = 500
 _BACKOFFS = (0.5, 1, 2, 3, 5)
@@ -56,10 +54,6 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.connect_timeout = 10
     settings.watching.chunk_size = _CHUNK
     settings.queueing.idle_timeout = _IDLE_SECONDS
-    ours = cluster_labels.selector_text(cluster_labels.managed())
-    for kind in (*watched.CHILDREN, Kind.Pod):
-        settings.watching.label_selectors[_selector(kind)] = ours
-    settings.watching.field_selectors[_selector(Kind.Event)] = f"reason={watched.REFUSAL}"
     return settings
 
 
@@ -70,20 +64,14 @@ def _registry(credentials: Credentials, on_event: OnEvent) -> kopf.OperatorRegis
     def login(**_: Any) -> kopf.ConnectionInfo:
         return _connection(credentials)
 
-    for kind in (*watched.KINDS, Kind.Event):
-        _watch(registry, kind, on_event)
-    return registry
+    resource = Kind.DistTrainJob.value
+    group, _, version = resource.api_version.rpartition("/")
 
-
-def _watch(registry: kopf.OperatorRegistry, kind: Kind, on_event: OnEvent) -> None:
-    @kopf.on.event(*_selector(kind), id=kind.name, registry=registry)
+    @kopf.on.event(group, version, resource.plural, registry=registry)
     async def handle(event: Any, **_: Any) -> None:
-        on_event(kind, event["type"], event["object"])
+        on_event(Kind.DistTrainJob, event["type"], event["object"])
 
-
-def _selector(kind: Kind) -> tuple[str, str, str]:
-    group, _, version = kind.value.api_version.rpartition("/")
-    return group, version, kind.value.plural
+    return registry
 
 
 def _connection(credentials: Credentials) -> kopf.ConnectionInfo:

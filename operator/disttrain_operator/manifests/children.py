@@ -24,18 +24,24 @@ _SCALED = {"replicas", "suspend"}
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
-    """One object that a job shall have."""
+class Expected:
+    """One object that a job shall have, without its body: small enough to keep of every job."""
 
     kind: Kind
     name: str
     fingerprint: str
-    body: Object
 
     @property
     def key(self) -> tuple[Kind, str]:
         """What tells a job's children apart."""
         return self.kind, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Child(Expected):
+    """One object that a job shall have."""
+
+    body: Object
 
 
 def children(context: Context, scale: Scale) -> list[Child]:

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, PodRecord
+from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, Outcome, PodRecord
 
 ChildKey = tuple[Kind, str]
+Record = JobRecord | ChildRecord | PodRecord
 
 
 @dataclass(slots=True)
@@ -18,6 +19,16 @@ class Observed:
     pods: dict[str, PodRecord] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
     """Why pods of a workload could not be created, by its uid."""
+    words: dict[str, Outcome] = field(default_factory=dict)
+    """What coordinators decided whose pods are gone, by the uid of their job."""
+
+    def of_kind(self, kind: Kind) -> list[Record]:
+        """The records of a kind."""
+        if kind is Kind.DistTrainJob:
+            return [] if self.job is None else [self.job]
+        if kind is Kind.Pod:
+            return list(self.pods.values())
+        return [child for child in self.children.values() if child.kind is kind]
 
     @property
     def is_empty(self) -> bool:
@@ -107,25 +118,24 @@ class Inventory:
         if place is None or found is None or found.uid != uid:
             return False
         del place.pods[name]
+        if found.outcome is not None:
+            place.words[found.job_uid] = found.outcome
         self._forget_if_empty(key)
         return True
 
-    def uids(self, kind: Kind) -> Iterator[str]:
-        """The uids of all objects of a kind."""
-        for place in self._places.values():
-            for record in _of_kind(place, kind):
-                yield record.uid
+    def uids(self, kind: Kind, namespace: str | None = None) -> Iterator[str]:
+        """The uids of all objects of a kind, in a namespace or everywhere."""
+        for key, place in self._places.items():
+            if namespace in {None, key.namespace}:
+                for record in place.of_kind(kind):
+                    yield record.uid
 
-    def drop_all(self, kind: Kind, gone: set[str], namespace: str | None) -> list[JobKey]:
-        """Forget objects by their uids, in a namespace or everywhere; returns whose they were."""
-        return [
-            key
-            for key in self.places()
-            if namespace in {None, key.namespace} and self._drop_at(key, kind, gone)
-        ]
+    def drop_all(self, kind: Kind, gone: set[str]) -> list[JobKey]:
+        """Forget objects by their uids; returns whose they were."""
+        return [key for key in self.places() if self._drop_at(key, kind, gone)] if gone else []
 
     def _drop_at(self, key: JobKey, kind: Kind, gone: set[str]) -> bool:
-        lost = [record for record in _of_kind(self._places[key], kind) if record.uid in gone]
+        lost = [record for record in self._places[key].of_kind(kind) if record.uid in gone]
         for record in lost:
             if isinstance(record, JobRecord):
                 self.drop_job(key, record.uid)
@@ -144,20 +154,9 @@ class Inventory:
             del self._places[key]
 
 
-_Record = JobRecord | ChildRecord | PodRecord
-
-
-def _of_kind(place: Observed, kind: Kind) -> list[_Record]:
-    if kind is Kind.DistTrainJob:
-        return [] if place.job is None else [place.job]
-    if kind is Kind.Pod:
-        return list(place.pods.values())
-    return [child for child in place.children.values() if child.kind is kind]
-
-
 _UNIMPORTANT = {"version"}
 
 
-def _differs(old: _Record, new: _Record) -> bool:
+def _differs(old: Record, new: Record) -> bool:
     fields = (name for name in old.__slots__ if name not in _UNIMPORTANT)
     return any(getattr(old, name) != getattr(new, name) for name in fields)

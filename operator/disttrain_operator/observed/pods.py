@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from disttrain.job import cluster_labels
+from disttrain.job.failure_policy import DISRUPTION
 from disttrain.job.names import Role
 from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.records import Death, Outcome, PodRecord
@@ -32,7 +33,8 @@ def record(body: dict[str, Any]) -> PodRecord | None:
         ready=parsing.is_true(states.get("Ready")),
         gone_at=parsing.time(metadata.get("deletionTimestamp")),
         restarts=parsing.number(container.get("restartCount")),
-        death=_death(container, status),
+        death=_death(container, status, _reasons(status, states)),
+        disrupted=parsing.is_true(states.get(DISRUPTION)),
         waiting=str(waiting.get("reason", "")),
         detail=parsing.text(waiting.get("message") or scheduled.get("message")),
         unschedulable=scheduled.get("reason") == "Unschedulable",
@@ -46,7 +48,16 @@ def _terminated(container: dict[str, Any]) -> dict[str, Any]:
     return now or parsing.mapping(parsing.mapping(container.get("lastState")).get("terminated"))
 
 
-def _death(container: dict[str, Any], status: dict[str, Any]) -> Death | None:
+def _reasons(status: dict[str, Any], states: dict[str, dict[str, Any]]) -> frozenset[str]:
+    said = [str(status.get("reason", ""))]
+    if parsing.is_true(states.get(DISRUPTION)):
+        said.append(DISRUPTION)
+    return frozenset(reason for reason in said if reason)
+
+
+def _death(
+    container: dict[str, Any], status: dict[str, Any], reasons: frozenset[str]
+) -> Death | None:
     ended = _terminated(container)
     code = ended.get("exitCode")
     if isinstance(code, int) and code != 0:
@@ -55,6 +66,7 @@ def _death(container: dict[str, Any], status: dict[str, Any]) -> Death | None:
             reason=str(ended.get("reason", "")),
             message=parsing.text(ended.get("message")),
             time=parsing.time(ended.get("finishedAt")) or _LONG_AGO,
+            reasons=reasons | {str(ended.get("reason", ""))},
         )
     if status.get("phase") == "Failed" and not ended:
         # Evicted before a container ended: only the pod itself says so.
@@ -64,6 +76,7 @@ def _death(container: dict[str, Any], status: dict[str, Any]) -> Death | None:
             message=parsing.text(status.get("message")),
             # The same at every sight of it, so that it is told once.
             time=parsing.time(status.get("startTime")) or _LONG_AGO,
+            reasons=reasons,
         )
     return None
 

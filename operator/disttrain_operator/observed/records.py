@@ -62,6 +62,11 @@ class JobRecord:
     training: bool
     """Whether the coordinator has reported a sample."""
 
+    @property
+    def of_job(self) -> str:
+        """The uid of the job that it belongs to: its own."""
+        return self.uid
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChildRecord:
@@ -92,6 +97,11 @@ class ChildRecord:
     trouble: str = ""
     """What its controller says hinders it."""
 
+    @property
+    def of_job(self) -> str:
+        """The uid of the job that it belongs to."""
+        return self.owner_uid
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Death:
@@ -101,6 +111,8 @@ class Death:
     reason: str
     message: str
     time: datetime
+    reasons: frozenset[str] = frozenset()
+    """All that is said of why: by the container, by the pod, by who took the pod away."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,6 +138,13 @@ class PodRecord:
     unschedulable: bool
     outcome: Outcome | None
     """Of a coordinator that ended: what it decided."""
+    disrupted: bool = False
+    """Whether the cluster took the pod away: a drain, a preemption, a lost node."""
+
+    @property
+    def of_job(self) -> str:
+        """The uid of the job that it belongs to."""
+        return self.job_uid
 
     @property
     def over(self) -> bool:

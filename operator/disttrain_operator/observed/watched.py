@@ -1,8 +1,10 @@
 """Sights of objects, as watches and lists bring them, into the inventory. Pure."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
-from disttrain_operator.kinds import Kind
+from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.observed import parsing, pods
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey
@@ -22,8 +24,11 @@ CHILDREN: Final = (
 )
 """What is made for a job, but for the Secret, which nobody may read."""
 
-KINDS: Final = (Kind.DistTrainJob, *CHILDREN, Kind.Pod)
+KINDS: Final = (Kind.DistTrainJob, *CHILDREN, Kind.Pod, Kind.Event)
 """All that is watched."""
+
+DECISIVE: Final = (*WORKLOADS, Kind.Pod)
+"""What decides whether a job goes on."""
 
 REFUSAL: Final = "FailedCreate"
 """Reason of the Events that tell why a workload cannot create its pods: nothing else does."""
@@ -43,6 +48,17 @@ class Sights:
     def __init__(self, inventory: Inventory, own_fields: frozenset[str]) -> None:
         self._inventory = inventory
         self._own_fields = own_fields
+        self._listings: list[set[str]] = []
+
+    @contextmanager
+    def listing(self) -> Iterator[set[str]]:
+        """Give the uids of what is deleted while a list is read."""
+        gone: set[str] = set()
+        self._listings.append(gone)
+        try:
+            yield gone
+        finally:
+            self._listings.remove(gone)
 
     def seen(self, kind: Kind, body: dict[str, Any]) -> JobKey | None:
         """Keep an object; returns the job for which something is new by it."""
@@ -63,6 +79,8 @@ class Sights:
             return None
         metadata = parsing.mapping(body.get("metadata"))
         name, uid = str(metadata.get("name")), str(metadata.get("uid"))
+        for listing in self._listings:
+            listing.add(uid)
         if kind is Kind.DistTrainJob:
             key = JobKey(str(metadata.get("namespace")), name)
             return key if self._inventory.drop_job(key, uid) else None

@@ -2,10 +2,12 @@
 
 from datetime import datetime
 
+from disttrain.job.conditions import ConditionStatus
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, EndPhase, JobRecord, Outcome, PodRecord
+from disttrain_operator.policies import before
 
 UNKNOWN = "OutcomeUnknown"
 
@@ -18,10 +20,17 @@ def found(job: JobRecord, observed: Observed, now: datetime) -> Outcome | None:
     said = [pod.outcome for pod in pods if pod.outcome is not None]
     if said:
         return said[0]
+    if job.uid in observed.words:
+        return observed.words[job.uid]
     ended = coordinator_job(job, observed)
     if ended is None or ended.ended is None or any(not pod.over for pod in pods):
         return None
-    return _from_job(ended, now)
+    return _from_status(job, now) or _from_job(ended, now)
+
+
+def is_guess(outcome: Outcome | None) -> bool:
+    """Whether it follows from what was not seen: it must be looked for before it is written."""
+    return outcome is not None and (outcome.by_operator or outcome.reason == UNKNOWN)
 
 
 def coordinators(job: JobRecord, observed: Observed) -> list[PodRecord]:
@@ -35,6 +44,15 @@ def coordinator_job(job: JobRecord, observed: Observed) -> ChildRecord | None:
     children = observed.children.values()
     own = (each for each in children if each.kind is Kind.Job and each.owner_uid == job.uid)
     return next(own, None)
+
+
+def _from_status(job: JobRecord, now: datetime) -> Outcome | None:
+    """The end that the status tells of, should the annotation have been taken away."""
+    for condition in before.conditions(job.status):
+        if condition.type in set(EndPhase) and condition.status is ConditionStatus.TRUE:
+            phase, message = EndPhase(condition.type), condition.message
+            return Outcome(phase=phase, reason=condition.reason, message=message, time=now)
+    return None
 
 
 def _from_job(ended: ChildRecord, now: datetime) -> Outcome:

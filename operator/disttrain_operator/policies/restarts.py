@@ -1,4 +1,4 @@
-"""Restarts of processes: counted per pod, kept in an annotation, and limited per role."""
+"""Failures of processes: counted per pod, judged by the failure policy, limited per role."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,11 +6,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from disttrain.job.failure_policy import MaxRestarts
+from disttrain.job.failure_policy import FailureAction, FailurePolicy, MaxRestarts
 from disttrain.job.names import Role
 from disttrain_operator.observed.records import EndPhase, Outcome, PodRecord
+from disttrain_operator.policies import failure_rules
+from disttrain_operator.policies.failure_rules import Verdict
 
 _UID_CHARACTERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A pod that failed since it was counted last."""
+
+    pod: PodRecord
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,69 +28,128 @@ class Counted:
     """What was counted."""
 
     totals: Mapping[Role, int]
+    """All failures."""
+    charged: Mapping[Role, int]
+    """Those that the budget of a role is charged with."""
     annotation: str
     """The same for the next time; empty while nothing was counted."""
+    fresh: tuple[Failed, ...] = ()
+    """Pods whose failures are not in the annotation of before."""
+
+    @property
+    def restarts_all(self) -> bool:
+        """Whether all processes shall start again."""
+        action = FailureAction.RESTART_JOB_FROM_CHECKPOINT
+        return any(failed.verdict.action is action for failed in self.fresh)
 
 
-def count(annotation: str, pods: Iterable[PodRecord]) -> Counted:
-    """Add what pods restarted since the annotation was written."""
-    before = _parsed(annotation)
-    totals = {role: before.get(role, ({}, 0))[1] for role in Role}
-    seen: dict[Role, dict[str, int]] = {role: {} for role in Role}
+@dataclass(slots=True)
+class _Tally:
+    """What is known of a role."""
+
+    total: int
+    outside: int
+    """Failures that the budget is not charged with."""
+    known: Mapping[str, int]
+    """Failures that were counted, by the beginning of the pod's uid."""
+    seen: dict[str, int]
+    """The same for the next time: pods that are gone are left out."""
+
+
+def count(annotation: str, pods: Iterable[PodRecord], policy: FailurePolicy) -> Counted:
+    """Add how often pods failed since the annotation was written."""
+    tallies = _parsed(annotation)
+    fresh = []
     for pod in pods:
-        if pod.restarts == 0:
+        tally, failures = tallies[pod.role], _failures(pod)
+        if failures == 0:
             continue
         uid = pod.uid[:_UID_CHARACTERS]
-        known = before.get(pod.role, ({}, 0))[0].get(uid, 0)
-        totals[pod.role] += max(0, pod.restarts - known)
-        seen[pod.role][uid] = max(pod.restarts, known)
-    return Counted(totals, _text(totals, seen))
+        known = tally.known.get(uid, 0)
+        tally.seen[uid] = max(failures, known)
+        if failures > known:
+            failed = Failed(pod, failure_rules.judge(policy.rules, pod.role, pod.death))
+            fresh.append(failed)
+            tally.total += failures - known
+            if failed.verdict.action is FailureAction.RESTART_POD_IGNORING_BUDGET:
+                tally.outside += failures - known
+    totals = {role: tally.total for role, tally in tallies.items()}
+    charged = {role: tally.total - tally.outside for role, tally in tallies.items()}
+    return Counted(totals, charged, _text(tallies), tuple(fresh))
 
 
-def exceeded(counted: Counted, most: MaxRestarts, now: datetime) -> Outcome | None:
-    """The end of a job of which a role failed more often than allowed."""
+def ended(counted: Counted, policy: FailurePolicy, now: datetime) -> Outcome | None:
+    """The end of a job that a rule fails, or of which a role failed more often than allowed."""
+    for failed in counted.fresh:
+        if failed.verdict.action is FailureAction.FAIL_JOB:
+            return _outcome("FailedByRule", _by_rule(failed), now)
+    return _exceeded(counted, policy.max_restarts, now)
+
+
+def _by_rule(failed: Failed) -> str:
+    pod, death = failed.pod, failed.pod.death
+    how = f"exit code {death.exit_code}, {death.reason}" if death else "nobody saw how"
+    rule = f"spec.failurePolicy.rules[{failed.verdict.place}]"
+    return f"{rule} fails the job: pod {pod.name} failed ({how}); status.failures says more"
+
+
+def _exceeded(counted: Counted, most: MaxRestarts, now: datetime) -> Outcome | None:
     budgets = {
         Role.SHARD: most.shard,
         Role.REPLICA: most.replica,
         Role.COORDINATOR: most.coordinator,
     }
     for role, budget in budgets.items():
-        if counted.totals[role] > budget:
+        if counted.charged[role] > budget:
             message = (
-                f"{role}s were restarted {counted.totals[role]} times, more than "
+                f"{role}s were restarted {counted.charged[role]} times, more than "
                 f"spec.failurePolicy.maxRestarts.{role} ({budget}); status.failures says why"
             )
-            return Outcome(
-                phase=EndPhase.FAILED,
-                reason="TooManyRestarts",
-                message=message,
-                time=now,
-                by_operator=True,
-            )
+            return _outcome("TooManyRestarts", message, now)
     return None
 
 
-def _text(totals: Mapping[Role, int], seen: Mapping[Role, Mapping[str, int]]) -> str:
+def _outcome(reason: str, message: str, now: datetime) -> Outcome:
+    return Outcome(
+        phase=EndPhase.FAILED, reason=reason, message=message, time=now, by_operator=True
+    )
+
+
+def _failures(pod: PodRecord) -> int:
+    """How often a pod failed: restarts of its container, and its own end if nobody asked for it."""
+    ended_by_itself = pod.phase == "Failed" and (pod.gone_at is None or pod.disrupted)
+    return pod.restarts + int(ended_by_itself)
+
+
+def _text(tallies: Mapping[Role, _Tally]) -> str:
     content = {
-        role.value: {"total": totals[role], "pods": seen[role]} for role in Role if totals[role]
+        role.value: {
+            "total": tally.total,
+            "pods": tally.seen,
+            **({"outside": tally.outside} if tally.outside else {}),
+        }
+        for role, tally in tallies.items()
+        if tally.total
     }
     return json.dumps(content, sort_keys=True) if content else ""
 
 
-def _parsed(annotation: str) -> dict[Role, tuple[dict[str, int], int]]:
+def _parsed(annotation: str) -> dict[Role, _Tally]:
     try:
         content = json.loads(annotation) if annotation else {}
     except (ValueError, RecursionError):
-        return {}
-    if not isinstance(content, dict):
-        return {}
-    return {role: _entry(content.get(role.value)) for role in Role}
+        content = {}
+    entries = content if isinstance(content, dict) else {}
+    return {role: _tally(entries.get(role.value)) for role in Role}
 
 
-def _entry(value: Any) -> tuple[dict[str, int], int]:
-    if not isinstance(value, dict):
-        return {}, 0
-    pods, total = value.get("pods"), value.get("total")
+def _tally(value: Any) -> _Tally:
+    entry = value if isinstance(value, dict) else {}
+    pods = entry.get("pods")
     counts = pods if isinstance(pods, dict) else {}
     known = {str(uid): number for uid, number in counts.items() if isinstance(number, int)}
-    return known, total if isinstance(total, int) else 0
+    return _Tally(_number(entry.get("total")), _number(entry.get("outside")), known, {})
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0

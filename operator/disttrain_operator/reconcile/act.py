@@ -25,6 +25,7 @@ from disttrain_operator.reconcile.actions import (
     Create,
     CreateKeys,
     DeleteJob,
+    EndPod,
     RemovePod,
     Rescale,
 )
@@ -80,6 +81,7 @@ class Actor:
             Create: self._create,
             Apply: self._apply,
             Rescale: self._rescale,
+            EndPod: self._end_pod,
             RemovePod: self._remove_pod,
             DeleteJob: self._delete,
         }
@@ -159,6 +161,10 @@ class Actor:
             self._inventory.drop_child(job.key, (kind, name), action.uid)
         else:
             self._keep(kind, answer)
+
+    async def _end_pod(self, job: JobRecord, action: EndPod) -> None:
+        with suppress(NotFound, Conflict):
+            await self._client.delete(Kind.Pod, job.key.namespace, action.name, action.uid)
 
     async def _remove_pod(self, job: JobRecord, action: RemovePod) -> None:
         namespace = job.key.namespace

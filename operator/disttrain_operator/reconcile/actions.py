@@ -55,6 +55,14 @@ class Rescale:
 
 
 @dataclass(frozen=True, slots=True)
+class EndPod:
+    """Delete a pod: its process ends in its time, and its controller makes another."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class RemovePod:
     """Delete a pod without waiting for its node."""
 
@@ -67,7 +75,17 @@ class DeleteJob:
     """Delete the job and with it everything but its volume."""
 
 
-Action = Annotate | CheckTemplates | CreateKeys | Create | Apply | Rescale | RemovePod | DeleteJob
+Action = (
+    Annotate
+    | CheckTemplates
+    | CreateKeys
+    | Create
+    | Apply
+    | Rescale
+    | EndPod
+    | RemovePod
+    | DeleteJob
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -28,6 +28,7 @@ from disttrain_operator.reconcile.actions import (
     Annotate,
     CheckTemplates,
     DeleteJob,
+    EndPod,
     Plan,
     RemovePod,
 )
@@ -70,11 +71,11 @@ def _invalid(situation: _Situation) -> Plan:
 
 def _valid(situation: _Situation, spec: Spec) -> Plan:
     job, observed, now = situation.job, situation.observed, situation.now
-    counted = restarts.count(job.restarts, _own_pods(situation))
+    counted = restarts.count(job.restarts, _own_pods(situation), spec.failure_policy)
     outcome = _outcome(situation, spec, counted)
     stage = stages.decide(job, spec, observed, outcome)
     problems = _problems(situation, outcome)
-    actions = [*_record(job, outcome, counted), *_remove_lost(situation)]
+    actions = [*_record(situation, outcome, counted), *_remove_lost(situation)]
     actions += _change(situation, spec, stage, problems)
     due = ttl.due_at(outcome, spec.ttl_seconds_after_finished)
     if due is not None and due <= now:
@@ -99,7 +100,7 @@ def _outcome(situation: _Situation, spec: Spec, counted: restarts.Counted) -> Ou
     if found is None:
         since, begun = _since(situation, spec), report.has_begun(job)
         found = deadlines.exceeded(spec, since, now, begun=begun)
-    return found or restarts.exceeded(counted, spec.failure_policy.max_restarts, now)
+    return found or restarts.ended(counted, spec.failure_policy, now)
 
 
 def _since(situation: _Situation, spec: Spec) -> datetime | None:
@@ -123,11 +124,18 @@ def _problems(situation: _Situation, outcome: Outcome | None) -> tuple[Problem, 
     return tuple(problem for problem in found if problem is not None)
 
 
-def _record(job: JobRecord, outcome: Outcome | None, counted: restarts.Counted) -> list[Action]:
+def _record(
+    situation: _Situation, outcome: Outcome | None, counted: restarts.Counted
+) -> list[Action]:
+    job = situation.job
     actions: list[Action] = []
     if outcome is not None and job.outcome is None:
         # Before anything is stopped: whoever comes after must know that this is the end.
         actions.append(Annotate(cluster_labels.OUTCOME, outcomes.to_annotation(outcome)))
+    if outcome is None and counted.restarts_all:
+        # Before the failure counts as known: an operator that dies between does it again.
+        going = [pod for pod in _own_pods(situation) if pod.gone_at is None and not pod.over]
+        actions += [EndPod(pod.name, pod.uid) for pod in going]
     if counted.annotation and counted.annotation != job.restarts:
         actions.append(Annotate(parsing.RESTARTS, counted.annotation))
     return actions
@@ -147,7 +155,8 @@ def _change(
         return workloads.stop(situation.job, situation.observed, scale)
     if context is None or any(problem.type in workloads.BLOCKING for problem in problems):
         return []
-    target = workloads.Target(situation.job, context, situation.wanted.children, scale)
+    expected = desired.expected(situation.job, context.config)
+    target = workloads.Target(situation.job, context, expected, scale)
     changes = workloads.run(target, situation.observed, situation.knowledge.written)
     unchecked = workloads.to_check(changes)
     if unchecked and situation.wanted.templates and not situation.knowledge.checked:

@@ -1,7 +1,7 @@
 """One look at a job: observe, plan, act, report."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +16,7 @@ from disttrain_operator.manifests.keys import KeyPair
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey, JobRecord
+from disttrain_operator.policies import outcome
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired, events, measured, plan, report
 from disttrain_operator.reconcile.act import Actor
@@ -49,12 +50,14 @@ class Reconciler:
         inventory: Inventory,
         config: ManifestConfig,
         new_keys: Callable[[], Mapping[Role, KeyPair]],
+        relist: Callable[[JobKey, str], Awaitable[None]],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._inventory = inventory
         self._config = config
         self._new_keys = new_keys
+        self._relist = relist
         self._clock = clock
         self._known: dict[JobKey, Knowledge] = {}
 
@@ -84,9 +87,15 @@ class Reconciler:
         if not planned.actions:
             look.knowledge.error, look.knowledge.made = None, True
             return planned
-        if look.knowledge.made and _makes_something(planned):
+        if outcome.is_guess(planned.outcome) and job.outcome is None:
+            # It is guessed from what was not seen, and watches may be late.
+            await self._relist(job.key, job.uid)
+            job = await self._look_again(job)
+            planned = self._plan(look)
+        elif look.knowledge.made and _makes_something(planned):
             # A job is deleted before its children are, but watches may tell it the other way.
             job = await self._look_again(job)
+            await self._relist(job.key, job.uid)
             planned = self._plan(look)
         context = desired.of(job, self._config).context
         actor = Actor(self._client, self._inventory, self._new_keys, context, look.knowledge)

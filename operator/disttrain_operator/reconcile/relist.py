@@ -1,4 +1,4 @@
-"""Lists of everything: what watches missed, above all deletions."""
+"""Lists: what watches missed, above all deletions."""
 
 import asyncio
 import logging
@@ -9,6 +9,7 @@ from typing import Final
 from disttrain.errors import DistTrainError
 from disttrain.job import cluster_labels
 from disttrain_operator.cluster.client import Client
+from disttrain_operator.cluster.query import Query
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed import watched
 from disttrain_operator.observed.inventory import Inventory
@@ -18,6 +19,26 @@ from disttrain_operator.observed.watched import Sights
 LOG = logging.getLogger(__name__)
 
 EVERY: Final = timedelta(minutes=10)
+
+
+def queries(namespaces: tuple[str, ...]) -> list[Query]:
+    """All that is looked at; children before jobs, so that no job is seen without its own."""
+    places: tuple[str | None, ...] = namespaces or (None,)
+    return [_query(kind, place) for kind in reversed(watched.KINDS) for place in places]
+
+
+def _query(kind: Kind, namespace: str | None) -> Query:
+    if kind is Kind.DistTrainJob:
+        return Query(kind=kind, namespace=namespace)
+    if kind is Kind.Event:
+        return Query(kind=kind, namespace=namespace, fields=f"reason={watched.REFUSAL}")
+    labels = cluster_labels.selector_text(cluster_labels.managed())
+    return Query(
+        kind=kind,
+        namespace=namespace,
+        labels=labels,
+        metadata_only=kind in watched.STATELESS,
+    )
 
 
 class Relister:
@@ -34,7 +55,7 @@ class Relister:
         self._client = client
         self._inventory = inventory
         self._sights = sights
-        self._namespaces: tuple[str | None, ...] = namespaces or (None,)
+        self._queries = queries(namespaces)
         self._changed = changed
 
     async def run(self) -> None:
@@ -48,27 +69,43 @@ class Relister:
                     "listing failed: %s; watches go on, the next list is in %s", error, EVERY
                 )
 
-    async def all(self) -> None:
-        """List everything once. Children first, so that no job is seen without those it has."""
-        for kind in reversed(watched.KINDS):
-            for namespace in self._namespaces:
-                await self._list(kind, namespace)
+    async def all(self) -> dict[Query, str]:
+        """List everything once; returns from where watches go on."""
+        return {query: await self.list(query) for query in self._queries}
 
-    async def _list(self, kind: Kind, namespace: str | None) -> None:
-        selector = cluster_labels.selector_text(cluster_labels.managed())
+    async def list(self, query: Query) -> str:
+        """List what a query is about; returns from where a watch goes on."""
         # Whatever is made while the list is read is not in it, and is not gone.
-        before = set(self._inventory.uids(kind))
-        listed = set()
-        async for body in self._client.list(
-            kind,
-            namespace,
-            "" if kind is Kind.DistTrainJob else selector,
-            metadata_only=kind in watched.STATELESS,
-        ):
-            listed.add(str(body["metadata"].get("uid")))
-            key = self._sights.seen(kind, body)
-            if key is not None:
-                self._changed(key)
-        gone = before - listed
-        for key in self._inventory.drop_all(kind, gone, namespace):
+        before = set(self._inventory.uids(query.kind, query.namespace))
+        listed, version = set(), ""
+        with self._sights.listing() as gone_meanwhile:
+            async for page in self._client.pages(query):
+                version = page.version
+                for body in page.items:
+                    uid = str(body["metadata"].get("uid"))
+                    listed.add(uid)
+                    # A watch may tell of a deletion before the list from before it is read.
+                    if uid not in gone_meanwhile:
+                        self._tell(self._sights.seen(query.kind, body))
+        for key in self._inventory.drop_all(query.kind, before - listed):
+            self._changed(key)
+        return version
+
+    async def job(self, key: JobKey, uid: str) -> None:
+        """List the workloads and pods of one job, before something is done that is final."""
+        labels = cluster_labels.selector_text(cluster_labels.all_pods(key.name, uid))
+        own = self._inventory.at(key)
+        for kind in watched.DECISIVE:
+            before = {record.uid for record in own.of_kind(kind) if record.of_job == uid}
+            listed = set()
+            async for page in self._client.pages(
+                Query(kind=kind, namespace=key.namespace, labels=labels)
+            ):
+                for body in page.items:
+                    listed.add(str(body["metadata"].get("uid")))
+                    self._sights.seen(kind, body)
+            self._inventory.drop_all(kind, before - listed)
+
+    def _tell(self, key: JobKey | None) -> None:
+        if key is not None:
             self._changed(key)

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from disttrain.job import cluster_labels
 from disttrain.job.conditions import Condition
 from disttrain.job.names import Role
@@ -15,6 +13,7 @@ from disttrain_operator import times
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import EndPhase, JobRecord, Outcome
+from disttrain_operator.policies import before as before_policy
 from disttrain_operator.policies import conditions, failures
 from disttrain_operator.policies.outcome import coordinator_job
 from disttrain_operator.policies.problem import Problem
@@ -49,7 +48,7 @@ def has_begun(job: JobRecord) -> bool:
 
 def status(facts: Facts, now: datetime) -> dict[str, Any]:
     """The operator's fields; the same for the same facts, so that nothing is written twice."""
-    before = _before(facts.job)
+    before = before_policy.status(facts.job.status)
     ready_shards, ready_replicas = _ready(facts, Kind.StatefulSet), _ready(facts, Kind.Deployment)
     situation = conditions.Situation(
         stage=facts.stage,
@@ -79,7 +78,7 @@ def status(facts: Facts, now: datetime) -> dict[str, Any]:
 
 def refused(job: JobRecord, problems: tuple[Problem, ...], now: datetime) -> dict[str, Any]:
     """The status of a job whose manifest nobody understands."""
-    before = {condition.type: condition for condition in _before(job).conditions}
+    before = {condition.type: condition for condition in before_policy.conditions(job.status)}
     situation = conditions.Situation(
         stage=Stage.STOP_ALL if job.outcome else Stage.RUN,
         outcome=job.outcome,
@@ -93,14 +92,6 @@ def refused(job: JobRecord, problems: tuple[Problem, ...], now: datetime) -> dic
         conditions=conditions.of(situation, before, job.generation, now),
     )
     return made.as_json()
-
-
-def _before(job: JobRecord) -> JobStatus:
-    """The status as it stands; one that somebody else spoiled counts as none."""
-    try:
-        return JobStatus.model_validate(job.status)
-    except ValidationError:
-        return JobStatus()
 
 
 def _phase(facts: Facts, situation: conditions.Situation, before: Phase | None) -> Phase:
@@ -148,8 +139,4 @@ def _own(facts: Facts, kind: Kind) -> list[Any]:
 
 def conditions_of(status: dict[str, Any]) -> dict[str, Condition]:
     """The conditions in a status by their types; none in one that somebody else spoiled."""
-    try:
-        found = JobStatus.model_validate(status).conditions
-    except ValidationError:
-        return {}
-    return {condition.type: condition for condition in found}
+    return {condition.type: condition for condition in before_policy.conditions(status)}

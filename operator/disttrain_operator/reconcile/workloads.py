@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests.children import Child
+from disttrain_operator.manifests.children import Child, Expected
 from disttrain_operator.manifests.context import Context, Scale
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord
@@ -27,8 +27,8 @@ class Target:
 
     job: JobRecord
     context: Context
-    children: tuple[Child, ...]
-    """With their fingerprints; their scale does not count."""
+    children: tuple[Expected, ...]
+    """Their scale does not count."""
     scale: Scale
 
 
@@ -66,7 +66,7 @@ def to_check(actions: list[Action]) -> tuple[Child, ...]:
     return tuple(child for child in created if child.kind in WORKLOADS)
 
 
-def _has_drifted(child: Child, seen: ChildRecord | None, written: Mapping[str, int]) -> bool:
+def _has_drifted(child: Expected, seen: ChildRecord | None, written: Mapping[str, int]) -> bool:
     if seen is None or seen.deleting or child.kind is Kind.PersistentVolumeClaim:
         return False
     if seen.fingerprint != child.fingerprint:

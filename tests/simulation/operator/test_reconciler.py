@@ -55,16 +55,17 @@ class Operator:
         self.inventory = Inventory()
         self.sights = Sights(self.inventory, report.FIELDS)
         self.client = FakeClient(world)
-        config = ManifestConfig()
+        ignore = lambda _: None  # noqa: E731 - Every step looks anyway.
+        self.relister = Relister(self.client, self.inventory, self.sights, (), ignore)
         clock = lambda: world.now  # noqa: E731 - Time is the world's.
-        self.reconciler = Reconciler(self.client, self.inventory, config, new_keys, clock)
+        self.reconciler = Reconciler(
+            self.client, self.inventory, ManifestConfig(), new_keys, self.relister.job, clock
+        )
         self.pending: list[tuple[Kind, str, dict[str, Any]]] = []
         self.heard = len(world.events)
 
     async def relist(self) -> None:
-        ignore = lambda _: None  # noqa: E731 - Every step looks anyway.
-        relister = Relister(self.client, self.inventory, self.sights, (), ignore)
-        await relister.all()
+        await self.relister.all()
 
     def hear(self, chance: random.Random, *, loss: float) -> None:
         """Take in some of the events; each kind's in order, some never."""

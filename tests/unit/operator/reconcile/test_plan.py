@@ -43,7 +43,7 @@ def running(record: JobRecord) -> dict[tuple[Kind, str], ChildRecord]:
         Kind.Job: {"wanted": 1, "ready": 1, "remaining": 1, "started": NOW},
     }
     made = {}
-    for wanted in desired.of(record, CONFIG).children:
+    for wanted in desired.expected(record, CONFIG):
         seen = child(
             wanted.kind,
             name=wanted.name,

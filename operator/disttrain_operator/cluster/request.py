@@ -1,0 +1,49 @@
+"""A request as it goes out. Pure."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+JSON = "application/json"
+WATCH = "WATCH"
+"""The verb of a GET that does not end; told apart in metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of the API server."""
+
+    verb: str
+    path: str
+    parameters: Mapping[str, str]
+    accept: str = JSON
+    content: str = JSON
+    """Type of the body."""
+    body: dict[str, Any] | None = None
+
+    def __str__(self) -> str:
+        """Return what errors call it."""
+        return f"{self.verb} {self.path}"
+
+    @property
+    def is_watch(self) -> bool:
+        """Whether its answer goes on."""
+        return self.verb == WATCH
+
+    @property
+    def method(self) -> str:
+        """The method of HTTP."""
+        return "GET" if self.is_watch else self.verb
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers, but for who asks."""
+        return {"Accept": self.accept, "Content-Type": self.content}
+
+    @property
+    def data(self) -> bytes | None:
+        """The body as it is sent."""
+        if self.body is None:
+            return None
+        return json.dumps(self.body, separators=(",", ":")).encode()

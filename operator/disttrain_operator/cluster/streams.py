@@ -1,0 +1,67 @@
+"""A watch's stream of bytes, cut into events. Pure."""
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any
+
+from disttrain_operator.errors import Gone, Unavailable
+
+
+class EventType(StrEnum):
+    """What a watch tells of an object."""
+
+    ADDED = "ADDED"
+    """It is there: new, or for the first time within the selector."""
+    MODIFIED = "MODIFIED"
+    """It is another than before."""
+    DELETED = "DELETED"
+    """It is gone, or no longer within the selector."""
+    BOOKMARK = "BOOKMARK"
+    """Nothing happened until the version that is told."""
+    ERROR = "ERROR"
+    """The watch cannot go on; the object says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a watch."""
+
+    type: EventType
+    body: dict[str, Any]
+
+    @property
+    def version(self) -> str:
+        """From where a later watch goes on."""
+        return str(self.body["metadata"]["resourceVersion"])
+
+
+class Lines:
+    """Whole lines out of pieces as they come; an object may be longer than any piece."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def add(self, piece: bytes) -> list[bytes]:
+        """Take in a piece; returns the lines that are whole now, without their ends."""
+        if b"\n" not in piece:
+            self._rest.append(piece)
+            return []
+        *whole, rest = b"".join([*self._rest, piece]).split(b"\n")
+        self._rest = [rest] if rest else []
+        return [line for line in whole if line]
+
+
+def event(line: bytes) -> Event:
+    """The event in a line. Raises Gone or Unavailable for one that ends the watch."""
+    try:
+        found = json.loads(line)
+        kind, body = EventType(found["type"]), found["object"]
+        if kind is not EventType.ERROR:
+            return Event(kind, body)
+        code, words = body.get("code"), body.get("message")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        message = f"a watch told what is no event: {line[:100]!r}"
+        raise Unavailable(message) from error
+    raise (Gone if code == HTTPStatus.GONE else Unavailable)(f"{words} ({code} in a watch)")

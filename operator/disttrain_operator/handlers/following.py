@@ -1,0 +1,60 @@
+"""Our own watches of children and pods: kopf keeps a task per object, which thousands of jobs feel.
+
+kopf watches the jobs, of which there is one where there are twenty of these.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from disttrain.errors import DistTrainError
+from disttrain_operator.cluster.client import Client
+from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.streams import EventType
+from disttrain_operator.errors import Gone
+from disttrain_operator.kinds import Kind
+from disttrain_operator.reconcile.relist import Relister
+
+LOG = logging.getLogger(__name__)
+
+_BACKOFFS = (0.5, 1.0, 2.0, 3.0, 5.0)
+"""Seconds; an API server that restarts is back within a minute."""
+
+OnEvent = Callable[[Kind, str, dict[str, Any]], None]
+"""Takes in an event: kind, type, object."""
+
+
+class Follower:
+    """Follows what happens after a list, and lists again where a watch cannot go on."""
+
+    def __init__(self, client: Client, relister: Relister, on_event: OnEvent) -> None:
+        self._client = client
+        self._relister = relister
+        self._on_event = on_event
+
+    async def run(self, versions: Mapping[Query, str]) -> None:
+        """Follow everything but jobs until cancelled, each from a version."""
+        async with asyncio.TaskGroup() as group:
+            for query, version in versions.items():
+                if query.kind is not Kind.DistTrainJob:
+                    group.create_task(self.follow(query, version))
+
+    async def follow(self, query: Query, version: str) -> None:
+        """Follow what one query is about until cancelled."""
+        failures = 0
+        while True:
+            try:
+                version = version or await self._relister.list(query)
+                async for event in self._client.watch(query, version):
+                    failures, version = 0, event.version
+                    if event.type is not EventType.BOOKMARK:
+                        self._on_event(query.kind, event.type, event.body)
+            except Gone:
+                LOG.info("%s: listing again, the watch was away for too long", query.path)
+                version = ""
+            except DistTrainError as error:
+                seconds = _BACKOFFS[min(failures, len(_BACKOFFS) - 1)]
+                failures += 1
+                LOG.warning("%s: %s; again in %.1f s", query.path, error, seconds)
+                await asyncio.sleep(seconds)

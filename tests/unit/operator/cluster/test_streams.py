@@ -1,0 +1,47 @@
+import json
+
+import pytest
+
+from disttrain_operator.cluster import streams
+from disttrain_operator.cluster.streams import EventType, Lines
+from disttrain_operator.errors import Gone, Unavailable
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+def test_lines_are_whole_however_they_come(size: int) -> None:
+    content = b"first\nsecond\n\nthe third is longer\nnot whole"
+    lines, found = Lines(), []
+    for begin in range(0, len(content), size):
+        found += lines.add(content[begin : begin + size])
+
+    assert found == [b"first", b"second", b"the third is longer"]
+    assert lines.add(b"\n") == [b"not whole"]
+
+
+def test_an_event_tells_from_where_to_go_on() -> None:
+    body = {"metadata": {"name": "x", "resourceVersion": "12"}}
+
+    event = streams.event(json.dumps({"type": "BOOKMARK", "object": body}).encode())
+
+    assert event.type is EventType.BOOKMARK
+    assert event.version == "12"
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ({"type": "ERROR", "object": {"code": 410, "message": "too old"}}, Gone),
+        ({"type": "ERROR", "object": {"code": 500, "message": "no"}}, Unavailable),
+        ({"type": "ERROR", "object": None}, Unavailable),
+        ({"type": "OTHER", "object": {}}, Unavailable),
+        ([], Unavailable),
+    ],
+)
+def test_what_ends_a_watch_is_an_error(line: object, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        streams.event(json.dumps(line).encode())
+
+
+def test_bytes_that_are_no_json_are_an_error() -> None:
+    with pytest.raises(Unavailable, match="no event"):
+        streams.event(b'{"type": "ADD')

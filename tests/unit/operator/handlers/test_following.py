@@ -1,0 +1,94 @@
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from builders.fake_cluster import FakeClient, World
+from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.streams import Event, EventType
+from disttrain_operator.errors import Gone, Unavailable
+from disttrain_operator.handlers import following
+from disttrain_operator.handlers.following import Follower
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.watched import Sights
+from disttrain_operator.reconcile.relist import Relister
+
+QUERY = Query(kind=Kind.ConfigMap)
+Script = list[list[Event | Exception]]
+
+
+def event(kind: EventType, version: str) -> Event:
+    return Event(kind, {"metadata": {"name": "x", "uid": "x", "resourceVersion": version}})
+
+
+class ScriptedClient(FakeClient):
+    """Each watch gives what is written for it; the one after the last never ends."""
+
+    def __init__(self, world: World, watches: Script) -> None:
+        super().__init__(world)
+        self._watches = iter(watches)
+        self.asked: list[str] = []
+        self.waiting = asyncio.Event()
+
+    async def watch(self, query: Query, version: str) -> AsyncIterator[Event]:
+        del query
+        self.asked.append(version)
+        script = next(self._watches, None)
+        if script is None:
+            self.waiting.set()
+            await asyncio.Event().wait()
+        for step in script or []:
+            if isinstance(step, Exception):
+                raise step
+            yield step
+
+
+def follow(watches: Script) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The versions that were watched from, and the events that were told."""
+    told: list[tuple[Any, ...]] = []
+
+    async def scenario() -> list[str]:
+        client = ScriptedClient(World(), watches)
+        inventory = Inventory()
+        sights = Sights(inventory, frozenset())
+        relister = Relister(client, inventory, sights, (), lambda _: None)
+        follower = Follower(client, relister, lambda *about: told.append(about[:2]))
+        task = asyncio.create_task(follower.follow(QUERY, "5"))
+        async with asyncio.timeout(10):
+            await client.waiting.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return client.asked
+
+    return asyncio.run(scenario()), told
+
+
+def test_a_watch_goes_on_where_the_one_before_ended() -> None:
+    asked, told = follow([[event(EventType.ADDED, "6"), event(EventType.DELETED, "8")], []])
+
+    assert asked == ["5", "8", "8"]
+    assert told == [(Kind.ConfigMap, "ADDED"), (Kind.ConfigMap, "DELETED")]
+
+
+def test_a_bookmark_moves_on_and_tells_nobody() -> None:
+    asked, told = follow([[event(EventType.BOOKMARK, "9")]])
+
+    assert asked == ["5", "9"]
+    assert told == []
+
+
+def test_what_is_too_old_is_listed_again() -> None:
+    asked, _ = follow([[event(EventType.ADDED, "6"), Gone("too old")]])
+
+    assert asked[0] == "5"
+    assert asked[1] not in {"5", "6", ""}
+
+
+def test_a_broken_connection_goes_on_from_the_last_event(monkeypatch: Any) -> None:
+    monkeypatch.setattr(following, "_BACKOFFS", (0.0,))
+    broken: list[Event | Exception] = [event(EventType.MODIFIED, "7"), Unavailable("broken")]
+
+    asked, told = follow([broken, [Unavailable("still")]])
+
+    assert asked == ["5", "7", "7"]
+    assert len(told) == 1

@@ -1,0 +1,103 @@
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from builders.operator_jobs import NOW, pod
+from disttrain.job.failure_policy import (
+    DISRUPTION,
+    FailureAction,
+    FailurePolicy,
+    FailureRule,
+    MaxRestarts,
+)
+from disttrain.job.names import Role
+from disttrain_operator.observed.records import Death, PodRecord
+from disttrain_operator.policies import restarts
+
+DEATH = Death(exit_code=1, reason="Error", message="", time=NOW, reasons=frozenset({"Error"}))
+DISRUPTED = replace(DEATH, reasons=frozenset({"Error", DISRUPTION}))
+
+
+def policy(action: FailureAction, **matches: Any) -> FailurePolicy:
+    return FailurePolicy(
+        rules=(FailureRule(action=action, **matches),), max_restarts=MaxRestarts(replica=1)
+    )
+
+
+def failed(times: int, death: Death = DEATH, **changed: Any) -> PodRecord:
+    return pod(Role.REPLICA, restarts=times, death=death, **changed)
+
+
+def test_a_restart_is_counted_once_however_often_it_is_seen() -> None:
+    first = restarts.count("", [failed(2)], FailurePolicy())
+    again = restarts.count(first.annotation, [failed(2)], FailurePolicy())
+
+    assert first.totals[Role.REPLICA] == again.totals[Role.REPLICA] == 2
+    assert len(first.fresh) == 1
+    assert again.fresh == ()
+    assert again.annotation == first.annotation
+
+
+def test_restarts_of_pods_that_are_gone_stay_counted() -> None:
+    first = restarts.count("", [failed(2)], FailurePolicy())
+
+    later = restarts.count(first.annotation, [], FailurePolicy())
+
+    assert later.totals[Role.REPLICA] == 2
+    assert restarts.count(later.annotation, [], FailurePolicy()).totals[Role.REPLICA] == 2
+
+
+def test_disruptions_are_counted_but_no_budget_is_charged() -> None:
+    counted = restarts.count("", [failed(5, DISRUPTED)], policy(FailureAction.FAIL_JOB))
+
+    assert counted.totals[Role.REPLICA] == 5
+    assert counted.charged[Role.REPLICA] == 0
+    assert restarts.ended(counted, policy(FailureAction.FAIL_JOB), NOW) is None
+    again = restarts.count(counted.annotation, [failed(6)], FailurePolicy())
+    assert (again.totals[Role.REPLICA], again.charged[Role.REPLICA]) == (6, 1)
+
+
+def test_more_failures_than_the_budget_end_the_job() -> None:
+    most = policy(FailureAction.RESTART_POD)
+    assert restarts.ended(restarts.count("", [failed(1)], most), most, NOW) is None
+
+    outcome = restarts.ended(restarts.count("", [failed(2)], most), most, NOW)
+
+    assert outcome is not None
+    assert outcome.reason == "TooManyRestarts"
+    assert "maxRestarts.replica (1)" in outcome.message
+
+
+def test_a_rule_fails_the_job_and_is_named() -> None:
+    fails = policy(FailureAction.FAIL_JOB, exit_codes=(1,))
+
+    outcome = restarts.ended(restarts.count("", [failed(1)], fails), fails, NOW)
+
+    assert outcome is not None
+    assert outcome.reason == "FailedByRule"
+    assert outcome.message.startswith("spec.failurePolicy.rules[0]")
+    assert "digits-replica-0" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("changed", "number"),
+    [
+        ({"phase": "Failed"}, 1),
+        ({"phase": "Failed", "gone_at": NOW}, 0),
+        ({"phase": "Failed", "gone_at": NOW + timedelta(seconds=1), "disrupted": True}, 1),
+        ({"phase": "Succeeded"}, 0),
+    ],
+)
+def test_a_pod_that_failed_counts_unless_it_was_told_to_end(
+    changed: dict[str, Any], number: int
+) -> None:
+    counted = restarts.count("", [pod(Role.REPLICA, death=DEATH, **changed)], FailurePolicy())
+
+    assert counted.totals[Role.REPLICA] == number
+
+
+@pytest.mark.parametrize("spoiled", ["{", "[1]", '{"replica": 3}', '{"replica": {"pods": 1}}'])
+def test_an_annotation_that_somebody_spoiled_counts_as_none(spoiled: str) -> None:
+    assert restarts.count(spoiled, [failed(1)], FailurePolicy()).totals[Role.REPLICA] == 1

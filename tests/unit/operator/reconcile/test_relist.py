@@ -1,0 +1,92 @@
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from builders.fake_cluster import FakeClient, World
+from disttrain_operator.cluster.client import Page
+from disttrain_operator.cluster.query import Query
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.records import JobKey
+from disttrain_operator.observed.watched import Sights
+from disttrain_operator.reconcile.relist import Relister, queries
+
+KEY = JobKey("somewhere", "job")
+UID = "uid-of-job"
+LABELS = {
+    "app.kubernetes.io/instance": KEY.name,
+    "app.kubernetes.io/managed-by": "disttrain-operator",
+    "app.kubernetes.io/component": "replica",
+    "disttrain.dev/job-uid": UID,
+}
+
+
+def body(name: str) -> dict[str, Any]:
+    metadata = {"namespace": KEY.namespace, "name": name, "labels": LABELS}
+    return {"metadata": {**metadata, "ownerReferences": [{"uid": UID}]}, "spec": {}}
+
+
+class Operator:
+    def __init__(self, world: World, client: FakeClient | None = None) -> None:
+        self.inventory = Inventory()
+        self.sights = Sights(self.inventory, frozenset())
+        self.changed: list[JobKey] = []
+        self.relister = Relister(
+            client or FakeClient(world), self.inventory, self.sights, (), self.changed.append
+        )
+
+
+def test_a_deletion_that_a_watch_lost_is_found_by_the_next_list() -> None:
+    world = World()
+    world.create(Kind.Deployment, body("job-replica"))
+    operator = Operator(world)
+    asyncio.run(operator.relister.all())
+    assert operator.inventory.at(KEY).children
+    operator.changed.clear()
+
+    world.delete((Kind.Deployment, KEY.namespace, "job-replica"))
+    asyncio.run(operator.relister.all())
+
+    assert not operator.inventory.at(KEY).children
+    assert operator.changed == [KEY]
+
+
+def test_a_list_of_one_job_finds_its_lost_pods_and_leaves_others_alone() -> None:
+    world = World()
+    for name in ("job-replica-a", "job-replica-b"):
+        world.create(Kind.Pod, body(name))
+    operator = Operator(world)
+    asyncio.run(operator.relister.all())
+
+    world.delete((Kind.Pod, KEY.namespace, "job-replica-a"))
+    asyncio.run(operator.relister.job(KEY, UID))
+
+    assert set(operator.inventory.at(KEY).pods) == {"job-replica-b"}
+    asyncio.run(operator.relister.job(KEY, "uid-of-another"))
+    assert set(operator.inventory.at(KEY).pods) == {"job-replica-b"}
+
+
+def test_what_is_deleted_while_a_list_is_read_does_not_come_back() -> None:
+    world = World()
+    made = world.create(Kind.Deployment, body("job-replica"))
+
+    class SlowClient(FakeClient):
+        async def pages(self, query: Query) -> AsyncIterator[Page]:
+            async for page in super().pages(query):
+                operator.sights.gone(Kind.Deployment, made)
+                yield page
+
+    operator = Operator(world, SlowClient(world))
+    operator.sights.seen(Kind.Deployment, made)
+
+    asyncio.run(operator.relister.list(Query(kind=Kind.Deployment)))
+
+    assert not operator.inventory.at(KEY).children
+
+
+def test_jobs_are_listed_after_all_that_they_have() -> None:
+    kinds = [query.kind for query in queries(("a", "b"))]
+
+    assert kinds[-2:] == [Kind.DistTrainJob, Kind.DistTrainJob]
+    assert kinds.count(Kind.Pod) == 2
+    assert all(query.namespace is None for query in queries(()))
