@@ -24,7 +24,7 @@ def remove() -> None:
         return
     _kill(processes.all_recorded())
     _remove_pods(layout.state(), layout.NAME)
-    _unmount(layout.images())
+    unmount(layout.images())
     network.remove()
     machine.put_back()
     shutil.rmtree(layout.state())
@@ -34,7 +34,7 @@ def remove_node(node: layout.Node) -> None:
     """Stop what runs on a node, the pods too, and remove every trace of it on this machine."""
     _kill([process for process in processes.all_recorded() if process.name.endswith(node.name)])
     _remove_pods(node.folder, node.cgroup)
-    _unmount(node.images)
+    unmount(node.images)
     shutil.rmtree(node.folder)
 
 
@@ -61,7 +61,7 @@ def _remove_pods(folder: Path, cgroup: str) -> None:
     sockets = _shim_sockets(folder)
     commands.wait_until(lambda: _runtime_is_gone(folder), "containerd's shims have ended")
     cgroups.kill_members(cgroup)
-    _unmount(folder)
+    unmount(folder)
     cgroups.remove(cgroup)
     for socket in sockets:
         socket.unlink(missing_ok=True)
@@ -116,7 +116,7 @@ def _mounts(folder: Path) -> list[str]:
     return [point for point in points if Path(point).is_relative_to(folder)]
 
 
-def _unmount(folder: Path) -> None:
+def unmount(folder: Path) -> None:
     """Unmount what is below a folder, the last mounted first."""
     for point in reversed(_mounts(folder)):
         try:
