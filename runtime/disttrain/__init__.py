@@ -8,13 +8,14 @@ import importlib
 
 _HOMES = {
     "Batch": "disttrain.task.task",
+    "Client": "disttrain.cluster.client",
     "DownpourOptimizer": "disttrain.replica.optimizer",
     "InputPipeline": "disttrain.task.task",
     "Split": "disttrain.task.task",
     "Task": "disttrain.task.task",
 }
 
-__all__ = ["Batch", "DownpourOptimizer", "InputPipeline", "Split", "Task"]
+__all__ = ["Batch", "Client", "DownpourOptimizer", "InputPipeline", "Split", "Task"]
 
 
 def __getattr__(name: str) -> object:

@@ -6,7 +6,8 @@ from disttrain.task import task
 
 
 def test_the_public_names_are_these() -> None:
-    assert disttrain.__all__ == ["Batch", "DownpourOptimizer", "InputPipeline", "Split", "Task"]
+    names = ["Batch", "Client", "DownpourOptimizer", "InputPipeline", "Split", "Task"]
+    assert disttrain.__all__ == names
 
 
 def test_every_public_name_is_found_and_listed() -> None:

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import JsonValue
+
 from disttrain.cluster.errors import WrongInput
 from disttrain.cluster.interface import Object
-from disttrain.job import document, parsing, support
+from disttrain.job import document, parsing, support, validation
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.spec import DistTrainJob
 
@@ -63,6 +65,17 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), suffix: str =
     return of_job(job, source)
 
 
+def of_value(value: dict[str, JsonValue], source: str, suffix: str = "") -> Wish:
+    """The same for a manifest that is a value already."""
+    name = _completed(value, suffix or random_suffix())
+    metadata = value.get("metadata")
+    named = {**metadata, "name": name} if name and isinstance(metadata, dict) else metadata
+    outcome = validation.validate({**value, "metadata": named})
+    if outcome.job is None:
+        raise InvalidManifest(source, outcome.findings)
+    return of_job(outcome.job, source)
+
+
 def of_job(job: DistTrainJob, source: str) -> Wish:
     """The same for a job that is good already."""
     refused = support.on_a_cluster(job)
@@ -90,7 +103,11 @@ def random_suffix() -> str:
 
 def _generated_name(text: str, suffix: str) -> str | None:
     documents = document.read(text)
-    value = documents[0].value if documents else None
+    return _completed(documents[0].value, suffix) if documents else None
+
+
+def _completed(value: JsonValue, suffix: str) -> str | None:
+    """The name that a generateName begins, for a manifest without a name."""
     metadata = value.get("metadata") if isinstance(value, dict) else None
     if not isinstance(metadata, dict) or metadata.get("name") is not None:
         return None
