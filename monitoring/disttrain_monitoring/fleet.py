@@ -68,14 +68,13 @@ _RESTARTS: Final = Row(
     (
         Panel(
             title="Restarts by role and reason",
-            means="Processes of all jobs that died and were started again. OOMKilled: raise the "
-            "memory limit of that role. Evicted or DisruptionTarget: nodes are drained, nothing to "
-            "do. Error: the log of the job, kept in status.failures.",
+            means="Processes of all jobs that died, counted since the operator started. OOMKilled: "
+            "raise the memory limit of that role. Evicted or DisruptionTarget: nodes are drained, "
+            "nothing to do. Error: the log of the job, kept in status.failures.",
+            # Not as an increase: that hides the first of each reason.
             queries=(
                 Query(
-                    query.total(
-                        query.increase("disttrain_operator_restarts_total"), "role", "reason"
-                    ),
+                    query.total("disttrain_operator_restarts_total", "role", "reason"),
                     "{{role}} {{reason}}",
                 ),
             ),
@@ -116,17 +115,12 @@ _OPERATOR: Final = Row(
         ),
         Panel(
             title="Errors by kind",
-            means="Looks at jobs that failed and are tried again. They should be zero; the "
-            "operator's log names the job and the cause, its condition ReconcileError too.",
+            means="Looks at jobs that failed and are tried again, counted since the operator "
+            "started. A line that rises: the operator's log names the job and the cause, the "
+            "job's condition ReconcileError too.",
             queries=(
-                Query(
-                    query.total(
-                        query.increase("disttrain_operator_reconcile_errors_total"), "kind"
-                    ),
-                    "{{kind}}",
-                ),
+                Query(query.total("disttrain_operator_reconcile_errors_total", "kind"), "{{kind}}"),
             ),
-            limits=Limits(warning=1, bad=10),
         ),
         Panel(
             title="Jobs in the queue",

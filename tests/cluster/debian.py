@@ -3,7 +3,7 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -33,24 +33,24 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 INSTALL_LIMIT = timedelta(minutes=10)
 
 
-def missing() -> list[str]:
+def missing(programs: Mapping[str, str] = PROGRAMS) -> list[str]:
     """Return the packages whose programs are not on this machine."""
-    return [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
+    return [package for program, package in programs.items() if shutil.which(program) is None]
 
 
-def install_missing() -> None:
+def install_missing(programs: Mapping[str, str] = PROGRAMS) -> None:
     """Install what is missing, without starting any service; raise Unavailable if we may not."""
-    wanted = missing()
+    wanted = missing(programs)
     if not wanted:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         message = f"these Debian packages are missing: {', '.join(wanted)}"
         raise Unavailable(message)
     with _no_service_starts():
-        commands.run("apt-get", "update", "-qq", limit=INSTALL_LIMIT)
+        commands.run_patiently("apt-get", "update", "-qq", limit=INSTALL_LIMIT)
         quietly = {"DEBIAN_FRONTEND": "noninteractive"}
         install = ("apt-get", "install", "-y", "-qq", "--no-install-recommends")
-        commands.run(*install, *wanted, limit=INSTALL_LIMIT, environment=quietly)
+        commands.run_patiently(*install, *wanted, limit=INSTALL_LIMIT, environment=quietly)
 
 
 @contextlib.contextmanager

@@ -68,19 +68,15 @@ ROW: Final = Row(
         ),
         Panel(
             title="Requests refused by reason",
-            means="Fenced: from a replica that counts as dead, as it should be. Others: processes "
-            "of different versions or jobs talk to these shards.",
+            means="Counted since each shard started. Fenced: from a replica that counts as dead, "
+            "as it should be. Others: processes of other versions or jobs talk to these shards.",
             queries=(
                 Query(
-                    query.total(
-                        query.increase(query.of_job("disttrain_updates_refused_total")), "reason"
-                    ),
+                    query.total(query.of_job("disttrain_updates_refused_total"), "reason"),
                     "{{reason}}",
                 ),
                 Query(
-                    query.total(
-                        query.increase(query.of_job("disttrain_messages_dropped_total")), "reason"
-                    ),
+                    query.total(query.of_job("disttrain_messages_dropped_total"), "reason"),
                     "dropped: {{reason}}",
                 ),
             ),
