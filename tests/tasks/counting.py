@@ -5,6 +5,7 @@ last elements of the model, which lie on the first and last shard: a lost and a 
 in the trained parameters, whatever the order.
 """
 
+import ctypes
 import os
 import threading
 import time
@@ -123,7 +124,10 @@ class Stuck(Numbers):
 
 
 class Hanging(Counting):
-    """Hangs for ever at one place, "loss", "sample" or "worker", in one of its processes, once."""
+    """Hangs for ever at one place, in one of its processes, once.
+
+    "loss", "sample" or "worker"; "lock" is a loss in native code that keeps the interpreter's lock.
+    """
 
     def __init__(self, place: str, marker: str, step_seconds: float = 0.0) -> None:
         super().__init__(step_seconds=step_seconds)
@@ -133,21 +137,23 @@ class Hanging(Counting):
         return InputPipeline(workers=1 if self._place == "worker" else 0)
 
     def dataset(self, split: Split) -> Dataset[int]:
-        if self._place != "loss" and split == Split.TRAIN:
+        if self._place in {"sample", "worker"} and split == Split.TRAIN:
             return Stuck(self.samples, self._marker)
         return super().dataset(split)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        if self._place == "loss" and bool((batch >= FIRST_TO_HANG).any()):
-            hang_once(self._marker)
+        if self._place in {"loss", "lock"} and bool((batch >= FIRST_TO_HANG).any()):
+            hang_once(self._marker, keeping_the_lock=self._place == "lock")
         return super().loss(model, batch)
 
 
-def hang_once(marker: Path) -> None:
+def hang_once(marker: Path, *, keeping_the_lock: bool = False) -> None:
     """For ever, for whoever comes here first; the marker says which process that is."""
     try:
         with marker.open("x") as said:
             said.write(str(os.getpid()))
     except FileExistsError:
         return
+    if keeping_the_lock:
+        ctypes.PyDLL(None).pause()
     threading.Event().wait()

@@ -2,8 +2,13 @@
 
 The heartbeats of a process whose compute thread hangs go on, so nobody else would ever notice: it
 would keep its portions for ever. Its next life gets new ones, and these go to others.
+
+A call of native code that keeps the interpreter's lock stops every thread of Python, this one and
+the heartbeats too. Then the job goes on without the replica, and a thread of faulthandler, which
+needs no lock, ends the process: nobody else may be left to do the work.
 """
 
+import faulthandler
 import multiprocessing
 import os
 import sys
@@ -23,6 +28,9 @@ _LOOKS_PER_LIMIT = 10
 _MOST_SECONDS_BETWEEN_LOOKS = 1.0
 _STOPPED_SECONDS = 5.0
 """A look that comes so much too late: the whole process was stopped, by Ctrl-Z for example."""
+
+# A forked child has no copy of that thread, but of the lock on which its own end would wait.
+os.register_at_fork(before=faulthandler.cancel_dump_traceback_later)
 
 
 def end_process(hanging: Call, seconds: float) -> None:
@@ -55,23 +63,29 @@ class Watchdog:
         self._when_overdue = when_overdue
         self._clock = clock
         self._over = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         if self._limit_seconds is not None:
+            _end_unless_looked_after(self._limit_seconds)
             arguments = (self._limit_seconds,)
-            thread = threading.Thread(
+            self._thread = threading.Thread(
                 target=self._watch, args=arguments, name="watchdog", daemon=True
             )
-            thread.start()
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        faulthandler.cancel_dump_traceback_later()
 
     def _watch(self, limit_seconds: float) -> None:
         pause = min(limit_seconds / _LOOKS_PER_LIMIT, _MOST_SECONDS_BETWEEN_LOOKS)
         looked = awake_since = self._clock()
         while not self._over.wait(pause):
+            _end_unless_looked_after(limit_seconds)
             now = self._clock()
             if now - looked > pause + _STOPPED_SECONDS:
                 # Nothing could return meanwhile, so nothing hangs that was not seen to since.
@@ -80,3 +94,8 @@ class Watchdog:
             hanging = calls.overdue(calls.running(), now, limit_seconds)
             if hanging is not None and now - awake_since > limit_seconds:
                 self._when_overdue(hanging, now - hanging.since)
+
+
+def _end_unless_looked_after(limit_seconds: float) -> None:
+    """Without another call of this in time no thread of Python runs any more."""
+    faulthandler.dump_traceback_later(limit_seconds + _STOPPED_SECONDS, exit=True)

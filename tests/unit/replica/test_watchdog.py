@@ -1,6 +1,8 @@
 """The watchdog notices a call of the task's code that does not return, in whatever thread."""
 
 import queue
+import subprocess
+import sys
 import threading
 import time
 
@@ -62,3 +64,21 @@ def test_without_a_limit_nothing_watches() -> None:
     before = threading.active_count()
     with Watchdog(None):
         assert threading.active_count() == before
+
+
+FORKING = """
+import os, sys
+from disttrain.replica.watchdog import Watchdog
+with Watchdog(100.0):
+    child = os.fork()
+    if child == 0:
+        sys.exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_of_a_watched_process_can_end() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ran.stdout == "7\n"
