@@ -4,12 +4,28 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
-from builders import helm, kubernetes_schemas, product_images
+from builders import helm, kubernetes_schemas, monitoring_schemas, product_images
 from cluster import Cluster, Kubectl, binaries, commands, namespaces
 from cluster.errors import CommandFailed
+from disttrain_monitoring import labels
 
-MONITORED: Final = {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}
+MONITORED: Final[dict[str, Any]] = {
+    "serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"}},
+    "podMonitor": {"enabled": True, "labels": {"release": "monitoring"}},
+    "prometheusRule": {
+        "enabled": True,
+        "labels": {"release": "monitoring"},
+        "runbook": "https://example.com/alerts",
+    },
+    "dashboards": {
+        "enabled": True,
+        "namespace": "monitoring",
+        "labels": {"grafana_dashboard": "yes"},
+        "annotations": {"grafana_folder": "DistTrain"},
+    },
+}
 EVERYTHING: Final[dict[str, Any]] = {
     "imagePrefix": "registry.example.com/team/",
     "image": {"repository": "operator", "digest": f"sha256:{'0' * 64}"},
@@ -47,18 +63,49 @@ def test_helm_finds_nothing_to_say(values: dict[str, Any]) -> None:
 def test_every_object_is_as_the_api_server_wants_it(
     values: dict[str, Any], kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    kinds = {found["kind"] for found in helm.rendered(values)} - {"ServiceMonitor", "PodMonitor"}
+    kinds = {found["kind"] for found in helm.rendered(values)}
     schemas = kubernetes_schemas.write(kubectl, tmp_path, kinds)
+    # Of the Prometheus operator's kinds this server knows nothing.
+    monitoring_schemas.write(tmp_path)
     manifests = tmp_path / "manifests.yaml"
     manifests.write_text(helm.template(values))
 
-    # Of the Prometheus operator's kinds this server knows nothing.
-    how = ("-strict", "-summary", "-skip=ServiceMonitor,PodMonitor")
+    how = ("-strict", "-summary")
     printed = commands.run(
         binaries.path("kubeconform"), *how, f"-schema-location={schemas}", manifests
     )
 
-    assert "Invalid: 0, Errors: 0" in printed
+    assert "Invalid: 0, Errors: 0, Skipped: 0" in printed
+    assert (kinds >= set(monitoring_schemas.KINDS)) == ("metrics" in values)
+
+
+def test_dashboards_and_alerts_are_what_was_generated(kubectl: Kubectl) -> None:
+    found = {each["kind"]: each for each in helm.rendered({"metrics": MONITORED})}
+
+    boards = found["ConfigMap"]
+    files = {f"disttrain-{file.name}": file for file in (helm.CHART / "dashboards").iterdir()}
+    assert boards["data"] == {name: file.read_text() for name, file in files.items()}
+    assert boards["metadata"]["namespace"] == "monitoring"
+    assert boards["metadata"]["labels"]["grafana_dashboard"] == "yes"
+    text = (helm.CHART / "alerts" / "rules.yaml").read_text()
+    expected = yaml.safe_load(text.replace("docs/alerts.md", "https://example.com/alerts"))
+    assert found["PrometheusRule"]["spec"] == expected
+    rules = expected["groups"][0]["rules"]
+    assert all(
+        rule["annotations"]["runbook_url"].startswith("https://example.com/alerts#")
+        for rule in rules
+    )
+
+
+def test_monitors_give_the_labels_that_dashboards_ask_for(kubectl: Kubectl) -> None:
+    found = {each["kind"]: each for each in helm.rendered({"metrics": MONITORED})}
+
+    (jobs,) = found["PodMonitor"]["spec"]["podMetricsEndpoints"]
+    given = {each["targetLabel"] for each in jobs["relabelings"]}
+    # The Prometheus operator itself gives the others.
+    assert given == set(labels.ALL) - {labels.NAMESPACE, labels.POD}
+    (operator,) = found["ServiceMonitor"]["spec"]["endpoints"]
+    assert operator["relabelings"] == [{"targetLabel": labels.COMPONENT, "replacement": "operator"}]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +115,8 @@ def test_every_object_is_as_the_api_server_wants_it(
         {"imagePrefix": "no-slash-at-the-end"},
         {"allowedPodFeatures": ["root"]},
         {"image": {"repository": "operator", "digest": "latest"}},
+        {"metrics": {"prometheusRule": {"enabled": True, "minutes": 5}}},
+        {"metrics": {"dashboards": {"labels": {"grafana_dashboard": 1}}}},
     ],
 )
 def test_wrong_values_are_refused(wrong: dict[str, Any], kubectl: Kubectl) -> None:
