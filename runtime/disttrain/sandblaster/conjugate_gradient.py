@@ -1,0 +1,41 @@
+"""Nonlinear conjugate gradients, Polak and Ribiere's with a factor of at least 0. Pure.
+
+Nocedal and Wright, Numerical Optimization (2006), equation 5.45.
+"""
+
+from disttrain.sandblaster.directions import Chosen, FirstStep, Remembered
+from disttrain.sandblaster.names import ARRIVED, DIRECTION, GRADIENT
+from disttrain.sandblaster.operations import Combination, Scale
+from disttrain.sandblaster.products import Products
+
+_ARRIVED: Combination = {ARRIVED: 1.0}
+_GRADIENT: Combination = {GRADIENT: 1.0}
+
+
+class ConjugateGradient:
+    """Against the gradient, with some of the last direction."""
+
+    def choose(self, products: Products) -> Chosen:
+        """See `Directions.choose`."""
+        known = DIRECTION in products.names
+        formed = {GRADIENT: -1.0, DIRECTION: 1.0} if known else {GRADIENT: -1.0}
+        return Chosen(
+            formed=formed,
+            products=products.defined(DIRECTION, formed),
+            along={DIRECTION: 1.0},
+            first_step=FirstStep.SAME_CHANGE if known else FirstStep.CAREFUL,
+        )
+
+    def remember(self, products: Products, _along: Combination, _step: float) -> Remembered:
+        """See `Directions.remember`: the direction, times its share in the next one."""
+        change = {ARRIVED: 1.0, GRADIENT: -1.0}
+        share = products.of(_ARRIVED, change) / products.of(_GRADIENT, _GRADIENT)
+        factor = max(0.0, share)
+        return Remembered(
+            products=products.defined(DIRECTION, {DIRECTION: factor}),
+            operations=(Scale(vector=DIRECTION, factor=factor),),
+        )
+
+    def pruned(self, products: Products) -> Products:
+        """See `Directions.pruned`."""
+        return products

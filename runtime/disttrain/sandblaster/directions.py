@@ -1,0 +1,86 @@
+"""Where to go from a point, given the inner products of what is remembered. Pure.
+
+A rule works on combinations of the vectors that a table of products knows, and changes no vector
+itself: it says what the shards are to do.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from disttrain.sandblaster.names import DIRECTION, GRADIENT
+from disttrain.sandblaster.operations import Combination, Operation
+from disttrain.sandblaster.products import Products
+
+
+class FirstStep(StrEnum):
+    """Where a line search begins."""
+
+    UNIT = "unit"
+    """At 1: the direction has its own length."""
+    CAREFUL = "careful"
+    """At min(1, 1 / the sum of the gradient's absolute values): nothing is known of lengths."""
+    SAME_CHANGE = "same_change"
+    """Where the slope promises what the last step's slope had promised."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chosen:
+    """A direction."""
+
+    formed: Combination
+    """What the shards make the direction of."""
+    products: Products
+    """Of what there is once it is formed."""
+    along: Combination
+    """The direction, as a combination of the vectors in `products`."""
+    first_step: FirstStep
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Remembered:
+    """What is kept of an iteration."""
+
+    products: Products
+    """Of what there is once `operations` are done, with the gradient that arrived."""
+    operations: tuple[Operation, ...] = ()
+    is_doubtful: bool = False
+    """So much cancelled that the products are to be computed from the vectors."""
+
+
+class Directions(Protocol):
+    """A rule for directions."""
+
+    def choose(self, products: Products) -> Chosen:
+        """A direction; against the gradient if that is the only vector."""
+        ...
+
+    def remember(self, products: Products, along: Combination, step: float) -> Remembered:
+        """What to keep as the point `step` times the direction away is accepted."""
+        ...
+
+    def pruned(self, products: Products) -> Products:
+        """Without what turned out to be useless."""
+        ...
+
+
+class SteepestDescent:
+    """Against the gradient: gradient descent with a line search."""
+
+    def choose(self, products: Products) -> Chosen:
+        """See `Directions.choose`."""
+        against = {GRADIENT: -1.0}
+        known = DIRECTION in products.names
+        first_step = FirstStep.SAME_CHANGE if known else FirstStep.CAREFUL
+        formed = products.keeping([GRADIENT]).defined(DIRECTION, against)
+        return Chosen(
+            formed=against, products=formed, along={DIRECTION: 1.0}, first_step=first_step
+        )
+
+    def remember(self, products: Products, _along: Combination, _step: float) -> Remembered:
+        """See `Directions.remember`: that there was a direction, from which the step is known."""
+        return Remembered(products=products)
+
+    def pruned(self, products: Products) -> Products:
+        """See `Directions.pruned`."""
+        return products

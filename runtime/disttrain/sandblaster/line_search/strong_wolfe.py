@@ -1,0 +1,132 @@
+"""The strong Wolfe conditions: the loss fell enough, and the slope is flat enough.
+
+Nocedal and Wright, Numerical Optimization (2006), algorithms 3.5 and 3.6 with cubic interpolation.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from disttrain.sandblaster.line_search.point import Point, Stage, cubic_minimum, is_low_enough
+
+_EXTEND_LEAST, _EXTEND_MOST = 1.1, 10.0
+"""How much longer the next step may be while no minimum is enclosed."""
+_MARGIN = 0.1
+"""Of the interval: a trial keeps so far away from its ends."""
+_SHRINKS = 2 / 3
+"""Two evaluations that leave more of the interval than this are followed by its middle."""
+_NARROW = 1e-12
+"""An interval this small, against its ends, holds nothing new."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WolfeRules:
+    """What the search asks for."""
+
+    kind: Literal["strong_wolfe"] = "strong_wolfe"
+    decrease: float = 1e-4
+    """Fraction of the decrease that the first slope promises."""
+    curvature: float = 0.9
+    """The slope that is flat enough, as a fraction of the first one."""
+    most_evaluations: int = 20
+
+    def begin(self, start: Point, first_step: float) -> "WolfeSearch":
+        """A search from a point with a negative slope."""
+        return WolfeSearch(rules=self, start=start, trial=first_step, low=start)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WolfeSearch:
+    """A search that first encloses a minimum, then narrows."""
+
+    kind: Literal["strong_wolfe"] = "strong_wolfe"
+    rules: WolfeRules
+    start: Point
+    trial: float
+    low: Point
+    """The lowest point that fell enough, or the beginning."""
+    high: Point | None = None
+    """The other end of the interval that encloses a minimum; None: there is none yet."""
+    widths: tuple[float, ...] = ()
+    """Of the last two intervals, the newest first."""
+    is_settling: bool = False
+    """The trial is a point already known, of which only the gradient is wanted again."""
+    stage: Stage = Stage.TRYING
+    evaluations: int = 0
+
+    def advanced(self, point: Point) -> "WolfeSearch":
+        """The search after the evaluation of its trial."""
+        known = replace(self, evaluations=self.evaluations + 1)
+        if self.is_settling or _is_good(self, point):
+            return replace(known, stage=Stage.ACCEPTED)
+        found = _enclosed(known, point) if self.high is None else _narrowed(known, self.high, point)
+        if found.evaluations >= self.rules.most_evaluations or _is_narrow(found):
+            return _settled(found, point)
+        return found if found.high is None else _inside(found, found.high)
+
+
+def _is_good(search: WolfeSearch, point: Point) -> bool:
+    flat = abs(point.slope) <= search.rules.curvature * -search.start.slope
+    return _fell(search, point) and flat
+
+
+def _fell(search: WolfeSearch, point: Point) -> bool:
+    is_lower = search.low.step == 0 or point.loss < search.low.loss
+    return is_lower and is_low_enough(point, search.start, search.rules.decrease)
+
+
+def _enclosed(search: WolfeSearch, point: Point) -> WolfeSearch:
+    """No minimum was enclosed until now."""
+    if not _fell(search, point):
+        return replace(search, high=point)
+    if point.slope >= 0:
+        return replace(search, low=point, high=search.low)
+    return replace(search, low=point, trial=_further(search.low, point))
+
+
+def _narrowed(search: WolfeSearch, high: Point, point: Point) -> WolfeSearch:
+    """The point takes the place of one of the ends."""
+    if not _fell(search, point):
+        return replace(search, high=point)
+    rises_towards_high = point.slope * (high.step - search.low.step) >= 0
+    return replace(search, low=point, high=search.low if rises_towards_high else high)
+
+
+def _inside(search: WolfeSearch, high: Point) -> WolfeSearch:
+    """With the next trial inside of the interval."""
+    width = abs(high.step - search.low.step)
+    lowest = min(high.step, search.low.step)
+    wanted = cubic_minimum(search.low, high)
+    if wanted is None or _is_slow(search, width):
+        wanted = lowest + (0.5 if high.is_finite else _MARGIN) * width
+    inside = min(max(wanted, lowest + _MARGIN * width), lowest + (1 - _MARGIN) * width)
+    return replace(search, trial=inside, widths=(width, *search.widths[:1]))
+
+
+def _is_slow(search: WolfeSearch, width: float) -> bool:
+    return len(search.widths) > 1 and width > _SHRINKS * search.widths[1]
+
+
+def _is_narrow(search: WolfeSearch) -> bool:
+    if search.high is None:
+        return False
+    low, high = search.low.step, search.high.step
+    return abs(high - low) <= _NARROW * max(abs(high), abs(low))
+
+
+def _settled(search: WolfeSearch, point: Point) -> WolfeSearch:
+    """With the lowest point, if there is one, since it fell enough."""
+    if search.low.step == 0:
+        return replace(search, stage=Stage.FAILED)
+    if search.low == point:
+        return replace(search, stage=Stage.ACCEPTED)
+    return replace(search, trial=search.low.step, is_settling=True)
+
+
+def _further(before: Point, point: Point) -> float:
+    """The next step while the loss still falls: where the cubic is lowest, within limits."""
+    gone = point.step - before.step
+    least, most = point.step + (_EXTEND_LEAST - 1) * gone, point.step + _EXTEND_MOST * gone
+    wanted = cubic_minimum(before, point)
+    if wanted is None or wanted <= point.step:
+        return most
+    return min(max(wanted, least), most)

@@ -1,0 +1,73 @@
+"""What a batch method is to those who carry it out: answers in, requests out."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from disttrain.sandblaster.operations import Operation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What is to be done before the method can go on."""
+
+    prepare: tuple[Operation, ...] = ()
+    """One order to all shards."""
+    evaluates: bool = False
+    """Then the loss over the batch at the trial point is wanted, and its gradient as `arrived`."""
+    measure: tuple[Operation, ...] = ()
+    """Then, with the gradient in place, this order."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What came of a request."""
+
+    scalars: tuple[float, ...] = ()
+    """Of `prepare` and then of `measure`, over all shards."""
+    loss: float = 0.0
+    """Mean over the batch, if it was evaluated."""
+
+
+class End(StrEnum):
+    """Why a method is done."""
+
+    GRADIENT = "gradient"
+    """No element of the gradient is larger than the tolerance."""
+    CHANGE = "change"
+    """The loss changed by no more than the tolerance."""
+    NO_DESCENT = "no_descent"
+    """Not even against the gradient is the loss lower, as far as numbers can tell."""
+    NOT_FINITE = "not_finite"
+    """The loss or the gradient at the first point is no number."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """How far a method is."""
+
+    iteration: int = 0
+    """Points accepted after the first one."""
+    evaluations: int = 0
+    """Of the loss and the gradient over the batch."""
+    loss: float = float("inf")
+    """At the point accepted last."""
+    largest: float = float("inf")
+    """The largest absolute value of the gradient's elements there."""
+    end: End | None = None
+
+
+class Method(Protocol):
+    """One run of a batch method."""
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        ...
+
+    def advance(self, answer: Answer | None) -> Request | None:
+        """What is wanted next, given what came of the last request; None when it is done.
+
+        The first call has no answer to give.
+        """
+        ...

@@ -1,0 +1,17 @@
+"""What the vectors on the shards are called."""
+
+PARAMETERS = "parameters"
+"""The point that was accepted last."""
+GRADIENT = "gradient"
+"""The gradient there."""
+DIRECTION = "direction"
+"""Where the line search goes from there."""
+TRIAL = "trial"
+"""The point whose loss and gradient are wanted."""
+ARRIVED = "arrived"
+"""The gradient at the trial point, once all portions are in."""
+
+
+def pair(slot: int) -> tuple[str, str]:
+    """A pair of L-BFGS: how far an iteration went (s), how its gradient changed on the way (y)."""
+    return f"s{slot}", f"y{slot}"

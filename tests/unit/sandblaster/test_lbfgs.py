@@ -1,0 +1,153 @@
+"""L-BFGS by inner products does what the textbook does, one operation at a time."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from builders.batch_problems import (
+    PROBLEMS,
+    RULES,
+    Problem,
+    Vector,
+    fused,
+    iterates,
+    rosenbrock,
+    shards_of,
+)
+from disttrain.sandblaster import batch_method
+from disttrain.sandblaster.batch_method import BatchMethod
+from disttrain.sandblaster.descent import Descent
+from disttrain.sandblaster.lbfgs import Lbfgs
+from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.method import End
+from disttrain.sandblaster.names import PARAMETERS
+from disttrain.sandblaster.plain_lbfgs import PlainLbfgs
+
+
+def largest_difference(points: list[Vector], reference: list[Vector]) -> float:
+    """The largest distance of two iterates, against the length of the reference's."""
+    pairs = zip(points[1:], reference[1:], strict=True)
+    return max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in pairs)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_forty_iterates_are_those_of_the_two_loops(problem: Problem) -> None:
+    reference = iterates(PlainLbfgs(RULES), shards_of(problem), 40)
+
+    for shards in (1, 2, 3, 5):
+        points = iterates(fused(), shards_of(problem, shards), 40)
+
+        assert len(points) == 40
+        assert largest_difference(points, reference) < 1e-10, f"{shards} shards"
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_the_same_run_twice_gives_the_same_bits(problem: Problem) -> None:
+    first, second = (iterates(fused(), shards_of(problem, 3), 15)[-1] for _ in range(2))
+
+    assert first.tobytes() == second.tobytes()
+
+
+def test_an_evaluation_costs_two_orders() -> None:
+    method, engine = fused(replace(RULES, exact_every=1000)), shards_of(rosenbrock(), 2)
+
+    iterates(method, engine, 40)
+
+    assert engine.orders == 2 * len(engine.evaluations)
+
+
+def test_the_products_are_computed_from_the_vectors_now_and_then() -> None:
+    often, seldom = shards_of(rosenbrock()), shards_of(rosenbrock())
+
+    iterates(fused(replace(RULES, exact_every=5)), often, 31)
+    iterates(fused(replace(RULES, exact_every=1000)), seldom, 31)
+
+    assert often.orders == seldom.orders + 6
+
+
+def test_a_run_goes_on_from_any_state_that_was_written_down() -> None:
+    problem = rosenbrock(10)
+    undisturbed = shards_of(problem)
+    iterates(fused(), undisturbed, 25)
+    reference = undisturbed.vector(PARAMETERS)
+    method, engine = fused(), shards_of(problem)
+    request = method.advance(None)
+
+    while request is not None and method.progress.iteration < 25:
+        answer = engine.answer(request)
+        written = batch_method.to_json(method.state)
+        method = BatchMethod(Descent(RULES, Lbfgs()), batch_method.from_json(written))
+        assert batch_method.to_json(method.state) == written
+        request = method.advance(answer)
+
+    assert len(written) < 20_000
+    assert method.progress.iteration == 25
+    assert engine.vector(PARAMETERS).tobytes() == reference.tobytes()
+
+
+def test_it_ends_where_the_gradient_is_small() -> None:
+    method = fused(replace(RULES, gradient_tolerance=1e-6))
+
+    last = iterates(method, shards_of(rosenbrock(4)))[-1]
+
+    assert method.progress.end is End.GRADIENT
+    assert method.progress.largest <= 1e-6
+    assert np.allclose(last, 1.0, atol=1e-5)
+
+
+def test_it_ends_where_the_loss_changes_no_more() -> None:
+    method, engine = fused(replace(RULES, change_tolerance=1e-3)), shards_of(PROBLEMS["softmax"])
+
+    iterates(method, engine)
+
+    assert method.progress.end is End.CHANGE
+    assert method.progress.loss == min(engine.evaluations)
+
+
+def test_it_ends_at_once_where_the_loss_is_no_number() -> None:
+    method = fused()
+    nowhere = Problem("nowhere", np.ones(3), lambda x: (float("nan"), x))
+
+    iterates(method, shards_of(nowhere))
+
+    assert method.progress.end is End.NOT_FINITE
+
+
+def test_a_gradient_that_lies_ends_in_no_descent() -> None:
+    def lying(x: Vector) -> tuple[float, Vector]:
+        return float(x @ x), -2 * x
+
+    rules = replace(RULES, search=WolfeRules(most_evaluations=8))
+    method, engine = fused(rules), shards_of(Problem("lying", np.ones(3), lying))
+
+    iterates(method, engine)
+
+    assert method.progress.end is End.NO_DESCENT
+    assert engine.vector(PARAMETERS).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_direction_that_leads_nowhere_is_followed_by_the_steepest_one() -> None:
+    """A kink: beyond it the remembered curvature is of another function."""
+
+    def kinked(x: Vector) -> tuple[float, Vector]:
+        steep = np.where(x > 0, 1.0, 1000.0)
+        return float(steep @ np.abs(x)) + 0.5 * float(x @ x), steep * np.sign(x) + x
+
+    rules = replace(RULES, search=WolfeRules(most_evaluations=5), gradient_tolerance=1e-9)
+    method, engine = fused(rules), shards_of(Problem("kinked", np.array([3.0, 2.0]), kinked))
+
+    iterates(method, engine, evaluations=300)
+
+    assert method.progress.end is End.NO_DESCENT
+    assert method.progress.loss < 1.0
+
+
+@pytest.mark.parametrize("history", [1, 3])
+def test_a_short_history_is_kept_in_few_vectors(history: int) -> None:
+    engine = shards_of(rosenbrock(10))
+
+    iterates(fused(directions=Lbfgs(history=history)), engine, 20)
+
+    slots = {name for name in engine.shards[0].names if name[1:].isdecimal()}
+    assert slots == {f"{kind}{slot}" for kind in "sy" for slot in range(history)}

@@ -1,0 +1,109 @@
+"""Line searches find points that fulfil what they are asked for."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from disttrain.sandblaster.line_search.armijo import ArmijoRules
+from disttrain.sandblaster.line_search.point import Point, Stage, cubic_minimum
+from disttrain.sandblaster.line_search.search import Search, SearchRules
+from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+
+Line = Callable[[float], tuple[float, float]]
+
+
+def bowl(t: float) -> tuple[float, float]:
+    return (t - 3) ** 2, 2 * (t - 3)
+
+
+def narrow(t: float) -> tuple[float, float]:
+    return (t - 1e-4) ** 2 * 1e6, 2e6 * (t - 1e-4)
+
+
+def far(t: float) -> tuple[float, float]:
+    return math.sqrt(1 + (t - 1000) ** 2), (t - 1000) / math.sqrt(1 + (t - 1000) ** 2)
+
+
+def waves(t: float) -> tuple[float, float]:
+    return (t - 8) ** 2 + 10 * math.cos(3 * t), 2 * (t - 8) - 30 * math.sin(3 * t)
+
+
+def wall(t: float) -> tuple[float, float]:
+    """No number beyond 1."""
+    return (-math.log(1 - t) - 2 * t, 1 / (1 - t) - 2) if t < 1 else (math.inf, math.nan)
+
+
+LINES = (bowl, narrow, far, waves, wall)
+
+
+def searched(rules: SearchRules, line: Line, first_step: float) -> tuple[Search, Point]:
+    loss, slope = line(0.0)
+    point = Point(step=0.0, loss=loss, slope=slope)
+    search: Search = rules.begin(point, first_step)
+    while search.stage is Stage.TRYING:
+        loss, slope = line(search.trial)
+        point = Point(step=search.trial, loss=loss, slope=slope)
+        search = search.advanced(point)
+    return search, point
+
+
+@pytest.mark.parametrize("first_step", [1e-3, 1.0, 50.0])
+@pytest.mark.parametrize("curvature", [0.1, 0.9])
+@pytest.mark.parametrize("line", LINES)
+def test_both_wolfe_conditions_hold(line: Line, curvature: float, first_step: float) -> None:
+    rules = WolfeRules(curvature=curvature)
+
+    search, point = searched(rules, line, first_step)
+
+    assert search.stage is Stage.ACCEPTED
+    assert point.step == search.trial > 0
+    assert point.loss <= search.start.loss + rules.decrease * point.step * search.start.slope
+    assert abs(point.slope) <= curvature * abs(search.start.slope)
+    assert search.evaluations <= 15
+
+
+@pytest.mark.parametrize("first_step", [1e-3, 1.0, 50.0])
+@pytest.mark.parametrize("line", LINES)
+def test_armijos_condition_holds(line: Line, first_step: float) -> None:
+    rules = ArmijoRules()
+
+    search, point = searched(rules, line, first_step)
+
+    assert search.stage is Stage.ACCEPTED
+    assert 0 < point.step <= first_step
+    assert point.loss <= search.start.loss + rules.decrease * point.step * search.start.slope
+
+
+@pytest.mark.parametrize("rules", [WolfeRules(most_evaluations=7), ArmijoRules(most_evaluations=7)])
+def test_a_slope_that_lies_is_given_up(rules: SearchRules) -> None:
+    search, _ = searched(rules, lambda t: (t, -1.0), 1.0)
+
+    assert search.stage is Stage.FAILED
+    assert search.evaluations <= 7
+
+
+def test_a_search_without_evaluations_left_settles_for_its_lowest_point() -> None:
+    """The lowest one came before the last one, so its gradient is asked for once more."""
+    rules = WolfeRules(curvature=1e-9, most_evaluations=4)
+
+    search, point = searched(rules, waves, 1.0)
+
+    assert search.stage is Stage.ACCEPTED
+    assert search.evaluations in {4, 5}
+    assert point.loss < search.start.loss
+
+
+def test_the_minimum_of_a_cubic_is_found() -> None:
+    def cubic(t: float) -> Point:
+        return Point(step=t, loss=t**3 - 3 * t, slope=3 * t * t - 3)
+
+    for first, second in ((0.0, 2.0), (2.0, 0.0), (0.5, 0.75)):
+        assert cubic_minimum(cubic(first), cubic(second)) == pytest.approx(1.0)
+
+
+def test_what_is_no_number_has_no_minimum() -> None:
+    good, bad = Point(step=0.0, loss=0.0, slope=-1.0), Point(step=1.0, loss=math.inf, slope=0.0)
+
+    assert cubic_minimum(good, bad) is None
+    assert cubic_minimum(good, good) is None

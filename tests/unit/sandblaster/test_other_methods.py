@@ -1,0 +1,69 @@
+"""The frame is not built for one method."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from builders.batch_problems import PROBLEMS, RULES, Problem, iterates, shards_of
+from disttrain.sandblaster.batch_method import BatchMethod
+from disttrain.sandblaster.conjugate_gradient import ConjugateGradient
+from disttrain.sandblaster.descent import Descent
+from disttrain.sandblaster.directions import Directions, SteepestDescent
+from disttrain.sandblaster.lbfgs import Lbfgs
+from disttrain.sandblaster.line_search.armijo import ArmijoRules
+from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.method import End
+from disttrain.sandblaster.names import PARAMETERS
+
+METHODS: dict[str, Directions] = {
+    "lbfgs": Lbfgs(),
+    "conjugate gradient": ConjugateGradient(),
+    "gradient descent": SteepestDescent(),
+}
+
+
+def easy() -> Problem:
+    scales, target = np.geomspace(1.0, 20.0, 30), np.linspace(-1.0, 1.0, 30)
+    return Problem(
+        "easy",
+        np.zeros(30),
+        lambda x: (float(scales @ (x - target) ** 2) / 2, scales * (x - target)),
+    )
+
+
+@pytest.mark.parametrize(
+    "search", [WolfeRules(curvature=0.1), ArmijoRules()], ids=["wolfe", "armijo"]
+)
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_finds_the_minimum(name: str, search: WolfeRules | ArmijoRules) -> None:
+    rules = replace(RULES, search=search, gradient_tolerance=1e-8)
+    method, engine = BatchMethod(Descent(rules, METHODS[name])), shards_of(easy(), 2)
+
+    iterates(method, engine, evaluations=2000)
+
+    assert method.progress.end is End.GRADIENT
+    assert np.allclose(engine.vector(PARAMETERS), np.linspace(-1.0, 1.0, 30), atol=1e-7)
+    assert engine.orders <= 2 * method.progress.evaluations + 1 + method.progress.iteration
+
+
+def test_conjugate_gradients_need_fewer_evaluations_than_gradient_descent() -> None:
+    needed = {}
+    for name, directions in METHODS.items():
+        rules = replace(RULES, search=WolfeRules(curvature=0.1), gradient_tolerance=1e-6)
+        method = BatchMethod(Descent(rules, directions))
+        iterates(method, shards_of(easy()), evaluations=5000)
+        needed[name] = method.progress.evaluations
+
+    assert needed["conjugate gradient"] < needed["gradient descent"] / 2
+
+
+def test_conjugate_gradients_go_on_after_a_restart() -> None:
+    rules = replace(RULES, search=WolfeRules(curvature=0.1), gradient_tolerance=1e-5)
+    method = BatchMethod(Descent(rules, ConjugateGradient()))
+    engine = shards_of(PROBLEMS["softmax"], 3)
+
+    iterates(method, engine, evaluations=5000)
+
+    assert method.progress.end is End.GRADIENT
+    assert method.progress.loss == pytest.approx(0.8883101976, rel=1e-6)

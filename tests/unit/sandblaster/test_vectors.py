@@ -1,0 +1,116 @@
+"""Orders on a shard's part of the vectors do what numpy does on whole ones."""
+
+import numpy as np
+import pytest
+
+from disttrain.sandblaster import operations as ops
+from disttrain.sandblaster.errors import UnknownVector
+from disttrain.sandblaster.operations import Operation
+from disttrain.sandblaster.vectors import BLOCK_ELEMENTS, Vectors
+
+LENGTH = 2 * BLOCK_ELEMENTS + 37
+
+
+def some_vectors(
+    elements: int = LENGTH, kind: type[np.float64 | np.float32] = np.float64
+) -> Vectors:
+    vectors, random = Vectors(elements, kind), np.random.default_rng(1)
+    for name in ("a", "b", "c"):
+        vectors.make(name)[:] = random.standard_normal(elements)
+    return vectors
+
+
+def test_a_combination_may_be_written_over_one_of_its_vectors() -> None:
+    vectors = some_vectors()
+    wanted = 2 * vectors["a"] - vectors["b"] + 0.5 * vectors["c"]
+
+    vectors.perform([ops.Combine(target="b", terms={"a": 2.0, "b": -1.0, "c": 0.5})])
+
+    assert np.allclose(vectors["b"], wanted, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("operation", "name", "wanted"),
+    [
+        (ops.Scale(vector="a", factor=3.0), "a", lambda v: 3 * v["a"]),
+        (ops.Axpy(factor=2.0, source="a", target="b"), "b", lambda v: v["b"] + 2 * v["a"]),
+        (ops.Multiply(left="a", right="b", target="d"), "d", lambda v: v["a"] * v["b"]),
+        (ops.Copy(source="a", target="d"), "d", lambda v: v["a"].copy()),
+        (ops.Swap(first="a", second="b"), "a", lambda v: v["b"].copy()),
+    ],
+    ids=["scale", "axpy", "multiply", "copy", "swap"],
+)
+def test_each_operation_writes_its_target(operation: Operation, name: str, wanted: object) -> None:
+    vectors = some_vectors()
+    assert callable(wanted)
+    expected = wanted(vectors)
+
+    assert vectors.perform([operation]) == ()
+    assert np.array_equal(vectors[name], expected)
+
+
+def test_scalars_come_in_the_order_of_the_operations() -> None:
+    vectors = some_vectors()
+    a, b = vectors["a"], vectors["b"]
+
+    order: list[Operation] = [
+        ops.Extent(vector="a"),
+        ops.Dots(vector="a", others=("a", "b")),
+        ops.Gram(vectors=("a", "b")),
+    ]
+    answer = vectors.perform(order)
+
+    wanted = [np.abs(a).sum(), np.abs(a).max(), a @ a, a @ b, a @ a, a @ b, b @ b]
+    assert answer == pytest.approx(wanted, rel=1e-12)
+
+
+def test_an_order_sees_what_it_has_written_and_exchanged() -> None:
+    vectors = some_vectors()
+    a, b = vectors["a"].copy(), vectors["b"].copy()
+
+    answer = vectors.perform(
+        [
+            ops.Swap(first="a", second="b"),
+            ops.Combine(target="d", terms={"a": 1.0, "b": 2.0}),
+            ops.Dots(vector="d", others=("b",)),
+        ]
+    )
+
+    assert answer == pytest.approx([(b + 2 * a) @ a], rel=1e-12)
+
+
+def test_an_order_with_an_unknown_vector_changes_nothing() -> None:
+    vectors = some_vectors()
+    before = vectors["a"].copy()
+
+    with pytest.raises(UnknownVector, match="no vector 'x' here; there are a, b, c"):
+        vectors.perform([ops.Scale(vector="a", factor=2.0), ops.Copy(source="x", target="d")])
+
+    assert np.array_equal(vectors["a"], before)
+    assert "d" not in vectors.names
+
+
+def test_long_products_of_float32_are_added_up_in_float64() -> None:
+    ones = Vectors(200 * BLOCK_ELEMENTS, np.float32)
+    ones.make("a")[:] = np.random.default_rng(2).uniform(0.5, 1.5, ones.elements)
+    exact = float(np.sum(np.square(ones["a"], dtype=np.float64)))
+
+    (answer,) = ones.perform([ops.Dots(vector="a", others=("a",))])
+
+    assert answer == pytest.approx(exact, rel=1e-7)
+
+
+def test_not_a_number_is_the_largest_on_any_shard() -> None:
+    vectors = some_vectors()
+    vectors["a"][LENGTH - 1] = np.nan
+    order = [ops.Extent(vector="a")]
+    here, there = vectors.perform(order), some_vectors(100).perform(order)
+
+    for answers in ([here, there], [there, here]):
+        assert np.isnan(ops.merged(order, answers)[1])
+
+
+def test_an_empty_part_answers_zeros() -> None:
+    vectors = some_vectors(0)
+
+    assert vectors.perform([ops.Extent(vector="a"), ops.Gram(vectors=("a",))]) == (0.0, 0.0, 0.0)
