@@ -23,13 +23,16 @@ _QUESTIONS: Final = (
 
 def of_all(fixtures: Iterable[object]) -> Iterator[tuple[str, str]]:
     """A title and a text for each namespace and each operator among a test's fixtures."""
-    for each in {id(fixture): fixture for fixture in fixtures}.values():
+    namespaces = {}
+    for each in fixtures:
         if isinstance(each, Kubectl) and each.namespace != "default":
-            yield f"namespace {each.namespace}", of(each)
+            namespaces[each.namespace] = each
         if isinstance(each, JobView):
-            yield f"namespace {each.kubectl.namespace}", of(each.kubectl)
+            namespaces[each.kubectl.namespace] = each.kubectl
         if isinstance(each, OperatorProcess):
             yield "operator", each.log.read_text(errors="replace")[-_MOST_CHARACTERS:]
+    for name, namespace in namespaces.items():
+        yield f"namespace {name}", of(namespace)
 
 
 def of(namespace: Kubectl) -> str:

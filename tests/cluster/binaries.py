@@ -70,7 +70,7 @@ def _build(name: str) -> None:
     # Not on a person's cost: a build may wait, what they do meanwhile may not.
     command = ("nice", "-n", "10", "go", target[0], "-trimpath", *target[1:])
     variables = {"CGO_ENABLED": "0", "GOBIN": str(unfinished), "GOFLAGS": "-buildvcs=false"}
-    commands.run(*command, folder=SOURCE, environment=variables, limit=BUILD_LIMIT)
+    commands.run_patiently(*command, folder=SOURCE, environment=variables, limit=BUILD_LIMIT)
     (unfinished / name).replace(path(name))
     shutil.rmtree(unfinished)
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -10,6 +11,8 @@ from pathlib import Path
 from cluster.errors import CommandFailed, NotInTime
 
 A_MINUTE = timedelta(minutes=1)
+ATTEMPTS = 3
+PAUSE_SECONDS = 5
 PRINTED_CHARACTERS = 4000
 """How much of what a failed command printed is worth showing: its end."""
 
@@ -50,6 +53,22 @@ def run(
         message = f"{_shown(command)} ended with code {done.returncode}:\n{printed}"
         raise CommandFailed(message)
     return done.stdout
+
+
+def run_patiently(
+    *arguments: str | Path,
+    limit: timedelta,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> str:
+    """Do the same for what comes over a network: some failures pass, so it has three attempts."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return run(*arguments, limit=limit, environment=environment, folder=folder)
+        except CommandFailed as error:
+            sys.stderr.write(f"once more, after {PAUSE_SECONDS} s: {error}\n")
+            time.sleep(PAUSE_SECONDS)
+    return run(*arguments, limit=limit, environment=environment, folder=folder)
 
 
 def succeeds(*arguments: str | Path, limit: timedelta = A_MINUTE) -> bool:

@@ -78,7 +78,7 @@ def _make_base(tag: str) -> None:
         # No variant is smaller: Python needs none of what the others add.
         variant = ("--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}")
         files = folder / "base.tar"
-        commands.run("mmdebstrap", *variant, SUITE, files, limit=BUILD_LIMIT)
+        commands.run_patiently("mmdebstrap", *variant, SUITE, files, limit=BUILD_LIMIT)
         (folder / "Containerfile").write_text(BASE_CONTAINERFILE)
         _build(f"--tag={tag}", folder)
 
@@ -86,7 +86,9 @@ def _make_base(tag: str) -> None:
 def _build(*arguments: str | Path) -> str:
     # The format whose image ids containerd keeps; chroot, as runc may not set limits everywhere.
     how = ("--quiet", "--format=docker", "--isolation=chroot")
-    return commands.run(*_buildah("build", *how, *arguments), limit=BUILD_LIMIT).split()[-1]
+    return commands.run_patiently(*_buildah("build", *how, *arguments), limit=BUILD_LIMIT).split()[
+        -1
+    ]
 
 
 def _buildah(command: str, *arguments: str | Path) -> list[str | Path]:
