@@ -35,7 +35,7 @@ class Settings:
     max_non_finite: int = 10
     end_grace_seconds: float = 5.0
     """Time that members have to leave after the end."""
-    staleness_bound: int = 8
+    staleness_bound: int = 20
     """Updates per replica; more of staleness needs an explanation."""
 
 

@@ -46,7 +46,7 @@ def test_warm_start_samples_are_those_of_the_manifest() -> None:
 
 @pytest.mark.parametrize(
     ("push_every", "fetch_every", "in_flight", "expected"),
-    [(1, 1, 1, 8), (1, 1, 0, 4), (1, 10, 1, 44), (5, 10, 2, 16), (10, 1, 1, 8)],
+    [(1, 1, 1, 20), (1, 1, 0, 10), (1, 10, 1, 110), (5, 10, 2, 40), (10, 1, 1, 20)],
 )
 def test_a_staleness_bound_allows_what_the_strategy_causes(
     push_every: int, fetch_every: int, in_flight: int, expected: int
