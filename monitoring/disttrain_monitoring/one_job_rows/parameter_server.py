@@ -68,10 +68,10 @@ ROW: Final = Row(
         ),
         Panel(
             title="Requests refused by reason",
-            means="Counted since each shard started. A start or a restart causes a few of not_ready, "
-            "unknown_sender, wrong_receiver and out_of_order, and a replica that counts as dead "
-            "old_incarnation. corrupt, malformed, wrong_layout: processes of other versions or jobs "
-            "talk to these shards. not_finite: the training diverges.",
+            means="Counted since each shard started. A start or a restart causes a few of "
+            "not_ready, unknown_sender, wrong_receiver and out_of_order, and a replica that counts "
+            "as dead old_incarnation. corrupt, malformed, wrong_layout: processes of other "
+            "versions or jobs talk to these shards. not_finite: the training diverges.",
             queries=(
                 Query(
                     query.total(query.of_job("disttrain_updates_refused_total"), "reason"),
