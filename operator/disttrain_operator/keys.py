@@ -2,8 +2,8 @@
 
 import zmq
 
+from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
-from disttrain_operator.manifests.keys import KeyPair
 
 
 def new_pairs() -> dict[Role, KeyPair]:

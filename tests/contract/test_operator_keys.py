@@ -5,7 +5,6 @@ from disttrain.job import pod_layout
 from disttrain.job.names import Role
 from disttrain.launch import keys as launch_keys
 from disttrain.transport import keys as transport_keys
-from disttrain.transport.keys import KeyPair
 from disttrain_operator import keys as new_keys
 from disttrain_operator.manifests import keys
 
@@ -13,14 +12,12 @@ from disttrain_operator.manifests import keys
 def test_a_process_reads_what_the_operator_writes() -> None:
     pairs = new_keys.new_pairs()
     files = keys.secret(context(), pairs)["stringData"]
-    drawn = iter([pairs[role] for role in (Role.COORDINATOR, Role.SHARD, Role.REPLICA)])
+    drawn = iter([pairs[role] for role in Role])
 
-    def same() -> KeyPair:
-        pair = next(drawn)
-        return KeyPair(pair.public, pair.secret)
-
-    expected = launch_keys.make(same)
+    expected = launch_keys.make(lambda: next(drawn))
 
     for role in Role:
         name = pod_layout.keys_key(role)
-        assert transport_keys.parse(files[name].encode()) == transport_keys.parse(expected[name])
+        found = transport_keys.parse(files[name].encode())
+        assert found == transport_keys.parse(expected[name])
+        assert found.public == pairs[role].public

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.errors import Conflict, NotFound, Refused
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import keys
 from disttrain_operator.manifests.context import Context
-from disttrain_operator.manifests.keys import KeyPair
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobRecord

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from disttrain.errors import RetryableError
+from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.errors import Conflict, Forbidden, NotFound
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.config import ManifestConfig
-from disttrain_operator.manifests.keys import KeyPair
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey, JobRecord

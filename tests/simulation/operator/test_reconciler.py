@@ -11,10 +11,10 @@ import pytest
 
 from builders.fake_cluster import FakeClient, World, watched_events
 from disttrain.errors import DistTrainError
+from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests.config import ManifestConfig
-from disttrain_operator.manifests.keys import KeyPair
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.observed.watched import CHILDREN, Sights

@@ -4,13 +4,13 @@ from typing import Any
 import pytest
 
 from builders.operator_jobs import UID, context
+from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import keys, volume
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import DefaultVolume, ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
-from disttrain_operator.manifests.keys import KeyPair
 from disttrain_operator.manifests.pod import pod_template
 
 SCALE = Scale(shards=2, replicas=3, coordinator=True)
