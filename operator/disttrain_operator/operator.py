@@ -26,8 +26,8 @@ from disttrain_operator.telemetry import metrics, server
 
 LOG = logging.getLogger(__name__)
 
-_TOGETHER = timedelta(milliseconds=300)
-"""Events of a job's children come in bursts; one look answers them all."""
+_TOGETHER = timedelta(seconds=1)
+"""Events of a job's children come in bursts; one look, and one status, answers them all."""
 
 _STALLED = timedelta(minutes=3)
 

@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import socket
 import statistics
 import sys
@@ -55,6 +56,8 @@ PODS = 5
 CLAIM = "checkpoints"
 SPACE = "jobs"
 AT_ONCE = 32
+REQUESTS = "disttrain_operator_api_requests_total"
+LOOKS = "disttrain_operator_reconcile_seconds_count"
 STATUS_SECONDS = 10
 HOLDER = {"coordinator": "disttrain-coordinator"}
 Progress = Callable[[str], None]
@@ -94,10 +97,22 @@ class Operator:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
     def requests(self) -> float:
-        """Requests to the API server until now, watches among them."""
+        """Requests to the API server until now; kopf's own watch of jobs is not among them."""
+        return sum(self.requests_by_verb().values())
+
+    def requests_by_verb(self) -> dict[str, float]:
+        """The same by verb and code."""
+        found = {}
+        for line in self._get("/metrics").splitlines():
+            if line.startswith(REQUESTS):
+                labels, value = line.removeprefix(REQUESTS).rsplit(" ", 1)
+                found[labels.replace('"', "")] = float(value)
+        return found
+
+    def looks(self) -> float:
+        """How often it looked at a job until now."""
         lines = self._get("/metrics").splitlines()
-        wanted = "disttrain_operator_api_requests_total{"
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(wanted))
+        return next(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(LOOKS))
 
     def is_ready(self) -> bool:
         """Whether it looks after jobs."""
@@ -118,6 +133,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few jobs: for function only")
     parser.add_argument("--jobs", type=int, nargs="+", help="other sizes")
     asked = parser.parse_args()
+    # Ended early, it must still stop the control plane.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
     plan = QUICK if asked.quick else FULL
     sizes = tuple(asked.jobs or plan.sizes)
     figures: dict[str, Any] = {"limits": {"requests_per_second": 1000, "concurrent_syncs": 20}}
@@ -176,7 +193,7 @@ async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -
             own = start_operator(stack, plane)
             await until(own.is_ready, 60)
             found = await singles(api, nodes, plan) if first else {}
-            before = own.cpu_seconds(), own.requests()
+            before, looks = (own.cpu_seconds(), own.requests()), own.looks()
             found |= await begin(api, nodes, plan, size)
             found["running_cpu_ms_per_job"] = 1000 * (own.cpu_seconds() - before[0]) / size
             apart = await statuses(api, own, plan, size) if first else {}
@@ -189,6 +206,8 @@ async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -
             found["idle_share"] = apart["idle_cpu_seconds"] / plan.idle_seconds
             found["cpu_ms_per_job"] = 1000 * used / size
             found["requests_per_job"] = (own.requests() - before[1]) / size
+            found["looks_per_job"] = (own.looks() - looks) / size
+            found["requests_by_verb"] = own.requests_by_verb()
             found["peak_mb"] = own.peak_mb()
             found["control_plane_cpu_seconds"] = plane.cpu_seconds()
     return found

@@ -13,14 +13,19 @@ import os
 import sys
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import aiohttp
 
 from builders.api_server import MERGE, ApiServer
 
 COMPONENT = "app.kubernetes.io/component"
 OUTCOME = '{"phase": "Complete", "reason": "EpochsDone", "message": "1 epoch", "samples": 1}'
+ATTEMPTS = 20
+RETRY_SECONDS = 0.5
 RENEW_SECONDS = 10
 TELL_SECONDS = 0.05
 CONDITIONS = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
@@ -58,19 +63,25 @@ class FakeKubelet:
 
     async def _watch(self) -> None:
         path = "/api/v1/pods?fieldSelector=spec.nodeName!="
-        version = (await self._api.get(f"{path}&limit=1"))["metadata"]["resourceVersion"]
-        async for event in self._api.watch(path, version):
-            self._take(event["type"], event["object"])
+        while True:
+            listed = await self._api.get(path)
+            there = {pod["metadata"]["uid"] for pod in listed["items"]}
+            for pod in listed["items"]:
+                self._take("LISTED", pod)
+            for uid in set(self._pods) - there:
+                self._forget(uid)
+            with suppress(aiohttp.ClientError):
+                version = listed["metadata"]["resourceVersion"]
+                async for event in self._api.watch(path, version):
+                    if event["type"] == "ERROR":
+                        break
+                    self._take(event["type"], event["object"])
 
     def _take(self, event: str, pod: dict[str, Any]) -> None:
         metadata = pod["metadata"]
         uid = metadata["uid"]
         if event == "DELETED":
-            self._pods.pop(uid, None)
-            self._ready.discard(uid)
-            self._done.discard(uid)
-            self._ended.discard(uid)
-            self._changed_at = time.monotonic()
+            self._forget(uid)
         elif "deletionTimestamp" in metadata:
             if uid not in self._ended:
                 self._ended.add(uid)
@@ -79,6 +90,12 @@ class FakeKubelet:
             slim = {"namespace": metadata["namespace"], "name": metadata["name"], "uid": uid}
             self._pods[uid] = slim | {"component": metadata["labels"].get(COMPONENT)}
             self._do(self._start(self._pods[uid]))
+
+    def _forget(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+        for uids in (self._ready, self._done, self._ended):
+            uids.discard(uid)
+        self._changed_at = time.monotonic()
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -112,11 +129,19 @@ class FakeKubelet:
     async def _patch(self, pod: dict[str, Any], status: dict[str, Any]) -> None:
         path = f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}/status"
         body = {"metadata": {"uid": pod["uid"]}, "status": status}
-        try:
-            await self._api.patch(path, body, MERGE)
-        except RuntimeError as error:
-            if " 404 " not in str(error) and " 409 " not in str(error):
-                raise
+        for _ in range(ATTEMPTS):
+            try:
+                await self._api.patch(path, body, MERGE)
+            except RuntimeError as error:
+                if " 404 " in str(error) or " 409 " in str(error):
+                    return
+            except aiohttp.ClientError:
+                pass
+            else:
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+        message = f"{path}: in vain"
+        raise RuntimeError(message)
 
     async def _tell(self) -> None:
         told = ""

@@ -18,6 +18,7 @@ class FakeNodes:
     """Its numbers of pods as they change."""
 
     process: subprocess.Popen[str]
+    log: Path
     told: dict[str, Any] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -34,7 +35,8 @@ class FakeNodes:
             while not (self.told and reached(self.told)):
                 left = end - time.monotonic()
                 if left <= 0 or self.process.poll() is not None:
-                    message = f"not in {limit} s, the numbers are {self.told}"
+                    said = self.log.read_text()[-2000:]
+                    message = f"not in {limit} s, the numbers are {self.told}; {said}"
                     raise TimeoutError(message)
                 self.changed.wait(min(left, 1.0))
             return float(self.told["at"])
@@ -65,7 +67,7 @@ def running(kubeconfig: Path, number: int, log: Path) -> Iterator[FakeNodes]:
             stderr=errors,
             text=True,
         )
-    nodes = FakeNodes(process)
+    nodes = FakeNodes(process, log)
     reader = threading.Thread(target=nodes.read)
     reader.start()
     try:

@@ -26,11 +26,12 @@ Object = dict[str, Any]
 _USUAL = aiohttp.ClientTimeout(total=20)
 """Seconds for one request. The API server answers within a second or is in trouble."""
 
-_WATCH_SECONDS = (240, 480)
+_WATCH_SECONDS = (100, 200)
 """How long a watch is asked to last: not all of them end at once."""
 
-_STREAM = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=150)
-"""The API server sends a bookmark each minute: silence for longer is a lost connection."""
+_STREAM = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=230)
+"""Of kinds of which nothing changes no bookmark comes either: only a watch that should have ended
+has lost its connection."""
 
 _CONNECTIONS = 32
 """At once; more only wait inside the API server."""

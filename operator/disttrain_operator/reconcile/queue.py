@@ -20,6 +20,7 @@ class Queue(Generic[Key]):
     def __init__(self) -> None:
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, int, Key]] = []
+        """Jobs that nobody works on; entries that are not as `_due` says count for nothing."""
         self._num_added = 0
         self._active: set[Key] = set()
         self._failures: dict[Key, int] = {}
@@ -39,8 +40,8 @@ class Queue(Generic[Key]):
         if key in self._due and self._due[key] <= at:
             return
         self._due[key] = at
-        self._num_added += 1
-        heapq.heappush(self._heap, (at, self._num_added, key))
+        if key not in self._active:
+            self._push(key)
 
     def forgive(self, key: Key) -> None:
         """Hold a job back no longer: somebody changed it."""
@@ -49,31 +50,30 @@ class Queue(Generic[Key]):
 
     def take(self, now: float) -> Key | None:
         """A job that is due; it is in work until `done` or `failed` is called for it."""
-        postponed = []
-        found = None
-        while found is None and self._heap and self._heap[0][0] <= now:
-            at, number, key = heapq.heappop(self._heap)
-            if self._due.get(key) != at:
-                continue  # It was added again for an earlier time.
-            if key in self._active:
-                postponed.append((at, number, key))
-                continue
-            del self._due[key]
-            self._active.add(key)
-            found = key
-        for entry in postponed:
-            heapq.heappush(self._heap, entry)
-        return found
+        at = self.next_at()
+        if at is None or at > now:
+            return None
+        _, _, key = heapq.heappop(self._heap)
+        del self._due[key]
+        self._active.add(key)
+        return key
 
     def next_at(self) -> float | None:
         """When the next job is due that nobody works on."""
-        waiting = [at for key, at in self._due.items() if key not in self._active]
-        return min(waiting, default=None)
+        while self._heap:
+            at, _, key = self._heap[0]
+            if self._due.get(key) == at and key not in self._active:
+                return at
+            # It was forgotten, or added again for another time.
+            heapq.heappop(self._heap)
+        return None
 
     def done(self, key: Key) -> None:
         """The work on a job went well."""
         self._active.discard(key)
         self.forgive(key)
+        if key in self._due:
+            self._push(key)
 
     def failed(self, key: Key, now: float) -> float:
         """The work on a job failed; it is due again after the seconds that are returned."""
@@ -89,3 +89,7 @@ class Queue(Generic[Key]):
         """Drop a job that is gone."""
         self._due.pop(key, None)
         self.forgive(key)
+
+    def _push(self, key: Key) -> None:
+        self._num_added += 1
+        heapq.heappush(self._heap, (self._due[key], self._num_added, key))

@@ -50,36 +50,38 @@ class Workers:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        free = asyncio.Semaphore(_WORKERS)
         async with asyncio.TaskGroup() as group:
-            for _ in range(_WORKERS):
-                group.create_task(self._work())
+            while True:
+                await free.acquire()
+                key = await self._next()
+                group.create_task(self._work_on(key, free))
 
     def is_alive(self, within: timedelta) -> bool:
         """Whether the event loop took a turn lately."""
         return self._now() - self._last_turn < within.total_seconds()
 
-    async def _work(self) -> None:
+    async def _next(self) -> JobKey:
+        """Wait for a job that is due."""
         while True:
             self._last_turn = self._now()
+            self._added.clear()
             metrics.QUEUE_DEPTH.set(len(self._queue))
             key = self._queue.take(self._now())
-            if key is None:
-                await self._wait()
-            else:
-                await self._work_on(key)
+            if key is not None:
+                return key
+            await self._wait()
 
     async def _wait(self) -> None:
-        self._added.clear()
         at = self._queue.next_at()
         seconds = _LONGEST_WAIT_SECONDS if at is None else at - self._now()
         try:
-            await asyncio.wait_for(
-                self._added.wait(), timeout=max(0.0, min(seconds, _LONGEST_WAIT_SECONDS))
-            )
+            async with asyncio.timeout(max(0.0, min(seconds, _LONGEST_WAIT_SECONDS))):
+                await self._added.wait()
         except TimeoutError:
             return
 
-    async def _work_on(self, key: JobKey) -> None:
+    async def _work_on(self, key: JobKey, free: asyncio.Semaphore) -> None:
         try:
             with metrics.RECONCILE_SECONDS.time():
                 seconds = await self._look(key, self._queue.failures(key))
@@ -92,12 +94,14 @@ class Workers:
             self._queue.done(key)
             if seconds is not None:
                 self.add(key, timedelta(seconds=max(0.0, seconds)))
+        finally:
+            # It may have been added meanwhile, and waited for this look to end.
             self._added.set()
+            free.release()
 
     def _failed(self, key: JobKey, error: Exception) -> None:
         metrics.RECONCILE_ERRORS.labels(type(error).__name__).inc()
         delay = self._queue.failed(key, self._now())
-        self._added.set()
         LOG.warning("%s: %s; again in %.0f s", key, error, delay)
 
     @staticmethod
