@@ -3,11 +3,16 @@
 from typing import Final
 
 from disttrain_monitoring import labels, query
+from disttrain_monitoring.one_job import ONE_JOB
 from disttrain_monitoring.panel import Board, Kind, Limits, Panel, Row
 from disttrain_monitoring.query import Query
 
 _EACH: Final = (labels.NAMESPACE, labels.JOB)
 _JOB: Final = "{{namespace}}/{{disttrain_job}}"
+_OPEN: Final = (
+    f"/d/{ONE_JOB.identity}?var-namespace=${{__field.labels.{labels.NAMESPACE}}}"
+    f"&var-job=${{__field.labels.{labels.JOB}}}&${{__url_time_range}}"
+)
 
 _UP: Final = f'up{{{labels.COMPONENT}=~"coordinator|shard|replica|operator"}}'
 # Of a role whose pods all answer it is zero, not absent.
@@ -41,9 +46,10 @@ _JOBS: Final = Row(
         Panel(
             title="Samples per second of each job",
             means="What the coordinators measure. A line at zero: that job is stuck or evaluates; "
-            "open it in the dashboard of one job.",
+            "click on it to open it in the dashboard of one job.",
             queries=(Query(query.total("disttrain_samples_per_second", *_EACH), _JOB),),
             width=12,
+            leads_to=_OPEN,
         ),
         Panel(
             title="Age of each job's last checkpoint",
@@ -59,6 +65,7 @@ _JOBS: Final = Row(
             ),
             unit="s",
             width=12,
+            leads_to=_OPEN,
         ),
     ),
 )

@@ -88,6 +88,8 @@ def _panel(panel: Panel) -> AnyPanel:
     new.span(panel.width).height(_HEIGHTS.get(panel.kind, _USUAL_HEIGHT))
     for letter, query in zip("ABCDEFGH", panel.queries, strict=False):
         new.with_target(_target(query, panel.kind).ref_id(letter))
+    if panel.leads_to:
+        new.data_links([dashboard.DashboardLink("Open this job").url(panel.leads_to)])
     if panel.repeat:
         new.repeat(panel.repeat).repeat_direction("h")
     return new

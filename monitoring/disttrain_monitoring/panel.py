@@ -52,6 +52,8 @@ class Panel:
     """Of 24."""
     repeat: str = ""
     """Draw it once for each value of this variable."""
+    leads_to: str = ""
+    """Where a click on a series goes: an address with Grafana's variables."""
 
 
 @dataclass(frozen=True, slots=True)

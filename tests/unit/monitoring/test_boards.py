@@ -99,3 +99,16 @@ def test_a_limit_below_which_it_is_bad_begins_red() -> None:
     steps = shown["fieldConfig"]["defaults"]["thresholds"]["steps"]
 
     assert (steps[0]["color"], steps[-1]["color"]) == ("red", "green")
+
+
+def test_a_series_of_a_job_opens_that_job() -> None:
+    panels = [panel for panel in FLEET.panels if panel.leads_to]
+
+    assert panels
+    for panel in panels:
+        address, _, variables = panel.leads_to.partition("?")
+        assert address == f"/d/{ONE_JOB.identity}"
+        chosen = {variable.name for variable in ONE_JOB.variables if variable.is_chosen}
+        assert {word.partition("=")[0] for word in variables.split("&")} >= {
+            f"var-{name}" for name in chosen
+        }
