@@ -17,6 +17,9 @@ Frame = zmq.Frame
 _HEARTBEAT_MS = 5_000
 _HEARTBEAT_TIMEOUT_MS = 30_000
 """A connection without any sign of life for this long is closed; the client connects again."""
+_CONNECT_TIMEOUT_MS = 3_000
+"""The system waits for minutes for an address that swallows packets, as that of a pod that was
+moved does; its name is only looked up again for the next attempt."""
 _RECONNECT_MS = 20
 _RECONNECT_LARGEST_MS = 1_000
 _MOST_FRAMES = 4
@@ -175,6 +178,7 @@ def _options(config: TransportConfig) -> dict[int, int]:
         zmq.HANDSHAKE_IVL: round(limits.handshake.total_seconds() * 1000),
         zmq.HEARTBEAT_IVL: _HEARTBEAT_MS,
         zmq.HEARTBEAT_TIMEOUT: _HEARTBEAT_TIMEOUT_MS,
+        zmq.CONNECT_TIMEOUT: _CONNECT_TIMEOUT_MS,
         zmq.RECONNECT_IVL: _RECONNECT_MS,
         zmq.RECONNECT_IVL_MAX: _RECONNECT_LARGEST_MS,
     }
