@@ -39,7 +39,7 @@ _CONNECTIONS = 32
 _TOKEN_LIFE_SECONDS = 60.0
 _CHUNK = 500
 _METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_METADATA_WATCH = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _STRICT = {"fieldValidation": "Strict"}
@@ -87,10 +87,10 @@ class Client:
         return await self._call("GET", f"{kind.value.path(namespace)}/{name}")
 
     async def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object:
-        """Make an object; unknown fields are refused."""
+        """Make an object; unknown fields are refused. Only its metadata are told."""
         parameters = {**_OURS, **_STRICT, **({"dryRun": "All"} if dry_run else {})}
         path = kind.value.path(body["metadata"]["namespace"])
-        return await self._call("POST", path, body, parameters=parameters)
+        return await self._call("POST", path, body, parameters=parameters, accept=_METADATA)
 
     async def apply(self, kind: Kind, body: Object, subresource: str = "") -> Object:
         """Make the fields in the body what they are there, whoever wrote them before."""
@@ -131,7 +131,7 @@ class Client:
 
         Raises Gone where a new list must come first, Unavailable when the connection breaks.
         """
-        accept = _METADATA_WATCH if query.metadata_only else JSON
+        accept = _METADATA if query.metadata_only else JSON
         seconds = random.randint(*_WATCH_SECONDS)
         parameters = {
             **query.parameters,

@@ -62,6 +62,20 @@ def children(context: Context, scale: Scale) -> list[Child]:
     return [_child(body) for body in ([claim] if claim else []) + bodies]
 
 
+def at_scale(child: Child, scale: Scale) -> Child:
+    """The same child at another scale; its fingerprint does not depend on it."""
+    fields: dict[Kind, Object] = {
+        Kind.StatefulSet: {"replicas": scale.shards},
+        Kind.Deployment: {"replicas": scale.replicas},
+        Kind.Job: {"suspend": not scale.coordinator},
+    }
+    changed = fields.get(child.kind)
+    if changed is None:
+        return child
+    body = {**child.body, "spec": {**child.body["spec"], **changed}}
+    return Child(child.kind, child.name, child.fingerprint, body)
+
+
 def _child(body: Object) -> Child:
     fingerprint = _fingerprint(body)
     metadata = {**body["metadata"], "annotations": {FINGERPRINT: fingerprint}}

@@ -34,6 +34,7 @@ def record(body: dict[str, Any]) -> PodRecord | None:
         gone_at=parsing.time(metadata.get("deletionTimestamp")),
         restarts=parsing.number(container.get("restartCount")),
         death=_death(container, status, _reasons(status, states)),
+        created=parsing.time(metadata.get("creationTimestamp")),
         disrupted=parsing.is_true(states.get(DISRUPTION)),
         waiting=str(waiting.get("reason", "")),
         detail=parsing.text(waiting.get("message") or scheduled.get("message")),

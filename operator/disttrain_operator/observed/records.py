@@ -138,6 +138,7 @@ class PodRecord:
     unschedulable: bool
     outcome: Outcome | None
     """Of a coordinator that ended: what it decided."""
+    created: datetime | None = None
     disrupted: bool = False
     """Whether the cluster took the pod away: a drain, a preemption, a lost node."""
 

@@ -1,8 +1,10 @@
 """Does what a plan asks for, and keeps what the API server answers. Decides nothing."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from disttrain.job.keys_file import KeyPair
@@ -31,6 +33,8 @@ from disttrain_operator.reconcile.actions import (
 )
 from disttrain_operator.reconcile.knowledge import Knowledge
 
+LOG = logging.getLogger(__name__)
+
 _ONE_BY_ONE = (Annotate, CheckTemplates, CreateKeys, DeleteJob)
 """What others depend on, or what depends on all others."""
 
@@ -45,12 +49,14 @@ class Actor:
         new_keys: Callable[[], Mapping[Role, KeyPair]],
         context: Context | None,
         knowledge: Knowledge,
+        clock: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._inventory = inventory
         self._new_keys = new_keys
         self._context = context
         self._knowledge = knowledge
+        self._clock = clock
 
     async def perform(self, job: JobRecord, actions: Sequence[Action]) -> None:
         """Do all of it; stops early when the API server refuses a template."""
@@ -109,14 +115,18 @@ class Actor:
                 continue
         self._knowledge.checked = True
 
-    async def _create_keys(self, _: JobRecord, __: CreateKeys) -> None:
+    async def _create_keys(self, job: JobRecord, action: CreateKeys) -> None:
         if self._context is None:
             return
+        self._knowledge.keys_checked = self._clock()
         try:
             await self._client.create(Kind.Secret, keys.secret(self._context, self._new_keys()))
         except Conflict:
             # Its name holds the job's uid, so it is the job's own.
             return
+        if action.pods:
+            LOG.warning("%s: its keys were deleted; all pods start again with new ones", job.key)
+            await self._at_once(job, action.pods)
 
     async def _create(self, job: JobRecord, action: Create) -> None:
         child = action.child
@@ -129,7 +139,7 @@ class Actor:
                 raise
             self._knowledge.refused = _invalid_template(child.kind, child.name, error)
         else:
-            self._keep(child.kind, answer)
+            self._keep(child.kind, {**child.body, "metadata": answer["metadata"]})
 
     async def _find_in_the_way(self, job: JobRecord, kind: Kind, name: str) -> None:
         try:

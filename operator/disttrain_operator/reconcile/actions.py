@@ -24,8 +24,18 @@ class CheckTemplates:
 
 
 @dataclass(frozen=True, slots=True)
+class EndPod:
+    """Delete a pod: its process ends in its time, and its controller makes another."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class CreateKeys:
-    """Make the Secret, if it is not there."""
+    """Make the Secret, if it is not there, and end the pods that hold the keys of one before."""
+
+    pods: tuple[EndPod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +62,6 @@ class Rescale:
     uid: str
     spec: tuple[tuple[str, Any], ...]
     """Fields of the spec, and their values."""
-
-
-@dataclass(frozen=True, slots=True)
-class EndPod:
-    """Delete a pod: its process ends in its time, and its controller makes another."""
-
-    name: str
-    uid: str
 
 
 @dataclass(frozen=True, slots=True)

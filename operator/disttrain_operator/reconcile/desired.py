@@ -10,7 +10,7 @@ from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import features, volume
-from disttrain_operator.manifests.children import Child, Expected, children
+from disttrain_operator.manifests.children import Child, Expected, at_scale, children
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
 from disttrain_operator.manifests.pod import given
@@ -19,6 +19,9 @@ from disttrain_operator.policies.problem import Problem, ProblemType
 
 _PARSED = 256
 """Jobs of which the parsed spec is kept: parsing again takes a tenth of a millisecond."""
+
+_MADE = 32
+"""Jobs that are being made: what they expect, and then are given, is made once."""
 
 _EXPECTED = 16384
 """Jobs of which it is kept what they shall have: 2 KB each, and a millisecond to find out."""
@@ -40,17 +43,21 @@ class Desired:
 
 def of(job: JobRecord, config: ManifestConfig) -> Desired:
     """What the job wants; the scale of its workloads is not in it."""
-    return _of(job.key.namespace, job.key.name, job.uid, job.spec, config)
+    return _of(*_about(job), config)
+
+
+def _about(job: JobRecord) -> tuple[str, str, str, bytes]:
+    return job.key.namespace, job.key.name, job.uid, job.spec
 
 
 def expected(job: JobRecord, config: ManifestConfig) -> tuple[Expected, ...]:
     """What the job shall have, whatever its scale; nothing if its manifest is not valid."""
-    return _expected(job.key.namespace, job.key.name, job.uid, job.spec, config)
+    return _expected(*_about(job), config)
 
 
-def scaled(context: Context, scale: Scale) -> tuple[Child, ...]:
+def scaled(job: JobRecord, config: ManifestConfig, scale: Scale) -> tuple[Child, ...]:
     """All children at a scale."""
-    return tuple(children(context, scale))
+    return tuple(at_scale(child, scale) for child in _made(*_about(job), config))
 
 
 @lru_cache(maxsize=_PARSED)
@@ -70,9 +77,16 @@ def _of(namespace: str, name: str, uid: str, spec: bytes, config: ManifestConfig
 def _expected(
     namespace: str, name: str, uid: str, spec: bytes, config: ManifestConfig
 ) -> tuple[Expected, ...]:
-    context = _of(namespace, name, uid, spec, config).context
-    made = [] if context is None else scaled(context, _WHOLE)
+    made = _made(namespace, name, uid, spec, config)
     return tuple(Expected(child.kind, child.name, child.fingerprint) for child in made)
+
+
+@lru_cache(maxsize=_MADE)
+def _made(
+    namespace: str, name: str, uid: str, spec: bytes, config: ManifestConfig
+) -> tuple[Child, ...]:
+    context = _of(namespace, name, uid, spec, config).context
+    return () if context is None else tuple(children(context, _WHOLE))
 
 
 def _of_valid(context: Context) -> Desired:

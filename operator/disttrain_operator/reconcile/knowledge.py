@@ -1,6 +1,7 @@
 """What the operator knows of a job besides what it sees: answers to what it did. Not kept."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from disttrain_operator.observed.records import ChildRecord
@@ -20,6 +21,8 @@ class Knowledge:
     """Whether the API server would take the templates."""
     made: bool = False
     """Whether all children were there once."""
+    keys_checked: datetime | None = None
+    """When it was last seen that the keys are there."""
     in_the_way: tuple[ChildRecord, ...] = ()
     """Objects of others, found where a child was to be made."""
     written: dict[str, int] = field(default_factory=dict)
@@ -29,6 +32,8 @@ class Knowledge:
 
     reported: tuple[dict[str, Any], dict[str, Any]] | None = None
     """The status that was written last, and what the API server made of it."""
+    reported_at: datetime | None = None
+    """When that was."""
 
     def has_reported(self, status: dict[str, Any], seen: dict[str, Any]) -> bool:
         """Whether writing this status would change nothing of the one that was seen."""

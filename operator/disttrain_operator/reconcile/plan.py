@@ -12,6 +12,7 @@ from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import JobRecord, Outcome, PodRecord
 from disttrain_operator.policies import (
     deadlines,
+    key_checks,
     lost_pods,
     ownership,
     restarts,
@@ -156,8 +157,11 @@ def _change(
     if context is None or any(problem.type in workloads.BLOCKING for problem in problems):
         return []
     expected = desired.expected(situation.job, context.config)
-    target = workloads.Target(situation.job, context, expected, scale)
+    target = workloads.Target(situation.job, context.config, expected, scale)
     changes = workloads.run(target, situation.observed, situation.knowledge.written)
+    due = key_checks.due_at(situation.job, situation.observed, situation.knowledge.keys_checked)
+    if due is not None and due <= situation.now:
+        changes.append(workloads.check_keys(situation.job, situation.observed))
     unchecked = workloads.to_check(changes)
     if unchecked and situation.wanted.templates and not situation.knowledge.checked:
         return [CheckTemplates(unchecked), *changes]
@@ -176,6 +180,9 @@ def _wake_at(
     if outcome is None:
         since, begun = _since(situation, spec), report.has_begun(job)
         instants.append(deadlines.next_instant(spec, since, begun=begun))
+        instants.append(
+            key_checks.due_at(job, situation.observed, situation.knowledge.keys_checked)
+        )
     if any(problem.type in workloads.CONFLICTS for problem in problems):
         instants.append(now + _CHECK_CONFLICT_AFTER)
     return min(

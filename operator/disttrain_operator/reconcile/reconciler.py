@@ -16,7 +16,7 @@ from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey, JobRecord
-from disttrain_operator.policies import outcome
+from disttrain_operator.policies import outcome, pacing
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired, events, measured, plan, report
 from disttrain_operator.reconcile.act import Actor
@@ -79,8 +79,8 @@ class Reconciler:
                 look.knowledge.error = Problem(ProblemType.RECONCILE_ERROR, str(error))
                 await self._report(look, self._plan(look))
             raise
-        await self._report(look, planned)
-        return self._seconds_until(planned.wake_at)
+        reported = await self._report(look, planned)
+        return self._seconds_until(_earlier(planned.wake_at, reported))
 
     async def _act(self, look: _Look, job: JobRecord) -> Plan:
         planned = self._plan(look)
@@ -98,7 +98,9 @@ class Reconciler:
             await self._relist(job.key, job.uid)
             planned = self._plan(look)
         context = desired.of(job, self._config).context
-        actor = Actor(self._client, self._inventory, self._new_keys, context, look.knowledge)
+        actor = Actor(
+            self._client, self._inventory, self._new_keys, context, look.knowledge, self._clock
+        )
         await actor.perform(job, planned.actions)
         look.knowledge.error = None
         after = self._plan(look)
@@ -135,11 +137,19 @@ class Reconciler:
         observed = self._inventory.at(look.key)
         return plan.make(observed, look.knowledge, self._config, self._clock())
 
-    async def _report(self, look: _Look, planned: Plan) -> None:
-        job = self._inventory.at(look.key).job
+    async def _report(self, look: _Look, planned: Plan) -> datetime | None:
+        """Write the status if it changed; returns when to write it, if that can wait."""
+        job, known, now = self._inventory.at(look.key).job, look.knowledge, self._clock()
         status = planned.status
-        if job is None or status is None or look.knowledge.has_reported(status, job.status):
-            return
+        if job is None or status is None or known.has_reported(status, job.status):
+            return None
+        due = pacing.due_at(job.status, status, known.reported_at, now)
+        if due > now:
+            return due
+        await self._write(job, known, status)
+        return None
+
+    async def _write(self, job: JobRecord, known: Knowledge, status: dict[str, Any]) -> None:
         measured.count(job, status, self._clock())
         for event in events.of(job, status, self._clock()):
             await self._tell(event)
@@ -149,7 +159,7 @@ class Reconciler:
             return
         record = parsing.job(answer, report.FIELDS)
         self._inventory.put_job(record)
-        look.knowledge.reported = (status, record.status)
+        known.reported, known.reported_at = (status, record.status), self._clock()
 
     async def _tell(self, event: dict[str, Any]) -> None:
         try:
@@ -160,6 +170,10 @@ class Reconciler:
 
     def _seconds_until(self, instant: datetime | None) -> float | None:
         return None if instant is None else (instant - self._clock()).total_seconds()
+
+
+def _earlier(*instants: datetime | None) -> datetime | None:
+    return min((instant for instant in instants if instant is not None), default=None)
 
 
 def _makes_something(planned: Plan) -> bool:

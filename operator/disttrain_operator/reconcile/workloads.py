@@ -6,14 +6,15 @@ from typing import Final
 
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests.children import Child, Expected
-from disttrain_operator.manifests.context import Context, Scale
+from disttrain_operator.manifests.config import ManifestConfig
+from disttrain_operator.manifests.context import Scale
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord
-from disttrain_operator.policies import problem
+from disttrain_operator.policies import key_checks, problem
 from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import ProblemType
 from disttrain_operator.reconcile import desired
-from disttrain_operator.reconcile.actions import Action, Apply, Create, CreateKeys, Rescale
+from disttrain_operator.reconcile.actions import Action, Apply, Create, CreateKeys, EndPod, Rescale
 
 BLOCKING: Final = problem.BLOCKING
 CONFLICTS: Final = frozenset({ProblemType.NAME_CONFLICT, ProblemType.WAITING_FOR_PREVIOUS})
@@ -26,7 +27,7 @@ class Target:
     """What a job shall have."""
 
     job: JobRecord
-    context: Context
+    config: ManifestConfig
     children: tuple[Expected, ...]
     """Their scale does not count."""
     scale: Scale
@@ -44,15 +45,21 @@ def run(target: Target, observed: Observed, written: Mapping[str, int]) -> list[
     }
     actions: list[Action] = []
     if missing or drifted:
-        for child in desired.scaled(target.context, target.scale):
+        for child in desired.scaled(target.job, target.config, target.scale):
             if child.key in missing:
                 actions.append(Create(child))
             elif child.key in drifted:
                 actions.append(Apply(child, seen[child.key].uid))
     if any(kind is Kind.ConfigMap for kind, _ in missing):
         # Nobody may read Secrets, so the ConfigMap tells whether this is the first time.
-        actions.insert(0, CreateKeys())
+        actions.insert(0, check_keys(target.job, observed))
     return actions + _rescale(target.job, observed, target.scale, leave=drifted)
+
+
+def check_keys(job: JobRecord, observed: Observed) -> CreateKeys:
+    """Make the keys, should they be gone; the processes with those of before must start again."""
+    holders = key_checks.holders(job, observed)
+    return CreateKeys(tuple(EndPod(pod.name, pod.uid) for pod in holders))
 
 
 def stop(job: JobRecord, observed: Observed, scale: Scale) -> list[Action]:

@@ -252,3 +252,61 @@ def test_a_new_job_of_the_same_name_waits_for_the_old_ones_objects() -> None:
 
     launch = world.objects[Kind.ConfigMap, KEY.namespace, "job-launch"]
     assert first["metadata"]["uid"] not in launch["data"]["job.json"]
+
+
+def test_keys_deleted_by_hand_are_made_anew_and_all_start_again_with_them() -> None:
+    world = World()
+    world.create(Kind.DistTrainJob, job())
+
+    async def scenario() -> None:
+        operator = Operator(world)
+        await operator.relist()
+        await settle(world, operator)
+        (secret,) = [key for key in world.objects if key[0] is Kind.Secret]
+        before = {body["metadata"]["uid"] for body in pods(world)}
+        world.delete(secret)
+        stuck = pods(world)[0]
+        place = (Kind.Pod, KEY.namespace, stuck["metadata"]["name"])
+        waiting = {"name": "disttrain", "state": {"waiting": {"reason": "ContainerCreating"}}}
+        status = {"phase": "Pending", "conditions": [], "containerStatuses": [waiting]}
+        world.change(place, {"status": status})
+        world.now += timedelta(minutes=2)
+        operator.hear(random.Random(0), loss=0)
+        assert await operator.look()
+
+        assert secret in world.objects
+        left = {body["metadata"]["uid"] for body in pods(world)}
+        assert left & before == {stuck["metadata"]["uid"]}
+
+    asyncio.run(scenario())
+
+
+def test_a_job_whose_coordinator_was_deleted_unread_is_looked_at_before_it_is_given_up() -> None:
+    world = World()
+    world.create(Kind.DistTrainJob, job())
+
+    async def scenario() -> None:
+        operator = Operator(world)
+        await operator.relist()
+        await settle(world, operator)
+        world.finish_coordinators(COMPLETE)
+        world.run_controllers()
+        # The watch of pods is behind: it has not told that the coordinator ended.
+        operator.pending = [
+            event for event in watched_events(world, operator.heard) if event[0] is not Kind.Pod
+        ]
+        operator.heard = len(world.events)
+        late, operator.pending = operator.pending, []
+        for event in late:
+            operator._take(*event)
+        for pod in list(operator.inventory.at(KEY).pods.values()):
+            operator.inventory.drop_pod(KEY, pod.name, pod.uid)
+        assert await operator.look()
+
+    asyncio.run(scenario())
+
+    assert world.objects[JOB]["status"]["phase"] == "Complete"
+
+
+def pods(world: World) -> list[dict[str, Any]]:
+    return [body for key, body in world.objects.items() if key[0] is Kind.Pod]

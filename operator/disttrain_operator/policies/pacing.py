@@ -1,0 +1,33 @@
+"""When a status is worth a request: at once for what people wait for, now and then for numbers."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+EVERY = timedelta(seconds=5)
+"""A job that starts or stops changes its numbers of pods a dozen times within seconds."""
+
+_NUMBERS = {"replicas", "readyReplicas"}
+
+
+def due_at(
+    before: dict[str, Any], after: dict[str, Any], written: datetime | None, now: datetime
+) -> datetime:
+    """When a status that differs from the one before is to be written."""
+    if written is None or _without_numbers(before) != _without_numbers(after):
+        return now
+    return max(now, written + EVERY)
+
+
+def _without_numbers(status: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in status.items() if name not in _NUMBERS}
+    conditions = kept.get("conditions")
+    if isinstance(conditions, list):
+        # Messages count what is ready.
+        kept["conditions"] = [_essence(each) for each in conditions]
+    return kept
+
+
+def _essence(condition: Any) -> Any:
+    if not isinstance(condition, dict) or condition.get("reason") not in {"Ready", "NotReady"}:
+        return condition
+    return condition["type"], condition.get("status"), condition["reason"]

@@ -1,0 +1,51 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from builders.operator_jobs import NOW
+from disttrain_operator.policies import pacing
+
+LATER = NOW + pacing.EVERY
+
+
+def status(ready: int = 1, phase: str = "Running", **changed: Any) -> dict[str, Any]:
+    reason = "Ready" if ready >= 2 else "NotReady"
+    available = {
+        "type": "ReplicasAvailable",
+        "status": str(ready >= 2),
+        "reason": reason,
+        "message": f"{ready} of 2 replicas",
+    }
+    other = {
+        "type": "Degraded",
+        "status": "True",
+        "reason": "CannotStart",
+        "message": "",
+        **changed,
+    }
+    return {"phase": phase, "readyReplicas": ready, "conditions": [available, other]}
+
+
+@pytest.mark.parametrize(
+    ("after", "due"),
+    [
+        (status(0), LATER),
+        (status(2), NOW),
+        (status(0, "Pending"), NOW),
+        (status(0, message="another"), NOW),
+        (status(0, status="False"), NOW),
+    ],
+)
+def test_only_numbers_wait(after: dict[str, Any], due: Any) -> None:
+    assert pacing.due_at(status(1), after, NOW, NOW) == due
+
+
+def test_numbers_are_written_after_a_while_and_at_first() -> None:
+    since = LATER + timedelta(seconds=1)
+    assert pacing.due_at(status(1), status(0), NOW, since) == since
+    assert pacing.due_at(status(1), status(0), None, NOW) == NOW
+
+
+def test_a_spoiled_status_is_written_at_once() -> None:
+    assert pacing.due_at({"conditions": [3]}, status(0), NOW, NOW) == NOW

@@ -1,0 +1,150 @@
+"""What a plan does about processes that failed, and about words and keys that are gone."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from builders.operator_jobs import NOW, UID, child, job, pod
+from disttrain.job.failure_policy import FailureAction
+from disttrain.job.names import Role
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.config import ManifestConfig
+from disttrain_operator.observed.inventory import Inventory, Observed
+from disttrain_operator.observed.records import (
+    ChildRecord,
+    Death,
+    EndPhase,
+    JobRecord,
+    Outcome,
+    PodRecord,
+)
+from disttrain_operator.policies import key_checks
+from disttrain_operator.policies import outcome as outcome_policy
+from disttrain_operator.reconcile import desired, plan
+from disttrain_operator.reconcile.actions import Annotate, CreateKeys, EndPod, Plan
+from disttrain_operator.reconcile.knowledge import Knowledge
+
+CONFIG = ManifestConfig()
+DEATH = Death(exit_code=7, reason="Error", message="", time=NOW, reasons=frozenset({"Error"}))
+FAILED = pod(Role.REPLICA, 0, restarts=1, death=DEATH)
+PODS = (pod(Role.COORDINATOR), pod(Role.SHARD, 0), pod(Role.SHARD, 1), FAILED)
+COMPLETE = Outcome(phase=EndPhase.COMPLETE, reason="EpochsDone", message="1 epoch", time=NOW)
+COORDINATORS_JOB = (Kind.Job, "digits-coordinator")
+
+
+def rules(action: FailureAction) -> dict[str, Any]:
+    return {"rules": [{"exitCodes": [7], "action": action.value}]}
+
+
+def observed(record: JobRecord, *pods: PodRecord, **coordinator: Any) -> Observed:
+    numbers: dict[Kind, dict[str, Any]] = {
+        Kind.StatefulSet: {"wanted": 2, "ready": 2, "remaining": 2},
+        Kind.Deployment: {"wanted": 3, "ready": 3, "remaining": 3},
+        Kind.Job: {"wanted": 1, "ready": 1, "remaining": 1, "started": NOW, **coordinator},
+    }
+    children: dict[tuple[Kind, str], ChildRecord] = {
+        each.key: child(
+            each.kind,
+            name=each.name,
+            fingerprint=each.fingerprint,
+            **numbers.get(each.kind, {}),
+        )
+        for each in desired.expected(record, CONFIG)
+    }
+    return Observed(record, children, {each.name: each for each in pods})
+
+
+def made(seen: Observed, knowledge: Knowledge | None = None, seconds: float = 1) -> Plan:
+    now = NOW + timedelta(seconds=seconds)
+    return plan.make(seen, knowledge or Knowledge(UID), CONFIG, now)
+
+
+def test_a_rule_starts_the_whole_job_again_once() -> None:
+    policy = rules(FailureAction.RESTART_JOB_FROM_CHECKPOINT)
+
+    found = made(observed(job(failurePolicy=policy), *PODS))
+
+    *ended, noted = found.actions
+    assert ended == [EndPod(each.name, each.uid) for each in PODS]
+    assert isinstance(noted, Annotate)
+    known = job({"restarts": noted.value}, failurePolicy=policy)
+    assert made(observed(known, *PODS)).actions == ()
+
+
+def test_a_rule_fails_the_job_before_the_failure_counts_as_known() -> None:
+    found = made(observed(job(failurePolicy=rules(FailureAction.FAIL_JOB)), *PODS))
+
+    assert found.outcome is not None
+    assert found.outcome.reason == "FailedByRule"
+    names = [action.name for action in found.actions if isinstance(action, Annotate)]
+    assert names == ["disttrain.dev/outcome", "disttrain.dev/restarts"]
+
+
+def test_a_failure_outside_the_budget_never_ends_the_job() -> None:
+    policy = rules(FailureAction.RESTART_POD_IGNORING_BUDGET) | {"maxRestarts": {"replica": 0}}
+
+    found = made(observed(job(failurePolicy=policy), *PODS))
+
+    assert found.outcome is None
+    assert found.status is not None
+    assert found.status["restarts"]["replica"] == 1
+
+
+def test_the_words_of_a_coordinator_whose_pod_is_gone_count() -> None:
+    inventory = Inventory()
+    record = job()
+    inventory.put_job(record)
+    last = pod(Role.COORDINATOR, phase="Succeeded", outcome=COMPLETE)
+    inventory.put_pod(last)
+
+    inventory.drop_pod(record.key, last.name, last.uid)
+
+    seen = observed(record, ended=EndPhase.COMPLETE)
+    seen.words = inventory.at(record.key).words
+    assert made(seen).outcome == COMPLETE
+    assert not outcome_policy.is_guess(COMPLETE)
+
+
+def test_without_words_the_status_counts_and_nothing_starts_again() -> None:
+    told = made(observed(job({"outcome": COMPLETE}))).status
+    seen = observed(job({"status": told}), ended=EndPhase.COMPLETE)
+
+    found = made(seen)
+
+    assert found.outcome is not None
+    assert (found.outcome.phase, found.outcome.reason) == (EndPhase.COMPLETE, "EpochsDone")
+
+
+def test_an_end_of_which_nobody_knows_is_a_guess() -> None:
+    found = made(observed(job(), ended=EndPhase.COMPLETE)).outcome
+
+    assert found is not None
+    assert found.reason == outcome_policy.UNKNOWN
+    assert outcome_policy.is_guess(found)
+
+
+def test_keys_are_looked_for_when_a_pod_gets_no_volumes() -> None:
+    stuck = pod(Role.REPLICA, 5, phase="Pending", waiting="ContainerCreating", created=NOW)
+    seen = observed(job(), PODS[1], stuck)
+    seconds = key_checks.PATIENCE.total_seconds()
+
+    assert made(seen, seconds=seconds - 1).wake_at == NOW + key_checks.PATIENCE
+    (action,) = made(seen, seconds=seconds).actions
+    assert action == CreateKeys((EndPod(PODS[1].name, PODS[1].uid),))
+    knowledge = Knowledge(UID, keys_checked=NOW + key_checks.PATIENCE)
+    assert made(seen, knowledge, seconds=seconds).actions == ()
+
+
+def test_an_eviction_is_told_and_charges_nobody() -> None:
+    evicted = replace(
+        FAILED,
+        restarts=0,
+        phase="Failed",
+        disrupted=True,
+        death=replace(DEATH, reason="Evicted", reasons=frozenset({"Evicted", "DisruptionTarget"})),
+    )
+    found = made(observed(job(failurePolicy={"maxRestarts": {"replica": 0}}), evicted))
+
+    assert found.outcome is None
+    assert found.status is not None
+    assert found.status["failures"][0]["reason"] == "Evicted"
