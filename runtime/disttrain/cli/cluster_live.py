@@ -36,7 +36,7 @@ class _Followed:
         if found["metadata"]["uid"] != metadata["uid"]:
             message = f"job {metadata['name']} was deleted, and another one has its name"
             raise NotFound(message)
-        self.look, self.pods = following.look(found), self.jobs.pods(found)
+        self.look, self.pods = following.look(found, ages.now()), self.jobs.pods(found)
 
     def status(self) -> JobStatus | None:
         """The status in the words of the display."""
@@ -47,7 +47,7 @@ def follow(jobs: Jobs, job: Object) -> ExitCode:
     """Show the job until it ends; the exit code of the command. Ctrl-C leaves the job alone."""
     name = job["metadata"]["name"]
     try:
-        ended = _watch(_Followed(jobs, following.look(job)))
+        ended = _watch(_Followed(jobs, following.look(job, ages.now())))
     except NotFound as error:
         typer.echo(f"Failed (Deleted): {error}", err=True)
         return ExitCode.FAILED
@@ -65,7 +65,7 @@ def _watch(followed: _Followed) -> Look:
             # The API server may be away for a while; training is not.
             with contextlib.suppress(Unreachable):
                 followed.refresh()
-            for line in following.news(told, followed.look, ages.now()):
+            for line in following.news(told, followed.look):
                 shown.event(line)
             shown.tick(cluster_progress.processes(followed.pods))
             told = followed.look

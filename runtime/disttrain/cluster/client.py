@@ -107,7 +107,7 @@ class ClusterJob:
         if job["metadata"]["uid"] != self.uid:
             message = f"job {self.name} was deleted, and another one has its name"
             raise NotFound(message)
-        return following.look(job)
+        return following.look(job, ages.now())
 
 
 class Client:
@@ -200,7 +200,7 @@ def _complete(look: Look, name: str) -> JobStatus:
 
 
 def _present(latest: list[Look]) -> str:
-    if latest and job_page.is_overlooked(latest[0].job, ages.now()):
+    if latest and latest[0].is_overlooked:
         return job_page.NO_OPERATOR
     phase = latest[0].status.phase if latest else None
     return f"it is {phase or 'new'}"

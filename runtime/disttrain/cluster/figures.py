@@ -48,7 +48,7 @@ def restarts(status: JobStatus) -> str:
     if status.restarts is None:
         return ""
     counts = status.restarts.model_dump()
-    return ", ".join(f"{count} of {role}s" for role, count in counts.items() if count)
+    return ", ".join(f"{role} {count}" for role, count in counts.items() if count)
 
 
 def data(status: JobStatus) -> str:

@@ -19,6 +19,8 @@ class Look:
 
     job: Object
     status: JobStatus
+    is_overlooked: bool
+    """Whether no operator had looked at it, for longer than one would need."""
 
     @property
     def ended(self) -> Phase | None:
@@ -43,9 +45,9 @@ class Look:
         return next((found for kind in wanted if (found := _true(self.status, kind))), None)
 
 
-def look(job: Object) -> Look:
+def look(job: Object, now: datetime) -> Look:
     """Read a job's object."""
-    return Look(job, job_page.status_of(job))
+    return Look(job, job_page.status_of(job), job_page.is_overlooked(job, now))
 
 
 def is_true(status: JobStatus, kind: str) -> bool:
@@ -53,13 +55,12 @@ def is_true(status: JobStatus, kind: str) -> bool:
     return _true(status, kind) is not None
 
 
-def news(before: Look | None, after: Look, now: datetime) -> list[str]:
+def news(before: Look | None, after: Look) -> list[str]:
     """A line for each thing that a person who watches should read."""
     old = JobStatus() if before is None else before.status
     lines = [*_conditions(old, after.status), *_failures(old, after.status)]
-    if job_page.is_overlooked(after.job, now):
-        was = before is not None and job_page.is_overlooked(before.job, now)
-        lines += [] if was else [job_page.NO_OPERATOR]
+    if after.is_overlooked and not (before is not None and before.is_overlooked):
+        lines.append(job_page.NO_OPERATOR)
     return lines
 
 

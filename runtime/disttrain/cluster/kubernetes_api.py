@@ -20,6 +20,7 @@ from disttrain.cluster.errors import NoAccess, Unreachable
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.target import Target
 from disttrain.errors import DistTrainError
+from disttrain.job import document
 
 METHODS: Final = {
     Verb.GET: "GET",
@@ -123,7 +124,8 @@ def open_api(target: Target) -> KubernetesApi:
     configuration.retries = False
     try:
         namespace = _load(target, configuration)
-    except (config.ConfigException, OSError, ValueError) as error:
+    except Exception as error:
+        # Whatever is wrong with the file: its parsers' errors come through as they are.
         raise _no_access(target, error) from error
     return KubernetesApi(configuration, target.namespace or namespace)
 
@@ -135,11 +137,24 @@ def _load(target: Target, configuration: client.Configuration) -> str:
     if not there and target.context is None and NAMESPACE_FILE.exists():
         config.load_incluster_config(client_configuration=configuration)
         return NAMESPACE_FILE.read_text().strip()
-    config.load_kube_config(files, target.context, configuration)
+    chosen = target.context or _current_context(files)
+    config.load_kube_config(files, chosen, configuration)
     contexts, current = config.list_kube_config_contexts(files)
-    chosen = target.context or current["name"]
+    chosen = chosen or current["name"]
     found = next(each for each in contexts if each["name"] == chosen)
     return str(found["context"].get("namespace") or "default")
+
+
+def _current_context(files: str) -> str | None:
+    """The first one that a file names, as kubectl takes it; the library takes the last one."""
+    for file in files.split(os.pathsep):
+        path = Path(file).expanduser()
+        content = document.read(path.read_text()) if path.is_file() else []
+        value = content[0].value if content else None
+        found = value.get("current-context") if isinstance(value, dict) else None
+        if found:
+            return str(found)
+    return None
 
 
 def _files(target: Target) -> str:

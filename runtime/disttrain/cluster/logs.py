@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from disttrain.cluster import following, log_lines, pods
+from disttrain.cluster import ages, following, log_lines, pods
 from disttrain.cluster.errors import ClusterError, NotFound, Unreachable, WrongInput
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
@@ -155,7 +155,7 @@ def _is_over(jobs: Jobs, name: str, uid: str) -> bool:
         return False
     except DistTrainError:
         return True
-    return job["metadata"]["uid"] != uid or following.look(job).ended is not None
+    return job["metadata"]["uid"] != uid or following.look(job, ages.now()).ended is not None
 
 
 def _request(jobs: Jobs, pod: str, wanted: Wanted, query: dict[str, str]) -> Request:

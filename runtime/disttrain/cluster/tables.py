@@ -37,7 +37,9 @@ def of_answer(table: Object, *, wide: bool, namespaces: bool) -> list[list[str]]
 
 
 def _row(row: Object, shown: Sequence[int], *, namespaces: bool) -> list[str]:
-    cells = [printable(row["cells"][index]) for index in shown]
+    found = (row["cells"][index] for index in shown)
+    # As kubectl: what the object does not say yet is left empty.
+    cells = ["" if cell is None else printable(cell) for cell in found]
     if not namespaces:
         return cells
     metadata = (row.get("object") or {}).get("metadata") or {}

@@ -59,7 +59,7 @@ def test_help_and_validate_load_nothing_heavy(tmp_path: Path, arguments: str) ->
     program = f"""
 import atexit, os, sys
 os.chdir({str(tmp_path)!r})
-heavy = ("torch", "zmq", "numpy", "rich", "prometheus_client")
+heavy = ("torch", "zmq", "numpy", "rich", "prometheus_client", "kubernetes")
 atexit.register(lambda: print("loaded", [name for name in heavy if name in sys.modules]))
 sys.argv = ["disttrain", {arguments}]
 from disttrain.cli.main import main

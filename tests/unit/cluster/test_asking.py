@@ -1,0 +1,266 @@
+"""Names, refusals and long answers: what goes between a person and the API server."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builders.api_answers import NAMESPACE, ApiInMemory, a_condition, a_job, a_pod, with_job
+from disttrain.cluster import access, answers, choosing, logs, references, resources
+from disttrain.cluster.errors import (
+    AlreadyThere,
+    Conflict,
+    Forbidden,
+    NoAccess,
+    NotFound,
+    NotInstalled,
+    Unreachable,
+    WrongInput,
+)
+from disttrain.cluster.interface import Object, Request, Verb
+from disttrain.cluster.jobs import Jobs
+from disttrain.cluster.logs import Wanted
+from disttrain.cluster.resources import CONFIG_MAPS, JOBS, PODS
+from disttrain.cluster.target import Target
+from disttrain.errors import DistTrainError
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["digits", "dtj/digits", "DTJ/digits", "disttrainjob/digits", "disttrainjobs/digits",
+     "disttrainjob.disttrain.dev/digits", "disttrainjobs.v1alpha1.disttrain.dev/digits"],
+)  # fmt: skip
+def test_a_job_has_the_names_that_kubectl_knows(text: str) -> None:
+    assert references.name(text) == "digits"
+    assert references.is_qualified(text) is ("/" in text)
+
+
+@pytest.mark.parametrize("text", ["pod/digits", "/digits", "dtj/", "", "a/b/c"])
+def test_other_texts_name_no_job(text: str) -> None:
+    assert not references.is_qualified(text)
+    with pytest.raises(WrongInput, match="expected NAME or dtj/NAME"):
+        references.name(text)
+
+
+def test_a_missing_job_is_answered_with_the_nearest() -> None:
+    near = references.missing("digit", "research", ["speech", "digits"])
+    far = references.missing("x", "research", ["speech"])
+    assert str(near) == "no job digit in namespace research; did you mean digits?"
+    assert "disttrain list -A" in str(far)
+
+
+@pytest.mark.parametrize(
+    ("names", "selector", "everything", "chosen"),
+    [
+        (["a", "dtj/a", "b"], "", False, ["a", "b"]),
+        ([], "team=vision", False, ["digits"]),
+        ([], "", True, ["digits"]),
+    ],
+)
+def test_jobs_are_chosen_one_way(
+    names: list[str], selector: str, chosen: list[str], *, everything: bool
+) -> None:
+    jobs = Jobs(with_job(), NAMESPACE)
+    assert choosing.choose(jobs, names, selector, everything=everything) == chosen
+
+
+@pytest.mark.parametrize(
+    ("names", "selector", "everything"),
+    [([], "", False), (["a"], "b=c", False), (["a"], "", True), ([], "b=c", True)],
+)
+def test_jobs_chosen_no_way_or_two_are_refused(
+    names: list[str], selector: str, *, everything: bool
+) -> None:
+    with pytest.raises(WrongInput, match="say which jobs"):
+        choosing.choose(Jobs(with_job(), NAMESPACE), names, selector, everything=everything)
+
+
+GET_JOB = resources.get(JOBS, "research", "digits")
+GET_MAP = resources.get(CONFIG_MAPS, "research", "digits-code")
+OF_NAME = {"details": {"name": "digits"}, "message": "not found"}
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "kind", "words"),
+    [
+        (401, {}, NoAccess, "choose another one with --context"),
+        (403, {"message": "jane cannot get"}, Forbidden, "jane cannot get; .* the verb 'get'"),
+        (404, OF_NAME, NotFound, "not found"),
+        (404, {"message": "page not found"}, NotInstalled, "helm install disttrain"),
+        (409, {"reason": "AlreadyExists"}, AlreadyThere, "409"),
+        (409, {"reason": "Conflict", "message": "changed"}, Conflict, "changed"),
+        (429, {}, Unreachable, "try again"),
+        (503, {"message": "etcd"}, Unreachable, "etcd; try again"),
+        (400, {"message": "no such field"}, WrongInput, "no such field"),
+    ],
+)
+def test_refusals_say_what_to_do(
+    code: int, answer: Object, kind: type[DistTrainError], words: str
+) -> None:
+    error = answers.explain(code, answer, GET_JOB)
+    assert type(error) is kind
+    with pytest.raises(kind, match=words):
+        raise error
+
+
+def test_what_is_invalid_is_told_by_field_once() -> None:
+    cause = {"field": "spec.batchSize", "message": "must be at least 1"}
+    whole = {"field": "<nil>", "message": "exactly one strategy"}
+    answer = {"message": "long", "details": {"name": "x", "causes": [cause, cause, whole]}}
+    error = answers.explain(422, answer, GET_JOB)
+    assert str(error) == "spec.batchSize: must be at least 1\nexactly one strategy"
+
+
+def test_only_for_jobs_a_missing_kind_means_a_missing_operator() -> None:
+    assert type(answers.explain(404, {}, GET_MAP)) is NotFound
+
+
+def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "disttrain.cluster.kubernetes_api", None)
+    with pytest.raises(DistTrainError, match=r"pip install 'disttrain\[cluster\]'"):
+        access.connect(Target())
+
+
+CONTEXTS = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+    "users": [{"name": "u", "user": {"token": "secret"}}],
+    "contexts": [
+        {"name": "one", "context": {"cluster": "c", "user": "u"}},
+        {"name": "two", "context": {"cluster": "c", "user": "u", "namespace": "theirs"}},
+    ],
+    "current-context": "one",
+}
+
+
+@pytest.mark.parametrize(
+    ("context", "namespace", "expected"),
+    [(None, None, "default"), ("two", None, "theirs"), ("two", "mine", "mine")],
+)
+def test_the_namespace_is_the_contexts_unless_one_is_given(
+    tmp_path: Path, context: str | None, namespace: str | None, expected: str
+) -> None:
+    file = tmp_path / "config"
+    file.write_text(json.dumps(CONTEXTS))
+    api = access.connect(Target(kubeconfig=file, context=context, namespace=namespace))
+    assert api.namespace == expected
+
+
+def test_kubeconfigs_are_merged_as_kubectl_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text(json.dumps({**CONTEXTS, "contexts": [], "current-context": "two"}))
+    # Its own current context does not count: the first file that names one decides.
+    second.write_text(json.dumps({**CONTEXTS, "clusters": [], "users": []}))
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{tmp_path / 'none'}:{second}")
+    assert access.connect(Target()).namespace == "theirs"
+
+
+@pytest.mark.parametrize(
+    ("content", "context", "words"),
+    [
+        (None, None, "no access to a cluster by the kubeconfig"),
+        ("", None, "choose one with --kubeconfig and --context"),
+        ("[", None, "no access"),
+        (json.dumps(CONTEXTS), "three", "context three"),
+    ],
+)
+def test_no_access_names_the_file_and_the_context(
+    tmp_path: Path, content: str | None, context: str | None, words: str
+) -> None:
+    file = tmp_path / "config"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(NoAccess, match=words):
+        access.connect(Target(kubeconfig=file, context=context))
+
+
+def test_an_api_server_that_is_away_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text(json.dumps(CONTEXTS))
+    api = access.connect(Target(kubeconfig=file))
+    with pytest.raises(Unreachable, match=r"https://127\.0\.0\.1:1 does not answer"):
+        api.call(GET_JOB)
+
+
+LOG = PODS.path(NAMESPACE, "digits-shard-0", "log")
+JOB_OVER = a_job(conditions=[a_condition("Complete")])
+
+
+def a_life(number: int) -> Object:
+    return a_pod("digits-shard-0", "shard", containerID=f"life-{number}")
+
+
+def lines_of(api: ApiInMemory, *, until: Callable[[list[str]], None]) -> list[str]:
+    jobs, seen = Jobs(api, NAMESPACE), list[str]()
+    for each in logs.follow(jobs, a_job(), Wanted(roles=("shard",))):
+        seen.append(each.line.text)
+        until(seen)
+    return seen
+
+
+def test_a_followed_log_survives_a_broken_connection_and_a_restart() -> None:
+    api = with_job(a_job(), a_life(1), a_pod("digits-coordinator-0-x", "coordinator"))
+    broken = Unreachable("the connection broke")
+    first, second, third = (f"2026-01-01T00:00:0{n}Z line {n}" for n in (1, 2, 3))
+    api.streams[LOG] = [[first, second], broken, [second, third], ["2026-01-01T00:00:04Z again"]]
+
+    def restart_and_end(seen: list[str]) -> None:
+        if seen[-1] == "line 3":
+            api.put(PODS, a_life(2))
+        if seen[-1] == "again":
+            api.put(JOBS, JOB_OVER)
+
+    assert lines_of(api, until=restart_and_end) == ["line 1", "line 2", "line 3", "again"]
+    asked = [dict(each.query) for each in api.asked if each.path == LOG]
+    assert asked[1]["sinceTime"] == "2026-01-01T00:00:02Z"
+    assert "sinceTime" not in asked[2], "another life of the container has another log"
+
+
+def test_following_a_job_that_is_over_says_what_is_left_and_ends() -> None:
+    api = with_job(JOB_OVER, a_life(1))
+    api.streams[LOG] = [["2026-01-01T00:00:01Z last"]]
+    assert lines_of(api, until=lambda _seen: None) == ["last"]
+
+
+def test_logs_of_a_pod_of_another_job_are_refused() -> None:
+    jobs = Jobs(with_job(a_job(), a_life(1)), NAMESPACE)
+    with pytest.raises(NotFound, match="has no pod other; its pods: digits-shard-0"):
+        logs.chosen(jobs, a_job(), Wanted(pod="other"))
+
+
+def test_the_tail_of_a_log_is_asked_for_once() -> None:
+    api = with_job(a_job(), a_life(1))
+    api.texts[LOG] = "2026-01-01T00:00:01Z one\n"
+    (line,) = logs.read(Jobs(api, NAMESPACE), a_life(1), Wanted(tail=5, previous=True))
+    assert line.text == "one"
+    query = dict(api.asked[-1].query)
+    assert (query["tailLines"], query["previous"]) == ("5", "true")
+
+
+def test_a_log_cannot_be_followed_into_the_past() -> None:
+    with pytest.raises(WrongInput, match="cannot be followed"):
+        logs.require_way(Wanted(previous=True), following_too=True)
+
+
+def test_lists_come_page_after_page() -> None:
+    jobs = Jobs(_Pages(), NAMESPACE)
+    assert jobs.names() == ["one", "two"]
+
+
+class _Pages(ApiInMemory):
+    """Gives one job at a time."""
+
+    def call(self, request: Request) -> Object:
+        if "continue" in request.query:
+            return {"items": [a_job("two")], "metadata": {}}
+        return {"items": [a_job("one")], "metadata": {"continue": "token"}}
+
+
+def test_requests_have_the_verbs_that_access_rules_know() -> None:
+    assert GET_JOB.path == "/apis/disttrain.dev/v1alpha1/namespaces/research/disttrainjobs/digits"
+    assert resources.listing(JOBS, None).path == "/apis/disttrain.dev/v1alpha1/disttrainjobs"
+    assert resources.delete(PODS, "n", "p").verb is Verb.DELETE

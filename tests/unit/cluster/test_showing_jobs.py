@@ -1,0 +1,319 @@
+"""What is read from objects and shown: pages, tables, events, figures of pods."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from builders.api_answers import CREATED, a_condition, a_job, a_pod
+from disttrain.cluster import (
+    ages,
+    event_table,
+    exposition,
+    following,
+    job_page,
+    log_lines,
+    pods,
+    quantities,
+    tables,
+    usage,
+)
+from disttrain.cluster.following import Look
+from disttrain.cluster.interface import Object
+from disttrain.job.status import Phase
+
+THEN = datetime.fromisoformat(CREATED)
+NOW = THEN + timedelta(minutes=5)
+
+RUNNING: dict[str, Any] = {
+    "phase": "Running",
+    "strategy": "downpour",
+    "observedGeneration": 1,
+    "readyReplicas": 2,
+    "restarts": {"shard": 1},
+    "conditions": [
+        a_condition("ReplicasAvailable", "False", "2 of 3 have joined"),
+        a_condition("Degraded", message="the image of digits-replica-x cannot be pulled"),
+    ],
+    "training": {
+        "progressPercent": 42,
+        "epoch": 3.2,
+        "samples": 12345,
+        "samplesPerSecond": 5400.4,
+        "loss": 0.25,
+        "metrics": {"accuracy": 0.9512},
+        "stalenessP50": 2,
+        "stalenessP99": 7,
+        "estimatedRemainingSeconds": 61,
+    },
+    "parameterServer": {
+        "shards": [{"index": 0, "version": 1200, "checkpointVersion": 1000, "updatesAtRisk": 200}]
+    },
+    "data": {"portionsDone": 8, "portionsRequeued": 1, "samplesRepeated": 32},
+    "checkpoint": {"path": "checkpoints/00000003", "time": CREATED, "samples": 9000},
+    "failures": [
+        {
+            "time": CREATED,
+            "role": "shard",
+            "pod": "digits-shard-1",
+            "exitCode": 137,
+            "reason": "OOMKilled",
+            "logTail": "first\nlast \x1b[31mwords",
+        }
+    ],
+}
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    return {line.split()[0]: line.split() for line in text.splitlines() if line.split()}
+
+
+def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
+    shards = [a_pod("digits-shard-1", "shard", restartCount=1), a_pod("digits-shard-0", "shard")]
+    others = [
+        a_pod("digits-replica-x-y", "replica"),
+        a_pod("digits-coordinator-0-z", "coordinator"),
+    ]
+
+    page = job_page.text(a_job(**RUNNING), [*shards, *others], NOW)
+
+    found = rows(page)
+    assert found["Phase:"] == ["Phase:", "Running"]
+    assert "Progress:    42%, epoch 3.20, 12,345 samples, 61 s left" in page
+    assert "Measures:    loss 0.25, accuracy 0.9512" in page
+    assert "Speed:       5,400 samples/s, staleness p50 2 p99 7 updates" in page
+    assert "Replicas:    2 joined of 3 wanted" in page
+    assert "Restarts:    shard 1" in page
+    assert "Data:        8 portions done, 1 given again, 32 samples repeated" in page
+    assert "Checkpoint:  checkpoints/00000003, 5m ago, after 9,000 samples" in page
+    assert page.index("Degraded") < page.index("ReplicasAvailable"), "what holds comes first"
+    assert found["0"] == ["0", "1,200", "1,000", "200"]
+    names = [name for name in found if name.startswith("digits-") and name[-1] != ":"]
+    assert names == [
+        "digits-coordinator-0-z",
+        "digits-shard-0",
+        "digits-shard-1",
+        "digits-replica-x-y",
+    ]
+    assert "5m ago  digits-shard-1: OOMKilled exit code 137" in page
+    assert "| last ?[31mwords" in page, "logs cannot steer the terminal"
+
+
+def test_a_new_job_has_a_short_page_and_after_a_while_a_hint() -> None:
+    job = a_job()
+
+    early = job_page.text(job, [], THEN + timedelta(seconds=9))
+    late = job_page.text(job, [], THEN + timedelta(seconds=11))
+
+    assert "Phase:       <unknown>" in early
+    assert "operator" not in early
+    assert job_page.NO_OPERATOR in late
+
+
+def test_a_change_that_the_operator_has_not_seen_is_named() -> None:
+    job = a_job(**RUNNING)
+    job["metadata"]["generation"] = 2
+    assert "has not acted on the latest change" in job_page.text(job, [], NOW)
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({}, "Running"),
+        ({"state": {"waiting": {"reason": "ImagePullBackOff"}}}, "ImagePullBackOff"),
+        ({"state": {"terminated": {"reason": "Completed"}}}, "Completed"),
+    ],
+)
+def test_the_state_of_a_pod_is_what_kubectl_shows(changes: Object, shown: str) -> None:
+    found = pods.read(a_pod("digits-shard-0", "shard", **changes))
+    assert found.state == shown
+
+
+def test_a_pod_that_is_being_deleted_is_terminating() -> None:
+    pod = a_pod("digits-shard-0", "shard")
+    pod["metadata"]["deletionTimestamp"] = CREATED
+    assert pods.read(pod).state == "Terminating"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (185, "3m5s"),
+        (3600, "60m"),
+        (12_000, "3h20m"),
+        (100_000, "27h"),
+        (260_000, "3d"),
+        (800_000, "9d"),
+    ],
+)
+def test_durations_read_as_kubectls(seconds: float, text: str) -> None:
+    assert ages.short(seconds) == text
+
+
+def test_an_instant_may_have_a_fraction() -> None:
+    parsed = ages.parse("2026-01-01T00:00:00.123456Z")
+    assert parsed == datetime(2026, 1, 1, 0, 0, 0, 123456, UTC)
+
+
+TABLE: Object = {
+    "columnDefinitions": [
+        {"name": "Name", "priority": 0},
+        {"name": "Loss", "priority": 1},
+        {"name": "Age", "priority": 0},
+    ],
+    "rows": [
+        {"cells": ["digits", 0.5, "3m"], "object": {"metadata": {"namespace": "research"}}},
+        {"cells": ["a\nb", None, "4m"], "object": {"metadata": {"namespace": "x"}}},
+    ],
+}
+
+
+def test_the_servers_columns_are_shown_by_their_priority() -> None:
+    narrow = tables.of_answer(TABLE, wide=False, namespaces=False)
+    wide = tables.of_answer(TABLE, wide=True, namespaces=True)
+    assert narrow == [["NAME", "AGE"], ["digits", "3m"], ["a b", "4m"]]
+    assert wide[0] == ["NAMESPACE", "NAME", "LOSS", "AGE"]
+    assert wide[1:] == [["research", "digits", "0.5", "3m"], ["x", "a b", "", "4m"]]
+    assert tables.text(narrow).splitlines()[1] == "digits   3m"
+
+
+def an_event(kind: str, name: str, **changes: object) -> Object:
+    return {
+        "metadata": {"uid": name, "resourceVersion": "1", "creationTimestamp": CREATED},
+        "involvedObject": {"kind": kind, "name": name},
+        "type": "Normal",
+        "reason": "Started",
+        "message": "line\n",
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "belongs"),
+    [
+        ("DistTrainJob", "a", True),
+        ("DistTrainJob", "a-shard", False),
+        ("StatefulSet", "a-shard", True),
+        ("Pod", "a-shard-0", True),
+        ("Pod", "a-coordinator-0-x7k2p", True),
+        ("ReplicaSet", "a-replica-6b9f", True),
+        ("Pod", "a-replica-6b9f-x7k2p", True),
+        ("PersistentVolumeClaim", "a-checkpoints", True),
+        ("Pod", "a-shard-shard-0", False),
+        ("Pod", "a-shard-replica-6b9f-x7k2p", False),
+        ("Pod", "b-a-shard-0", False),
+    ],
+)
+def test_events_of_a_job_are_those_of_its_own_objects(
+    kind: str, name: str, *, belongs: bool
+) -> None:
+    assert event_table.of_job("a")(an_event(kind, name)) is belongs
+
+
+def test_events_are_dated_by_the_field_that_their_writer_chose() -> None:
+    series = {"lastObservedTime": "2026-01-01T00:04:00Z", "count": 7}
+    event = an_event("Pod", "a-shard-0", series=series)
+    assert event_table.last_seen(event) == series["lastObservedTime"]
+    assert event_table.last_seen(an_event("Pod", "x", lastTimestamp=None)) == CREATED
+    line = event_table.text([event], NOW).splitlines()[1]
+    assert line.split() == ["60s", "(x7)", "Normal", "Started", "pod/a-shard-0", "line"]
+
+
+METRICS = """# HELP disttrain_samples_total Training samples processed.
+disttrain_samples_total 1000.0
+disttrain_step_seconds_total{doing="push"} 1.5
+disttrain_step_seconds_total{doing="data"} 0.5
+disttrain_loss NaN
+disttrain_gradient_staleness_updates_bucket{le="0.0"} 10
+disttrain_gradient_staleness_updates_bucket{le="2.0"} 98
+disttrain_gradient_staleness_updates_bucket{le="8.0"} 100
+disttrain_gradient_staleness_updates_bucket{le="+Inf"} 100
+nonsense
+disttrain_odd one
+"""
+
+
+def test_metrics_are_read_with_their_quantiles() -> None:
+    found = exposition.parse(METRICS)
+    assert found.values["disttrain_samples_total"] == 1000
+    assert found.values["disttrain_step_seconds_total"] == 2
+    assert "disttrain_loss" not in found.values
+    assert found.quantile(usage.STALENESS, 0.5) == 2
+    assert found.quantile(usage.STALENESS, 0.99) == 8
+    assert found.quantile("other", 0.5) is None
+
+
+def test_a_row_of_top_is_a_difference_of_two_looks() -> None:
+    pod = pods.read(a_pod("digits-replica-x-y", "replica"))
+    before = exposition.parse(METRICS)
+    after = exposition.parse(METRICS.replace("1000.0", "3000.0"))
+    used = quantities.total(
+        {"containers": [{"usage": {"cpu": "250m", "memory": "128Mi"}}, {"usage": {"cpu": "1"}}]}
+    )
+
+    found = usage.row(pod, (before, after), 2, used)
+    restarted = usage.row(pod, (after, before), 2, None)
+
+    shown = usage.text(usage.Usage((found, restarted), ())).splitlines()
+    assert shown[1].split() == ["digits-replica-x-y", "Running", "1,000", "2/8", "1250m", "128Mi"]
+    assert restarted.samples_per_second is None, "its counter began again"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", 1), ("250m", 0.25), ("12345n", 1.2345e-5), ("2Gi", 2**31), ("5k", 5e3)],
+)
+def test_quantities(text: str, value: float) -> None:
+    assert quantities.number(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1Qi"])
+def test_other_texts_are_no_quantities(text: str) -> None:
+    with pytest.raises(ValueError, match=r"quantity|float"):
+        quantities.number(text)
+
+
+def test_lines_of_a_log_are_told_apart_by_their_nanoseconds() -> None:
+    # The API server leaves out zeros at the end: as texts these would come in the wrong order.
+    first = log_lines.parse("2026-01-01T00:00:00.1Z one")
+    second = log_lines.parse("2026-01-01T00:00:00.10002Z two and more")
+    whole = log_lines.parse("2026-01-01T00:00:01Z three")
+    assert second.text == "two and more"
+    assert log_lines.is_new(second, first)
+    assert not log_lines.is_new(first, second)
+    assert log_lines.is_new(whole, second)
+    assert not log_lines.is_new(whole, whole)
+
+
+def test_the_end_of_a_job_is_read_from_its_conditions() -> None:
+    phase_alone = a_look(phase="Complete")
+    failed = a_look(conditions=[a_condition("Failed", message="too many restarts")])
+    running = a_look(conditions=[a_condition("Complete", "False")])
+    assert phase_alone.ended is None
+    assert running.ended is None
+    assert failed.ended is Phase.FAILED
+    assert failed.why is not None
+    assert failed.why.message == "too many restarts"
+
+
+def test_news_are_told_once() -> None:
+    before, after = a_look(phase="Pending"), a_look(**RUNNING)
+    assert following.news(before, after) == [
+        "Degraded (DegradedReason): the image of digits-replica-x cannot be pulled",
+        "digits-shard-1 ended: OOMKilled (exit code 137)",
+    ]
+    assert following.news(after, after) == []
+
+
+def test_that_there_is_no_operator_is_told_once_and_not_at_once() -> None:
+    early, late = following.look(a_job(), THEN), following.look(a_job(), NOW)
+    assert following.news(None, early) == []
+    assert following.news(early, late) == [job_page.NO_OPERATOR]
+    assert following.news(late, late) == []
+
+
+def a_look(**status: Any) -> Look:
+    return following.look(a_job(**status), NOW)

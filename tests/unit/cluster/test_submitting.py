@@ -1,0 +1,245 @@
+"""What `submit` sends: the manifest, the code of a folder, and what it refuses."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.api_answers import NAMESPACE, ApiInMemory, a_job, code_of
+from builders.jobs import SMALL
+from disttrain.cluster import code_folder, code_map, manifests, packing, submission
+from disttrain.cluster.code_map import Change
+from disttrain.cluster.errors import AlreadyThere, Forbidden, WrongInput
+from disttrain.cluster.interface import Object, Verb
+from disttrain.cluster.jobs import Jobs
+from disttrain.cluster.manifests import Wish
+from disttrain.cluster.resources import CONFIG_MAPS, JOBS
+from disttrain.job import parsing
+from disttrain.job.errors import InvalidManifest
+
+MANIFEST = Path("job.yaml")
+
+
+def a_wish(**metadata: str) -> Wish:
+    assignments = [f"metadata.{name}={value}" for name, value in metadata.items()]
+    code = "spec.task.source.configMap=digits-code"
+    return manifests.parse(SMALL, "job.yaml", [*assignments, code])
+
+
+def a_folder(folder: Path, **files: bytes) -> Path:
+    (folder / f"{a_wish().module}.py").write_text("# the task\n")
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_only_what_was_given_is_sent() -> None:
+    sent = a_wish(name="digits").manifest("research", None)
+    assert sent["metadata"] == {"name": "digits", "namespace": "research"}
+    assert "seed" not in sent["spec"]
+    assert "status" not in sent
+
+
+def test_what_kubectl_shows_can_be_submitted_again() -> None:
+    document = a_wish(uid="1-2", resourceVersion="'7'").manifest("research", None)
+    assert not {"uid", "resourceVersion"} & document["metadata"].keys()
+
+
+def test_a_name_is_made_of_a_generate_name() -> None:
+    text = SMALL.replace(f"name: {a_wish().name}", "generateName: try-", 1)
+    assert manifests.parse(text, "job.yaml", suffix="x7k2p").name == "try-x7k2p"
+    names = {manifests.parse(text, "job.yaml").name for _ in range(20)}
+    assert len(names) == 20
+
+
+def test_a_value_is_a_manifest_too() -> None:
+    value: Any = a_wish().manifest("research", None)
+    assert manifests.of_value(value, "the job").name == a_wish().name
+    value["metadata"] = {"generateName": "try-"}
+    assert manifests.of_value(value, "the job", "abcde").name == "try-abcde"
+    with pytest.raises(InvalidManifest, match=r"spec\.batchSize"):
+        manifests.of_value({**value, "spec": {**value["spec"], "batchSize": 0}}, "the job")
+
+
+def test_what_no_cluster_can_do_is_refused_here() -> None:
+    with pytest.raises(InvalidManifest, match="pods share no memory"):
+        manifests.parse(SMALL, "job.yaml", ["spec.transport=sharedMemory"])
+
+
+def test_the_manifest_and_the_person_must_not_disagree_on_the_namespace() -> None:
+    wish = a_wish(namespace="theirs")
+    assert manifests.namespace(wish, None, "default") == "theirs"
+    assert manifests.namespace(wish, "theirs", "default") == "theirs"
+    assert manifests.namespace(a_wish(), "mine", "default") == "mine"
+    assert manifests.namespace(a_wish(), None, "default") == "default"
+    with pytest.raises(WrongInput, match="drop one of them"):
+        manifests.namespace(wish, "mine", "default")
+
+
+def test_a_folder_is_packed_without_caches_and_the_manifest(tmp_path: Path) -> None:
+    a_folder(tmp_path, **{"table.bin": b"\xff\x00", "words.txt": "ö".encode()})
+    for ignored in ("__pycache__", ".git", "runs", "venv"):
+        (tmp_path / ignored).mkdir()
+        (tmp_path / ignored / "x.py").write_text("")
+    (tmp_path / "old.pyc").write_bytes(b"")
+    (tmp_path / "job.yaml").write_text(SMALL)
+    (tmp_path / "pictures").mkdir()
+
+    code = code_folder.read(tmp_path, tmp_path / "job.yaml")
+    made = packing.config_map("digits-code", code.files)
+
+    assert made["data"] == {f"{a_wish().module}.py": "# the task\n", "words.txt": "ö"}
+    assert base64.b64decode(made["binaryData"]["table.bin"]) == b"\xff\x00"
+    assert code.folders == ("pictures",)
+
+
+def test_too_much_code_is_refused_with_the_biggest_files_and_a_way_out(tmp_path: Path) -> None:
+    a_folder(tmp_path, small=b"x", big=bytes(600_000), bigger=bytes(700_000))
+    with pytest.raises(WrongInput) as caught:
+        code_folder.read(tmp_path, MANIFEST)
+    text = str(caught.value)
+    assert "1,300,012 bytes in 4 files" in text
+    assert "bigger (700,000 bytes), big (600,000 bytes)" in text
+    assert "spec.image" in text
+
+
+def test_exactly_what_fits_is_packed() -> None:
+    packing.require_fitting({"a": packing.MOST_BYTES - 1, "b": 1}, "here")
+    with pytest.raises(WrongInput):
+        packing.require_fitting({"a": packing.MOST_BYTES, "b": 1}, "here")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda folder: (folder / "my file.py").write_text(""), "'my file.py'"),
+        (lambda folder: (folder / "a").mkdir() or (folder / "a" / "b.py").write_text(""), "a/b.py"),
+        (lambda folder: (folder / f"{a_wish().module}.py").unlink(), "holds no files"),
+    ],
+)
+def test_files_that_would_be_missing_are_refused(tmp_path: Path, make: Any, words: str) -> None:
+    make(a_folder(tmp_path))
+    with pytest.raises(WrongInput, match=words):
+        code_folder.read(tmp_path, MANIFEST)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WrongInput, match=r"must be a folder that can be read: No such file"):
+        code_folder.read(tmp_path / "none", MANIFEST)
+
+
+def test_the_folder_must_have_the_module_of_the_entrypoint(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("")
+    with pytest.raises(WrongInput, match=r"which spec\.task\.entrypoint .* there: other\.py"):
+        submission.read_code(a_wish(), tmp_path, MANIFEST)
+
+
+def a_map(files: dict[str, str], *, ours: bool = True) -> Object:
+    labels = packing.LABELS if ours else {}
+    return {"metadata": {"name": "digits-code", "labels": labels}, "data": files}
+
+
+@pytest.mark.parametrize(
+    ("found", "jobs", "change"),
+    [
+        (None, [], Change.CREATE),
+        (a_map({"a": "1"}), [a_job()], Change.KEEP),
+        (a_map({"a": "1"}, ours=False), [a_job()], Change.KEEP),
+        (a_map({"a": "2"}), [], Change.REPLACE),
+        (a_map({"a": "2"}), [a_job(phase="Complete"), a_job(phase="Failed")], Change.REPLACE),
+    ],
+)
+def test_what_becomes_of_a_config_map(
+    found: Object | None, jobs: list[Object], change: Change
+) -> None:
+    assert code_map.decide(a_map({"a": "1"}), found, jobs) is change
+
+
+@pytest.mark.parametrize(
+    ("found", "jobs", "words"),
+    [
+        (a_map({"a": "2"}), [a_job(phase="Running")], "job digits still runs with it"),
+        (a_map({"a": "2"}), [a_job(phase="Suspended")], "job digits still runs with it"),
+        (a_map({"a": "2"}), [a_job()], "job digits still runs with it"),
+        (a_map({"a": "2"}, ours=False), [], "was not made by `disttrain submit`"),
+    ],
+)
+def test_a_config_map_of_others_is_never_replaced(
+    found: Object, jobs: list[Object], words: str
+) -> None:
+    with pytest.raises(AlreadyThere, match=words):
+        code_map.decide(a_map({"a": "1"}), found, jobs)
+
+
+def test_a_config_map_that_several_jobs_use_has_several_owners() -> None:
+    first, second = a_job("first"), a_job("second")
+    shared = a_map({"a": "1"})
+    shared["metadata"] |= code_map.owned(shared, first)["metadata"]
+    shared["metadata"] |= code_map.owned(shared, second)["metadata"]
+    again = code_map.owned(shared, first)["metadata"]["ownerReferences"]
+    assert sorted(owner["name"] for owner in again) == ["first", "second"]
+
+
+def submitted(api: ApiInMemory, folder: Path, **how: bool) -> submission.Submitted:
+    wish = a_wish(name="digits")
+    code = submission.read_code(wish, a_folder(folder), MANIFEST)
+    return submission.submit(Jobs(api, NAMESPACE), wish, code, **how)
+
+
+def test_the_code_goes_with_its_job(tmp_path: Path) -> None:
+    api = ApiInMemory()
+    done = submitted(api, tmp_path)
+    (owner,) = code_of(api)["metadata"]["ownerReferences"]
+    assert owner["uid"] == done.job["metadata"]["uid"]
+    assert done.notes == ("configmap/digits-code created",)
+
+
+def test_a_dry_run_makes_nothing(tmp_path: Path) -> None:
+    api = ApiInMemory()
+    done = submitted(api, tmp_path, dry_run=True)
+    assert api.objects == {}
+    assert done.job["spec"]["task"]["source"] == {"configMap": "digits-code"}
+
+
+def test_a_refused_job_leaves_no_config_map(tmp_path: Path) -> None:
+    api = ApiInMemory()
+    api.refusals[JOBS.path(NAMESPACE)] = WrongInput("spec: refused")
+    with pytest.raises(WrongInput, match="refused"):
+        submitted(api, tmp_path)
+    assert api.objects == {}
+
+
+def test_a_name_in_use_is_answered_with_ways_out(tmp_path: Path) -> None:
+    api = ApiInMemory()
+    api.put(JOBS, a_job(phase="Complete"))
+    with pytest.raises(AlreadyThere) as caught:
+        submitted(api, tmp_path)
+    for words in ("(Complete, ", "disttrain delete digits", "generateName: digits-"):
+        assert words in str(caught.value)
+
+
+def test_a_config_map_that_is_missing_is_noticed_before_pods_wait_for_it() -> None:
+    api = ApiInMemory()
+    with pytest.raises(WrongInput, match="there is no configmap digits-code"):
+        submission.submit(Jobs(api, NAMESPACE), a_wish(), None)
+    assert not [each for each in api.asked if _makes(each.verb, dict(each.query))]
+
+
+def test_whoever_may_not_read_config_maps_may_submit() -> None:
+    api = ApiInMemory()
+    path = CONFIG_MAPS.path(NAMESPACE, "digits-code")
+    api.refusals[path] = Forbidden("no")
+    done = submission.submit(Jobs(api, NAMESPACE), a_wish(), None)
+    assert done.job["metadata"]["name"] == a_wish().name
+
+
+def test_a_parsed_job_is_sent_as_it_was_written() -> None:
+    job = parsing.parse_job(SMALL)
+    assert manifests.of_job(job, "the job").manifest("n", None)["spec"]["batchSize"] == (
+        job.spec.batch_size
+    )
+
+
+def _makes(verb: Verb, query: dict[str, str]) -> bool:
+    return verb is Verb.CREATE and query.get("dryRun") != "All"
