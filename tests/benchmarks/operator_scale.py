@@ -327,14 +327,22 @@ async def busy(own: Operator, seconds: float) -> float:
 async def prepared(plane: ControlPlane) -> AsyncIterator[tuple[ApiServer, FakeNodes]]:
     """A namespace with a bound claim, the CRD and nodes."""
     plane.kubectl.apply(crd.definition())
-    plane.kubectl.wait_until("Established", f"crd/{crd.NAME}")
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "kubelet.log"
         with fake_nodes.running(plane.kubeconfig, NODES, log) as nodes:
             async with ApiServer(plane.kubeconfig, AT_ONCE) as api:
+                await until(partial(serves_jobs, api), 60)
                 await make_space(api)
                 await warm_up(api, nodes)
                 yield api, nodes
+
+
+async def serves_jobs(api: ApiServer) -> bool:
+    try:
+        await api.get(jobs_path())
+    except RuntimeError:
+        return False
+    return True
 
 
 async def make_space(api: ApiServer) -> None:
