@@ -8,6 +8,7 @@ from builders import pods
 from cluster import Cluster, Kubectl, commands, volumes
 from cluster.errors import CommandFailed
 
+pytestmark = pytest.mark.usefixtures("own_cluster")
 RESTARTS = "{.status.containerStatuses[0].restartCount}"
 POD_ADDRESS = "{.status.podIP}"
 READY = '{.status.conditions[?(@.type=="Ready")].status}'

@@ -1,4 +1,4 @@
-"""Every example's manifest as it is: all are accepted, and the small ones train to the end."""
+"""The small examples as they are, applied side by side, train to the end and leave a model."""
 
 import os
 from collections.abc import Iterator
@@ -16,8 +16,7 @@ from builders.job_view import JobView
 from cluster import Cluster, Kubectl, images, layout, namespaces, volumes
 
 EXAMPLES: Final = product_images.REPOSITORY / "examples"
-MANIFESTS: Final = sorted(EXAMPLES.glob("*/job*.yaml"))
-SMALL: Final = [path for path in MANIFESTS if path.name == "job-small.yaml"]
+SMALL: Final = sorted(EXAMPLES.glob("*/job-small.yaml"))
 CHANCE: Final = {"digits-small": 0.1, "cifar10-small": 0.1, "speech-small": 1 / 30}
 """What guessing gets right; speech has ten digits of three states."""
 RELEASE: Final = "disttrain"
@@ -55,11 +54,6 @@ def place(
     made.run("delete", "disttrainjobs", "--all", "--wait=false")
     helm.uninstall(made, RELEASE)
     namespaces.remove(kubectl, made.namespace)
-
-
-@pytest.mark.parametrize("path", MANIFESTS, ids=name_of)
-def test_the_api_server_takes_it_as_it_is(place: Kubectl, path: Path) -> None:
-    place.run("create", "--dry-run=server", "--validate=strict", "-f", path)
 
 
 @pytest.mark.timeout(700, func_only=True)

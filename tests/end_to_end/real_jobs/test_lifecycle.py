@@ -4,7 +4,6 @@ import pytest
 
 from builders import cluster_training
 from builders.cluster_training import (
-    JOB,
     NAME,
     ClusterTraining,
     assert_nothing_was_lost_or_repeated,
@@ -13,7 +12,7 @@ from builders.cluster_training import (
 pytestmark = pytest.mark.timeout(500, func_only=True)
 
 
-def test_a_suspended_job_goes_on_where_it_was(job: ClusterTraining) -> None:
+def test_a_job_is_suspended_resumed_and_scaled_while_it_trains(job: ClusterTraining) -> None:
     # No checkpoint but the one that suspending writes.
     job.apply(checkpoint={"everySeconds": 1000})
     job.train()
@@ -27,25 +26,18 @@ def test_a_suspended_job_goes_on_where_it_was(job: ClusterTraining) -> None:
     job.patch(suspend=False)
     job.wait_until(lambda: job.samples() > before, "training goes on")
     assert job.status()["startTime"] > started
-    summary = job.complete()
-    assert_nothing_was_lost_or_repeated(job, summary)
-    assert {"Suspended", "Resumed", "Complete"} <= set(job.events())
-
-
-def test_replicas_are_scaled_while_they_train(job: ClusterTraining) -> None:
-    job.apply()
-    job.train()
-    job.kubectl.run("scale", JOB, "--replicas=4")
+    job.kubectl.run("scale", job.resource, "--replicas=4")
     job.wait_until(lambda: job.status().get("readyReplicas") == 4, "4 replicas train")
     job.wait_until(
         lambda: job.condition("ReplicasAvailable")["message"] == "4 of 4 replicas", "it is told"
     )
-
-    job.kubectl.run("scale", JOB, "--replicas=1")
+    job.kubectl.run("scale", job.resource, "--replicas=1")
     job.wait_until(lambda: len(job.pods("replica")) == 1, "1 replica is left")
+
     summary = job.complete()
     assert summary["restarts"] == {"coordinator": 0, "shard": 0, "replica": 0}
     assert_nothing_was_lost_or_repeated(job, summary)
+    assert {"Suspended", "Resumed", "Complete"} <= set(job.events())
 
 
 def test_a_job_deleted_and_applied_again_at_once_leaves_nothing_behind(
