@@ -107,6 +107,7 @@ def _target(query: Query, kind: Kind) -> prometheus.Dataquery:
 def _lines(panel: Panel) -> timeseries.Panel:
     new = timeseries.Panel().unit(panel.unit).axis_soft_min(0).fill_opacity(10)
     new.legend(common.VizLegendOptions().show_legend(show_legend=True))
+    new.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC))
     if panel.limits is not None:
         style = common.GraphThresholdsStyleConfig().mode(shapes.GraphThresholdsStyleMode.DASHED)
         new.thresholds(_thresholds(panel.limits)).thresholds_style(style)
@@ -122,8 +123,10 @@ def _number(panel: Panel) -> stat.Panel:
     latest = common.ReduceDataOptions().calcs(["lastNotNull"])
     new = stat.Panel().unit(panel.unit).reduce_options(latest).no_value("-")
     new.graph_mode(shapes.BigValueGraphMode.NONE)
+    new.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.THRESHOLDS))
+    new.thresholds(_thresholds(panel.limits))
     if panel.limits is not None:
-        new.thresholds(_thresholds(panel.limits)).color_mode(shapes.BigValueColorMode.BACKGROUND)
+        new.color_mode(shapes.BigValueColorMode.BACKGROUND)
     return new
 
 
@@ -146,7 +149,7 @@ _BUILDERS: Final[dict[Kind, Callable[[Panel], AnyPanel]]] = {
 }
 
 
-def _thresholds(limits: Limits) -> dashboard.ThresholdsConfig:
+def _thresholds(limits: Limits | None) -> dashboard.ThresholdsConfig:
     return (
         dashboard.ThresholdsConfig()
         .mode(models.ThresholdsMode.ABSOLUTE)
@@ -154,9 +157,12 @@ def _thresholds(limits: Limits) -> dashboard.ThresholdsConfig:
     )
 
 
-def _steps(limits: Limits) -> Iterator[tuple[float | None, str]]:
+def _steps(limits: Limits | None) -> Iterator[tuple[float | None, str]]:
     """The color from each value up; the first has none."""
-    if limits.worse is Worse.ABOVE:
+    if limits is None:
+        # Grafana would take a limit of 80 where none is given.
+        yield (None, "text")
+    elif limits.worse is Worse.ABOVE:
         yield from ((None, "green"), (limits.warning, "yellow"), (limits.bad, "red"))
     else:
         yield from ((None, "red"), (limits.bad, "yellow"), (limits.warning, "green"))

@@ -112,3 +112,11 @@ def test_a_series_of_a_job_opens_that_job() -> None:
         assert {word.partition("=")[0] for word in variables.split("&")} >= {
             f"var-{name}" for name in chosen
         }
+
+
+def test_a_number_without_limits_has_no_color_that_says_good_or_bad() -> None:
+    shown = {panel["title"]: panel for panel in json.loads(grafana.as_json(ONE_JOB))["panels"]}
+
+    steps = shown["Updates at risk"]["fieldConfig"]["defaults"]["thresholds"]["steps"]
+
+    assert [step["color"] for step in steps] == ["text"]
