@@ -1,9 +1,12 @@
-"""What can go wrong with sharded vectors.
+"""What can go wrong with sharded vectors and batches.
 
 DistTrainError
 └── FinalError
     ├── UnknownVector       an operation reads a vector that was never made
-    └── OrderRefused        an order of an old coordinator, or one that was overtaken
+    ├── OrderRefused        an order of an old coordinator, or one out of its turn
+    ├── WrongEvaluation     a gradient for an evaluation that is not under way
+    ├── StagingFull         more gradients are staged than there is memory for
+    └── NotStaged           an attempt is to be committed that is not here as a whole
 """
 
 from disttrain.errors import FinalError
@@ -15,3 +18,15 @@ class UnknownVector(FinalError):
 
 class OrderRefused(FinalError):
     """An order that must not be carried out."""
+
+
+class WrongEvaluation(FinalError):
+    """A gradient that belongs to another evaluation."""
+
+
+class StagingFull(FinalError):
+    """No memory is left for another attempt."""
+
+
+class NotStaged(FinalError):
+    """What is to be committed has not arrived here."""

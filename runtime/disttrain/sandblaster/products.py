@@ -43,7 +43,9 @@ class Products:
     def defined(self, name: str, combination: Combination) -> "Products":
         """With one more vector, a combination of the others; or another one under a known name."""
         terms = [(self.table[one], factor) for one, factor in combination.items()]
-        row = {known: math.fsum(factor * one[known] for one, factor in terms) for known in self.table}
+        row = {
+            known: math.fsum(factor * one[known] for one, factor in terms) for known in self.table
+        }
         square = math.fsum(factor * row[one] for one, factor in combination.items())
         others = [known for known in self.table if known != name]
         return self.keeping(others).extended(name, {**row, name: square})

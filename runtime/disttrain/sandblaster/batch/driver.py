@@ -1,0 +1,202 @@
+"""What the coordinator does with a method: orders to shards, groups to replicas, answers back.
+
+Pure. Its state is plain values, so that a coordinator that journals it before it sends anything
+goes on in the same line search after it was killed, with the same bits.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from pydantic import ConfigDict, TypeAdapter
+
+from disttrain.sandblaster import operations
+from disttrain.sandblaster.batch import groups
+from disttrain.sandblaster.batch.groups import Attempt, BackupRules, Evaluation, Result, Worker
+from disttrain.sandblaster.batch.orders import Order, Performed
+from disttrain.sandblaster.descent import Descent, State
+from disttrain.sandblaster.method import Answer, Request
+
+ATTEMPTS_OF_A_LIFE = 2**32
+"""A life of the coordinator numbers its attempts from this times its incarnation."""
+
+
+class Stage(StrEnum):
+    """What is waited for."""
+
+    PREPARING = "preparing"
+    """Answers to the order before an evaluation."""
+    COMPUTING = "computing"
+    """Gradients of groups."""
+    MEASURING = "measuring"
+    """Answers to the order that commits them."""
+    DONE = "done"
+    """Nothing: the method has ended."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Course:
+    """Everything that a coordinator must not forget. Changed by `Driver` only."""
+
+    method: State
+    request: Request
+    """What the method wants, of which one part is under way."""
+    stage: Stage = Stage.PREPARING
+    order: Order
+    """The latest; it is repeated until every shard has answered."""
+    answers: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    """To this order, by shard."""
+    prepared: tuple[float, ...] = ()
+    """Scalars of the order before the evaluation."""
+    evaluation: Evaluation
+    """Under way, or the latest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DriverRules:
+    """How a batch is worked on."""
+
+    groups: int
+    """Of the batch."""
+    backup: BackupRules = field(default_factory=BackupRules)
+
+
+class Driver:
+    """The transitions. Holds no state."""
+
+    def __init__(self, descent: Descent, rules: DriverRules) -> None:
+        self._descent = descent
+        self._rules = rules
+
+    def begin(self, coordinator: int, shards: tuple[int, ...]) -> Course:
+        """The first order. `shards`: their incarnations, by index."""
+        step = self._descent.begin()
+        if step.request is None:
+            message = "a method begins with a request"
+            raise AssertionError(message)
+        first = groups.begun(1, self._rules.groups, shards)
+        order = Order(
+            coordinator=coordinator,
+            number=1,
+            iteration=0,
+            evaluation=1,
+            operations=step.request.prepare,
+        )
+        return Course(method=step.state, request=step.request, order=order, evaluation=first)
+
+    def answered(self, course: Course, shard: int, performed: Performed) -> None:
+        """A shard's answer; one to an earlier order, and one said again, change nothing."""
+        is_awaited = course.stage in {Stage.PREPARING, Stage.MEASURING}
+        if performed.number != course.order.number or not is_awaited:
+            return
+        course.answers[shard] = performed.scalars
+        if len(course.answers) == len(course.evaluation.shards):
+            self._all_answered(course)
+
+    def request_group(
+        self, course: Course, worker: Worker, holding: Collection[int] = ()
+    ) -> Attempt | None:
+        """A group for a replica that has these attempts; None: there is nothing to do now."""
+        if course.stage is not Stage.COMPUTING:
+            return None
+        return groups.grant(course.evaluation, worker, self._rules.backup, holding)
+
+    def staged(self, course: Course, worker: Worker, result: Result) -> None:
+        """A replica says that every shard holds an attempt of it."""
+        if course.stage is not Stage.COMPUTING:
+            return
+        groups.take(course.evaluation, worker, result)
+        if course.evaluation.is_complete:
+            course.stage = Stage.MEASURING
+            commits = groups.winners(course.evaluation)
+            samples = groups.samples(course.evaluation)
+            # From here on gradients that come too late are refused: no evaluation is under way.
+            self._order(
+                course,
+                replace(course.order, evaluation=0, commits=commits, samples=samples),
+                course.request.measure,
+            )
+
+    def lost(self, course: Course, worker: Worker) -> None:
+        """A replica's life is over."""
+        groups.lose(course.evaluation, worker)
+
+    def taken_over(self, course: Course, coordinator: int) -> None:
+        """Another life of the coordinator goes on from what was journaled.
+
+        It says its latest order again, and decides nothing before every shard has answered: then
+        no shard listens to an earlier life, which may not know that it is over. Its attempts are
+        numbered differently from those that an earlier life may still give out.
+        """
+        course.order = replace(course.order, coordinator=coordinator)
+        course.answers = {}
+        if course.stage is Stage.COMPUTING:
+            course.stage = Stage.PREPARING
+        course.evaluation.next_attempt = max(
+            course.evaluation.next_attempt, coordinator * ATTEMPTS_OF_A_LIFE
+        )
+
+    def returned(self, course: Course, cut: Course, shards: tuple[int, ...]) -> None:
+        """All shards have gone back to where the order of `cut` was the next one, in new lives.
+
+        Numbers of evaluations and attempts are never used again.
+        """
+        course.method, course.request, course.prepared = cut.method, cut.request, cut.prepared
+        course.stage = Stage.PREPARING
+        number = course.evaluation.number + 1
+        course.evaluation = groups.begun(number, self._rules.groups, shards, course.evaluation)
+        coordinator = course.order.coordinator
+        opened = number if cut.request.evaluates else 0
+        course.order = replace(cut.order, coordinator=coordinator, evaluation=opened)
+        course.answers = {}
+
+    def _all_answered(self, course: Course) -> None:
+        answers = [course.answers[shard] for shard in sorted(course.answers)]
+        scalars = operations.merged(course.order.operations, answers)
+        if course.stage is Stage.PREPARING and course.request.evaluates:
+            course.stage, course.prepared = Stage.COMPUTING, scalars
+        elif course.stage is Stage.PREPARING:
+            self._go_on(course, Answer(scalars=scalars))
+        else:
+            answer = Answer(scalars=course.prepared + scalars, loss=groups.loss(course.evaluation))
+            self._go_on(course, answer)
+
+    def _go_on(self, course: Course, answer: Answer) -> None:
+        step = self._descent.advance(course.method, answer)
+        course.method = step.state
+        if step.request is None:
+            course.stage = Stage.DONE
+            return
+        course.request, course.stage, course.prepared = step.request, Stage.PREPARING, ()
+        number = 0
+        if step.request.evaluates:
+            done = course.evaluation
+            number = done.number + 1
+            course.evaluation = groups.begun(number, done.groups, done.shards, done)
+        opened = replace(course.order, evaluation=number, commits=(), samples=0)
+        self._order(course, opened, step.request.prepare)
+
+    def _order(
+        self, course: Course, order: Order, wanted: tuple[operations.Operation, ...]
+    ) -> None:
+        iteration = course.method.progress.iteration
+        course.order = replace(
+            order, number=order.number + 1, iteration=iteration, operations=wanted
+        )
+        course.answers = {}
+
+
+_COURSE: TypeAdapter[tuple[Course]] = TypeAdapter(
+    tuple[Course], config=ConfigDict(ser_json_inf_nan="constants")
+)
+
+
+def to_json(course: Course) -> bytes:
+    """A course as text."""
+    return _COURSE.dump_json((course,))
+
+
+def from_json(content: bytes) -> Course:
+    """The course again, bit for bit. Raises pydantic's ValidationError."""
+    (course,) = _COURSE.validate_json(content, strict=True)
+    return course

@@ -1,0 +1,205 @@
+"""Who computes which group of a batch, and whose result counts. Pure: a value and its changes.
+
+Each grant is an attempt with a number that is never used again. The first attempt at a group that
+is complete wins, and later ones change nothing: so a group counts once, whoever was slow, was
+declared dead or answered twice.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from operator import add
+
+from disttrain.sandblaster.batch.pairwise import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One life of a replica."""
+
+    index: int
+    incarnation: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BackupRules:
+    """Copies of groups that somebody else has begun (DistBelief 4.2)."""
+
+    enabled: bool = True
+    start_when_remaining: int = 8
+    """Copies are given out when no more groups than this have no result."""
+    most_attempts: int = 3
+    """At one group at a time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """A group in the hands of a replica."""
+
+    number: int
+    """Unique in the job."""
+    group: int
+    worker: Worker
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """What a replica says of an attempt whose gradient is staged."""
+
+    attempt: int
+    evaluation: int
+    loss_sum: float
+    """Over the samples of the group."""
+    samples: int
+    shards: tuple[int, ...]
+    """Incarnations of the shards that said they hold all of it, by the shards' indices."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Winner:
+    """The attempt that counts for its group."""
+
+    attempt: int
+    loss_sum: float
+    samples: int
+
+
+@dataclass(kw_only=True, slots=True)
+class Evaluation:
+    """The groups of one evaluation. Changed by the functions of this module only."""
+
+    number: int
+    """Unique in the job, increasing."""
+    shards: tuple[int, ...]
+    """Incarnations of the shards: what an earlier life of one had staged is gone."""
+    waiting: list[int]
+    """Groups that nobody has, the next one first."""
+    homes: dict[int, int] = field(default_factory=dict)
+    """Replica that had a group last, by group: its data is there."""
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+    """Under way, by number."""
+    winners: dict[int, Winner] = field(default_factory=dict)
+    """By group."""
+    groups: int
+    next_attempt: int = 1
+    requeued: int = 0
+    """Groups that came back without a result."""
+    copies: int = 0
+    """Attempts at groups that somebody else had begun."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every group has a winner."""
+        return len(self.winners) == self.groups
+
+
+def begun(
+    number: int, groups: int, shards: tuple[int, ...], before: Evaluation | None = None
+) -> Evaluation:
+    """A new evaluation; whoever had a group before gets it again if it asks in time."""
+    return Evaluation(
+        number=number,
+        shards=shards,
+        groups=groups,
+        waiting=list(range(groups)),
+        homes={} if before is None else dict(before.homes),
+        next_attempt=1 if before is None else before.next_attempt,
+    )
+
+
+def grant(
+    evaluation: Evaluation, worker: Worker, rules: BackupRules, holding: Collection[int] = ()
+) -> Attempt | None:
+    """The next group for a replica: its own ones, nobody's, others', then copies.
+
+    `holding`: the attempts it has. One that it should have comes first: its answer was lost.
+    """
+    for attempt in evaluation.attempts.values():
+        if attempt.worker == worker and attempt.number not in holding:
+            return attempt
+    group = _next_waiting(evaluation, worker)
+    if group is not None:
+        evaluation.waiting.remove(group)
+    else:
+        group = _next_copy(evaluation, worker, rules)
+        evaluation.copies += group is not None
+    if group is None:
+        return None
+    attempt = Attempt(number=evaluation.next_attempt, group=group, worker=worker)
+    evaluation.next_attempt += 1
+    evaluation.attempts[attempt.number] = attempt
+    return attempt
+
+
+def take(evaluation: Evaluation, worker: Worker, result: Result) -> bool:
+    """Whether the result wins its group; one that is late, foreign or incomplete changes nothing.
+
+    A result that has won may be said again, and wins no second time.
+    """
+    attempt = evaluation.attempts.get(result.attempt)
+    if attempt is None or attempt.worker != worker or result.evaluation != evaluation.number:
+        return False
+    if result.shards != evaluation.shards:
+        return False
+    evaluation.winners[attempt.group] = Winner(
+        attempt=attempt.number, loss_sum=result.loss_sum, samples=result.samples
+    )
+    evaluation.homes[attempt.group] = worker.index
+    for number in _at(evaluation, attempt.group):
+        del evaluation.attempts[number]
+    return True
+
+
+def lose(evaluation: Evaluation, worker: Worker) -> None:
+    """Give the groups of a replica that is gone to others; nothing of it counts from now on."""
+    for attempt in [one for one in evaluation.attempts.values() if one.worker == worker]:
+        del evaluation.attempts[attempt.number]
+        if not _at(evaluation, attempt.group):
+            evaluation.waiting.insert(0, attempt.group)
+            evaluation.requeued += 1
+
+
+def winners(evaluation: Evaluation) -> tuple[int, ...]:
+    """The attempts to be committed, by group; the evaluation is complete."""
+    return tuple(evaluation.winners[group].attempt for group in range(evaluation.groups))
+
+
+def samples(evaluation: Evaluation) -> int:
+    """All samples of a complete evaluation."""
+    return sum(winner.samples for winner in evaluation.winners.values())
+
+
+def loss(evaluation: Evaluation) -> float:
+    """The mean loss over the samples of a complete evaluation, added up over the groups' places."""
+    sums = [evaluation.winners[group].loss_sum for group in range(evaluation.groups)]
+    return pairwise(sums, add) / samples(evaluation)
+
+
+def _next_waiting(evaluation: Evaluation, worker: Worker) -> int | None:
+    """Sequential groups to the same replica: in a later evaluation it has their data."""
+    own = [group for group in evaluation.waiting if evaluation.homes.get(group) == worker.index]
+    new = [group for group in evaluation.waiting if group not in evaluation.homes]
+    return next(iter([*own, *new, *reversed(evaluation.waiting)]), None)
+
+
+def _next_copy(evaluation: Evaluation, worker: Worker, rules: BackupRules) -> int | None:
+    """The group with the fewest attempts, the one begun first among them."""
+    remaining = evaluation.groups - len(evaluation.winners)
+    if not rules.enabled or remaining > rules.start_when_remaining:
+        return None
+    tries: dict[int, list[Attempt]] = {}
+    for attempt in evaluation.attempts.values():
+        tries.setdefault(attempt.group, []).append(attempt)
+    possible = _copyable(tries, worker, rules.most_attempts)
+    return min(possible, key=lambda group: len(tries[group]), default=None)
+
+
+def _copyable(tries: Mapping[int, Collection[Attempt]], worker: Worker, most: int) -> list[int]:
+    return [
+        group
+        for group, attempts in tries.items()
+        if len(attempts) < most and all(one.worker != worker for one in attempts)
+    ]
+
+
+def _at(evaluation: Evaluation, group: int) -> list[int]:
+    return [one.number for one in evaluation.attempts.values() if one.group == group]

@@ -1,0 +1,65 @@
+"""What a coordinator orders a shard to do, in which order, and how often: each order once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from disttrain.sandblaster.errors import OrderRefused
+from disttrain.sandblaster.operations import Operation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """One order to every shard."""
+
+    coordinator: int
+    """Incarnation of the coordinator that gives it."""
+    number: int
+    """From 1, without gaps, the same for all shards; journaled before it is sent."""
+    iteration: int
+    evaluation: int
+    """The evaluation that is under way once the order is carried out; 0: none, and gradients that
+    come too late are refused."""
+    commits: tuple[int, ...] = ()
+    """Attempts whose sum becomes the gradient that arrived, by group; empty: nothing is committed.
+    """
+    samples: int = 0
+    """Of all these groups together."""
+    operations: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Performed:
+    """A shard's answer."""
+
+    number: int
+    scalars: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class OrderLog:
+    """Which orders a shard has carried out. Belongs to one thread."""
+
+    coordinator: int = 0
+    """The newest incarnation that was heard."""
+    last: int = 0
+    """Number of the order carried out last."""
+    _answer: Performed = field(default_factory=lambda: Performed(number=0, scalars=()))
+
+    def carry_out(self, order: Order, perform: Callable[[Order], tuple[float, ...]]) -> Performed:
+        """The answer to an order: one that is said again is not done again.
+
+        Raises OrderRefused for an order of an old coordinator, one that was overtaken, and one
+        that comes after another which never arrived. What `perform` raises leaves all as it was.
+        """
+        if order.coordinator < self.coordinator:
+            message = f"of coordinator {order.coordinator}; {self.coordinator} was heard already"
+            raise OrderRefused(message)
+        self.coordinator = order.coordinator
+        if order.number == self.last:
+            return self._answer
+        if order.number != self.last + 1:
+            message = f"order {order.number} does not follow on {self.last}"
+            raise OrderRefused(message)
+        self._answer = Performed(number=order.number, scalars=perform(order))
+        self.last = order.number
+        return self._answer

@@ -1,0 +1,43 @@
+"""All that Sandblaster is on one shard: vectors, what is staged, and the orders on both."""
+
+from typing import Any
+
+import numpy as np
+
+from disttrain.sandblaster.batch.orders import Order, OrderLog, Performed
+from disttrain.sandblaster.batch.staging import Chunk, Staging
+from disttrain.sandblaster.kernels import Array
+from disttrain.sandblaster.names import ARRIVED
+from disttrain.sandblaster.vectors import Vectors
+
+
+class BatchShard:
+    """One life of a shard. Belongs to one thread."""
+
+    def __init__(
+        self, elements: int, element_type: type[np.floating[Any]], most_staged_bytes: int
+    ) -> None:
+        self.vectors = Vectors(elements, element_type)
+        self._staging = Staging(elements=elements, most_bytes=most_staged_bytes)
+        self._log = OrderLog()
+
+    @property
+    def coordinator(self) -> int:
+        """The newest incarnation of the coordinator that was heard."""
+        return self._log.coordinator
+
+    def stage(self, chunk: Chunk, values: Array) -> bool:
+        """See `Staging.stage`."""
+        return self._staging.stage(chunk, values)
+
+    def carry_out(self, order: Order) -> Performed:
+        """See `OrderLog.carry_out`. Raises NotStaged and UnknownVector, too."""
+        return self._log.carry_out(order, self._perform)
+
+    def _perform(self, order: Order) -> tuple[float, ...]:
+        if order.commits:
+            total = self._staging.total(order.commits)
+            np.divide(total, order.samples, out=self.vectors.make(ARRIVED), casting="same_kind")
+        scalars = self.vectors.perform(order.operations)
+        self._staging.begin(order.evaluation)
+        return scalars

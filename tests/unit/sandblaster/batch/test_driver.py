@@ -1,0 +1,53 @@
+"""A coordinator's course through a method; the faults are in `tests/simulation/sandblaster`."""
+
+from disttrain.sandblaster.batch import driver as driving
+from disttrain.sandblaster.batch.driver import Stage
+from disttrain.sandblaster.batch.groups import Worker
+from disttrain.sandblaster.batch.orders import Performed
+from simulation.sandblaster import chaos, problem
+
+ANNA = Worker(0, 1)
+
+
+def test_an_evaluation_costs_two_orders_but_for_exact_products() -> None:
+    course, _ = chaos.serial()
+
+    progress = course.method.progress
+    exact = progress.iteration // 3
+
+    assert course.order.number == 2 * progress.evaluations + exact + 1
+
+
+def test_groups_are_given_out_when_every_shard_has_the_trial_point() -> None:
+    driver = problem.driver()
+    course = driver.begin(1, (1, 1))
+    performed = Performed(number=1, scalars=())
+
+    driver.answered(course, 0, performed)
+    assert driver.request_group(course, ANNA) is None
+    driver.answered(course, 1, Performed(number=7, scalars=()))
+    assert driver.request_group(course, ANNA) is None
+    driver.answered(course, 1, performed)
+
+    assert driver.request_group(course, ANNA) is not None
+
+
+def test_a_new_life_decides_nothing_before_all_shards_have_heard_of_it() -> None:
+    driver = problem.driver()
+    course = driver.begin(1, (1, 1))
+    for shard in range(2):
+        driver.answered(course, shard, Performed(number=1, scalars=()))
+    first = driver.request_group(course, ANNA)
+    course = driving.from_json(driving.to_json(course))
+
+    driver.taken_over(course, 2)
+    assert course.stage is Stage.PREPARING
+    assert driver.request_group(course, ANNA, holding=[1]) is None
+    for shard in range(2):
+        driver.answered(course, shard, Performed(number=1, scalars=()))
+    second = driver.request_group(course, ANNA, holding=[1])
+
+    assert first is not None
+    assert second is not None
+    assert (first.group, second.group) == (0, 1)
+    assert second.number == 2 * driving.ATTEMPTS_OF_A_LIFE
