@@ -64,7 +64,7 @@ def submit(  # noqa: PLR0913 - One parameter per option.
     """
     text = manifest_file.read_text(manifest)
     wish = manifests.parse(text, str(manifest), assignments or ())
-    packed = submission.read_code(wish, code, manifest)
+    packed = submission.read_code(wish, code)
     if dry_run is DryRun.CLIENT:
         namespace = manifests.namespace(wish, target.namespace, "default")
         made = wish.manifest(namespace, submission.code_name(wish, packed))

@@ -138,9 +138,8 @@ class Client:
 
         Raises InvalidManifest or WrongInput for what is wrong, AlreadyThere for a name in use.
         """
-        wish, file = _wish(job)
-        folder = None if code is None else Path(code)
-        packed = submission.read_code(wish, folder, file)
+        wish = _wish(job)
+        packed = submission.read_code(wish, None if code is None else Path(code))
         jobs = Jobs(self._api, manifests.namespace(wish, self._wanted, self._api.namespace))
         made = submission.submit(jobs, wish, packed).job
         return ClusterJob(jobs, wish.name, made["metadata"]["uid"])
@@ -180,14 +179,13 @@ class Client:
         return Jobs(self._api, self._wanted or self._api.namespace)
 
 
-def _wish(job: PathLike | Mapping[str, JsonValue] | DistTrainJob) -> tuple[Wish, Path]:
-    """What is wanted, and the manifest's file, if there is one."""
+def _wish(job: PathLike | Mapping[str, JsonValue] | DistTrainJob) -> Wish:
     if isinstance(job, DistTrainJob):
-        return manifests.of_job(job, "the job"), Path()
+        return manifests.of_job(job, "the job")
     if isinstance(job, Mapping):
-        return manifests.of_value(dict(job), "the job"), Path()
+        return manifests.of_value(dict(job), "the job")
     file = Path(job)
-    return manifests.parse(manifest_file.read_text(file), str(file)), file
+    return manifests.parse(manifest_file.read_text(file), str(file))
 
 
 def _complete(look: Look, name: str) -> JobStatus:

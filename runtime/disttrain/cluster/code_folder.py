@@ -1,6 +1,7 @@
 """Reading the folder with a task's code."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -8,10 +9,13 @@ from typing import Final
 from disttrain.cluster import packing
 from disttrain.cluster.errors import WrongInput
 from disttrain.cluster.packing import REMEDY, Files
+from disttrain.job.spec import KIND
 
 IGNORED: Final = frozenset({"__pycache__", "node_modules", "runs", "venv", "build", "dist"})
 """Folders of caches and results. Whatever begins with a dot is ignored, too."""
-IGNORED_ENDINGS: Final = (".pyc", ".pyo", ".egg-info", "~")
+IGNORED_ENDINGS: Final = (".pyc", ".pyo", ".egg-info", ".md", "~")
+"""Of caches and of what only people read."""
+_MANIFEST: Final = re.compile(rf"^kind: *{KIND} *$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +27,21 @@ class Code:
     """Folders in it that were left out: a ConfigMap is flat. They hold no Python files."""
 
 
-def read(folder: Path, without: Path) -> Code:
-    """The files of a folder but one, the manifest. Raises WrongInput if code would be missing."""
+def read(folder: Path) -> Code:
+    """The files of a folder, without manifests of jobs. Raises WrongInput if code is missing."""
     try:
-        entries = sorted(folder.iterdir())
+        return _read(folder)
     except OSError as error:
         message = f"--code {folder}: must be a folder that can be read: {error.strerror}"
         raise WrongInput(message) from error
-    wanted = [entry for entry in entries if not _is_ignored(entry.name)]
+
+
+def _read(folder: Path) -> Code:
+    wanted = [entry for entry in sorted(folder.iterdir()) if not _is_ignored(entry.name)]
     folders = [entry for entry in wanted if entry.is_dir()]
     _require_no_code(folder, folders)
-    files = [entry for entry in wanted if entry.is_file() and not _is_same(entry, without)]
+    files = [entry for entry in wanted if entry.is_file() and not _is_manifest(entry)]
+    # Before they are read: a folder may hold a data set.
     packing.require_fitting({file.name: file.stat().st_size for file in files}, str(folder))
     contents = {file.name: file.read_bytes() for file in files}
     return Code(contents, tuple(entry.name for entry in folders))
@@ -54,5 +62,7 @@ def _is_ignored(name: str) -> bool:
     return name in IGNORED or name.startswith(".") or name.endswith(IGNORED_ENDINGS)
 
 
-def _is_same(file: Path, other: Path) -> bool:
-    return other.exists() and file.samefile(other)
+def _is_manifest(file: Path) -> bool:
+    if file.suffix not in {".yaml", ".yml"} or file.stat().st_size > packing.MOST_BYTES:
+        return False
+    return _MANIFEST.search(file.read_text(errors="replace")) is not None

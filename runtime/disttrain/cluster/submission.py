@@ -41,11 +41,11 @@ def code_name(wish: Wish, code: Code | None) -> str | None:
     return wish.source or (f"{wish.name}-code" if code is not None else None)
 
 
-def read_code(wish: Wish, folder: Path | None, manifest: Path) -> Code | None:
-    """The code of a folder, without the manifest. Raises WrongInput for what cannot be packed."""
+def read_code(wish: Wish, folder: Path | None) -> Code | None:
+    """The code of a folder, if one is given. Raises WrongInput for what cannot be packed."""
     if folder is None:
         return None
-    code = code_folder.read(folder, manifest)
+    code = code_folder.read(folder)
     module = wish.module.partition(".")[0]
     if f"{module}.py" not in code.files:
         found = ", ".join(sorted(name for name in code.files if name.endswith(".py"))) or "none"

@@ -18,8 +18,6 @@ from disttrain.cluster.resources import CONFIG_MAPS, JOBS
 from disttrain.job import parsing
 from disttrain.job.errors import InvalidManifest
 
-MANIFEST = Path("job.yaml")
-
 
 def a_wish(**metadata: str) -> Wish:
     assignments = [f"metadata.{name}={value}" for name, value in metadata.items()]
@@ -82,11 +80,12 @@ def test_a_folder_is_packed_without_caches_and_the_manifest(tmp_path: Path) -> N
     for ignored in ("__pycache__", ".git", "runs", "venv"):
         (tmp_path / ignored).mkdir()
         (tmp_path / ignored / "x.py").write_text("")
+    (tmp_path / "README.md").write_text("for people")
     (tmp_path / "old.pyc").write_bytes(b"")
     (tmp_path / "job.yaml").write_text(SMALL)
     (tmp_path / "pictures").mkdir()
 
-    code = code_folder.read(tmp_path, tmp_path / "job.yaml")
+    code = code_folder.read(tmp_path)
     made = packing.config_map("digits-code", code.files)
 
     assert made["data"] == {f"{a_wish().module}.py": "# the task\n", "words.txt": "ö"}
@@ -97,7 +96,7 @@ def test_a_folder_is_packed_without_caches_and_the_manifest(tmp_path: Path) -> N
 def test_too_much_code_is_refused_with_the_biggest_files_and_a_way_out(tmp_path: Path) -> None:
     a_folder(tmp_path, small=b"x", big=bytes(600_000), bigger=bytes(700_000))
     with pytest.raises(WrongInput) as caught:
-        code_folder.read(tmp_path, MANIFEST)
+        code_folder.read(tmp_path)
     text = str(caught.value)
     assert "1,300,012 bytes in 4 files" in text
     assert "bigger (700,000 bytes), big (600,000 bytes)" in text
@@ -121,18 +120,18 @@ def test_exactly_what_fits_is_packed() -> None:
 def test_files_that_would_be_missing_are_refused(tmp_path: Path, make: Any, words: str) -> None:
     make(a_folder(tmp_path))
     with pytest.raises(WrongInput, match=words):
-        code_folder.read(tmp_path, MANIFEST)
+        code_folder.read(tmp_path)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(WrongInput, match=r"must be a folder that can be read: No such file"):
-        code_folder.read(tmp_path / "none", MANIFEST)
+        code_folder.read(tmp_path / "none")
 
 
 def test_the_folder_must_have_the_module_of_the_entrypoint(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("")
     with pytest.raises(WrongInput, match=r"which spec\.task\.entrypoint .* there: other\.py"):
-        submission.read_code(a_wish(), tmp_path, MANIFEST)
+        submission.read_code(a_wish(), tmp_path)
 
 
 def a_map(files: dict[str, str], *, ours: bool = True) -> Object:
@@ -183,7 +182,7 @@ def test_a_config_map_that_several_jobs_use_has_several_owners() -> None:
 
 def submitted(api: ApiInMemory, folder: Path, **how: bool) -> submission.Submitted:
     wish = a_wish(name="digits")
-    code = submission.read_code(wish, a_folder(folder), MANIFEST)
+    code = submission.read_code(wish, a_folder(folder))
     return submission.submit(Jobs(api, NAMESPACE), wish, code, **how)
 
 
