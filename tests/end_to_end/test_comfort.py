@@ -133,7 +133,8 @@ def delete_it(person: Person) -> None:
 def test_kubectl_finds_the_commands_as_a_plugin(submitted: Person) -> None:
     listed = submitted.types("kubectl disttrain list")
     assert listed.rows[JOB][0] == JOB
-    assert listed.out.splitlines()[0] == submitted.kubectl.run("get", "dtj").splitlines()[0]
+    columns = submitted.kubectl.run("get", "dtj").splitlines()[0]
+    assert listed.out.splitlines()[0].split() == columns.split()
 
     suspended = submitted.types(f"kubectl disttrain suspend dtj/{JOB}")
     assert suspended.out == f"{RESOURCE} suspended\n"

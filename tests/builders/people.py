@@ -1,0 +1,83 @@
+"""A person at a shell with a kubeconfig: `disttrain` and `kubectl disttrain`, as they are typed."""
+
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from builders import product_images
+from cluster import Kubectl, binaries
+
+SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What came of a command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> dict[str, list[str]]:
+        """Lines of a table by their first word, the head among them."""
+        cells = (line.split() for line in self.out.splitlines())
+        return {row[0]: row for row in cells if row}
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Types commands in the folder of the repository."""
+
+    kubectl: Kubectl
+    kubeconfig: Path | None = None
+    """Another than that of kubectl."""
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def types(self, line: str, *, stdin: str | None = None, seconds: float = SECONDS) -> Typed:
+        """Type `disttrain ...` and wait for its end."""
+        done = subprocess.run(
+            self._command(line),
+            env=self.environment(),
+            cwd=product_images.REPOSITORY,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        return Typed(done.returncode, done.stdout, done.stderr)
+
+    def starts(self, line: str, out: Path) -> subprocess.Popen[bytes]:
+        """Type a command that goes on; what it prints lies in a file."""
+        with out.open("wb") as file:
+            return subprocess.Popen(
+                self._command(line),
+                env=self.environment(),
+                cwd=product_images.REPOSITORY,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+
+    def environment(self) -> dict[str, str]:
+        """The variables of the shell; kubectl finds its plugins in PATH."""
+        scripts = Path(sys.executable).parent
+        return {
+            **os.environ,
+            "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+            "KUBECONFIG": str(self.kubeconfig or self.kubectl.kubeconfig),
+            **self.variables,
+        }
+
+    def _command(self, line: str) -> list[str | Path]:
+        program, command, *words = shlex.split(line)
+        where = f"--namespace={self.kubectl.namespace}"
+        if program == "kubectl":
+            plugin, command = command, words.pop(0)
+            return [*binaries.kubernetes("kubectl"), plugin, command, where, *words]
+        # The code that is tested, wherever its script was installed from.
+        return [sys.executable, "-m", program, command, where, *words]
