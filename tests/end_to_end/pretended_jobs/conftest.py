@@ -1,4 +1,4 @@
-"""Jobs that pretend, looked after by one operator in one namespace, side by side."""
+"""Jobs that pretend, looked after by one operator in one namespace for each file of tests."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def definition(own_cluster: Cluster, kubectl: Kubectl) -> None:
     kubectl.wait_until("Established", f"crd/{crd.NAME}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_namespace(definition: None, kubectl: Kubectl) -> Iterator[Kubectl]:
     """For jobs that do not mind others; it enforces the restricted Pod Security level."""
     name = f"pretended-jobs-{os.urandom(3).hex()}"
@@ -27,7 +27,7 @@ def shared_namespace(definition: None, kubectl: Kubectl) -> Iterator[Kubectl]:
     namespaces.remove(kubectl, name)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_operator(
     shared_namespace: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
