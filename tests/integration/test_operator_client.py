@@ -1,0 +1,136 @@
+"""The operator's door to the API, against a server that says what it is told to."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from disttrain_operator.cluster.client import Client
+from disttrain_operator.cluster.credentials import Credentials
+from disttrain_operator.cluster.query import Query
+from disttrain_operator.cluster.streams import Event
+from disttrain_operator.errors import Conflict, Gone, Unavailable
+from disttrain_operator.kinds import Kind
+
+QUERY = Query(kind=Kind.ConfigMap, namespace="here", labels="a=b", metadata_only=True)
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def asked(answer: Answer, question: Callable[[Client], Awaitable[Any]]) -> Any:
+    """Ask a question of a server that answers so."""
+
+    async def scenario() -> Any:
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", answer)
+        runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        try:
+            async with Client(Credentials(f"http://{host}:{port}", None)) as client:
+                async with asyncio.timeout(20):
+                    return await question(client)
+        finally:
+            await runner.cleanup()
+
+    return asyncio.run(scenario())
+
+
+def line(kind: str, version: int) -> bytes:
+    body = {"metadata": {"name": "x" * 3000, "resourceVersion": str(version)}}
+    return json.dumps({"type": kind, "object": body}).encode() + b"\n"
+
+
+def streaming(*pieces: bytes, broken: bool = False) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.query["watch"] == "1"
+        assert request.query["resourceVersion"] == "5"
+        assert request.query["labelSelector"] == "a=b"
+        assert request.query["allowWatchBookmarks"] == "true"
+        assert "PartialObjectMetadata" in request.headers["Accept"]
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+        if broken and request.transport is not None:
+            request.transport.abort()
+        return response
+
+    return answer
+
+
+async def watch(client: Client) -> list[Event]:
+    return [event async for event in client.watch(QUERY, "5")]
+
+
+def test_a_watch_tells_events_until_the_server_ends_it() -> None:
+    content = line("ADDED", 6) + line("MODIFIED", 7) + line("BOOKMARK", 9)
+    pieces = [content[begin : begin + 1000] for begin in range(0, len(content), 1000)]
+
+    found = asked(streaming(*pieces), watch)
+
+    assert [event.version for event in found] == ["6", "7", "9"]
+
+
+def test_a_watch_of_what_is_forgotten_is_gone() -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        del request
+        return web.json_response({"message": "too old resource version"}, status=410)
+
+    with pytest.raises(Gone, match="too old"):
+        asked(answer, watch)
+    error = {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
+    with pytest.raises(Gone, match="too old"):
+        asked(streaming(json.dumps(error).encode() + b"\n"), watch)
+
+
+def test_a_watch_whose_connection_breaks_is_an_error() -> None:
+    with pytest.raises(Unavailable, match="WATCH"):
+        asked(streaming(line("ADDED", 6)[:-100], broken=True), watch)
+
+
+def test_a_list_comes_in_chunks_and_says_from_where_to_watch() -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        more = request.query.get("continue") is None
+        metadata = {"resourceVersion": "12", **({"continue": "on"} if more else {})}
+        items = [{"metadata": {"name": "first" if more else "second"}}]
+        return web.json_response({"metadata": metadata, "items": items})
+
+    async def pages(client: Client) -> list[Any]:
+        return [page async for page in client.pages(QUERY)]
+
+    found = asked(answer, pages)
+
+    assert [item["metadata"]["name"] for page in found for item in page.items] == [
+        "first",
+        "second",
+    ]
+    assert {page.version for page in found} == {"12"}
+
+
+def test_an_object_is_made_strictly_and_a_taken_name_is_a_conflict() -> None:
+    body = {"metadata": {"namespace": "here", "name": "x"}, "data": {}}
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.method == "POST"
+        assert request.path == "/api/v1/namespaces/here/configmaps"
+        assert request.query["fieldValidation"] == "Strict"
+        assert await request.json() == body
+        return web.json_response({"message": "it is there"}, status=409)
+
+    with pytest.raises(Conflict, match="it is there"):
+        asked(answer, lambda client: client.create(Kind.ConfigMap, body))
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    async def scenario() -> None:
+        async with Client(Credentials("http://127.0.0.1:9", None)) as client:
+            await client.get(Kind.ConfigMap, "here", "x")
+
+    with pytest.raises(Unavailable, match="no answer"):
+        asyncio.run(scenario())
