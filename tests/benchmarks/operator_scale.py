@@ -60,7 +60,6 @@ REQUESTS = "disttrain_operator_api_requests_total"
 LOOKS = "disttrain_operator_reconcile_seconds_count"
 STATUS_SECONDS = 10
 HOLDER = {"coordinator": "disttrain-coordinator"}
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -192,14 +191,14 @@ async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -
         with ExitStack() as stack:
             own = start_operator(stack, plane)
             await until(own.is_ready, 60)
-            found = await singles(api, nodes, plan) if first else {}
+            found = told(await singles(api, nodes, plan)) if first else {}
             before, looks = (own.cpu_seconds(), own.requests()), own.looks()
-            found |= await begin(api, nodes, plan, size)
+            found |= told(await begin(api, nodes, plan, size))
             found["running_cpu_ms_per_job"] = 1000 * (own.cpu_seconds() - before[0]) / size
-            apart = await statuses(api, own, plan, size) if first else {}
-            found |= await finish(api, nodes, plan, size)
+            apart = told(await statuses(api, own, plan, size)) if first else {}
+            found |= told(await finish(api, nodes, plan, size))
             apart |= {"idle_cpu_seconds": await busy(own, plan.idle_seconds)}
-            found |= await collect(api, nodes, plan, size)
+            found |= told(await collect(api, nodes, plan, size))
             used = own.cpu_seconds() - before[0]
             used -= apart["idle_cpu_seconds"] + apart.get("status_cpu_seconds", 0)
             found |= apart
@@ -469,6 +468,12 @@ async def until(
         await asyncio.sleep(every)
     message = f"not in {limit} s"
     raise TimeoutError(message)
+
+
+def told(figures: dict[str, Any]) -> dict[str, Any]:
+    """The same figures, for who waits."""
+    say(" ".join(f"{name}={value:.3g}" for name, value in figures.items()))
+    return figures
 
 
 def say(what: str) -> None:
