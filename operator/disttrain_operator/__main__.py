@@ -5,6 +5,8 @@ import logging
 import os
 import sys
 
+import uvloop
+
 from disttrain.errors import DistTrainError
 from disttrain_operator import settings
 from disttrain_operator.cluster import credentials
@@ -19,7 +21,7 @@ def main() -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
-        asyncio.run(_run())
+        uvloop.run(_run())
     except DistTrainError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -1,10 +1,10 @@
 """What the API server's answers mean. Pure."""
 
-import json
 from http import HTTPStatus
 from typing import Any
 
 from disttrain.errors import DistTrainError
+from disttrain_operator import json_text
 from disttrain_operator.errors import Conflict, Forbidden, Gone, NotFound, Refused, Unavailable
 
 _MEANINGS: dict[int, type[DistTrainError]] = {
@@ -30,7 +30,7 @@ def read(content: bytes, status: int, request: str) -> dict[str, Any]:
 
 def _object(content: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(content)
+        found = json_text.read(content)
     except ValueError as error:
         message = f"the API server's answer is no JSON: {content[:100]!r}"
         raise Unavailable(message) from error
@@ -39,7 +39,7 @@ def _object(content: bytes) -> dict[str, Any]:
 
 def _words(content: bytes, status: int, request: str) -> str:
     try:
-        said = str(json.loads(content)["message"])
+        said = str(json_text.read(content)["message"])
     except (ValueError, KeyError, TypeError):
         said = content[:200].decode(errors="replace")
     return f"{said[:_LONGEST_WORDS]} ({status} to {request})"

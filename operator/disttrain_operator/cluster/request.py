@@ -1,9 +1,10 @@
 """A request as it goes out. Pure."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from disttrain_operator import json_text
 
 JSON = "application/json"
 WATCH = "WATCH"
@@ -46,4 +47,4 @@ class Request:
         """The body as it is sent."""
         if self.body is None:
             return None
-        return json.dumps(self.body, separators=(",", ":")).encode()
+        return json_text.write(self.body)

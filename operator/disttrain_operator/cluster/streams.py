@@ -1,11 +1,11 @@
 """A watch's stream of bytes, cut into events. Pure."""
 
-import json
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any
 
+from disttrain_operator import json_text
 from disttrain_operator.errors import Gone, Unavailable
 
 
@@ -56,7 +56,7 @@ class Lines:
 def event(line: bytes) -> Event:
     """The event in a line. Raises Gone or Unavailable for one that ends the watch."""
     try:
-        found = json.loads(line)
+        found = json_text.read(line)
         kind, body = EventType(found["type"]), found["object"]
         if kind is not EventType.ERROR:
             return Event(kind, body)

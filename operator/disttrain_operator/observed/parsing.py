@@ -1,11 +1,11 @@
 """Objects of the API to records. What is not as expected becomes an empty value: never an error."""
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
 from disttrain.job import cluster_labels, cluster_names
 from disttrain.job.names import Role
+from disttrain_operator import json_text
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.children import FINGERPRINT
 from disttrain_operator.observed import outcomes
@@ -70,7 +70,7 @@ def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
         generation=number(metadata.get("generation")),
         created=time(metadata.get("creationTimestamp")) or datetime.now(UTC),
         deleting="deletionTimestamp" in metadata,
-        spec=json.dumps(body.get("spec"), separators=(",", ":")).encode(),
+        spec=json_text.write(body.get("spec")),
         outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME)),
         restarts=str(annotations.get(RESTARTS, "")),
         status={name: value for name, value in status.items() if name in own_fields},

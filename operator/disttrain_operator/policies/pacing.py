@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-EVERY = timedelta(seconds=5)
+EVERY = timedelta(seconds=10)
 """A job that starts or stops changes its numbers of pods a dozen times within seconds."""
 
 _NUMBERS = {"replicas", "readyReplicas"}

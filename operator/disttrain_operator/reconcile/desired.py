@@ -1,6 +1,5 @@
 """A job's spec, parsed, and the objects that follow from it. Pure; the latest are remembered."""
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -8,6 +7,7 @@ from disttrain.job import support, validation
 from disttrain.job.finding import Severity
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
+from disttrain_operator import json_text
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import features, volume
 from disttrain_operator.manifests.children import Child, Expected, at_scale, children
@@ -64,7 +64,7 @@ def scaled(job: JobRecord, config: ManifestConfig, scale: Scale) -> tuple[Child,
 def _of(namespace: str, name: str, uid: str, spec: bytes, config: ManifestConfig) -> Desired:
     header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
     metadata = {"namespace": namespace, "name": name, "uid": uid}
-    manifest = {**header, "metadata": metadata, "spec": json.loads(spec)}
+    manifest = {**header, "metadata": metadata, "spec": json_text.read(spec)}
     found = validation.validate(manifest)
     if found.job is None:
         errors = [each for each in found.findings if each.severity is Severity.ERROR]
