@@ -1,7 +1,7 @@
 """An API server in memory: objects by path, and what was asked of it."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,8 +23,8 @@ class ApiInMemory:
     asked: list[Request] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     """Answers that are text, by path."""
-    streams: dict[str, list[list[str] | DistTrainError]] = field(default_factory=dict)
-    """Lines of long answers by path, one list for each time that it is asked."""
+    streams: dict[str, list[Iterable[str]]] = field(default_factory=dict)
+    """Lines of long answers by path, in the order in which they are asked for."""
     refusals: dict[str, DistTrainError] = field(default_factory=dict)
     """Errors by path."""
     namespace: str = NAMESPACE
@@ -58,7 +58,7 @@ class ApiInMemory:
         waiting = self.streams.get(request.path)
         if not waiting:
             raise NotFound(request.path)
-        yield _until_it_breaks(waiting.pop(0), waiting)
+        yield iter(waiting.pop(0))
 
     def _get(self, request: Request) -> Object:
         if request.path not in self.objects:
@@ -155,18 +155,6 @@ def with_job(job: Object | None = None, *pods: Object) -> ApiInMemory:
 def code_of(api: ApiInMemory) -> Object:
     """The ConfigMap with the code of digits."""
     return api.objects[CONFIG_MAPS.path(api.namespace, "digits-code")]
-
-
-def _until_it_breaks(
-    first: list[str] | DistTrainError, following: list[list[str] | DistTrainError]
-) -> Iterator[str]:
-    if isinstance(first, DistTrainError):
-        raise first
-    yield from first
-    if following and isinstance(following[0], DistTrainError):
-        error = following.pop(0)
-        assert isinstance(error, DistTrainError)
-        raise error
 
 
 def _merge(found: Object, changes: Object) -> None:

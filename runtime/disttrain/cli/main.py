@@ -4,6 +4,9 @@ Whatever a command needs that is slow to import, it imports when it is called.
 """
 
 import importlib.metadata
+import os
+import shlex
+import sys
 from typing import Annotated
 
 import typer
@@ -70,6 +73,22 @@ def main() -> int:
 def plugin() -> int:
     """The same for kubectl, which finds `kubectl-disttrain` and calls it `kubectl disttrain`."""
     return _run("kubectl disttrain")
+
+
+def complete_plugin() -> int:
+    """Complete `kubectl disttrain WORDS...`: one word a line, and then a directive for kubectl."""
+    words = sys.argv[1:]
+    os.environ |= {
+        "_DISTTRAIN_COMPLETE": "complete_bash",
+        "COMP_WORDS": shlex.join(["disttrain", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    try:
+        app(prog_name="disttrain")
+    except SystemExit:
+        # So ends a completion; kubectl still wants to hear that file names are no choice.
+        typer.echo(":4")
+    return ExitCode.SUCCESS
 
 
 def _run(name: str) -> int:

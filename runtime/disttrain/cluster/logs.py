@@ -2,17 +2,17 @@
 
 import queue
 import threading
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from disttrain.cluster import ages, following, log_lines, pods
+from disttrain.cluster import ages, following, log_lines, pods, resources
 from disttrain.cluster.errors import ClusterError, NotFound, Unreachable, WrongInput
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.log_lines import LogLine
 from disttrain.cluster.resources import PODS
-from disttrain.errors import DistTrainError
 from disttrain.job.cluster_names import CONTAINER
 
 POLL_SECONDS: Final = 1.0
@@ -86,18 +86,20 @@ class _Followed:
     lines: "queue.Queue[Line]" = field(default_factory=queue.Queue)
     threads: list[threading.Thread] = field(default_factory=list)
     lives: set[str] = field(default_factory=set)
+    is_first: bool = True
 
     def begin(self, present: list[Object]) -> None:
         """Follow the containers that were not followed yet and have begun."""
+        # Of a life that begins while somebody looks on, everything is new.
+        wanted = self.wanted if self.is_first else replace(self.wanted, tail=None)
+        self.is_first = False
         for pod in present:
-            container = pods.container(pod.get("status") or {}, self.wanted.container)
-            life = str(container.get("containerID") or "")
+            life = _life(pod, wanted)
             if life and life not in self.lives:
                 self.lives.add(life)
                 # A daemon: at Ctrl-C nobody waits for a log that is silent.
-                thread = threading.Thread(
-                    target=self._follow, args=(pod["metadata"]["name"],), daemon=True
-                )
+                given = (pod["metadata"]["name"], life, wanted)
+                thread = threading.Thread(target=self._follow, args=given, daemon=True)
                 self.threads.append(thread)
                 thread.start()
 
@@ -115,14 +117,14 @@ class _Followed:
         self.threads = [thread for thread in self.threads if thread.is_alive()]
         return not self.threads
 
-    def _follow(self, pod: str) -> None:
+    def _follow(self, pod: str, life: str, wanted: Wanted) -> None:
         last: LogLine | None = None
         while True:
             query = {"follow": "true"}
             if last is not None:
                 query["sinceTime"] = last.stamp
             try:
-                with self.jobs.api.lines(_request(self.jobs, pod, self.wanted, query)) as lines:
+                with self.jobs.api.lines(_request(self.jobs, pod, wanted, query)) as lines:
                     for line in map(log_lines.parse, lines):
                         if log_lines.is_new(line, last):
                             last = line
@@ -130,9 +132,22 @@ class _Followed:
                 return
             except Unreachable:
                 # The connection broke; what was missed is asked for again.
-                threading.Event().wait(POLL_SECONDS)
+                if not self._is_still(pod, life, wanted):
+                    return
             except ClusterError:
                 return
+
+    def _is_still(self, pod: str, life: str, wanted: Wanted) -> bool:
+        """Wait for the API server; whether the pod's container is the same one then."""
+        while True:
+            time.sleep(POLL_SECONDS)
+            try:
+                found = self.jobs.api.call(resources.get(PODS, self.jobs.namespace, pod))
+            except Unreachable:
+                continue
+            except ClusterError:
+                return False
+            return _life(found, wanted) == life
 
 
 def require_way(wanted: Wanted, *, following_too: bool) -> None:
@@ -140,6 +155,12 @@ def require_way(wanted: Wanted, *, following_too: bool) -> None:
     if wanted.previous and following_too:
         message = "--previous is the log of a life that has ended; it cannot be followed"
         raise WrongInput(message)
+
+
+def _life(pod: Object, wanted: Wanted) -> str:
+    """What tells a container from the one that runs in its place later; empty before it began."""
+    container = pods.container(pod.get("status") or {}, wanted.container)
+    return str(container.get("containerID") or "")
 
 
 def _is_wanted(pod: Object, wanted: Wanted) -> bool:
@@ -153,7 +174,7 @@ def _is_over(jobs: Jobs, name: str, uid: str) -> bool:
         job = jobs.get(name)
     except Unreachable:
         return False
-    except DistTrainError:
+    except NotFound:
         return True
     return job["metadata"]["uid"] != uid or following.look(job, ages.now()).ended is not None
 

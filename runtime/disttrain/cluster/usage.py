@@ -22,6 +22,8 @@ from disttrain.job.pod_layout import METRICS_PORT
 
 MEASURED_SECONDS: Final = 2.0
 PARALLEL: Final = 8
+NAMED: Final = 3
+"""Pods that a note names."""
 
 SAMPLES: Final = "disttrain_samples_total"
 UPDATES: Final = "disttrain_updates_applied_total"
@@ -154,8 +156,9 @@ def _notes(
     asked = [pod for pod in silent if pod.is_running]
     if asked:
         notes.append(
-            f"{asked[0].name} and {len(asked) - 1} more show no metrics: they are starting, or "
-            "you may not get pods/proxy in this namespace."
+            f"No metrics of {', '.join(pod.name for pod in asked[:NAMED])}"
+            + (f" and {len(asked) - NAMED} more" if len(asked) > NAMED else "")
+            + ": the processes are starting, or you may not get pods/proxy in this namespace."
         )
     if not members:
         notes.append("The job has no pods just now.")

@@ -1,6 +1,7 @@
 """The commands on a cluster: what is meant, what is printed, how they end."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from builders.api_answers import (
     a_pod,
     with_job,
 )
-from disttrain.cli import cluster_live, cluster_progress, resume
+from disttrain.cli import cluster_live, cluster_progress, main, resume
 from disttrain.cli.main import app
 from disttrain.cluster import access, ages, following
 from disttrain.cluster.client import Client
@@ -132,6 +133,24 @@ def test_names_are_completed(api: ApiInMemory, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("COMP_CWORD", "2")
     result = CliRunner().invoke(app, [], prog_name="disttrain")
     assert "dtj/digits" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [(["sus"], "suspend"), (["get", "dtj/"], "dtj/digits"), (["get", ""], "digits")],
+)
+@pytest.mark.usefixtures("api")
+def test_kubectl_completes_the_plugin(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    shown: str,
+) -> None:
+    for name in ("_DISTTRAIN_COMPLETE", "COMP_WORDS", "COMP_CWORD"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-disttrain", *words])
+    assert main.complete_plugin() == 0
+    assert capsys.readouterr().out.splitlines() == [shown, ":4"]
 
 
 def test_a_job_of_a_cluster_has_the_display_of_a_run() -> None:

@@ -1,7 +1,7 @@
 """Names, refusals and long answers: what goes between a person and the API server."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -194,6 +194,17 @@ def a_life(number: int) -> Object:
     return a_pod("digits-shard-0", "shard", containerID=f"life-{number}")
 
 
+@pytest.fixture(autouse=True)
+def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "POLL_SECONDS", 0.01)
+
+
+def broken_after(*lines: str) -> Iterator[str]:
+    yield from lines
+    message = "the connection broke"
+    raise Unreachable(message)
+
+
 def lines_of(api: ApiInMemory, *, until: Callable[[list[str]], None]) -> list[str]:
     jobs, seen = Jobs(api, NAMESPACE), list[str]()
     for each in logs.follow(jobs, a_job(), Wanted(roles=("shard",))):
@@ -204,9 +215,9 @@ def lines_of(api: ApiInMemory, *, until: Callable[[list[str]], None]) -> list[st
 
 def test_a_followed_log_survives_a_broken_connection_and_a_restart() -> None:
     api = with_job(a_job(), a_life(1), a_pod("digits-coordinator-0-x", "coordinator"))
-    broken = Unreachable("the connection broke")
     first, second, third = (f"2026-01-01T00:00:0{n}Z line {n}" for n in (1, 2, 3))
-    api.streams[LOG] = [[first, second], broken, [second, third], ["2026-01-01T00:00:04Z again"]]
+    again = "2026-01-01T00:00:04Z again"
+    api.streams[LOG] = [broken_after(first, second), [second, third], [again]]
 
     def restart_and_end(seen: list[str]) -> None:
         if seen[-1] == "line 3":
@@ -218,6 +229,36 @@ def test_a_followed_log_survives_a_broken_connection_and_a_restart() -> None:
     asked = [dict(each.query) for each in api.asked if each.path == LOG]
     assert asked[1]["sinceTime"] == "2026-01-01T00:00:02Z"
     assert "sinceTime" not in asked[2], "another life of the container has another log"
+
+
+def test_a_container_that_took_the_place_of_a_broken_one_is_followed_once() -> None:
+    api = with_job(a_job(), a_life(1))
+    first, second = (f"2026-01-01T00:00:0{n}Z line {n}" for n in (1, 2))
+
+    def replaced() -> Iterator[str]:
+        yield first
+        api.put(PODS, a_life(2))
+        yield from broken_after()
+
+    def end(seen: list[str]) -> None:
+        if seen[-1] == "line 2":
+            api.put(JOBS, JOB_OVER)
+
+    api.streams[LOG] = [replaced(), [second]]
+    assert lines_of(api, until=end) == ["line 1", "line 2"]
+    assert len([each for each in api.asked if each.path == LOG]) == 2
+
+
+def test_of_a_life_that_begins_later_the_whole_log_is_shown() -> None:
+    api = with_job(a_job(), a_life(1))
+    api.streams[LOG] = [["2026-01-01T00:00:01Z one"], ["2026-01-01T00:00:02Z two"]]
+    jobs = Jobs(api, NAMESPACE)
+    for each in logs.follow(jobs, a_job(), Wanted(tail=0)):
+        api.put(PODS, a_life(2))
+        if each.line.text == "two":
+            api.put(JOBS, JOB_OVER)
+    tails = [each.query.get("tailLines") for each in api.asked if each.path == LOG]
+    assert tails == ["0", None]
 
 
 def test_following_a_job_that_is_over_says_what_is_left_and_ends() -> None:
