@@ -36,7 +36,7 @@ class _Followed:
         if found["metadata"]["uid"] != metadata["uid"]:
             message = f"job {metadata['name']} was deleted, and another one has its name"
             raise NotFound(message)
-        self.look, self.pods = following.look(found, ages.now()), self.jobs.pods(found)
+        self.look, self.pods = following.look(found, ages.now()), self.jobs.visible_pods(found)
 
     def status(self) -> JobStatus | None:
         """The status in the words of the display."""

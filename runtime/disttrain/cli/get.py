@@ -35,6 +35,6 @@ def get(
 
         raise typer.Exit(cluster_live.follow(jobs, job))
     if output in {None, Output.WIDE}:
-        typer.echo(job_page.text(job, jobs.pods(job), ages.now()))
+        typer.echo(job_page.text(job, jobs.visible_pods(job), ages.now()))
     else:
         typer.echo(objects.text([job], Output(output)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from disttrain.cluster import references, resources
-from disttrain.cluster.errors import ClusterError, NotFound
+from disttrain.cluster.errors import ClusterError, Forbidden, NotFound
 from disttrain.cluster.interface import Api, Object, Request
 from disttrain.cluster.resources import CLAIMS, JOBS, PODS
 from disttrain.job import cluster_labels, cluster_names
@@ -69,6 +69,13 @@ class Jobs:
         text = cluster_labels.selector_text(selector)
         request = resources.listing(PODS, self.namespace, labelSelector=text)
         return sorted(items(self.api, request), key=lambda pod: str(pod["metadata"]["name"]))
+
+    def visible_pods(self, job: Object) -> list[Object]:
+        """The same, but none for somebody who may look at jobs and not at pods."""
+        try:
+            return self.pods(job)
+        except Forbidden:
+            return []
 
     def kept_claim(self, name: str) -> str | None:
         """Name of the claim that outlives the job, if one was made for it and can be seen."""

@@ -19,7 +19,7 @@ from disttrain.cli import cluster_live, cluster_progress, main, resume
 from disttrain.cli.main import app
 from disttrain.cluster import access, ages, following
 from disttrain.cluster.client import Client
-from disttrain.cluster.errors import JobFailed, NotInTime, WrongInput
+from disttrain.cluster.errors import Forbidden, JobFailed, NotInTime, WrongInput
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import JOBS, PODS
@@ -97,6 +97,14 @@ def test_objects_are_printed_as_json_yaml_and_names(api: ApiInMemory) -> None:
     assert "managedFields" not in shown["metadata"]
     assert typed("list", "-o", "name").output == "disttrainjob.disttrain.dev/digits\n"
     assert typed("get", "digits", "-o", "yaml").output.startswith("apiVersion: disttrain.dev/")
+
+
+def test_a_job_is_shown_to_somebody_who_may_not_see_pods(api: ApiInMemory) -> None:
+    api.refusals[PODS.path(NAMESPACE)] = Forbidden("jane cannot list pods")
+    page = typed("get", "digits")
+    assert page.exit_code == 0
+    assert "Phase:       Running" in page.output
+    assert isinstance(typed("top", "digits").exception, Forbidden)
 
 
 def test_logs_of_one_pod_have_no_prefix_and_of_several_have(api: ApiInMemory) -> None:
