@@ -31,7 +31,7 @@ class Knowledge:
     """What fails repeatedly."""
 
     reported: tuple[dict[str, Any], dict[str, Any]] | None = None
-    """The status that was written last, and what the API server made of it."""
+    """The status that was written last, and what the API server made of it, if not the same."""
     reported_at: datetime | None = None
     """When that was."""
 

@@ -159,7 +159,9 @@ class Reconciler:
             return
         record = parsing.job(answer, report.FIELDS)
         self._inventory.put_job(record)
-        known.reported, known.reported_at = (status, record.status), self._clock()
+        known.reported_at = self._clock()
+        # Kept only where they differ: two statuses of each job would be most of the memory.
+        known.reported = None if record.status == status else (status, record.status)
 
     async def _tell(self, event: dict[str, Any]) -> None:
         try:

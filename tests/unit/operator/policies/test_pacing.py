@@ -31,7 +31,7 @@ def status(ready: int = 1, phase: str = "Running", **changed: Any) -> dict[str, 
     ("after", "due"),
     [
         (status(0), LATER),
-        (status(2), NOW),
+        (status(2), LATER),
         (status(0, "Pending"), NOW),
         (status(0, message="another"), NOW),
         (status(0, status="False"), NOW),
