@@ -77,6 +77,9 @@ app.kubernetes.io/part-of: disttrain
   resources: [pods]
   verbs: [list, watch, delete]
 - apiGroups: [""]
+  resources: [pods/status]
+  verbs: [patch]
+- apiGroups: [""]
   resources: [events]
   verbs: [list, watch, create]
 {{- end -}}

@@ -35,6 +35,11 @@ from disttrain_operator.reconcile.knowledge import Knowledge
 
 LOG = logging.getLogger(__name__)
 
+_LOST = {
+    "phase": "Failed",
+    "reason": "NodeLost",
+    "message": "its node does not answer; its process is fenced should it still run",
+}
 _ONE_BY_ONE = (Annotate, CheckTemplates, CreateKeys, DeleteJob)
 """What others depend on, or what depends on all others."""
 
@@ -180,6 +185,10 @@ class Actor:
         namespace = job.key.namespace
         with suppress(NotFound, Conflict):
             await self._client.delete(Kind.Pod, namespace, action.name, action.uid, at_once=True)
+            if action.role is Role.COORDINATOR:
+                # A Job's finalizer holds it until somebody says that it has ended.
+                patch = {"metadata": {"uid": action.uid}, "status": _LOST}
+                await self._client.merge(Kind.Pod, namespace, f"{action.name}/status", patch)
         self._inventory.drop_pod(job.key, action.name, action.uid)
 
     async def _delete(self, job: JobRecord, _: DeleteJob) -> None:

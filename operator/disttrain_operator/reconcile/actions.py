@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from disttrain.job.names import Role
 from disttrain_operator.manifests.children import Child
 from disttrain_operator.observed.records import Outcome
 
@@ -70,6 +71,7 @@ class RemovePod:
 
     name: str
     uid: str
+    role: Role
 
 
 @dataclass(frozen=True, slots=True)

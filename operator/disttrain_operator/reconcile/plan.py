@@ -144,7 +144,7 @@ def _record(
 
 def _remove_lost(situation: _Situation) -> list[Action]:
     overdue = lost_pods.overdue(situation.job, situation.observed, situation.now)
-    return [RemovePod(pod.name, pod.uid) for pod in overdue]
+    return [RemovePod(pod.name, pod.uid, pod.role) for pod in overdue]
 
 
 def _change(

@@ -321,7 +321,7 @@ def test_pods_on_a_lost_node_are_removed_by_force() -> None:
 
     assert made(seen, seconds=29).actions == ()
     assert made(seen, seconds=29).wake_at == NOW + timedelta(seconds=30)
-    assert made(seen, seconds=30).actions == (RemovePod(lost.name, lost.uid),)
+    assert made(seen, seconds=30).actions == (RemovePod(lost.name, lost.uid, lost.role),)
 
 
 def test_restarts_are_counted_once_and_end_a_job_that_has_too_many() -> None:
