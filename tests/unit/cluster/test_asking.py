@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from builders.api_answers import NAMESPACE, ApiInMemory, a_condition, a_job, a_pod, with_job
-from disttrain.cluster import access, answers, choosing, logs, references, resources
+from disttrain.cluster import (
+    access,
+    answers,
+    choosing,
+    kubernetes_api,
+    logs,
+    references,
+    resources,
+)
 from disttrain.cluster.errors import (
     AlreadyThere,
     Conflict,
@@ -176,6 +184,25 @@ def test_no_access_names_the_file_and_the_context(
         file.write_text(content)
     with pytest.raises(NoAccess, match=words):
         access.connect(Target(kubeconfig=file, context=context))
+
+
+def test_a_pod_has_the_access_of_its_account_unless_it_has_a_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, account = tmp_path / "config", tmp_path / "namespace"
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    account.write_text("the-pods\n")
+    monkeypatch.setattr(kubernetes_api, "NAMESPACE_FILE", account)
+    taken: list[object] = []
+    monkeypatch.setattr(
+        kubernetes_api.config,
+        "load_incluster_config",
+        lambda client_configuration: taken.append(client_configuration),
+    )
+    assert access.connect(Target()).namespace == "the-pods"
+    file.write_text(json.dumps(CONTEXTS))
+    assert access.connect(Target()).namespace == "default"
+    assert len(taken) == 1
 
 
 def test_an_api_server_that_is_away_is_named(tmp_path: Path) -> None:
