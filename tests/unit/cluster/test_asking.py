@@ -1,6 +1,7 @@
 """Names, refusals and long answers: what goes between a person and the API server."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -125,7 +126,10 @@ def test_only_for_jobs_a_missing_kind_means_a_missing_operator() -> None:
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "disttrain.cluster.kubernetes_api", None)
+    # As if nothing had imported it before.
+    monkeypatch.delitem(sys.modules, "disttrain.cluster.kubernetes_api", raising=False)
+    monkeypatch.delattr("disttrain.cluster.kubernetes_api", raising=False)
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
     with pytest.raises(DistTrainError, match=r"pip install 'disttrain\[cluster\]'"):
         access.connect(Target())
 
@@ -194,11 +198,11 @@ def test_a_pod_has_the_access_of_its_account_unless_it_has_a_kubeconfig(
     account.write_text("the-pods\n")
     monkeypatch.setattr(kubernetes_api, "NAMESPACE_FILE", account)
     taken: list[object] = []
-    monkeypatch.setattr(
-        kubernetes_api.config,
-        "load_incluster_config",
-        lambda client_configuration: taken.append(client_configuration),
-    )
+
+    def load(client_configuration: object) -> None:
+        taken.append(client_configuration)
+
+    monkeypatch.setattr("kubernetes.config.load_incluster_config", load)
     assert access.connect(Target()).namespace == "the-pods"
     file.write_text(json.dumps(CONTEXTS))
     assert access.connect(Target()).namespace == "default"
