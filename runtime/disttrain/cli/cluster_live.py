@@ -9,7 +9,7 @@ import typer
 from disttrain.cli import cluster_progress
 from disttrain.cli.job_status import JobStatus
 from disttrain.cli.live import display
-from disttrain.cluster import ages, following
+from disttrain.cluster import ages, following, results
 from disttrain.cluster.errors import NotFound, Unreachable
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
@@ -80,8 +80,7 @@ def _conclude(look: Look) -> ExitCode:
     message = "" if why is None else why.message
     if look.ended is Phase.COMPLETE:
         typer.echo(f"Complete: {message or name}")
-        if look.status.report:
-            typer.echo(f"The model and the summary are on the job's volume: {look.status.report}")
+        typer.echo(f"The model is model.safetensors in {results.place(look.job)}")
         return ExitCode.COMPLETE
     reason = "unknown" if why is None else why.reason
     typer.echo(f"Failed ({reason}): {message}", err=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from disttrain.cluster import ages, figures, pods, tables
+from disttrain.cluster import ages, figures, pods, results, tables
 from disttrain.cluster.interface import Object
 from disttrain.cluster.pods import Pod
 from disttrain.job.conditions import Condition, ConditionStatus
@@ -69,7 +69,7 @@ def _head(job: Object, status: JobStatus, now: datetime) -> str:
         ("Restarts", figures.restarts(status)),
         ("Data", figures.data(status)),
         ("Checkpoint", _checkpoint(status, now)),
-        ("Report", status.report or ""),
+        ("Files", results.place(job)),
     ]
     width = max(len(name) for name, _ in facts) + 1
     shown = ((name, tables.printable(value)) for name, value in facts if value)

@@ -192,7 +192,11 @@ def test_before_the_operator_has_looked_there_is_nothing_to_show() -> None:
 @pytest.mark.parametrize(
     ("kind", "code", "words"),
     [
-        ("Complete", ExitCode.COMPLETE, "Complete: because"),
+        (
+            "Complete",
+            ExitCode.COMPLETE,
+            "because\nThe model is model.safetensors in folder",
+        ),
         ("Failed", ExitCode.FAILED, "Failed (TooManyRestarts): because"),
     ],
 )

@@ -86,6 +86,8 @@ def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
     assert "Restarts:    shard 1" in page
     assert "Data:        8 portions done, 1 given again, 32 samples repeated" in page
     assert "Checkpoint:  checkpoints/00000003, 5m ago, after 9,000 samples" in page
+    place = "folder digits-uid-of-digits of persistentvolumeclaim/digits-checkpoints"
+    assert f"Files:       {place}" in page
     assert page.index("Degraded") < page.index("ReplicasAvailable"), "what holds comes first"
     assert found["0"] == ["0", "1,200", "1,000", "200"]
     names = [name for name in found if name.startswith("digits-") and name[-1] != ":"]

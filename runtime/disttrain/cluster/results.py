@@ -1,0 +1,13 @@
+"""Where a job's files lie once its pods are gone. Pure."""
+
+from disttrain.cluster.interface import Object
+from disttrain.job import cluster_names, pod_layout
+
+
+def place(job: Object) -> str:
+    """The folder of a job and the claim whose volume it is on."""
+    metadata = job["metadata"]
+    volume = ((job["spec"].get("checkpoint") or {}).get("volume")) or {}
+    claim = volume.get("claimName") or cluster_names.checkpoints_claim(metadata["name"])
+    folder = pod_layout.run_folder(metadata["name"], metadata["uid"]).name
+    return f"folder {folder} of persistentvolumeclaim/{claim}"
