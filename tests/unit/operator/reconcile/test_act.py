@@ -1,0 +1,54 @@
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from builders.operator_jobs import NOW, job
+from disttrain.job.names import Role
+from disttrain_operator.cluster.client import Client
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.reconcile.act import Actor
+from disttrain_operator.reconcile.actions import RemovePod
+from disttrain_operator.reconcile.knowledge import Knowledge
+
+
+class Recorder:
+    """Takes every request, and remembers it."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, Any]] = []
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, uid: str, *, at_once: bool = False
+    ) -> None:
+        assert (kind, namespace, uid, at_once) == (Kind.Pod, "here", "uid", True)
+        self.requests.append(("delete", name, None))
+
+    async def merge(
+        self, kind: Kind, namespace: str, name: str, patch: dict[str, Any]
+    ) -> dict[str, Any]:
+        assert (kind, namespace, patch["metadata"]) == (Kind.Pod, "here", {"uid": "uid"})
+        self.requests.append(("merge", name, patch["status"]["phase"]))
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("role", "requests"),
+    [
+        (Role.SHARD, [("delete", "pod", None)]),
+        (Role.REPLICA, [("delete", "pod", None)]),
+        # The finalizer of its Job would hold it for as long as nobody says that it has ended.
+        (Role.COORDINATOR, [("delete", "pod", None), ("merge", "pod/status", "Failed")]),
+    ],
+)
+def test_a_pod_on_a_lost_node_is_removed_whatever_holds_it(
+    role: Role, requests: list[tuple[str, str, Any]]
+) -> None:
+    recorder = Recorder()
+    client = cast("Client", recorder)
+    actor = Actor(client, Inventory(), dict, None, Knowledge(job().uid), lambda: NOW)
+
+    asyncio.run(actor.perform(job(), [RemovePod("pod", "uid", role)]))
+
+    assert recorder.requests == requests
