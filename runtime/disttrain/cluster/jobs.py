@@ -101,11 +101,11 @@ def items(api: Api, request: Request) -> Iterator[Object]:
 
 def pages(api: Api, request: Request) -> Iterator[Object]:
     """The answers to a list: the API server gives long ones in parts."""
-    query = dict(request.query)
+    following = request
     while True:
-        answer = api.call(replace(request, query=query))
+        answer = api.call(following)
         yield answer
-        following = (answer.get("metadata") or {}).get("continue")
-        if not following:
+        token = (answer.get("metadata") or {}).get("continue")
+        if not token:
             return
-        query["continue"] = following
+        following = replace(request, query={**request.query, "continue": token})
