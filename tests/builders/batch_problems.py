@@ -97,7 +97,7 @@ class InProcess:
         return Answer(scalars=prepared + self._order(request.measure), loss=loss)
 
     def vector(self, name: str) -> Vector:
-        return np.concatenate([shard[name] for shard in self.shards])
+        return np.concatenate([shard[name] for shard in self.shards]).astype(np.float64)
 
     def _order(self, order: tuple[Operation, ...]) -> tuple[float, ...]:
         self.orders += bool(order)
@@ -113,11 +113,13 @@ class InProcess:
         return loss
 
 
-def shards_of(problem: Problem, shards: int = 1) -> InProcess:
+def shards_of(
+    problem: Problem, shards: int = 1, kind: type[np.float32 | np.float64] = np.float64
+) -> InProcess:
     """Cut into nearly equal ranges."""
     made = []
     for part in np.array_split(problem.start, shards):
-        vectors = Vectors(len(part), np.float64)
+        vectors = Vectors(len(part), kind)
         vectors.make(PARAMETERS)[:] = part
         made.append(vectors)
     return InProcess(problem, made)

@@ -1,6 +1,11 @@
-"""The operations on blocks of arrays. Each class is one operation, ready to be carried out."""
+"""The operations on blocks of vectors. Each class is one operation, ready to be carried out.
 
-from collections.abc import Callable, Sequence
+Vectors are rows of a matrix, so that a product with several neighbours is one call: it reads each
+of them once, as fast as memory gives them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -10,8 +15,24 @@ from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.operations import Operation
 
 Array: TypeAlias = NDArray[np.floating[Any]]
-Find: TypeAlias = Callable[[str], Array]
-"""From a vector's name to its elements."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Row:
+    """Where a vector lies."""
+
+    matrix: Array
+    index: int
+
+    @property
+    def values(self) -> Array:
+        """Its elements, in place."""
+        row: Array = self.matrix[self.index]
+        return row
+
+
+Find: TypeAlias = Callable[[str], Row]
+"""From a vector's name to its place."""
 
 
 class Kernel(Protocol):
@@ -28,24 +49,31 @@ class Kernel(Protocol):
 
 
 class Reduce:
-    """Inner products of pairs of vectors, in float64 between blocks."""
+    """Inner products of one vector with several, in float64 between blocks."""
 
-    def __init__(self, pairs: Sequence[tuple[Array, Array]]) -> None:
-        self.scalars = [0.0] * len(pairs)
-        self._pairs = pairs
+    def __init__(self, vector: Row, others: Sequence[Row]) -> None:
+        self._vector = vector.values
+        self._runs = [(rows, np.array(places)) for rows, places in runs(others)]
+        self._sums = np.zeros(len(others))
+
+    @property
+    def scalars(self) -> Sequence[float]:
+        """See `Kernel.scalars`."""
+        return [float(one) for one in self._sums]
 
     def on(self, block: slice) -> None:
         """See `Kernel.on`."""
-        for index, (left, right) in enumerate(self._pairs):
-            self.scalars[index] += float(np.dot(left[block], right[block]))
+        part = self._vector[block]
+        for rows, places in self._runs:
+            self._sums[places] += rows[:, block] @ part
 
 
 class Measure:
     """The sum and the largest of the absolute values."""
 
-    def __init__(self, vector: Array) -> None:
+    def __init__(self, vector: Row) -> None:
         self.scalars = [0.0, 0.0]
-        self._vector = vector
+        self._vector = vector.values
 
     def on(self, block: slice) -> None:
         """See `Kernel.on`."""
@@ -59,15 +87,19 @@ class Write:
 
     scalars: Sequence[float] = ()
 
-    def __init__(self, target: Array, terms: Sequence[tuple[Array, float]]) -> None:
-        self._target, self._terms = target, terms
+    def __init__(self, target: Row, terms: Sequence[tuple[Row, float]]) -> None:
+        self._target = target.values
+        kind = self._target.dtype
+        factors = np.array([factor for _, factor in terms], kind)
+        found = runs([row for row, _ in terms])
+        self._runs = [(rows, factors[np.array(places)]) for rows, places in found]
 
     def on(self, block: slice) -> None:
         """See `Kernel.on`. The sum is complete before it is written: the target may be in it."""
-        (first, factor), *others = self._terms
-        total = first[block] * factor
-        for array, times in others:
-            total += array[block] * times
+        (rows, factors), *others = self._runs
+        total = _product(rows, factors, block)
+        for more, times in others:
+            total += _product(more, times, block)
         self._target[block] = total
 
 
@@ -76,34 +108,62 @@ class Product:
 
     scalars: Sequence[float] = ()
 
-    def __init__(self, left: Array, right: Array, target: Array) -> None:
-        self._left, self._right, self._target = left, right, target
+    def __init__(self, left: Row, right: Row, target: Row) -> None:
+        self._left, self._right, self._target = left.values, right.values, target.values
 
     def on(self, block: slice) -> None:
         """See `Kernel.on`."""
         np.multiply(self._left[block], self._right[block], out=self._target[block])
 
 
-def of(operation: Operation, read: Find, write: Find) -> Kernel | None:
-    """The kernel of an operation; None if no element is touched."""
+def runs(rows: Sequence[Row]) -> Iterator[tuple[Array, list[int]]]:
+    """Neighbouring rows as one matrix, with the places that they have in the sequence."""
+    by_place = sorted(range(len(rows)), key=lambda at: (id(rows[at].matrix), rows[at].index))
+    found: list[int] = []
+    for at in by_place:
+        if found and not _is_next(rows[found[-1]], rows[at]):
+            yield _matrix([rows[one] for one in found]), found
+            found = []
+        found.append(at)
+    if found:
+        yield _matrix([rows[one] for one in found]), found
+
+
+def _is_next(one: Row, other: Row) -> bool:
+    return one.matrix is other.matrix and other.index == one.index + 1
+
+
+def _matrix(rows: Sequence[Row]) -> Array:
+    first = rows[0]
+    part: Array = first.matrix[first.index : first.index + len(rows)]
+    return part
+
+
+def _product(rows: Array, factors: Array, block: slice) -> Array:
+    if len(rows) == 1:
+        single: Array = rows[0, block] * factors[0]
+        return single
+    several: Array = factors @ rows[:, block]
+    return several
+
+
+def of(operation: Operation, read: Find, write: Find) -> Sequence[Kernel]:
+    """The kernels of an operation; none if no element is touched."""
     match operation:
         case ops.Dots():
-            vector = read(operation.vector)
-            return Reduce([(read(other), vector) for other in operation.others])
+            return [Reduce(read(operation.vector), [read(other) for other in operation.others])]
         case ops.Gram():
-            arrays = [read(name) for name in operation.vectors]
-            return Reduce(
-                [(one, two) for row, one in enumerate(arrays) for two in arrays[: row + 1]]
-            )
+            rows = [read(name) for name in operation.vectors]
+            return [Reduce(row, rows[: place + 1]) for place, row in enumerate(rows)]
         case ops.Extent():
-            return Measure(read(operation.vector))
+            return [Measure(read(operation.vector))]
         case ops.Multiply():
             left, right = read(operation.left), read(operation.right)
-            return Product(left, right, write(operation.target))
+            return [Product(left, right, write(operation.target))]
         case ops.Swap():
-            return None
+            return []
         case _:
-            return _writing(operation, read, write)
+            return [_writing(operation, read, write)]
 
 
 def _writing(

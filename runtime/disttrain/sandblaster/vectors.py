@@ -13,11 +13,15 @@ import numpy as np
 from disttrain.sandblaster import kernels
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.errors import UnknownVector
-from disttrain.sandblaster.kernels import Array, Kernel
+from disttrain.sandblaster.kernels import Array, Kernel, Row
 from disttrain.sandblaster.operations import Operation
 
 BLOCK_ELEMENTS = 8192
 """Inner products are added up in the vectors' own precision within a block, in float64 between."""
+
+
+_ROWS = 32
+"""Vectors that lie side by side. A row takes no memory before something is written to it."""
 
 
 class Vectors:
@@ -26,51 +30,54 @@ class Vectors:
     def __init__(self, elements: int, element_type: type[np.floating[Any]]) -> None:
         self.elements = elements
         self._type = element_type
-        self._arrays: dict[str, Array] = {}
+        self._rows: dict[str, Row] = {}
+        self._matrices: list[Array] = []
 
     @property
     def names(self) -> tuple[str, ...]:
         """The vectors that there are."""
-        return tuple(self._arrays)
+        return tuple(self._rows)
 
     def __getitem__(self, name: str) -> Array:
         """The vector's part, as it is. Raises UnknownVector."""
-        return _read(self._arrays, name)
+        return _read(self._rows, name).values
 
     def make(self, name: str) -> Array:
         """The vector's part; zeros if it is new."""
-        return self._made(self._arrays, name)
+        return self._made(self._rows, name).values
 
     def perform(self, order: Sequence[Operation]) -> tuple[float, ...]:
-        """Carry out an order; its scalars. Raises UnknownVector before anything has changed."""
-        arrays = dict(self._arrays)
-        found = (self._prepared(operation, arrays) for operation in order)
-        prepared = [kernel for kernel in found if kernel is not None]
+        """Carry out an order; its scalars. Raises UnknownVector before any element has changed."""
+        rows = dict(self._rows)
+        prepared = [kernel for one in order for kernel in self._prepared(one, rows)]
         for first in range(0, self.elements, BLOCK_ELEMENTS):
             block = slice(first, min(first + BLOCK_ELEMENTS, self.elements))
             for kernel in prepared:
                 kernel.on(block)
-        self._arrays = arrays
+        self._rows = rows
         return tuple(scalar for kernel in prepared for scalar in kernel.scalars)
 
-    def _prepared(self, operation: Operation, arrays: dict[str, Array]) -> Kernel | None:
+    def _prepared(self, operation: Operation, rows: dict[str, Row]) -> Sequence[Kernel]:
         """Names mean what they mean at this place of the order: exchanges come before."""
         if isinstance(operation, ops.Swap):
             first, second = operation.first, operation.second
-            arrays[first], arrays[second] = self._made(arrays, second), self._made(arrays, first)
+            rows[first], rows[second] = self._made(rows, second), self._made(rows, first)
         return kernels.of(
-            operation, lambda name: _read(arrays, name), lambda name: self._made(arrays, name)
+            operation, lambda name: _read(rows, name), lambda name: self._made(rows, name)
         )
 
-    def _made(self, arrays: dict[str, Array], name: str) -> Array:
-        if name not in arrays:
-            arrays[name] = np.zeros(self.elements, self._type)
-        return arrays[name]
+    def _made(self, rows: dict[str, Row], name: str) -> Row:
+        if name not in rows:
+            matrix, row = divmod(len(rows), _ROWS)
+            while len(self._matrices) <= matrix:
+                self._matrices.append(np.zeros((_ROWS, self.elements), self._type))
+            rows[name] = Row(self._matrices[matrix], row)
+        return rows[name]
 
 
-def _read(arrays: dict[str, Array], name: str) -> Array:
-    found = arrays.get(name)
+def _read(rows: dict[str, Row], name: str) -> Row:
+    found = rows.get(name)
     if found is None:
-        message = f"no vector '{name}' here; there are {', '.join(arrays) or 'none'}"
+        message = f"no vector '{name}' here; there are {', '.join(rows) or 'none'}"
         raise UnknownVector(message)
     return found

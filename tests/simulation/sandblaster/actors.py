@@ -9,10 +9,10 @@ import numpy as np
 from disttrain.sandblaster.batch import driver as driving
 from disttrain.sandblaster.batch.driver import Course, Stage
 from disttrain.sandblaster.batch.groups import Attempt, Result, Worker
-from disttrain.sandblaster.batch.orders import Order, Performed
+from disttrain.sandblaster.batch.orders import Decided, Order, Performed
 from disttrain.sandblaster.batch.shard import BatchShard
 from disttrain.sandblaster.batch.staging import Chunk
-from disttrain.sandblaster.errors import OrderRefused, WrongEvaluation
+from disttrain.sandblaster.errors import NotStaged, OrderRefused, WrongEvaluation
 from disttrain.sandblaster.kernels import Array
 from disttrain.sandblaster.names import PARAMETERS, TRIAL
 from simulation.clockwork import Clockwork, Process
@@ -54,6 +54,7 @@ class SimShard(Process):
     def __init__(self, job: Job, index: int, incarnation: int, inner: BatchShard) -> None:
         super().__init__()
         self.job, self.index, self.incarnation, self.inner = job, index, incarnation, inner
+        self.newest = 0
 
     def order(self, order: Order, sender: "SimCoordinator") -> None:
         try:
@@ -66,10 +67,21 @@ class SimShard(Process):
             # Whatever it is: a good coordinator causes none.
             self.job.violations.append(f"shard {self.index}: {error}")
             return
+        if order.coordinator < self.newest:
+            self.job.violations.append(f"shard {self.index} obeyed an old coordinator")
+        self.newest = max(self.newest, order.coordinator)
         if order.commits:
             key = self.incarnation * 1_000_000 + order.number
             self.job.committed.setdefault(key, set()).add(order.commits)
         self.job.clock.send(sender, lambda: sender.performed(self, answer))
+
+    def decide(self, news: Decided) -> None:
+        try:
+            self.inner.decide(news)
+        except OrderRefused:
+            return
+        except NotStaged as error:
+            self.job.violations.append(f"shard {self.index}: {error}")
 
     def stage(self, chunk: Chunk, values: Array, sender: "SimReplica") -> None:
         try:
@@ -174,6 +186,15 @@ class SimCoordinator(Process):
             if self.course.order.number != before:
                 for shard in self.job.shards:
                     self.send(shard)
+            elif self.course.stage is Stage.COMPUTING:
+                self.tell()
+
+    def tell(self) -> None:
+        """Which attempts have won so far."""
+        news = self.driver.decided(self.course)
+        for shard in self.job.shards:
+            if shard.incarnation == self.course.evaluation.shards[shard.index]:
+                self.job.clock.send(shard, partial(shard.decide, news))
 
     def knows(self, replica: "SimReplica") -> bool:
         """Whether this life of the replica is the latest one."""
@@ -237,16 +258,19 @@ class SimReplica(Process):
             if shard.incarnation != self.shards[shard.index]:
                 self.outdated(number)
                 return
-            self.push_to(shard, number, computed.gradient[part])
+            self.push_to(shard, computed.gradient[part])
         if len(self.acknowledged) == problem.SHARDS:
             self.say(number, computed)
 
-    def push_to(self, shard: SimShard, number: int, values: Array) -> None:
+    def push_to(self, shard: SimShard, values: Array) -> None:
+        if self.attempt is None:
+            return
         half = len(values) // 2
         for index, part in enumerate((slice(0, half), slice(half, len(values)))):
             chunk = Chunk(
                 evaluation=self.evaluation,
-                attempt=number,
+                group=self.attempt.group,
+                attempt=self.attempt.number,
                 number=index,
                 chunks=CHUNKS,
                 first=part.start,

@@ -33,7 +33,12 @@ def serial() -> tuple[Course, bytes]:
             number = course.evaluation.number
             for shard, part in zip(shards, problem.RANGES, strict=True):
                 chunk = Chunk(
-                    evaluation=number, attempt=attempt.number, number=0, chunks=1, first=0
+                    evaluation=number,
+                    group=attempt.group,
+                    attempt=attempt.number,
+                    number=0,
+                    chunks=1,
+                    first=0,
                 )
                 assert shard.inner.stage(chunk, computed.gradient[part])
             result = Result(

@@ -38,7 +38,7 @@ def test_committing_two_winners_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(groups, "take", take)
     monkeypatch.setattr(groups, "winners", lambda one: (*winners(one), *second.pop(one.number, [])))
 
-    assert found("not those of an undisturbed run")
+    assert found("are not staged here")
 
 
 def test_committing_before_all_is_staged_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,4 +64,4 @@ def test_accepting_an_old_coordinator_is_found(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(OrderLog, "carry_out", trusting)
 
-    assert found("different attempts")
+    assert found("obeyed an old coordinator")

@@ -66,6 +66,28 @@ def test_the_products_are_computed_from_the_vectors_now_and_then() -> None:
     assert often.orders == seldom.orders + 6
 
 
+def test_products_that_may_have_cancelled_are_computed_from_the_vectors() -> None:
+    """As far as an inner product's rounding leaves too little of them."""
+    careful, engine = Lbfgs(rounding=1.0, tolerance=1e-3), shards_of(rosenbrock())
+
+    iterates(fused(replace(RULES, exact_every=1000), careful), engine, 20)
+
+    assert engine.orders == 2 * len(engine.evaluations) + 19
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_float32_vectors_lead_about_as_far_as_one_operation_at_a_time(problem: Problem) -> None:
+    rules = replace(RULES, change_tolerance=1e-6)
+    method, plain = fused(rules, Lbfgs(rounding=2.0**-22, tolerance=1e-3)), PlainLbfgs(rules)
+
+    iterates(method, shards_of(problem, 2, np.float32), evaluations=1000)
+    iterates(plain, shards_of(problem, 2, np.float32), evaluations=1000)
+
+    ours, theirs = method.progress, plain.progress
+    assert ours.loss == pytest.approx(theirs.loss, rel=1e-3, abs=1e-3)
+    assert ours.evaluations <= 1.2 * theirs.evaluations
+
+
 def test_a_run_goes_on_from_any_state_that_was_written_down() -> None:
     problem = rosenbrock(10)
     undisturbed = shards_of(problem)

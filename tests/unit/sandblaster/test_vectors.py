@@ -114,3 +114,32 @@ def test_an_empty_part_answers_zeros() -> None:
     vectors = some_vectors(0)
 
     assert vectors.perform([ops.Extent(vector="a"), ops.Gram(vectors=("a",))]) == (0.0, 0.0, 0.0)
+
+
+def test_many_vectors_are_combined_wherever_they_lie() -> None:
+    """More than one matrix holds them, and the combination takes some of each."""
+    vectors, random = Vectors(50, np.float64), np.random.default_rng(4)
+    names = [f"v{number}" for number in range(70)]
+    for name in names:
+        vectors.make(name)[:] = random.standard_normal(50)
+    chosen = names[2:5] + names[30:34] + names[69:] + names[:1]
+    factors = dict(zip(chosen, random.standard_normal(len(chosen)), strict=True))
+    wanted = sum(factor * vectors[name] for name, factor in factors.items())
+    dots = [vectors[name] @ vectors["v40"] for name in chosen]
+
+    answer = vectors.perform(
+        [ops.Dots(vector="v40", others=tuple(chosen)), ops.Combine(target="v3", terms=factors)]
+    )
+
+    assert answer == pytest.approx(dots, rel=1e-12)
+    assert np.allclose(vectors["v3"], wanted, rtol=1e-12)
+
+
+def test_a_vector_that_is_not_finite_spoils_no_combination_without_it() -> None:
+    """Rows beside it are read in one go."""
+    vectors = some_vectors()
+    vectors["b"][:] = np.inf
+
+    vectors.perform([ops.Combine(target="d", terms={"a": 1.0, "c": 1.0})])
+
+    assert np.isfinite(vectors["d"]).all()

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, TypeAdapter
 from disttrain.sandblaster import operations
 from disttrain.sandblaster.batch import groups
 from disttrain.sandblaster.batch.groups import Attempt, BackupRules, Evaluation, Result, Worker
-from disttrain.sandblaster.batch.orders import Order, Performed
+from disttrain.sandblaster.batch.orders import Decided, Order, Performed
 from disttrain.sandblaster.descent import Descent, State
 from disttrain.sandblaster.method import Answer, Request
 
@@ -80,6 +80,7 @@ class Driver:
             number=1,
             iteration=0,
             evaluation=1,
+            groups=self._rules.groups,
             operations=step.request.prepare,
         )
         return Course(method=step.state, request=step.request, order=order, evaluation=first)
@@ -113,9 +114,17 @@ class Driver:
             # From here on gradients that come too late are refused: no evaluation is under way.
             self._order(
                 course,
-                replace(course.order, evaluation=0, commits=commits, samples=samples),
+                replace(course.order, evaluation=0, groups=0, commits=commits, samples=samples),
                 course.request.measure,
             )
+
+    def decided(self, course: Course) -> Decided:
+        """What shards may be told meanwhile; journaled before, as an order is."""
+        found = course.evaluation
+        winners = {group: winner.attempt for group, winner in found.winners.items()}
+        return Decided(
+            coordinator=course.order.coordinator, evaluation=found.number, winners=winners
+        )
 
     def lost(self, course: Course, worker: Worker) -> None:
         """A replica's life is over."""
@@ -173,7 +182,8 @@ class Driver:
             done = course.evaluation
             number = done.number + 1
             course.evaluation = groups.begun(number, done.groups, done.shards, done)
-        opened = replace(course.order, evaluation=number, commits=(), samples=0)
+        total = self._rules.groups if number else 0
+        opened = replace(course.order, evaluation=number, groups=total, commits=(), samples=0)
         self._order(course, opened, step.request.prepare)
 
     def _order(

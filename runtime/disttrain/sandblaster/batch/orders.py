@@ -19,6 +19,8 @@ class Order:
     evaluation: int
     """The evaluation that is under way once the order is carried out; 0: none, and gradients that
     come too late are refused."""
+    groups: int = 0
+    """Of that evaluation."""
     commits: tuple[int, ...] = ()
     """Attempts whose sum becomes the gradient that arrived, by group; empty: nothing is committed.
     """
@@ -33,6 +35,16 @@ class Performed:
 
     number: int
     scalars: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decided:
+    """News between two orders, so that shards need not keep everything: it may be lost."""
+
+    coordinator: int
+    evaluation: int
+    winners: dict[int, int]
+    """Attempts that count, by group."""
 
 
 @dataclass(slots=True)
@@ -51,10 +63,7 @@ class OrderLog:
         Raises OrderRefused for an order of an old coordinator, one that was overtaken, and one
         that comes after another which never arrived. What `perform` raises leaves all as it was.
         """
-        if order.coordinator < self.coordinator:
-            message = f"of coordinator {order.coordinator}; {self.coordinator} was heard already"
-            raise OrderRefused(message)
-        self.coordinator = order.coordinator
+        self.check(order.coordinator)
         if order.number == self.last:
             return self._answer
         if order.number != self.last + 1:
@@ -63,3 +72,10 @@ class OrderLog:
         self._answer = Performed(number=order.number, scalars=perform(order))
         self.last = order.number
         return self._answer
+
+    def check(self, coordinator: int) -> None:
+        """Remember the newest life of the coordinator. Raises OrderRefused for an earlier one."""
+        if coordinator < self.coordinator:
+            message = f"of coordinator {coordinator}; {self.coordinator} was heard already"
+            raise OrderRefused(message)
+        self.coordinator = coordinator

@@ -1,18 +1,51 @@
 """A sum whose bits depend on the places of its terms, not on the order in which they came. Pure."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
-def pairwise(terms: Sequence[T], add: Callable[[T, T], T]) -> T:
-    """Neighbours are added, then neighbours of those sums, and so on; there is at least one term.
+class Folding(Generic[T]):
+    """Neighbours are added, then neighbours of those sums, and so on; terms come in any order.
 
-    A term without a neighbour waits for the next round.
+    Holds one value for each part of this tree that is complete: with terms that come nearly in
+    order, about as many as the tree is high. A value without a neighbour goes up a level alone.
     """
-    level = list(terms)
-    while len(level) > 1:
-        pairs = [add(level[place], level[place + 1]) for place in range(0, len(level) - 1, 2)]
-        level = pairs + level[2 * len(pairs) :]
-    return level[0]
+
+    def __init__(self, terms: int, add: Callable[[T, T], T]) -> None:
+        self.total: T | None = None
+        """The sum, once all terms are in."""
+        self._terms = terms
+        self._add = add
+        self._parts: dict[tuple[int, int], T] = {}
+        """By level and place."""
+
+    @property
+    def held(self) -> int:
+        """How many values it keeps."""
+        return len(self._parts) + (self.total is not None)
+
+    def put(self, place: int, value: T) -> None:
+        """Add the term of a place; each place comes once. It may be changed by the addition."""
+        level, width = 0, self._terms
+        while width > 1:
+            if place ^ 1 < width:
+                other = self._parts.pop((level, place ^ 1), None)
+                if other is None:
+                    self._parts[level, place] = value
+                    return
+                value = self._add(other, value) if place % 2 else self._add(value, other)
+            level, place, width = level + 1, place // 2, (width + 1) // 2
+        self.total = value
+
+
+def pairwise(terms: Sequence[T], add: Callable[[T, T], T]) -> T:
+    """The sum of all terms at once, of which there is at least one."""
+    folding = Folding(len(terms), add)
+    for place, term in enumerate(terms):
+        folding.put(place, term)
+    if folding.total is None:
+        message = "a sum has at least one term"
+        raise AssertionError(message)
+    return folding.total

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from disttrain.sandblaster.batch.orders import Order, OrderLog, Performed
+from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog, Performed
 from disttrain.sandblaster.batch.staging import Chunk, Staging
 from disttrain.sandblaster.kernels import Array
 from disttrain.sandblaster.names import ARRIVED
@@ -30,6 +30,11 @@ class BatchShard:
         """See `Staging.stage`."""
         return self._staging.stage(chunk, values)
 
+    def decide(self, news: Decided) -> None:
+        """See `Staging.decide`. Raises OrderRefused for news of an old coordinator, too."""
+        self._log.check(news.coordinator)
+        self._staging.decide(news.evaluation, news.winners)
+
     def carry_out(self, order: Order) -> Performed:
         """See `OrderLog.carry_out`. Raises NotStaged and UnknownVector, too."""
         return self._log.carry_out(order, self._perform)
@@ -39,5 +44,5 @@ class BatchShard:
             total = self._staging.total(order.commits)
             np.divide(total, order.samples, out=self.vectors.make(ARRIVED), casting="same_kind")
         scalars = self.vectors.perform(order.operations)
-        self._staging.begin(order.evaluation)
+        self._staging.begin(order.evaluation, order.groups)
         return scalars

@@ -1,11 +1,13 @@
 """What one shard does with gradients and orders, each of them at most once."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from disttrain.sandblaster import operations as ops
-from disttrain.sandblaster.batch.orders import Order
-from disttrain.sandblaster.batch.pairwise import pairwise
+from disttrain.sandblaster.batch.orders import Decided, Order
+from disttrain.sandblaster.batch.pairwise import Folding
 from disttrain.sandblaster.batch.shard import BatchShard
 from disttrain.sandblaster.batch.staging import Chunk
 from disttrain.sandblaster.errors import NotStaged, OrderRefused, StagingFull, WrongEvaluation
@@ -16,18 +18,27 @@ LENGTH = 4
 DOUBLE: tuple[Operation, ...] = (ops.Scale(vector=PARAMETERS, factor=2.0),)
 
 
-def a_shard(most_pieces: int = 10) -> BatchShard:
+def a_shard(groups: int = 2, most_pieces: int = 10) -> BatchShard:
     shard = BatchShard(LENGTH, np.float64, most_pieces * LENGTH * 8)
     shard.vectors.make(PARAMETERS)[:] = 1.0
-    shard.carry_out(Order(coordinator=1, number=1, iteration=0, evaluation=1))
+    shard.carry_out(Order(coordinator=1, number=1, iteration=0, evaluation=1, groups=groups))
     return shard
 
 
-def stage(shard: BatchShard, attempt: int, value: float, evaluation: int = 1) -> bool:
-    """Both halves of a gradient; whether all of it is there."""
+def stage(
+    shard: BatchShard, attempt: int, value: float, group: int | None = None, evaluation: int = 1
+) -> bool:
+    """Both halves of a gradient; whether all of it is there. Group: that of the same number."""
     complete = False
     for number, first in enumerate((0, 2)):
-        chunk = Chunk(evaluation=evaluation, attempt=attempt, number=number, chunks=2, first=first)
+        chunk = Chunk(
+            evaluation=evaluation,
+            group=attempt if group is None else group,
+            attempt=attempt,
+            number=number,
+            chunks=2,
+            first=first,
+        )
         complete = shard.stage(chunk, np.full(2, value))
     return complete
 
@@ -39,21 +50,25 @@ def commit(*attempts: int, samples: int = 1) -> Order:
     )  # fmt: skip
 
 
+def news(winners: dict[int, int], evaluation: int = 1, coordinator: int = 1) -> Decided:
+    return Decided(coordinator=coordinator, evaluation=evaluation, winners=winners)
+
+
 def test_committed_attempts_are_added_up_and_divided_by_the_samples() -> None:
     shard = a_shard()
-    for attempt, value in ((1, 10.0), (2, 20.0), (3, 999.0)):
-        assert stage(shard, attempt, value)
+    for attempt, group, value in ((1, 0, 10.0), (2, 1, 20.0), (3, 0, 999.0)):
+        assert stage(shard, attempt, value, group)
 
-    answer = shard.carry_out(commit(2, 1, samples=3))
+    answer = shard.carry_out(commit(1, 2, samples=3))
 
     assert shard.vectors[ARRIVED].tolist() == [10.0] * LENGTH
     assert answer.scalars == (400.0,)
 
 
 def test_a_chunk_that_came_before_is_left_alone() -> None:
-    shard = a_shard()
-    stage(shard, 1, 10.0)
-    stage(shard, 1, 20.0)
+    shard = a_shard(groups=1)
+    stage(shard, 1, 10.0, group=0)
+    stage(shard, 1, 20.0, group=0)
 
     shard.carry_out(commit(1))
 
@@ -62,36 +77,88 @@ def test_a_chunk_that_came_before_is_left_alone() -> None:
 
 def test_half_an_attempt_is_not_committed() -> None:
     shard = a_shard()
-    stage(shard, 1, 1.0)
-    half = Chunk(evaluation=1, attempt=2, number=0, chunks=2, first=0)
+    stage(shard, 1, 1.0, group=0)
+    half = Chunk(evaluation=1, group=1, attempt=2, number=0, chunks=2, first=0)
     assert not shard.stage(half, np.ones(2))
 
     with pytest.raises(NotStaged, match=r"attempts \[2\] of evaluation 1"):
         shard.carry_out(commit(1, 2))
 
-    stage(shard, 2, 1.0)
+    stage(shard, 2, 1.0, group=1)
     shard.carry_out(commit(1, 2))
     assert shard.vectors[ARRIVED].tolist() == [2.0] * LENGTH
 
 
+def test_too_few_attempts_are_not_committed() -> None:
+    shard = a_shard(groups=3)
+    stage(shard, 1, 1.0, group=0)
+
+    with pytest.raises(NotStaged, match="1 attempts do not make evaluation 1 complete"):
+        shard.carry_out(commit(1))
+
+
 def test_gradients_of_another_evaluation_and_after_the_commit_are_refused() -> None:
-    shard = a_shard()
+    shard = a_shard(groups=1)
     with pytest.raises(WrongEvaluation, match="evaluation 1 is under way, got a part of 2"):
-        stage(shard, 1, 1.0, evaluation=2)
-    stage(shard, 1, 1.0)
+        stage(shard, 1, 1.0, 0, evaluation=2)
+    stage(shard, 1, 1.0, 0)
     shard.carry_out(commit(1))
 
     with pytest.raises(WrongEvaluation):
-        stage(shard, 2, 1.0)
+        stage(shard, 2, 1.0, 0)
 
 
 def test_memory_for_attempts_is_bounded() -> None:
-    shard = a_shard(most_pieces=2)
+    shard = a_shard(groups=4, most_pieces=2)
+    stage(shard, 0, 1.0)
     stage(shard, 1, 1.0)
-    stage(shard, 2, 1.0)
 
     with pytest.raises(StagingFull, match="2 pieces of 32 bytes are staged, and 64 bytes"):
-        stage(shard, 3, 1.0)
+        stage(shard, 2, 1.0)
+
+
+def test_few_sums_are_kept_of_groups_that_have_their_winners() -> None:
+    """In order, as many as 100 has binary digits, beside the one that arrives."""
+    shard = a_shard(groups=100, most_pieces=8)
+
+    for group in range(100):
+        assert stage(shard, group, float(group))
+        shard.decide(news({one: one for one in range(group + 1)}))
+    shard.carry_out(commit(*range(100)))
+
+    assert shard.vectors[ARRIVED].tolist() == [4950.0] * LENGTH
+
+
+def test_copies_of_a_group_that_has_its_winner_take_no_memory() -> None:
+    shard = a_shard(groups=1, most_pieces=2)
+    stage(shard, 1, 5.0, group=0)
+    stage(shard, 2, 999.0, group=0)
+    shard.decide(news({0: 1}))
+
+    assert all(stage(shard, attempt, 999.0, group=0) for attempt in range(3, 9))
+    shard.carry_out(commit(1))
+
+    assert shard.vectors[ARRIVED].tolist() == [5.0] * LENGTH
+
+
+def test_news_of_another_evaluation_and_of_an_old_coordinator_change_nothing() -> None:
+    shard = a_shard(groups=1)
+    shard.decide(news({0: 1}, evaluation=7))
+    stage(shard, 1, 5.0, group=0)
+    shard.decide(news({}, coordinator=2))
+
+    with pytest.raises(OrderRefused, match="2 was heard already"):
+        shard.decide(news({0: 1}))
+
+
+def test_a_winner_that_an_earlier_coordinator_told_of_is_not_exchanged() -> None:
+    shard = a_shard(groups=1)
+    stage(shard, 1, 5.0, group=0)
+    stage(shard, 2, 5.0, group=0)
+    shard.decide(news({0: 1}))
+
+    with pytest.raises(OrderRefused, match="other attempts have won"):
+        shard.carry_out(commit(2))
 
 
 def test_an_order_that_is_said_again_is_not_done_again() -> None:
@@ -124,5 +191,10 @@ def test_orders_out_of_their_turn_are_refused(coordinator: int, number: int, wor
     ("terms", "wanted"),
     [("a", "a"), ("ab", "(ab)"), ("abc", "((ab)c)"), ("abcde", "(((ab)(cd))e)")],
 )
-def test_neighbours_are_added_first(terms: str, wanted: str) -> None:
-    assert pairwise(list(terms), lambda one, two: f"({one}{two})") == wanted
+def test_neighbours_are_added_first_in_whatever_order_they_come(terms: str, wanted: str) -> None:
+    for order in itertools.permutations(range(len(terms))):
+        folding = Folding(len(terms), lambda one, two: f"({one}{two})")
+        for place in order:
+            assert folding.total is None
+            folding.put(place, terms[place])
+        assert folding.total == wanted
