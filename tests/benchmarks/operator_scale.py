@@ -38,6 +38,7 @@ from builders import fake_nodes, operator_process
 from builders.api_server import APPLY, METADATA, METADATA_LIST, ApiServer
 from builders.fake_nodes import FakeNodes
 from builders.report import Bar, print_report
+from cluster import prerequisites
 from cluster.bare import ControlPlane
 from cluster.control_plane import Limits
 from disttrain.job import crd
@@ -134,6 +135,10 @@ def main() -> None:
     asked = parser.parse_args()
     # Ended early, it must still stop the control plane.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
+    reason = prerequisites.reason_against()
+    if reason is not None:
+        print_report("operator_scale", {"skipped": reason}, [])
+        return
     plan = QUICK if asked.quick else FULL
     sizes = tuple(asked.jobs or plan.sizes)
     figures: dict[str, Any] = {"limits": {"requests_per_second": 1000, "concurrent_syncs": 20}}

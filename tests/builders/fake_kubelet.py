@@ -117,8 +117,9 @@ class FakeKubelet:
 
     async def _remove(self, metadata: dict[str, Any]) -> None:
         pod = self._pods.get(metadata["uid"])
-        # A kubelet tells how its containers ended; some controllers wait for that.
-        if pod is not None and pod["uid"] not in self._done:
+        # A kubelet tells how its containers ended; the controller of Jobs waits for that.
+        unfinished = pod is not None and pod["uid"] not in self._done
+        if pod is not None and unfinished and pod["component"] == "coordinator":
             await self._patch(
                 pod, {"phase": "Failed", "conditions": [_condition("Ready", "False")]}
             )

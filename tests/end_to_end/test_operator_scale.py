@@ -1,0 +1,52 @@
+"""The benchmark of many jobs runs in its small form and prints what it promises."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from builders import product_images
+from cluster import prerequisites
+
+LIMIT_SECONDS = 400
+BENCHMARK = product_images.REPOSITORY / "tests" / "benchmarks" / "operator_scale.py"
+APART = "mount -t sysfs sysfs /sys && ip link set lo up && exec "
+"""Beside the machine's cluster: the addresses of both are the same, their networks are not."""
+
+
+@pytest.mark.timeout(LIMIT_SECONDS + 60, func_only=True)
+def test_small_form_prints_figures_and_bars(tmp_path: Path) -> None:
+    reason = prerequisites.reason_against()
+    if reason is not None:
+        pytest.skip(reason)
+    script = f"{APART} {sys.executable} {BENCHMARK} --quick --jobs 3"
+
+    done = subprocess.run(
+        # Told to end, and not killed, it stops its control plane.
+        [
+            "timeout",
+            "--kill-after=30",
+            str(LIMIT_SECONDS),
+            "unshare",
+            "--net",
+            "--mount",
+            "sh",
+            "-c",
+            script,
+        ],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-4000:]
+    report = json.loads(done.stdout)
+    figures = report["3 jobs"]
+    assert figures["running_seconds"] > 0
+    assert figures["collected_seconds"] > 0
+    assert figures["requests_per_job"] > 10
+    assert len(report["bars"]) == 6
