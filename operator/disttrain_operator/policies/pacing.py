@@ -3,10 +3,16 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-EVERY = timedelta(seconds=5)
-"""A job that starts or stops changes its numbers of pods a dozen times within seconds."""
+from disttrain.job.status import Phase
 
-_NUMBERS = {"replicas", "readyReplicas"}
+_RUNNING = timedelta(seconds=5)
+"""Who scales a job that trains wants to see it."""
+_STARTING = timedelta(seconds=30)
+"""A job that starts changes its numbers of pods a dozen times, and is Running after that."""
+_OTHERWISE = timedelta(seconds=10)
+_WAITS = {Phase.RUNNING: _RUNNING, Phase.PENDING: _STARTING}
+
+_NUMBERS = {"replicas", "readyReplicas", "startTime"}
 
 
 def due_at(
@@ -15,7 +21,12 @@ def due_at(
     """When a status that differs from the one before is to be written."""
     if written is None or _without_numbers(before) != _without_numbers(after):
         return now
-    return max(now, written + EVERY)
+    return max(now, written + waits(after))
+
+
+def waits(status: dict[str, Any]) -> timedelta:
+    """The least time between two statuses that differ in numbers alone."""
+    return _WAITS.get(status.get("phase", ""), _OTHERWISE)
 
 
 def _without_numbers(status: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 from builders.operator_jobs import NOW
 from disttrain_operator.policies import pacing
 
-LATER = NOW + pacing.EVERY
+LATER = NOW + timedelta(seconds=5)
 
 
 def status(ready: int = 1, phase: str = "Running", **changed: Any) -> dict[str, Any]:
@@ -45,6 +45,12 @@ def test_numbers_are_written_after_a_while_and_at_first() -> None:
     since = LATER + timedelta(seconds=1)
     assert pacing.due_at(status(1), status(0), NOW, since) == since
     assert pacing.due_at(status(1), status(0), None, NOW) == NOW
+
+
+def test_a_job_that_starts_waits_longest() -> None:
+    delays = [pacing.waits({"phase": phase}) for phase in ("Running", "Complete", "Pending")]
+    assert delays == sorted(delays)
+    assert pacing.waits({}) == pacing.waits({"phase": "Failed"})
 
 
 def test_a_spoiled_status_is_written_at_once() -> None:
