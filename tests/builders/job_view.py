@@ -10,6 +10,8 @@ from cluster.errors import CommandFailed
 
 LIMIT: Final = timedelta(seconds=200)
 """PyTorch is imported once per process and again after each death, on cores that others use."""
+_PAUSE: Final = timedelta(milliseconds=300)
+"""Asking costs as much processor time as this: those who train need the cores, too."""
 OWN_KINDS: Final = (
     "pods,jobs,deployments,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
     "rolebindings,poddisruptionbudgets,networkpolicies"
@@ -85,7 +87,7 @@ class JobView:
 
     def wait_until(self, holds: Callable[[], bool], what: str, limit: timedelta = LIMIT) -> None:
         """Return once it holds."""
-        commands.wait_until(holds, f"{self.name}: {what}", limit=limit)
+        commands.wait_until(holds, f"{self.name}: {what}", limit=limit, pause=_PAUSE)
 
     def wait_for_phase(self, phase: str, limit: timedelta = LIMIT) -> None:
         """Return once the status says it."""
