@@ -85,7 +85,7 @@ def test_float32_vectors_lead_about_as_far_as_one_operation_at_a_time(problem: P
 
     ours, theirs = method.progress, plain.progress
     assert ours.loss == pytest.approx(theirs.loss, rel=1e-3, abs=1e-3)
-    assert ours.evaluations <= 1.2 * theirs.evaluations
+    assert ours.evaluations <= 2 * theirs.evaluations
 
 
 def test_a_run_goes_on_from_any_state_that_was_written_down() -> None:
