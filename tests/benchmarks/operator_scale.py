@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import statistics
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -58,8 +60,10 @@ CLAIM = "checkpoints"
 SPACE = "jobs"
 AT_ONCE = 32
 REQUESTS = "disttrain_operator_api_requests_total"
+WATCH = "verb=WATCH"
 LOOKS = "disttrain_operator_reconcile_seconds_count"
 STATUS_SECONDS = 10
+QUIET_SECONDS = 12
 HOLDER = {"coordinator": "disttrain-coordinator"}
 
 
@@ -97,8 +101,8 @@ class Operator:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
     def requests(self) -> float:
-        """Requests to the API server until now; kopf's own watch of jobs is not among them."""
-        return sum(self.requests_by_verb().values())
+        """Requests to the API server until now, but for watches: those do not depend on jobs."""
+        return sum(number for verb, number in self.requests_by_verb().items() if WATCH not in verb)
 
     def requests_by_verb(self) -> dict[str, float]:
         """The same by verb and code."""
@@ -187,6 +191,7 @@ async def baseline(plan: Plan, plane: ControlPlane, size: int) -> dict[str, Any]
         "baseline_created_seconds": created,
         "baseline_running_seconds": running,
         "baseline_control_plane_cpu_seconds": cpu,
+        "baseline_writes": writes(plane),
     }
 
 
@@ -199,6 +204,8 @@ async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -
             found = told(await singles(api, nodes, plan)) if first else {}
             before, looks = (own.cpu_seconds(), own.requests()), own.looks()
             found |= told(await begin(api, nodes, plan, size))
+            found["running_writes"] = writes(plane)
+            found["running_control_plane_cpu_seconds"] = plane.cpu_seconds()
             found["running_cpu_ms_per_job"] = 1000 * (own.cpu_seconds() - before[0]) / size
             apart = told(await statuses(api, own, plan, size)) if first else {}
             found |= told(await finish(api, nodes, plan, size))
@@ -276,6 +283,18 @@ async def begin(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> dict
     return {"jobs_created_seconds": created, "running_seconds": running}
 
 
+def writes(plane: ControlPlane) -> dict[str, int]:
+    """What everybody wrote to the API server until now, by resource, most first."""
+    found: Counter[str] = Counter()
+    for line in plane.kubectl.run("get", "--raw", "/metrics").splitlines():
+        if line.startswith("apiserver_request_total{"):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+            if labels["verb"] in {"POST", "PUT", "PATCH", "APPLY", "DELETE"}:
+                what = "/".join(filter(None, (labels["resource"], labels["subresource"])))
+                found[f"{labels['verb']} {what}"] += int(float(line.rsplit(" ", 1)[1]))
+    return dict(found.most_common(30))
+
+
 async def statuses(api: ApiServer, own: Operator, plan: Plan, size: int) -> dict[str, Any]:
     """Every job's coordinator writes its status every ten seconds."""
     before, requests = own.cpu_seconds(), own.requests()
@@ -321,7 +340,11 @@ async def collect(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> di
 
 async def busy(own: Operator, seconds: float) -> float:
     """CPU seconds that the operator uses while nothing happens."""
-    await asyncio.sleep(2)
+    requests = -1.0
+    while requests < own.requests():
+        # Numbers of pods are written ten seconds after the end.
+        requests = own.requests()
+        await asyncio.sleep(QUIET_SECONDS)
     before = own.cpu_seconds()
     await asyncio.sleep(seconds)
     return own.cpu_seconds() - before
