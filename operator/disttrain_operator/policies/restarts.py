@@ -61,17 +61,17 @@ def count(annotation: str, pods: Iterable[PodRecord], policy: FailurePolicy) -> 
     tallies = _parsed(annotation)
     fresh = []
     for pod in pods:
-        tally, failures = tallies[pod.role], _failures(pod)
+        tally, verdict = tallies[pod.role], failure_rules.judge(policy.rules, pod.role, pod.death)
+        failures = _failures(pod, verdict)
         if failures == 0:
             continue
         uid = pod.uid[:_UID_CHARACTERS]
         known = tally.known.get(uid, 0)
         tally.seen[uid] = max(failures, known)
         if failures > known:
-            failed = Failed(pod, failure_rules.judge(policy.rules, pod.role, pod.death))
-            fresh.append(failed)
+            fresh.append(Failed(pod, verdict))
             tally.total += failures - known
-            if failed.verdict.action is FailureAction.RESTART_POD_IGNORING_BUDGET:
+            if verdict.action is FailureAction.RESTART_POD_IGNORING_BUDGET:
                 tally.outside += failures - known
     totals = {role: tally.total for role, tally in tallies.items()}
     charged = {role: tally.total - tally.outside for role, tally in tallies.items()}
@@ -115,10 +115,14 @@ def _outcome(reason: str, message: str, now: datetime) -> Outcome:
     )
 
 
-def _failures(pod: PodRecord) -> int:
-    """How often a pod failed: restarts of its container, and its own end if nobody asked for it."""
-    ended_by_itself = pod.phase == "Failed" and (pod.gone_at is None or pod.disrupted)
-    return pod.restarts + int(ended_by_itself)
+def _failures(pod: PodRecord, verdict: Verdict) -> int:
+    """How often a pod failed: restarts of its container, and its own end if nobody asked for it.
+
+    A pod that the cluster takes away was asked to end; it is a failure where a rule says so.
+    """
+    asked = pod.gone_at is not None
+    minds = pod.disrupted and verdict.action is not FailureAction.RESTART_POD_IGNORING_BUDGET
+    return pod.restarts + int(pod.phase == "Failed" and (not asked or minds))
 
 
 def _text(tallies: Mapping[Role, _Tally]) -> str:

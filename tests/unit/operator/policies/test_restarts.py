@@ -1,5 +1,4 @@
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -86,16 +85,27 @@ def test_a_rule_fails_the_job_and_is_named() -> None:
     [
         ({"phase": "Failed"}, 1),
         ({"phase": "Failed", "gone_at": NOW}, 0),
-        ({"phase": "Failed", "gone_at": NOW + timedelta(seconds=1), "disrupted": True}, 1),
+        ({"phase": "Failed", "gone_at": NOW, "disrupted": True, "death": DISRUPTED}, 0),
+        ({"phase": "Failed", "disrupted": True, "death": DISRUPTED}, 1),
         ({"phase": "Succeeded"}, 0),
     ],
 )
 def test_a_pod_that_failed_counts_unless_it_was_told_to_end(
     changed: dict[str, Any], number: int
 ) -> None:
-    counted = restarts.count("", [pod(Role.REPLICA, death=DEATH, **changed)], FailurePolicy())
+    failed_pod = pod(Role.REPLICA, **{"death": DEATH, **changed})
 
-    assert counted.totals[Role.REPLICA] == number
+    assert restarts.count("", [failed_pod], FailurePolicy()).totals[Role.REPLICA] == number
+
+
+def test_a_pod_that_was_taken_away_is_a_failure_where_a_rule_says_so() -> None:
+    taken = pod(Role.REPLICA, phase="Failed", gone_at=NOW, disrupted=True, death=DISRUPTED)
+    fails = policy(FailureAction.FAIL_JOB, reasons=(DISRUPTION,))
+
+    outcome = restarts.ended(restarts.count("", [taken], fails), fails, NOW)
+
+    assert outcome is not None
+    assert outcome.reason == "FailedByRule"
 
 
 @pytest.mark.parametrize("spoiled", ["{", "[1]", '{"replica": 3}', '{"replica": {"pods": 1}}'])
