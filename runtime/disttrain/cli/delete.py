@@ -50,9 +50,10 @@ def delete(
 
 def _delete(jobs: Jobs, name: str) -> tuple[str, str]:
     job = jobs.get(name)
-    jobs.delete(name)
+    uid = job["metadata"]["uid"]
+    jobs.delete(name, uid)
     typer.echo(f'{JOBS.word} "{name}" deleted')
     claim = jobs.kept_claim(name)
     if claim is not None:
         typer.echo(f"{CLAIMS.word}/{claim} is kept, with the model and the checkpoints")
-    return name, job["metadata"]["uid"]
+    return name, uid

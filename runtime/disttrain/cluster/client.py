@@ -19,6 +19,7 @@ from disttrain.cluster import (
 )
 from disttrain.cluster.errors import JobFailed, NotFound, NotInTime
 from disttrain.cluster.following import Look
+from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.logs import Wanted
 from disttrain.cluster.manifests import Wish
@@ -75,7 +76,7 @@ class ClusterJob:
         """Lines of its pods' logs, each with its pod; with `follow` until the job has ended."""
         roles = () if role is None else (Role(role).value,)
         wanted = Wanted(roles=roles, tail=tail)
-        job = self._jobs.get(self.name)
+        job = self._object()
         if follow:
             for each in logs.follow(self._jobs, job, wanted):
                 yield f"[{each.pod}] {each.line.text}"
@@ -85,29 +86,35 @@ class ClusterJob:
             yield from (f"[{name}] {line.text}" for line in logs.read(self._jobs, pod, wanted))
 
     def scale(self, replicas: int) -> None:
-        """Ask for another number of replicas."""
+        """Ask for another number of replicas. Raises NotFound once it is deleted."""
+        self._object()
         self._jobs.scale(self.name, replicas)
 
     def suspend(self) -> None:
-        """Let it rest after a checkpoint."""
+        """Let it rest after a checkpoint. Raises NotFound once it is deleted."""
+        self._object()
         self._jobs.patch(self.name, {"suspend": True})
 
     def resume(self) -> None:
-        """Let it go on from there."""
+        """Let it go on from there. Raises NotFound once it is deleted."""
+        self._object()
         self._jobs.patch(self.name, {"suspend": False})
 
     def delete(self, *, wait: bool = True) -> None:
         """Delete it; with `wait` return when its pods are gone, too. Its volume is kept."""
-        self._jobs.delete(self.name)
+        self._jobs.delete(self.name, self.uid)
         if wait:
             waiting.until_gone(self._jobs, self.name, self.uid)
 
     def _look(self) -> Look:
+        return following.look(self._object(), ages.now())
+
+    def _object(self) -> Object:
         job = self._jobs.get(self.name)
         if job["metadata"]["uid"] != self.uid:
             message = f"job {self.name} was deleted, and another one has its name"
             raise NotFound(message)
-        return following.look(job, ages.now())
+        return job
 
 
 class Client:

@@ -62,6 +62,13 @@ def owned(config_map: Object, job: Object) -> Object:
     return {"metadata": {"ownerReferences": [*kept, owner]}}
 
 
+def copied(config_map: Object, job: Object) -> Object:
+    """The same files in a new ConfigMap, of which the job is the only owner."""
+    metadata = {name: config_map["metadata"][name] for name in ("name", "labels")}
+    new = {**config_map, "metadata": metadata}
+    return {**new, "metadata": {**metadata, **owned(new, job)["metadata"]}}
+
+
 def _uses(job: Object, name: str) -> bool:
     source = job["spec"]["task"].get("source") or {}
     ended = (job.get("status") or {}).get("phase") in ENDED

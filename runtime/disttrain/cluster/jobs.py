@@ -50,9 +50,9 @@ class Jobs:
         body = {"spec": {"replicas": replicas}}
         self._on(name, resources.patch(JOBS, self.namespace, name, body, "scale"))
 
-    def delete(self, name: str) -> Object:
-        """Delete a job; what belongs to it goes soon after. Raises NotFound."""
-        return self._on(name, resources.delete(JOBS, self.namespace, name))
+    def delete(self, name: str, uid: str) -> Object:
+        """Delete this very job; what belongs to it goes soon after. Raises NotFound, Conflict."""
+        return self._on(name, resources.delete(JOBS, self.namespace, name, uid))
 
     def is_there(self, name: str, uid: str) -> bool:
         """Whether this very job still exists; a later one of the same name is another."""
@@ -90,7 +90,14 @@ class Jobs:
         try:
             return self.api.call(request)
         except NotFound as error:
-            raise references.missing(name, self.namespace, self.names()) from error
+            raise references.missing(name, self.namespace, self._visible_names()) from error
+
+    def _visible_names(self) -> list[str]:
+        """The same as `names`, but none for somebody who may look at jobs one by one alone."""
+        try:
+            return self.names()
+        except Forbidden:
+            return []
 
 
 def items(api: Api, request: Request) -> Iterator[Object]:

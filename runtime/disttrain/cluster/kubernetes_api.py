@@ -63,7 +63,16 @@ class KubernetesApi:
 
     def call(self, request: Request) -> Object:
         """Return the answer, which is JSON. Raises ClusterError or Unreachable."""
-        return _object(self.text(request))
+        body = self.text(request)
+        try:
+            return _object(body)
+        except ValueError as error:
+            # A proxy's page of login or of apology, for example.
+            message = (
+                f"{self._server} does not answer as an API server does: {error}; "
+                "see what the context's server is (`kubectl config view --minify`)"
+            )
+            raise Unreachable(message) from error
 
     def text(self, request: Request) -> str:
         """Return an answer that is text. Raises ClusterError or Unreachable."""
@@ -188,9 +197,12 @@ def _refusal(code: int, body: str, request: Request) -> DistTrainError:
 
 
 def _object(body: str) -> Object:
-    found = json.loads(body)
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = None
     if not isinstance(found, dict):
-        message = f"expected a JSON object from the API server, got {body[:100]!r}"
+        message = f"expected a JSON object, got {body[:100]!r}"
         raise ValueError(message)
     return found
 

@@ -71,34 +71,48 @@ def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) 
         _require_source(jobs, name)
         return Submitted(tried if dry_run else jobs.create(manifest), ())
     config_map = packing.config_map(name, code.files)
-    change = _change(jobs, config_map)
+    found = _find(jobs, name)
+    change = code_map.decide(config_map, found, jobs.all() if found else [])
     notes = (*_left_out(code), f"configmap/{name} {_word(change)}")
     if dry_run:
         return Submitted(tried, notes)
-    stored = _store(jobs, config_map, change)
+    stored = _store(jobs, config_map, found, change)
     made = jobs.create(manifest)
     if packing.is_ours(stored):
-        body = code_map.owned(stored, made)
-        jobs.api.call(resources.patch(CONFIG_MAPS, jobs.namespace, name, body))
+        _own(jobs, stored, made)
     return Submitted(made, notes)
 
 
-def _change(jobs: Jobs, config_map: Object) -> Change:
-    name = config_map["metadata"]["name"]
+def _find(jobs: Jobs, config_map: str) -> Object | None:
     try:
-        found = jobs.api.call(resources.get(CONFIG_MAPS, jobs.namespace, name))
+        return jobs.api.call(resources.get(CONFIG_MAPS, jobs.namespace, config_map))
     except NotFound:
-        found = None
-    return code_map.decide(config_map, found, jobs.all() if found else [])
+        return None
 
 
-def _store(jobs: Jobs, config_map: Object, change: Change) -> Object:
-    name, query = config_map["metadata"]["name"], {"fieldManager": FIELD_MANAGER}
-    if change is Change.KEEP:
-        return jobs.api.call(resources.get(CONFIG_MAPS, jobs.namespace, name))
-    if change is Change.REPLACE:
-        jobs.api.call(resources.delete(CONFIG_MAPS, jobs.namespace, name))
+def _store(jobs: Jobs, wanted: Object, found: Object | None, change: Change) -> Object:
+    if found is not None and change is Change.KEEP:
+        return found
+    if found is not None:
+        name, uid = found["metadata"]["name"], found["metadata"]["uid"]
+        jobs.api.call(resources.delete(CONFIG_MAPS, jobs.namespace, name, uid))
+    return _create(jobs, wanted)
+
+
+def _create(jobs: Jobs, config_map: Object) -> Object:
+    query = {"fieldManager": FIELD_MANAGER}
     return jobs.api.call(resources.create(CONFIG_MAPS, jobs.namespace, config_map, query))
+
+
+def _own(jobs: Jobs, stored: Object, job: Object) -> None:
+    """Let the ConfigMap go with the job, and not before it."""
+    name = stored["metadata"]["name"]
+    body = code_map.owned(stored, job)
+    try:
+        jobs.api.call(resources.patch(CONFIG_MAPS, jobs.namespace, name, body))
+    except NotFound:
+        # It went with its last owner, a job that was deleted just before this one came.
+        _create(jobs, code_map.copied(stored, job))
 
 
 def _require_source(jobs: Jobs, name: str | None) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ from builders.api_answers import (
 from disttrain.cli import cluster_live, cluster_progress, main, resume
 from disttrain.cli.main import app
 from disttrain.cluster import access, ages, following
-from disttrain.cluster.client import Client
-from disttrain.cluster.errors import Forbidden, JobFailed, NotInTime, WrongInput
+from disttrain.cluster.client import Client, ClusterJob
+from disttrain.cluster.errors import Forbidden, JobFailed, NotFound, NotInTime, WrongInput
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import JOBS, PODS
@@ -249,3 +250,24 @@ def test_a_program_changes_jobs(api: ApiInMemory) -> None:
     assert list(client.logs("digits", "shard")) == ["[digits-shard-0] first"]
     client.delete("digits", wait=False)
     assert client.list() == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda job: job.scale(5),
+        lambda job: job.suspend(),
+        lambda job: job.resume(),
+        lambda job: list(job.logs()),
+    ],
+)
+def test_a_program_leaves_a_later_job_of_the_same_name_alone(
+    api: ApiInMemory, change: Callable[[ClusterJob], object]
+) -> None:
+    job = Client().get("digits")
+    later = a_job()
+    later["metadata"]["uid"] = "later"
+    api.put(JOBS, later)
+    with pytest.raises(NotFound, match="was deleted, and another one has its name"):
+        change(job)
+    assert spec(api) == a_job()["spec"]

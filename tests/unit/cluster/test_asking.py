@@ -335,4 +335,31 @@ class _Pages(ApiInMemory):
 def test_requests_have_the_verbs_that_access_rules_know() -> None:
     assert GET_JOB.path == "/apis/disttrain.dev/v1alpha1/namespaces/research/disttrainjobs/digits"
     assert resources.listing(JOBS, None).path == "/apis/disttrain.dev/v1alpha1/disttrainjobs"
-    assert resources.delete(PODS, "n", "p").verb is Verb.DELETE
+    assert resources.delete(PODS, "n", "p", "uid").verb is Verb.DELETE
+
+
+@pytest.mark.parametrize("body", ["<html>log in</html>", "[]", ""])
+def test_an_answer_that_is_no_object_of_an_api_server_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    file = tmp_path / "config"
+    file.write_text(json.dumps(CONTEXTS))
+    api = access.connect(Target(kubeconfig=file))
+    monkeypatch.setattr(api, "text", lambda _request: body)
+    with pytest.raises(
+        Unreachable, match=r"https://127\.0\.0\.1:1 does not answer as an API server"
+    ):
+        api.call(GET_JOB)
+
+
+def test_a_missing_job_is_missing_for_whoever_may_not_list_jobs() -> None:
+    api = ApiInMemory()
+    api.refusals[JOBS.path(NAMESPACE)] = Forbidden("jane cannot list")
+    with pytest.raises(NotFound, match="no job digits in namespace research"):
+        Jobs(api, NAMESPACE).get("digits")
+
+
+def test_only_the_job_that_is_meant_is_deleted() -> None:
+    api = with_job()
+    Jobs(api, NAMESPACE).delete("digits", "uid-of-digits")
+    assert (api.asked[-1].body or {})["preconditions"] == {"uid": "uid-of-digits"}

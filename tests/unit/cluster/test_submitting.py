@@ -11,7 +11,7 @@ from builders.jobs import SMALL
 from disttrain.cluster import code_folder, code_map, manifests, packing, submission
 from disttrain.cluster.code_map import Change
 from disttrain.cluster.errors import AlreadyThere, Forbidden, WrongInput
-from disttrain.cluster.interface import Object, Verb
+from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.manifests import Wish
 from disttrain.cluster.resources import CONFIG_MAPS, JOBS
@@ -192,6 +192,35 @@ def test_the_code_goes_with_its_job(tmp_path: Path) -> None:
     (owner,) = code_of(api)["metadata"]["ownerReferences"]
     assert owner["uid"] == done.job["metadata"]["uid"]
     assert done.notes == ("configmap/digits-code created",)
+
+
+class _Forgetful(ApiInMemory):
+    """Takes the ConfigMap away with its last owner, just before it gets another."""
+
+    def _patch(self, request: Request) -> Object:
+        self.objects.pop(request.path)
+        return super()._patch(request)
+
+
+def test_code_that_went_with_a_job_deleted_just_before_is_made_again(tmp_path: Path) -> None:
+    api = _Forgetful()
+    done = submitted(api, tmp_path)
+    kept = code_of(api)
+    assert [owner["uid"] for owner in kept["metadata"]["ownerReferences"]] == [
+        done.job["metadata"]["uid"]
+    ]
+    assert f"{a_wish().module}.py" in kept["data"]
+    assert packing.is_ours(kept)
+
+
+def test_code_is_replaced_only_where_it_was_looked_at(tmp_path: Path) -> None:
+    api = ApiInMemory()
+    old = a_map({"a": "2"})
+    api.put(CONFIG_MAPS, {**old, "metadata": {**old["metadata"], "uid": "old"}})
+    submitted(api, tmp_path)
+    (deleted,) = [each for each in api.asked if each.verb is Verb.DELETE]
+    assert (deleted.body or {})["preconditions"] == {"uid": "old"}
+    assert f"{a_wish().module}.py" in code_of(api)["data"]
 
 
 def test_a_dry_run_makes_nothing(tmp_path: Path) -> None:
