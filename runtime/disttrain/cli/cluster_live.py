@@ -9,7 +9,7 @@ import typer
 from disttrain.cli import cluster_progress
 from disttrain.cli.job_status import JobStatus
 from disttrain.cli.live import display
-from disttrain.cluster import ages, following, results
+from disttrain.cluster import ages, following, results, tables
 from disttrain.cluster.errors import NotFound, Unreachable
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
@@ -77,12 +77,12 @@ def _watch(followed: _Followed) -> Look:
 def _conclude(look: Look) -> ExitCode:
     why = look.why
     name = look.job["metadata"]["name"]
-    message = "" if why is None else why.message
+    message = tables.printable(why.message) if why is not None and why.message else ""
     if look.ended is Phase.COMPLETE:
         typer.echo(f"Complete: {message or name}")
         typer.echo(f"The model is model.safetensors in {results.place(look.job)}")
         return ExitCode.COMPLETE
-    reason = "unknown" if why is None else why.reason
+    reason = "unknown" if why is None else tables.printable(why.reason)
     typer.echo(f"Failed ({reason}): {message}", err=True)
     typer.echo(f"More: disttrain get {name}; disttrain logs {name}", err=True)
     return ExitCode.FAILED

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _SAMPLE: Final = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)")
-_BOUND: Final = re.compile(r'le="([^"]+)"')
+_BOUND: Final = re.compile(r'le="(\+Inf|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"')
 
 
 @dataclass(frozen=True, slots=True)

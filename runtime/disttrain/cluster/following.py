@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from disttrain.cluster import job_page
+from disttrain.cluster import job_page, tables
 from disttrain.cluster.interface import Object
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain.job.status import JobStatus, Phase
@@ -61,7 +61,7 @@ def news(before: Look | None, after: Look) -> list[str]:
     lines = [*_conditions(old, after.status), *_failures(old, after.status)]
     if after.is_overlooked and not (before is not None and before.is_overlooked):
         lines.append(job_page.NO_OPERATOR)
-    return lines
+    return [tables.printable(line) for line in lines]
 
 
 def _conditions(old: JobStatus, new: JobStatus) -> list[str]:

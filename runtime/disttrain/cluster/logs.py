@@ -18,6 +18,9 @@ from disttrain.job.cluster_names import CONTAINER
 POLL_SECONDS: Final = 1.0
 """How soon a pod that is new, or runs again, is followed."""
 
+_MOST_WAITING: Final = 10_000
+"""Lines that nobody has read yet; whoever reads slowly slows the connections down."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
@@ -83,7 +86,7 @@ class _Followed:
 
     jobs: Jobs
     wanted: Wanted
-    lines: "queue.Queue[Line]" = field(default_factory=queue.Queue)
+    lines: "queue.Queue[Line]" = field(default_factory=lambda: queue.Queue(_MOST_WAITING))
     threads: list[threading.Thread] = field(default_factory=list)
     lives: set[str] = field(default_factory=set)
     is_first: bool = True

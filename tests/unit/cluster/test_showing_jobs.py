@@ -233,6 +233,7 @@ disttrain_gradient_staleness_updates_bucket{le="0.0"} 10
 disttrain_gradient_staleness_updates_bucket{le="2.0"} 98
 disttrain_gradient_staleness_updates_bucket{le="8.0"} 100
 disttrain_gradient_staleness_updates_bucket{le="+Inf"} 100
+disttrain_gradient_staleness_updates_bucket{le="many"} 100
 nonsense
 disttrain_odd one
 """
@@ -308,6 +309,13 @@ def test_news_are_told_once() -> None:
         "digits-shard-1 ended: OOMKilled (exit code 137)",
     ]
     assert following.news(after, after) == []
+
+
+def test_news_cannot_steer_a_terminal() -> None:
+    steering = a_condition("Degraded", message="\x1b[2Jgone\nand more")
+    assert following.news(None, a_look(conditions=[steering])) == [
+        "Degraded (DegradedReason): ?[2Jgone and more"
+    ]
 
 
 def test_that_there_is_no_operator_is_told_once_and_not_at_once() -> None:
