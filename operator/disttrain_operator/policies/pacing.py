@@ -12,7 +12,7 @@ _STARTING = timedelta(seconds=30)
 _OTHERWISE = timedelta(seconds=10)
 _WAITS = {Phase.RUNNING: _RUNNING, Phase.PENDING: _STARTING}
 
-_NUMBERS = {"replicas", "readyReplicas", "startTime"}
+_NUMBERS = {"replicas", "readyReplicas"}
 
 
 def due_at(
