@@ -76,7 +76,8 @@ SHARD_DOWN: Final = Alert(
 COORDINATOR_DOWN: Final = Alert(
     name="DistTrainCoordinatorDown",
     severity=Severity.CRITICAL,
-    value=f'up{{{labels.COMPONENT}="coordinator"}}',
+    # Other programs have coordinators, too.
+    value=f'up{{{labels.COMPONENT}="coordinator", {labels.JOB}!=""}}',
     condition="== 0",
     minutes=5,
     summary=f"The coordinator of job {_NAME} does not answer.",

@@ -14,7 +14,14 @@ _OPEN: Final = (
     f"&var-job=${{__field.labels.{labels.JOB}}}&${{__url_time_range}}"
 )
 
-_UP: Final = f'up{{{labels.COMPONENT}=~"coordinator|shard|replica|operator"}}'
+_OURS: Final = f" and on ({labels.NAMESPACE}, {labels.POD}) disttrain_operator_queue_depth"
+"""Operators of other programs may be called so, too."""
+
+# Other programs have coordinators and replicas, too.
+_UP: Final = (
+    f'(up{{{labels.COMPONENT}=~"coordinator|shard|replica", {labels.JOB}!=""}} '
+    f"or {query.of_operator('up')})"
+)
 # Of a role whose pods all answer it is zero, not absent.
 _SILENT: Final = query.total(f"1 - {_UP}", labels.COMPONENT)
 
@@ -153,14 +160,18 @@ _OPERATOR: Final = Row(
             title="Memory of the operator",
             means="Resident bytes. Near the limit of the chart's resources it is killed and starts "
             "again; jobs train on meanwhile. Raise the limit.",
-            queries=(Query(query.of_operator("process_resident_memory_bytes"), "{{pod}}"),),
+            queries=(Query(query.of_operator("process_resident_memory_bytes") + _OURS, "{{pod}}"),),
             unit="bytes",
         ),
         Panel(
             title="CPU of the operator",
             means="Cores in use. Near the limit it is slow to answer changes: raise the limit, and "
             "look which jobs change so often.",
-            queries=(Query(query.rate(query.of_operator("process_cpu_seconds_total")), "{{pod}}"),),
+            queries=(
+                Query(
+                    query.rate(query.of_operator("process_cpu_seconds_total")) + _OURS, "{{pod}}"
+                ),
+            ),
             limits=Limits(warning=1, bad=2),
         ),
     ),

@@ -105,6 +105,11 @@ QUIET: Final = {
         [series("up", "1x5 0x3 1x30", component="coordinator")],
         10,
     ),
+    "coordinator of something else": (
+        alerts.COORDINATOR_DOWN,
+        [raw_series("up", "0x30", component="coordinator")],
+        20,
+    ),
     "replica away": (alerts.COORDINATOR_DOWN, [series("up", "0x30", component="replica")], 20),
     "recent checkpoints": (alerts.CHECKPOINT_TOO_OLD, [RUNNING, *checkpoints("0+60x60")], 40),
     "rare checkpoints": (
