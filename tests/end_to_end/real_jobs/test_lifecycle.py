@@ -35,7 +35,6 @@ def test_a_job_is_suspended_resumed_and_scaled_while_it_trains(job: ClusterTrain
     job.wait_until(lambda: len(job.pods("replica")) == 1, "1 replica is left")
 
     summary = job.complete()
-    assert summary["restarts"] == {"coordinator": 0, "shard": 0, "replica": 0}
     assert_nothing_was_lost_or_repeated(job, summary)
     assert {"Suspended", "Resumed", "Complete"} <= set(job.events())
 
