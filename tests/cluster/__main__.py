@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cluster import binaries, leftovers, prerequisites, processes
+from cluster import binaries, debian, leftovers, prerequisites, processes
 from cluster.cluster import Cluster
 from cluster.errors import ClusterError
 
@@ -28,6 +28,16 @@ def build(_: argparse.Namespace) -> None:
     """Build the programs, if they are not there; prints their folder."""
     binaries.build_missing(_say)
     sys.stdout.write(f"{binaries.folder()}\n")
+
+
+def prepare(_: argparse.Namespace) -> None:
+    """Install and build what is missing, where a cluster can run; say why not elsewhere."""
+    reason = prerequisites.reason_against()
+    if reason is not None:
+        _say(f"no end-to-end tests: {reason}")
+        return
+    debian.install_missing()
+    binaries.build_missing(_say)
 
 
 def up(_: argparse.Namespace) -> None:
@@ -83,7 +93,7 @@ def _say(line: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m cluster", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    for action in (build, up, down, status, add_node, load, kubectl):
+    for action in (build, prepare, up, down, status, add_node, load, kubectl):
         name = action.__name__.replace("_", "-")
         command = commands.add_parser(name, help=action.__doc__)
         command.set_defaults(action=action)
