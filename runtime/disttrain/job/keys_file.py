@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
+from pydantic_core import ErrorDetails
 
 from disttrain.job import pod_layout
 from disttrain.job.names import Role
@@ -72,7 +73,8 @@ def parse(content: bytes) -> KeysFile:
     try:
         file = _FILE.validate_json(content)
     except ValidationError as error:
-        places = ", ".join(".".join(map(str, found["loc"])) for found in error.errors())
+        # Below the first part a place can be a key itself: those that may connect are listed so.
+        places = ", ".join(dict.fromkeys(str(found["loc"][0]) for found in _placed(error)))
         message = f"the keys file is not valid at: {places or 'its beginning'}"
         raise ValueError(message) from None
     for place, key in _keys(file):
@@ -80,6 +82,10 @@ def parse(content: bytes) -> KeysFile:
             message = f"keys have {KEY_CHARACTERS} characters, that of {place} has {len(key)}"
             raise ValueError(message)
     return file
+
+
+def _placed(error: ValidationError) -> list[ErrorDetails]:
+    return [found for found in error.errors() if found["loc"]]
 
 
 def _keys(file: KeysFile) -> list[tuple[str, str]]:

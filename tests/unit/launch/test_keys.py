@@ -39,6 +39,7 @@ def test_two_jobs_have_no_key_in_common() -> None:
         b"[]",
         b'{"public": "' + b"p" * 40 + b'", "secret": "short", "listeners": {}, "allowed": {}}',
         b'{"public": "p", "listeners": {}, "allowed": {}}',
+        b'{"public": "p", "secret": "s", "listeners": {}, "allowed": {"short": "no role"}}',
     ],
 )
 def test_a_file_without_keys_is_refused_and_no_secret_is_shown(content: bytes) -> None:
