@@ -76,6 +76,7 @@ app.kubernetes.io/part-of: disttrain
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, delete]
+# A Job's finalizer holds the coordinator's pod on a lost node until its status says that it ended.
 - apiGroups: [""]
   resources: [pods/status]
   verbs: [patch]
