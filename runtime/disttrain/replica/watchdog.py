@@ -5,7 +5,8 @@ would keep its portions for ever. Its next life gets new ones, and these go to o
 
 A call of native code that keeps the interpreter's lock stops every thread of Python, this one and
 the heartbeats too. Then the job goes on without the replica, and a thread of faulthandler, which
-needs no lock, ends the process: nobody else may be left to do the work.
+needs no lock, ends the process: nobody else may be left to do the work. Its clock goes on while the
+process is stopped, so that a stop for longer than the limit ends it, too.
 """
 
 import faulthandler
