@@ -78,11 +78,11 @@ def _conclude(look: Look) -> ExitCode:
     why = look.why
     name = look.job["metadata"]["name"]
     message = tables.printable(why.message) if why is not None and why.message else ""
+    reason = "unknown" if why is None else tables.printable(why.reason)
     if look.ended is Phase.COMPLETE:
-        typer.echo(f"Complete: {message or name}")
+        typer.echo(f"Complete ({reason}): {message or name}")
         typer.echo(f"The model is model.safetensors in {results.place(look.job)}")
         return ExitCode.COMPLETE
-    reason = "unknown" if why is None else tables.printable(why.reason)
     typer.echo(f"Failed ({reason}): {message}", err=True)
     typer.echo(f"More: disttrain get {name}; disttrain logs {name}", err=True)
     return ExitCode.FAILED
