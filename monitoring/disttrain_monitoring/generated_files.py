@@ -4,35 +4,24 @@
 `--check` nothing is written, and the exit code is 1 if a file is not current.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from disttrain.job import committed_files
 from disttrain_monitoring import grafana, metrics_page, rules
 from disttrain_monitoring.fleet import FLEET
 from disttrain_monitoring.one_job import ONE_JOB
 
-REMEDY = "run `make generate` and commit the result"
-
 
 def main(arguments: Sequence[str]) -> int:
     """Write or check the files below a folder; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m disttrain_monitoring.generated_files")
-    parser.add_argument("root", type=Path)
-    parser.add_argument("--check", action="store_true", help="fail if a file is not current")
-    options = parser.parse_args(arguments)
-    if not options.check:
-        _write(options.root)
-        return 0
-    stale = stale_files(options.root)
-    sys.stderr.writelines(f"{file}: not current; {REMEDY}\n" for file in stale)
-    return 1 if stale else 0
+    return committed_files.main("disttrain_monitoring.generated_files", files, arguments)
 
 
 def stale_files(root: Path) -> list[Path]:
     """Return the generated files below a folder that are missing or not what would be written."""
-    return [file for file, text in files(root).items() if not _holds(file, text)]
+    return committed_files.stale(files(root))
 
 
 def files(root: Path) -> dict[Path, str]:
@@ -44,16 +33,6 @@ def files(root: Path) -> dict[Path, str]:
         chart / "alerts" / "rules.yaml": rules.as_yaml(),
         root / "docs" / "reference" / "metrics.md": metrics_page.page(),
     }
-
-
-def _holds(file: Path, text: str) -> bool:
-    return file.is_file() and file.read_text(encoding="utf-8") == text
-
-
-def _write(root: Path) -> None:
-    for file, text in files(root).items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

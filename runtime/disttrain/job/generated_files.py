@@ -4,36 +4,25 @@ ROOT is the repository. With `--check` nothing is written; the exit code is 1 if
 current.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from disttrain.job import crd_file, reference_page, schema
-
-REMEDY = "run `make generate` and commit the result"
+from disttrain.job import committed_files, crd_file, reference_page, schema
 
 
 def main(arguments: Sequence[str]) -> int:
     """Write or check the files below a folder; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m disttrain.job.generated_files")
-    parser.add_argument("root", type=Path)
-    parser.add_argument("--check", action="store_true", help="fail if a file is not current")
-    options = parser.parse_args(arguments)
-    if not options.check:
-        _write(options.root)
-        return 0
-    stale = stale_files(options.root)
-    sys.stderr.writelines(f"{file}: not current; {REMEDY}\n" for file in stale)
-    return 1 if stale else 0
+    return committed_files.main("disttrain.job.generated_files", files, arguments)
 
 
 def stale_files(root: Path) -> list[Path]:
     """Return the generated files below a folder that are missing or not what would be written."""
-    return [file for file, text in _files(root).items() if not _holds(file, text)]
+    return committed_files.stale(files(root))
 
 
-def _files(root: Path) -> dict[Path, str]:
+def files(root: Path) -> dict[Path, str]:
+    """Return what is generated, by where it belongs."""
     reference, chart = root / "docs" / "reference", root / "charts" / "disttrain-operator"
     return {
         reference / "manifest.md": reference_page.page(),
@@ -41,16 +30,6 @@ def _files(root: Path) -> dict[Path, str]:
         reference / "crd.yaml": crd_file.plain(),
         chart / "templates" / "crd.yaml": crd_file.template(),
     }
-
-
-def _holds(file: Path, text: str) -> bool:
-    return file.is_file() and file.read_text(encoding="utf-8") == text
-
-
-def _write(root: Path) -> None:
-    for file, text in _files(root).items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
