@@ -4,7 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
+from pydantic import ValidationError
+
 from disttrain.cluster import ages, figures, pods, results, tables
+from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.interface import Object
 from disttrain.cluster.pods import Pod
 from disttrain.job.conditions import Condition, ConditionStatus
@@ -26,8 +29,19 @@ NO_OPERATOR: Final = (
 
 
 def status_of(job: Object) -> JobStatus:
-    """The status of a job's object; empty before the operator has written one."""
-    return JobStatus.model_validate(job.get("status") or {})
+    """The status of a job's object; empty before the operator has written one.
+
+    Raises ClusterError for words that this release does not know.
+    """
+    try:
+        return JobStatus.model_validate(job.get("status") or {})
+    except ValidationError as error:
+        name, place = job["metadata"]["name"], ".".join(map(str, error.errors()[0]["loc"]))
+        message = (
+            f"status.{place} of job {name} is not as this release knows it; install the operator's "
+            f"release of disttrain, or see `disttrain get {name} -o yaml`"
+        )
+        raise ClusterError(message) from error
 
 
 def text(job: Object, found: Sequence[Object], now: datetime) -> str:

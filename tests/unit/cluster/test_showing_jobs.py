@@ -18,6 +18,7 @@ from disttrain.cluster import (
     tables,
     usage,
 )
+from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
 from disttrain.job.status import Phase
@@ -309,6 +310,11 @@ def test_news_are_told_once() -> None:
         "digits-shard-1 ended: OOMKilled (exit code 137)",
     ]
     assert following.news(after, after) == []
+
+
+def test_a_status_of_another_release_is_named_with_a_way_out() -> None:
+    with pytest.raises(ClusterError, match=r"status\.phase of job digits .* get digits -o yaml"):
+        a_look(phase="Dreaming")
 
 
 def test_news_cannot_steer_a_terminal() -> None:
