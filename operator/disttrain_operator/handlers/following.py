@@ -21,6 +21,10 @@ LOG = logging.getLogger(__name__)
 _BACKOFFS = (0.5, 1.0, 2.0, 3.0, 5.0)
 """Seconds; an API server that restarts is back within a minute."""
 
+_PAUSE = 0.1
+"""Seconds before a watch that ended is opened again: something between us and the API server may
+end each of them at once."""
+
 OnEvent = Callable[[Kind, str, dict[str, Any]], None]
 """Takes in an event: kind, type, object."""
 
@@ -50,6 +54,7 @@ class Follower:
                     failures, version = 0, event.version
                     if event.type is not EventType.BOOKMARK:
                         self._on_event(query.kind, event.type, event.body)
+                await asyncio.sleep(_PAUSE)
             except Gone:
                 LOG.info("%s: listing again, the watch was away for too long", query.path)
                 version = ""

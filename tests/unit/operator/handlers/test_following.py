@@ -70,6 +70,22 @@ def test_a_watch_goes_on_where_the_one_before_ended() -> None:
     assert told == [(Kind.ConfigMap, "ADDED"), (Kind.ConfigMap, "DELETED")]
 
 
+def test_watches_that_end_at_once_are_not_opened_without_a_pause(monkeypatch: Any) -> None:
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", noted)
+
+    asked, _ = follow([[], [], []])
+
+    assert asked == ["5"] * 4
+    assert [seconds for seconds in pauses if seconds > 0] == [following._PAUSE] * 3
+
+
 def test_a_bookmark_moves_on_and_tells_nobody() -> None:
     asked, told = follow([[event(EventType.BOOKMARK, "9")]])
 
