@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from cluster import Kubectl, commands
-from cluster.errors import CommandFailed
 
 LIMIT: Final = timedelta(seconds=200)
 """PyTorch is imported once per process and again after each death, on cores that others use."""
@@ -78,12 +77,8 @@ class JobView:
         return self.kubectl.run("get", OWN_KINDS, "-o", "name", selector).split()
 
     def has(self, child: str) -> bool:
-        """Whether an object is there."""
-        try:
-            self.kubectl.run("get", child)
-        except CommandFailed:
-            return False
-        return True
+        """Whether an object is there. An API server that does not say so is an error."""
+        return bool(self.kubectl.run("get", child, "--ignore-not-found", "-o", "name"))
 
     def wait_until(self, holds: Callable[[], bool], what: str, limit: timedelta = LIMIT) -> None:
         """Return once it holds."""
