@@ -70,7 +70,7 @@ def test_the_small_ones_train_and_leave_a_model(place: Kubectl) -> None:
         job.wait_until(partial(has_ended, job), "it ends", LIMIT)
         status = job.status()
         assert job.condition("Complete").get("status") == "True", status
-        assert status["training"]["measures"]["accuracy"] > 1.5 * CHANCE[name]
+        assert status["training"]["metrics"]["accuracy"] > 1.5 * CHANCE[name]
         folder = (
             layout.volumes() / volume_of(place, name) / f"{name}-{job.get()['metadata']['uid']}"
         )
