@@ -17,12 +17,17 @@ help: ## this list
 demo: .venv/ready ## train the digits example: 2 shards, 3 replicas, one command
 	$(BIN)/disttrain run examples/digits/job.yaml
 
-test: .venv/ready ## all tests, with real processes, kills and examples
+# own: one is built (once, 15 minutes) and started; existing: the one that KUBECONFIG names.
+CLUSTER ?= own
+
+test: .venv/ready ## all tests, with real processes, kills, examples and a real Kubernetes
 	$(BIN)/pytest tests/unit tests/contract tests/simulation -n 2 -q
 	$(BIN)/pytest tests/integration tests/gpu -q
+	$(MAKE) test-cluster
 
-test-cluster: .venv/ready ## the tests on a real Kubernetes: as root on Linux it is built (once, 10 minutes) and started
-	$(BIN)/pytest tests/end_to_end -q
+test-cluster: .venv/ready ## the tests on a real Kubernetes alone: as root on Linux one is started, else it says why not
+	cd tests && ../$(BIN)/python -m cluster prepare
+	$(BIN)/pytest tests/end_to_end -q --durations=20 --cluster=$(CLUSTER)
 
 test-fast: .venv/ready ## the tests that start no processes of a job
 	$(BIN)/pytest tests/unit tests/contract -n 2 -q
@@ -43,7 +48,7 @@ generate: .venv/ready ## rewrite what is made from the manifest's types, and das
 	$(BIN)/python -m disttrain.job.generated_files .
 	PYTHONPATH=monitoring $(BIN)/python -m disttrain_monitoring.generated_files .
 
-bench: .venv/ready ## every benchmark, one JSON object each (about half an hour on 2 cores)
+bench: .venv/ready ## every benchmark, one JSON object each (half an hour on 2 cores, and hours for operator_scale)
 	@for file in tests/benchmarks/*.py; do echo "== $$file" >&2; $(BIN)/python $$file || exit 1; done
 
 bench-quick: .venv/ready ## every benchmark in a small form: that they run, not how fast
