@@ -30,8 +30,19 @@ _MOST_SECONDS_BETWEEN_LOOKS = 1.0
 _STOPPED_SECONDS = 5.0
 """A look that comes so much too late: the whole process was stopped, by Ctrl-Z for example."""
 
-# A forked child has no copy of that thread, but of the lock on which its own end would wait.
-os.register_at_fork(before=faulthandler.cancel_dump_traceback_later)
+_ARMING = threading.Lock()
+"""Held while the thread of faulthandler is told, and over a fork."""
+
+
+def _before_fork() -> None:
+    # A forked child has no copy of that thread, but of the lock on which its own end would wait.
+    _ARMING.acquire()
+    faulthandler.cancel_dump_traceback_later()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_ARMING.release, after_in_child=_ARMING.release
+)
 
 
 def end_process(hanging: Call, seconds: float) -> None:
@@ -99,4 +110,5 @@ class Watchdog:
 
 def _end_unless_looked_after(limit_seconds: float) -> None:
     """Without another call of this in time no thread of Python runs any more."""
-    faulthandler.dump_traceback_later(limit_seconds + _STOPPED_SECONDS, exit=True)
+    with _ARMING:
+        faulthandler.dump_traceback_later(limit_seconds + _STOPPED_SECONDS, exit=True)
