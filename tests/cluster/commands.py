@@ -61,7 +61,7 @@ def run_patiently(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> str:
-    """Do the same for what comes over a network: some failures pass, so it has three attempts."""
+    """Do the same in up to three attempts: for what comes over a network, where failures pass."""
     for _ in range(ATTEMPTS - 1):
         try:
             return run(*arguments, limit=limit, environment=environment, folder=folder)

@@ -25,7 +25,8 @@ def import_output(node: layout.Node, shell_command: str) -> None:
     """Load the archive that a shell command writes, without a copy of it on the disk."""
     load = shlex.join(str(part) for part in command(node, "images", "import", "-"))
     script = f"set -o pipefail; {shell_command} | {load}"
-    commands.run("bash", "-c", script, limit=IMPORT_LIMIT)
+    # It collects the layers of the image that had the name before while it unpacks the new one.
+    commands.run_patiently("bash", "-c", script, limit=IMPORT_LIMIT)
 
 
 def copy_images(source: layout.Node, target: layout.Node) -> None:
