@@ -20,12 +20,11 @@ demo: .venv/ready ## train the digits example: 2 shards, 3 replicas, one command
 # own: one is built (once, 15 minutes) and started; existing: the one that KUBECONFIG names.
 CLUSTER ?= own
 
-test: .venv/ready ## all tests, with real processes, kills, examples and a real Kubernetes
+test: .venv/ready ## all tests of one machine, with real processes, kills and examples
 	$(BIN)/pytest tests/unit tests/contract tests/simulation -n 2 -q
 	$(BIN)/pytest tests/integration tests/gpu -q
-	$(MAKE) test-cluster
 
-test-cluster: .venv/ready ## the tests on a real Kubernetes alone: as root on Linux one is started, else it says why not
+test-cluster: .venv/ready ## the tests on a real Kubernetes: as root on Linux one is started, else it says why not
 	cd tests && ../$(BIN)/python -m cluster prepare
 	$(BIN)/pytest tests/end_to_end -q --durations=20 --cluster=$(CLUSTER)
 
