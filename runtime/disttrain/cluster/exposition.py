@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-_SAMPLE: Final = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)")
+_LABELS: Final = r"""\{(?P<labels>(?:[^"}]|"(?:[^"\\]|\\.)*")*)\}"""
+_SAMPLE: Final = re.compile(rf"(?P<name>[a-zA-Z_:][\w:]*)(?:{_LABELS})? (?P<value>\S+)")
 _BOUND: Final = re.compile(r'le="(\+Inf|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"')
 
 

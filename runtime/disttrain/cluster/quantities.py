@@ -1,5 +1,6 @@
 """Kubernetes' quantities: `250m` cores, `128Mi` bytes. Pure."""
 
+import re
 from typing import Final
 
 from disttrain.cluster.interface import Object
@@ -13,21 +14,27 @@ _FACTORS: Final = {
     "M": 1e6,
     "G": 1e9,
     "T": 1e12,
+    "P": 1e15,
+    "E": 1e18,
     "Ki": 2.0**10,
     "Mi": 2.0**20,
     "Gi": 2.0**30,
     "Ti": 2.0**40,
+    "Pi": 2.0**50,
+    "Ei": 2.0**60,
 }
+_QUANTITY: Final = re.compile(
+    r"(?P<digits>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?P<suffix>[a-zA-Z]*)"
+)
 
 
 def number(quantity: str) -> float:
     """The value in cores or bytes. ValueError for a text that is none."""
-    digits = quantity.rstrip("numkMGTKi")
-    suffix = quantity[len(digits) :]
-    if suffix not in _FACTORS:
+    match = _QUANTITY.fullmatch(quantity)
+    if match is None or match["suffix"] not in _FACTORS:
         message = f"not a quantity: {quantity!r}"
         raise ValueError(message)
-    return float(digits) * _FACTORS[suffix]
+    return float(match["digits"]) * _FACTORS[match["suffix"]]
 
 
 def total(pod_metrics: Object) -> Object:

@@ -250,6 +250,11 @@ def test_metrics_are_read_with_their_quantiles() -> None:
     assert found.quantile("other", 0.5) is None
 
 
+def test_a_label_may_hold_what_ends_labels() -> None:
+    found = exposition.parse('errors_total{kind="a } b \\" c"} 2\nerrors_total{kind="d"} 3')
+    assert found.values == {"errors_total": 5}
+
+
 def test_a_row_of_top_is_a_difference_of_two_looks() -> None:
     pod = pods.read(a_pod("digits-replica-x-y", "replica"))
     before = exposition.parse(METRICS)
@@ -268,15 +273,18 @@ def test_a_row_of_top_is_a_difference_of_two_looks() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1", 1), ("250m", 0.25), ("12345n", 1.2345e-5), ("2Gi", 2**31), ("5k", 5e3)],
+    [
+        *(("1", 1), ("250m", 0.25), ("12345n", 1.2345e-5), ("2Gi", 2**31), ("5k", 5e3)),
+        *(("2E", 2e18), ("1Pi", 2**50), ("1e3", 1e3), ("1.5E-2", 0.015)),
+    ],
 )
 def test_quantities(text: str, value: float) -> None:
     assert quantities.number(text) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["", "x", "1Qi"])
+@pytest.mark.parametrize("text", ["", "x", "1Qi", "1e", "k", "1 Gi"])
 def test_other_texts_are_no_quantities(text: str) -> None:
-    with pytest.raises(ValueError, match=r"quantity|float"):
+    with pytest.raises(ValueError, match="quantity"):
         quantities.number(text)
 
 
