@@ -5,6 +5,7 @@ DistTrainError
     ├── UnknownVector       an operation reads a vector that was never made
     ├── OrderRefused        an order of an old coordinator, or one out of its turn
     ├── WrongEvaluation     a gradient for an evaluation that is not under way
+    ├── WrongChunk          a part of a gradient that fits nowhere
     ├── StagingFull         more gradients are staged than there is memory for
     └── NotStaged           an attempt is to be committed that is not here as a whole
 """
@@ -22,6 +23,10 @@ class OrderRefused(FinalError):
 
 class WrongEvaluation(FinalError):
     """A gradient that belongs to another evaluation."""
+
+
+class WrongChunk(FinalError):
+    """A part of a gradient that no replica of this job would send."""
 
 
 class StagingFull(FinalError):

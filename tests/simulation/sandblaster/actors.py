@@ -11,7 +11,7 @@ from disttrain.sandblaster.batch.driver import Course, Stage
 from disttrain.sandblaster.batch.groups import Attempt, Result, Worker
 from disttrain.sandblaster.batch.orders import Decided, Order, Performed
 from disttrain.sandblaster.batch.shard import BatchShard
-from disttrain.sandblaster.batch.staging import Chunk
+from disttrain.sandblaster.batch.staging import Chunk, Layout
 from disttrain.sandblaster.errors import NotStaged, OrderRefused, WrongEvaluation
 from disttrain.sandblaster.kernels import Array
 from disttrain.sandblaster.names import PARAMETERS, TRIAL
@@ -265,17 +265,15 @@ class SimReplica(Process):
     def push_to(self, shard: SimShard, values: Array) -> None:
         if self.attempt is None:
             return
-        half = len(values) // 2
-        for index, part in enumerate((slice(0, half), slice(half, len(values)))):
+        layout = layout_of(values)
+        for number in range(layout.chunks):
             chunk = Chunk(
                 evaluation=self.evaluation,
                 group=self.attempt.group,
                 attempt=self.attempt.number,
-                number=index,
-                chunks=CHUNKS,
-                first=part.start,
+                number=number,
             )
-            piece = values[part].copy()
+            piece = values[layout.place(number)].copy()
             self.job.clock.send(shard, partial(shard.stage, chunk, piece, self))
 
     def staged(self, number: int, shard: SimShard) -> None:
@@ -303,11 +301,18 @@ class SimReplica(Process):
             self.attempt = None
 
 
+def layout_of(values: Array) -> Layout:
+    """Every piece in a few chunks."""
+    return Layout(
+        elements=len(values), chunk_elements=-(-len(values) // CHUNKS), element_type=np.float64
+    )
+
+
 def first_shards(job: Job) -> list[SimShard]:
     made = []
     for index, part in enumerate(problem.RANGES):
         start = problem.START[part]
-        inner = BatchShard(len(start), np.float64, 1 << 20)
+        inner = BatchShard(layout_of(start), 1 << 20)
         inner.vectors.make(PARAMETERS)[:] = start
         made.append(SimShard(job, index, 1, inner))
     return made

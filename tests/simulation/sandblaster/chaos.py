@@ -10,7 +10,14 @@ from disttrain.sandblaster.batch.groups import Result, Worker
 from disttrain.sandblaster.batch.staging import Chunk
 from simulation.clockwork import Clockwork, Weather
 from simulation.sandblaster import problem
-from simulation.sandblaster.actors import Job, SimCoordinator, SimReplica, SimShard, first_shards
+from simulation.sandblaster.actors import (
+    Job,
+    SimCoordinator,
+    SimReplica,
+    SimShard,
+    first_shards,
+    layout_of,
+)
 
 LONGEST = 2000.0
 """Simulated seconds in which every run must end."""
@@ -32,15 +39,16 @@ def serial() -> tuple[Course, bytes]:
             computed = problem.compute(attempt.group, point)
             number = course.evaluation.number
             for shard, part in zip(shards, problem.RANGES, strict=True):
-                chunk = Chunk(
-                    evaluation=number,
-                    group=attempt.group,
-                    attempt=attempt.number,
-                    number=0,
-                    chunks=1,
-                    first=0,
-                )
-                assert shard.inner.stage(chunk, computed.gradient[part])
+                values = computed.gradient[part]
+                layout = layout_of(values)
+                for place in range(layout.chunks):
+                    chunk = Chunk(
+                        evaluation=number,
+                        group=attempt.group,
+                        attempt=attempt.number,
+                        number=place,
+                    )
+                    shard.inner.stage(chunk, values[layout.place(place)])
             result = Result(
                 attempt=attempt.number,
                 evaluation=number,

@@ -8,6 +8,9 @@ declared dead or answered twice.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from operator import add
+from typing import Annotated
+
+from pydantic import Field
 
 from disttrain.sandblaster.batch.pairwise import pairwise
 
@@ -49,7 +52,7 @@ class Result:
     evaluation: int
     loss_sum: float
     """Over the samples of the group."""
-    samples: int
+    samples: Annotated[int, Field(ge=1)]
     shards: tuple[int, ...]
     """Incarnations of the shards that said they hold all of it, by the shards' indices."""
 

@@ -1,11 +1,9 @@
 """All that Sandblaster is on one shard: vectors, what is staged, and the orders on both."""
 
-from typing import Any
-
 import numpy as np
 
 from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog, Performed
-from disttrain.sandblaster.batch.staging import Chunk, Staging
+from disttrain.sandblaster.batch.staging import Chunk, Layout, Staging
 from disttrain.sandblaster.kernels import Array
 from disttrain.sandblaster.names import ARRIVED
 from disttrain.sandblaster.vectors import Vectors
@@ -14,11 +12,9 @@ from disttrain.sandblaster.vectors import Vectors
 class BatchShard:
     """One life of a shard. Belongs to one thread."""
 
-    def __init__(
-        self, elements: int, element_type: type[np.floating[Any]], most_staged_bytes: int
-    ) -> None:
-        self.vectors = Vectors(elements, element_type)
-        self._staging = Staging(elements=elements, most_bytes=most_staged_bytes)
+    def __init__(self, layout: Layout, most_staged_bytes: int) -> None:
+        self.vectors = Vectors(layout.elements, layout.element_type)
+        self._staging = Staging(layout, most_bytes=most_staged_bytes)
         self._log = OrderLog()
 
     @property

@@ -2,11 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from disttrain.sandblaster.batch.pairwise import Folding
-from disttrain.sandblaster.errors import NotStaged, OrderRefused, StagingFull, WrongEvaluation
+from disttrain.sandblaster.errors import (
+    NotStaged,
+    OrderRefused,
+    StagingFull,
+    WrongChunk,
+    WrongEvaluation,
+)
 from disttrain.sandblaster.kernels import Array
 
 
@@ -28,10 +35,31 @@ class Chunk:
     group: int
     attempt: int
     number: int
-    chunks: int
-    """Of the whole piece."""
-    first: int
-    """Place of its first element in the piece."""
+    """Its place among the chunks of the piece, which are all of one length but the last."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """What every piece of a shard looks like."""
+
+    elements: int
+    chunk_elements: int
+    element_type: type[np.floating[Any]]
+
+    @property
+    def chunks(self) -> int:
+        """How many a piece has."""
+        return -(-self.elements // self.chunk_elements)
+
+    @property
+    def bytes(self) -> int:
+        """Size of a piece."""
+        return self.elements * np.dtype(self.element_type).itemsize
+
+    def place(self, number: int) -> slice:
+        """Where a chunk lies in its piece."""
+        first = number * self.chunk_elements
+        return slice(first, min(first + self.chunk_elements, self.elements))
 
 
 class Staging:
@@ -42,10 +70,11 @@ class Staging:
     neighbouring groups that wait for more: about as many as the groups' number has digits.
     """
 
-    def __init__(self, *, elements: int, most_bytes: int) -> None:
+    def __init__(self, layout: Layout, *, most_bytes: int) -> None:
         self.evaluation = 0
         """0: none is under way."""
-        self._elements = elements
+        self._groups = 0
+        self._layout = layout
         self._most_bytes = most_bytes
         self._pieces: dict[int, Piece] = {}
         self._winners: dict[int, int] = {}
@@ -56,6 +85,7 @@ class Staging:
         """Forget everything of other evaluations. Said again, it changes nothing."""
         if evaluation != self.evaluation:
             self.evaluation = evaluation
+            self._groups = groups
             self._pieces.clear()
             self._winners.clear()
             self._sum = _folding(groups)
@@ -64,16 +94,20 @@ class Staging:
         """Keep a chunk; whether nothing more of its attempt is needed now.
 
         A chunk that came before is left alone, and so is one of a group that has its winner.
-        Raises WrongEvaluation or StagingFull.
+        Raises WrongEvaluation, WrongChunk or StagingFull.
         """
         if chunk.evaluation != self.evaluation:
             message = f"evaluation {self.evaluation} is under way, got a part of {chunk.evaluation}"
             raise WrongEvaluation(message)
+        self._check_chunk(chunk, values)
         if chunk.group in self._winners:
             return True
-        piece = self._pieces.get(chunk.attempt) or self._new_piece(chunk, values)
+        piece = self._pieces.get(chunk.attempt) or self._new_piece(chunk)
+        if piece.group != chunk.group:
+            message = f"attempt {chunk.attempt} is at group {piece.group}, got {chunk.group}"
+            raise WrongChunk(message)
         if chunk.number in piece.missing:
-            piece.values[chunk.first : chunk.first + len(values)] = values
+            piece.values[self._layout.place(chunk.number)] = values
             piece.missing.discard(chunk.number)
         return not piece.missing
 
@@ -113,16 +147,32 @@ class Staging:
             message = f"attempts {absent} of evaluation {self.evaluation} are not staged here"
             raise NotStaged(message)
 
-    def _new_piece(self, chunk: Chunk, values: Array) -> Piece:
-        size, held = self._elements * values.itemsize, len(self._pieces) + self._sum.held
+    def _check_chunk(self, chunk: Chunk, values: Array) -> None:
+        if not 0 <= chunk.group < self._groups:
+            message = f"group {chunk.group} of {self._groups}"
+            raise WrongChunk(message)
+        if not 0 <= chunk.number < self._layout.chunks:
+            message = f"chunk {chunk.number} of {self._layout.chunks}"
+            raise WrongChunk(message)
+        place = self._layout.place(chunk.number)
+        wanted = place.stop - place.start, np.dtype(self._layout.element_type)
+        if (len(values), values.dtype) != wanted:
+            message = (
+                f"chunk {chunk.number} has {len(values)} elements of {values.dtype}, "
+                f"wanted {wanted[0]} of {wanted[1]}"
+            )
+            raise WrongChunk(message)
+
+    def _new_piece(self, chunk: Chunk) -> Piece:
+        size, held = self._layout.bytes, len(self._pieces) + self._sum.held
         if (held + 1) * size > self._most_bytes:
             message = (
                 f"{held} pieces of {size} bytes are staged, and {self._most_bytes} bytes are the "
                 "limit: let groups be larger, or take more shards"
             )
             raise StagingFull(message)
-        empty = np.zeros(self._elements, values.dtype)
-        made = Piece(chunk.group, empty, set(range(chunk.chunks)))
+        empty = np.zeros(self._layout.elements, self._layout.element_type)
+        made = Piece(chunk.group, empty, set(range(self._layout.chunks)))
         self._pieces[chunk.attempt] = made
         return made
 

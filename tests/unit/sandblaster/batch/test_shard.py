@@ -9,17 +9,24 @@ from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.orders import Decided, Order
 from disttrain.sandblaster.batch.pairwise import Folding
 from disttrain.sandblaster.batch.shard import BatchShard
-from disttrain.sandblaster.batch.staging import Chunk
-from disttrain.sandblaster.errors import NotStaged, OrderRefused, StagingFull, WrongEvaluation
+from disttrain.sandblaster.batch.staging import Chunk, Layout
+from disttrain.sandblaster.errors import (
+    NotStaged,
+    OrderRefused,
+    StagingFull,
+    WrongChunk,
+    WrongEvaluation,
+)
 from disttrain.sandblaster.names import ARRIVED, PARAMETERS
 from disttrain.sandblaster.operations import Operation
 
 LENGTH = 4
+LAYOUT = Layout(elements=LENGTH, chunk_elements=2, element_type=np.float64)
 DOUBLE: tuple[Operation, ...] = (ops.Scale(vector=PARAMETERS, factor=2.0),)
 
 
 def a_shard(groups: int = 2, most_pieces: int = 10) -> BatchShard:
-    shard = BatchShard(LENGTH, np.float64, most_pieces * LENGTH * 8)
+    shard = BatchShard(LAYOUT, most_pieces * LAYOUT.bytes)
     shard.vectors.make(PARAMETERS)[:] = 1.0
     shard.carry_out(Order(coordinator=1, number=1, iteration=0, evaluation=1, groups=groups))
     return shard
@@ -30,14 +37,12 @@ def stage(
 ) -> bool:
     """Both halves of a gradient; whether all of it is there. Group: that of the same number."""
     complete = False
-    for number, first in enumerate((0, 2)):
+    for number in range(LAYOUT.chunks):
         chunk = Chunk(
             evaluation=evaluation,
             group=attempt if group is None else group,
             attempt=attempt,
             number=number,
-            chunks=2,
-            first=first,
         )
         complete = shard.stage(chunk, np.full(2, value))
     return complete
@@ -78,7 +83,7 @@ def test_a_chunk_that_came_before_is_left_alone() -> None:
 def test_half_an_attempt_is_not_committed() -> None:
     shard = a_shard()
     stage(shard, 1, 1.0, group=0)
-    half = Chunk(evaluation=1, group=1, attempt=2, number=0, chunks=2, first=0)
+    half = Chunk(evaluation=1, group=1, attempt=2, number=0)
     assert not shard.stage(half, np.ones(2))
 
     with pytest.raises(NotStaged, match=r"attempts \[2\] of evaluation 1"):
@@ -106,6 +111,39 @@ def test_gradients_of_another_evaluation_and_after_the_commit_are_refused() -> N
 
     with pytest.raises(WrongEvaluation):
         stage(shard, 2, 1.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("group", "number", "values", "message"),
+    [
+        (2, 0, np.ones(2), "group 2 of 2"),
+        (-1, 0, np.ones(2), "group -1 of 2"),
+        (0, 2, np.ones(2), "chunk 2 of 2"),
+        (0, -1, np.ones(2), "chunk -1 of 2"),
+        (0, 0, np.ones(1), "chunk 0 has 1 elements of float64, wanted 2 of float64"),
+        (0, 1, np.ones(2, np.float32), "chunk 1 has 2 elements of float32, wanted 2 of float64"),
+        (1, 0, np.ones(2), "attempt 1 is at group 0, got 1"),
+    ],
+)
+def test_a_chunk_that_fits_nowhere_changes_nothing(
+    group: int, number: int, values: np.ndarray[tuple[int], np.dtype[np.floating]], message: str
+) -> None:
+    shard = a_shard(groups=2)
+    stage(shard, 1, 5.0, group=0)
+
+    with pytest.raises(WrongChunk, match=message):
+        shard.stage(Chunk(evaluation=1, group=group, attempt=1, number=number), values)
+
+    stage(shard, 2, 5.0, group=1)
+    shard.carry_out(commit(1, 2))
+    assert shard.vectors[ARRIVED].tolist() == [10.0] * LENGTH
+
+
+def test_the_last_chunk_may_be_shorter() -> None:
+    layout = Layout(elements=5, chunk_elements=2, element_type=np.float32)
+    assert [layout.place(number) for number in range(layout.chunks)] == [
+        slice(0, 2), slice(2, 4), slice(4, 5),
+    ]  # fmt: skip
 
 
 def test_memory_for_attempts_is_bounded() -> None:
