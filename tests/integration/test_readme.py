@@ -7,11 +7,12 @@ from pathlib import Path
 from builders.commands import disttrain
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
+OWN_JOB = README.partition("## A job of your own\n")[2].partition("\n## ")[0]
 
 
 def block(language: str) -> str:
-    """The only block of code in this language."""
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    """The only block of code in this language of the section."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", OWN_JOB, re.MULTILINE | re.DOTALL)
     return str(found)
 
 
