@@ -16,7 +16,7 @@ def connect(target: Target) -> Api:
     except ModuleNotFoundError as error:
         message = (
             f"jobs of a cluster need the Kubernetes library, and {error.name} is not installed: "
-            "pip install 'disttrain[cluster]'"
+            "pip install kubernetes, or install disttrain with its extra 'cluster'"
         )
         raise LibraryMissing(message) from error
     return kubernetes_api.open_api(target)
