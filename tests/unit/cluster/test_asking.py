@@ -130,7 +130,7 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delitem(sys.modules, "disttrain.cluster.kubernetes_api", raising=False)
     monkeypatch.delattr("disttrain.cluster.kubernetes_api", raising=False)
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    with pytest.raises(DistTrainError, match="pip install kubernetes, .* extra 'cluster'"):
+    with pytest.raises(DistTrainError, match=r"pip install kubernetes, .* extra 'cluster'"):
         access.connect(Target())
 
 
