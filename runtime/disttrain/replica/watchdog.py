@@ -61,6 +61,12 @@ def end_process(hanging: Call, seconds: float) -> None:
     os._exit(ExitCode.CRASHED)
 
 
+def end_unless_looked_after(seconds: float) -> None:
+    """End this process after so many seconds without another call of this: no thread runs then."""
+    with _ARMING:
+        faulthandler.dump_traceback_later(seconds, exit=True)
+
+
 class Watchdog:
     """A thread that looks at the calls under way, from entry to exit; no limit, no thread."""
 
@@ -69,17 +75,22 @@ class Watchdog:
         limit_seconds: float | None,
         when_overdue: Callable[[Call, float], None] = end_process,
         clock: Callable[[], float] = time.monotonic,
+        last_resort: Callable[[float], None] = end_unless_looked_after,
     ) -> None:
-        """`when_overdue` gets the call, and for how many seconds it has not returned."""
+        """`when_overdue` gets the call, and for how many seconds it has not returned.
+
+        `last_resort` is told again and again, and acts if it is not for so many seconds.
+        """
         self._limit_seconds = limit_seconds
         self._when_overdue = when_overdue
         self._clock = clock
+        self._last_resort = last_resort
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         if self._limit_seconds is not None:
-            _end_unless_looked_after(self._limit_seconds)
+            self._last_resort(self._limit_seconds + _STOPPED_SECONDS)
             arguments = (self._limit_seconds,)
             self._thread = threading.Thread(
                 target=self._watch, args=arguments, name="watchdog", daemon=True
@@ -97,7 +108,7 @@ class Watchdog:
         pause = min(limit_seconds / _LOOKS_PER_LIMIT, _MOST_SECONDS_BETWEEN_LOOKS)
         looked = awake_since = self._clock()
         while not self._over.wait(pause):
-            _end_unless_looked_after(limit_seconds)
+            self._last_resort(limit_seconds + _STOPPED_SECONDS)
             now = self._clock()
             if now - looked > pause + _STOPPED_SECONDS:
                 # Nothing could return meanwhile, so nothing hangs that was not seen to since.
@@ -106,9 +117,3 @@ class Watchdog:
             hanging = calls.overdue(calls.running(), now, limit_seconds)
             if hanging is not None and now - awake_since > limit_seconds:
                 self._when_overdue(hanging, now - hanging.since)
-
-
-def _end_unless_looked_after(limit_seconds: float) -> None:
-    """Without another call of this in time no thread of Python runs any more."""
-    with _ARMING:
-        faulthandler.dump_traceback_later(limit_seconds + _STOPPED_SECONDS, exit=True)
