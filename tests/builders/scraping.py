@@ -5,7 +5,7 @@ import urllib.request
 
 def scraped(address: str) -> str:
     """The whole page that `host:port` serves."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as reply:
         text: str = reply.read().decode()
         return text
 

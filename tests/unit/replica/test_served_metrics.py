@@ -63,5 +63,5 @@ def _full(descriptor: int, content: bytes) -> int:
 
 
 def scrape(address: str) -> str:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
         return str(answer.read(), "utf-8")
