@@ -1,13 +1,11 @@
 """A method that is carried out by fused orders; its state can be written and read as JSON."""
 
-from pydantic import ConfigDict, TypeAdapter
-
 from disttrain.sandblaster.descent import Descent, State
+from disttrain.sandblaster.json_form import JsonForm
 from disttrain.sandblaster.method import Answer, Progress, Request
 
-_STATE: TypeAdapter[tuple[State]] = TypeAdapter(
-    tuple[State], config=ConfigDict(ser_json_inf_nan="constants")
-)
+STATE_JSON = JsonForm(State)
+"""Of a method's state."""
 
 
 class BatchMethod:
@@ -29,14 +27,3 @@ class BatchMethod:
             step = self._descent.advance(self.state, answer)
         self.state = step.state
         return step.request
-
-
-def to_json(state: State) -> bytes:
-    """A state as text."""
-    return _STATE.dump_json((state,))
-
-
-def from_json(content: bytes) -> State:
-    """The state again, bit for bit. Raises pydantic's ValidationError."""
-    (state,) = _STATE.validate_json(content, strict=True)
-    return state

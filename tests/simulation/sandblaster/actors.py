@@ -103,7 +103,9 @@ class SimCoordinator(Process):
         self.course: Course
         if job.coordinator is not None:
             # Whatever the last life decided it has journaled first.
-            self.course = driving.from_json(driving.to_json(job.coordinator.course))
+            self.course = driving.COURSE_JSON.read(
+                driving.COURSE_JSON.write(job.coordinator.course)
+            )
             self.driver.taken_over(self.course, incarnation)
             workers = {attempt.worker for attempt in self.course.evaluation.attempts.values()}
             self.heard = dict.fromkeys(workers, job.clock.now)
@@ -162,13 +164,13 @@ class SimCoordinator(Process):
             for old, inner in zip(job.shards, job.cut_shards, strict=True)
         ]
         lives = tuple(shard.incarnation for shard in job.shards)
-        self.driver.returned(self.course, driving.from_json(job.cut), lives)
+        self.driver.returned(self.course, driving.COURSE_JSON.read(job.cut), lives)
 
     def cut(self) -> None:
         """A checkpoint now and then: nobody has heard of the new order yet."""
         newest = self.job.coordinator is self or self.job.coordinator is None
         if newest and self.course.stage is Stage.PREPARING and self.job.clock.chance.random() < 0.3:
-            self.job.cut = driving.to_json(self.course)
+            self.job.cut = driving.COURSE_JSON.write(self.course)
             self.job.cut_shards = [copy.deepcopy(shard.inner) for shard in self.job.shards]
 
     def ask(self, replica: "SimReplica") -> None:

@@ -144,7 +144,7 @@ def run(seed: int) -> Job:
     job.shards = first_shards(job)
     job.coordinator = SimCoordinator(job, 1)
     job.cut, job.cut_shards = (
-        driving.to_json(job.coordinator.course),
+        driving.COURSE_JSON.write(job.coordinator.course),
         [shard.inner for shard in first_shards(job)],
     )
     Storm(job, chance)

@@ -98,9 +98,9 @@ def test_a_run_goes_on_from_any_state_that_was_written_down() -> None:
 
     while request is not None and method.progress.iteration < 25:
         answer = engine.answer(request)
-        written = batch_method.to_json(method.state)
-        method = BatchMethod(Descent(RULES, Lbfgs()), batch_method.from_json(written))
-        assert batch_method.to_json(method.state) == written
+        written = batch_method.STATE_JSON.write(method.state)
+        method = BatchMethod(Descent(RULES, Lbfgs()), batch_method.STATE_JSON.read(written))
+        assert batch_method.STATE_JSON.write(method.state) == written
         request = method.advance(answer)
 
     assert len(written) < 20_000

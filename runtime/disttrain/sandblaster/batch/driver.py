@@ -8,13 +8,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from pydantic import ConfigDict, TypeAdapter
-
 from disttrain.sandblaster import operations
 from disttrain.sandblaster.batch import groups
 from disttrain.sandblaster.batch.groups import Attempt, BackupRules, Evaluation, Result, Worker
 from disttrain.sandblaster.batch.orders import Decided, Order, Performed
 from disttrain.sandblaster.descent import Descent, State
+from disttrain.sandblaster.json_form import JsonForm
 from disttrain.sandblaster.method import Answer, Request
 
 ATTEMPTS_OF_A_LIFE = 2**32
@@ -50,6 +49,10 @@ class Course:
     """Scalars of the order before the evaluation."""
     evaluation: Evaluation
     """Under way, or the latest."""
+
+
+COURSE_JSON = JsonForm(Course)
+"""Of a course."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -194,19 +197,3 @@ class Driver:
             order, number=order.number + 1, iteration=iteration, operations=wanted
         )
         course.answers = {}
-
-
-_COURSE: TypeAdapter[tuple[Course]] = TypeAdapter(
-    tuple[Course], config=ConfigDict(ser_json_inf_nan="constants")
-)
-
-
-def to_json(course: Course) -> bytes:
-    """A course as text."""
-    return _COURSE.dump_json((course,))
-
-
-def from_json(content: bytes) -> Course:
-    """The course again, bit for bit. Raises pydantic's ValidationError."""
-    (course,) = _COURSE.validate_json(content, strict=True)
-    return course

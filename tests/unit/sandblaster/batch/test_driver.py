@@ -38,7 +38,7 @@ def test_a_new_life_decides_nothing_before_all_shards_have_heard_of_it() -> None
     for shard in range(2):
         driver.answered(course, shard, Performed(number=1, scalars=()))
     first = driver.request_group(course, ANNA)
-    course = driving.from_json(driving.to_json(course))
+    course = driving.COURSE_JSON.read(driving.COURSE_JSON.write(course))
 
     driver.taken_over(course, 2)
     assert course.stage is Stage.PREPARING
