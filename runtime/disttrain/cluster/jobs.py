@@ -7,7 +7,7 @@ from typing import Final
 from disttrain.cluster import references, resources
 from disttrain.cluster.errors import ClusterError, Forbidden, NotFound
 from disttrain.cluster.interface import Api, Object, Request
-from disttrain.cluster.resources import CLAIMS, JOBS, PODS
+from disttrain.cluster.resources import CLAIMS, JOBS, PODS, Resource
 from disttrain.job import cluster_labels, cluster_names
 
 FIELD_MANAGER: Final = "disttrain-cli"
@@ -64,11 +64,14 @@ class Jobs:
 
     def pods(self, job: Object) -> list[Object]:
         """The pods of a job, in the order of their names."""
+        return sorted(self.of_pods(PODS, job), key=lambda pod: str(pod["metadata"]["name"]))
+
+    def of_pods(self, resource: Resource, job: Object) -> Iterator[Object]:
+        """The objects of a kind that have the labels of a job's pods."""
         metadata = job["metadata"]
         selector = cluster_labels.all_pods(metadata["name"], metadata["uid"])
         text = cluster_labels.selector_text(selector)
-        request = resources.listing(PODS, self.namespace, labelSelector=text)
-        return sorted(items(self.api, request), key=lambda pod: str(pod["metadata"]["name"]))
+        return items(self.api, resources.listing(resource, self.namespace, labelSelector=text))
 
     def visible_pods(self, job: Object) -> list[Object]:
         """The same, but none for somebody who may look at jobs and not at pods."""

@@ -9,15 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from disttrain.cluster import exposition, pods, quantities, resources, tables
-from disttrain.cluster import jobs as cluster_jobs
+from disttrain.cluster import exposition, pods, quantities, tables
 from disttrain.cluster.errors import ClusterError, Unreachable
 from disttrain.cluster.exposition import Metrics
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.pods import Pod
 from disttrain.cluster.resources import POD_METRICS, PODS
-from disttrain.job import cluster_labels
 from disttrain.job.pod_layout import METRICS_PORT
 
 MEASURED_SECONDS: Final = 2.0
@@ -136,13 +134,8 @@ def _metrics(jobs: Jobs, pod: Pod) -> Metrics | None:
 
 def _resources(jobs: Jobs, job: Object) -> dict[str, Object] | None:
     """CPU and memory of each pod's processes; None where the cluster does not measure them."""
-    metadata = job["metadata"]
-    selector = cluster_labels.selector_text(
-        cluster_labels.all_pods(metadata["name"], metadata["uid"])
-    )
-    request = resources.listing(POD_METRICS, jobs.namespace, labelSelector=selector)
     try:
-        found = list(cluster_jobs.items(jobs.api, request))
+        found = list(jobs.of_pods(POD_METRICS, job))
     except (ClusterError, Unreachable):
         return None
     return {each["metadata"]["name"]: quantities.total(each) for each in found}
