@@ -33,12 +33,7 @@ DECISIVE: Final = (*WORKLOADS, Kind.Pod)
 REFUSAL: Final = "FailedCreate"
 """Reason of the Events that tell why a workload cannot create its pods: nothing else does."""
 
-STATELESS: Final = frozenset(CHILDREN) - {
-    Kind.StatefulSet,
-    Kind.Deployment,
-    Kind.Job,
-    Kind.PersistentVolumeClaim,
-}
+STATELESS: Final = frozenset(CHILDREN) - {*WORKLOADS, Kind.PersistentVolumeClaim}
 """Kinds of which only the metadata matter."""
 
 

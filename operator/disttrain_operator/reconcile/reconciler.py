@@ -87,13 +87,10 @@ class Reconciler:
         if not planned.actions:
             look.knowledge.error, look.knowledge.made = None, True
             return planned
-        if outcome.is_guess(planned.outcome) and job.outcome is None:
-            # It is guessed from what was not seen, and watches may be late.
-            await self._relist(job.key, job.uid)
-            job = await self._look_again(job)
-            planned = self._plan(look)
-        elif look.knowledge.made and _makes_something(planned):
-            # A job is deleted before its children are, but watches may tell it the other way.
+        # An end is guessed from what was not seen, and watches may be late; a job is deleted before
+        # its children are, but watches may tell it the other way.
+        guesses = outcome.is_guess(planned.outcome) and job.outcome is None
+        if guesses or (look.knowledge.made and _makes_something(planned)):
             job = await self._look_again(job)
             await self._relist(job.key, job.uid)
             planned = self._plan(look)
