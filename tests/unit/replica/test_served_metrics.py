@@ -1,10 +1,10 @@
 import errno
 import os
-import urllib.request
 from pathlib import Path
 
 import pytest
 
+from builders.scraping import scraped
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.served_metrics import ServedMetrics
@@ -19,7 +19,7 @@ def test_pushes_and_fetches_are_served_once_each() -> None:
     served.latest_report()
     served.latest_report()
 
-    text = scrape(served.address)
+    text = scraped(served.address)
     assert "disttrain_push_bytes_total 1000.0" in text
     assert "disttrain_push_seconds_count 1.0" in text
     assert "disttrain_fetch_bytes_total 800.0" in text
@@ -36,7 +36,7 @@ def test_a_report_moves_the_counters_by_what_is_new() -> None:
     served.latest_report()
     served.latest_report()
 
-    text = scrape(served.address)
+    text = scraped(served.address)
     assert "disttrain_steps_total 5.0" in text
     assert 'disttrain_step_seconds_total{doing="computing"} 10.0' in text
     assert "disttrain_gradient_staleness_updates_count 3.0" in text
@@ -55,13 +55,8 @@ def test_records_that_the_ledger_lacks_are_served(
     served.latest_report()
     served.ledger.close()
 
-    assert "disttrain_ledger_records_missing_total 2.0" in scrape(served.address)
+    assert "disttrain_ledger_records_missing_total 2.0" in scraped(served.address)
 
 
 def _full(descriptor: int, content: bytes) -> int:
     raise OSError(errno.ENOSPC, f"no room for {len(content)} bytes in {descriptor}")
-
-
-def scrape(address: str) -> str:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
-        return str(answer.read(), "utf-8")
