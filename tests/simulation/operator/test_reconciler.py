@@ -308,5 +308,25 @@ def test_a_job_whose_coordinator_was_deleted_unread_is_looked_at_before_it_is_gi
     assert world.objects[JOB]["status"]["phase"] == "Complete"
 
 
+def test_a_job_whose_deletion_is_told_last_has_nothing_made_again() -> None:
+    world = World()
+    world.create(Kind.DistTrainJob, job())
+
+    async def scenario() -> None:
+        operator = Operator(world)
+        await operator.relist()
+        await settle(world, operator)
+        world.delete(JOB)
+        told = [one for one in watched_events(world, operator.heard) if one[0] in CHILDREN]
+        assert told
+        for event in told:
+            operator._take(*event)
+        assert await operator.look()
+
+    asyncio.run(scenario())
+
+    assert set(children(world)) == {Kind.PersistentVolumeClaim}, "the volume alone is kept"
+
+
 def pods(world: World) -> list[dict[str, Any]]:
     return [body for key, body in world.objects.items() if key[0] is Kind.Pod]
