@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from disttrain.cli.cluster_options import JobName, jobs_of, on_cluster
-from disttrain.cluster import log_lines, references
+from disttrain.cluster import log_following, log_lines, references
 from disttrain.cluster import logs as cluster_logs
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.interface import Object
@@ -32,6 +32,9 @@ Tail = Annotated[
 Previous = Annotated[
     bool, typer.Option("--previous", "-p", help="Of the life of each process before this one.")
 ]
+MaxLogRequests = Annotated[
+    int, typer.Option(min=1, metavar="LOGS", help="With --follow: the most logs to follow at once.")
+]
 Prefix = Annotated[
     bool | None,
     typer.Option("--prefix/--no-prefix", help="Name the pod in each line. Default: if several."),
@@ -50,6 +53,7 @@ def logs(  # noqa: PLR0913 - One parameter per option.
     follow: Follow = False,
     tail: Tail = None,
     previous: Previous = False,
+    max_log_requests: MaxLogRequests = cluster_logs.MOST_OPEN,
     prefix: Prefix = None,
     timestamps: Timestamps = False,
 ) -> None:
@@ -60,7 +64,14 @@ def logs(  # noqa: PLR0913 - One parameter per option.
     Example: disttrain logs digits --pod digits-shard-0 --previous --tail 20
     """
     roles = tuple(each.value for each in role or ())
-    wanted = Wanted(roles=roles, pod=pod, container=container, tail=tail, previous=previous)
+    wanted = Wanted(
+        roles=roles,
+        pod=pod,
+        container=container,
+        tail=tail,
+        previous=previous,
+        most_open=max_log_requests,
+    )
     cluster_logs.require_way(wanted, following_too=follow)
     jobs = jobs_of(target)
     job = jobs.get(references.name(name))
@@ -68,7 +79,7 @@ def logs(  # noqa: PLR0913 - One parameter per option.
     named = (pod is None and (follow or len(found) > 1)) if prefix is None else prefix
     show = _Printer(container if named else "", timestamps=timestamps)
     if follow:
-        for each in cluster_logs.follow(jobs, job, wanted):
+        for each in log_following.follow(jobs, job, wanted):
             show.line(each.pod, each.line)
         return
     if not found:

@@ -11,6 +11,7 @@ from disttrain.cluster import (
     ages,
     following,
     job_page,
+    log_following,
     logs,
     manifests,
     references,
@@ -78,7 +79,7 @@ class ClusterJob:
         wanted = Wanted(roles=roles, tail=tail)
         job = self._object()
         if follow:
-            for each in logs.follow(self._jobs, job, wanted):
+            for each in log_following.follow(self._jobs, job, wanted):
                 yield f"[{each.pod}] {each.line.text}"
             return
         for pod in logs.chosen(self._jobs, job, wanted):

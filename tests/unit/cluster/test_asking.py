@@ -2,18 +2,16 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from builders.api_answers import NAMESPACE, ApiInMemory, a_condition, a_job, a_pod, with_job
+from builders.api_answers import NAMESPACE, ApiInMemory, a_job, with_job
 from disttrain.cluster import (
     access,
     answers,
     choosing,
     kubernetes_api,
-    logs,
     references,
     resources,
 )
@@ -29,7 +27,6 @@ from disttrain.cluster.errors import (
 )
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.logs import Wanted
 from disttrain.cluster.resources import CONFIG_MAPS, JOBS, PODS
 from disttrain.cluster.target import Target
 from disttrain.errors import DistTrainError
@@ -215,107 +212,6 @@ def test_an_api_server_that_is_away_is_named(tmp_path: Path) -> None:
     api = access.connect(Target(kubeconfig=file))
     with pytest.raises(Unreachable, match=r"https://127\.0\.0\.1:1 does not answer"):
         api.call(GET_JOB)
-
-
-LOG = PODS.path(NAMESPACE, "digits-shard-0", "log")
-JOB_OVER = a_job(conditions=[a_condition("Complete")])
-
-
-def a_life(number: int) -> Object:
-    return a_pod("digits-shard-0", "shard", containerID=f"life-{number}")
-
-
-@pytest.fixture(autouse=True)
-def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "POLL_SECONDS", 0.01)
-
-
-def broken_after(*lines: str) -> Iterator[str]:
-    yield from lines
-    message = "the connection broke"
-    raise Unreachable(message)
-
-
-def lines_of(api: ApiInMemory, *, until: Callable[[list[str]], None]) -> list[str]:
-    jobs, seen = Jobs(api, NAMESPACE), list[str]()
-    for each in logs.follow(jobs, a_job(), Wanted(roles=("shard",))):
-        seen.append(each.line.text)
-        until(seen)
-    return seen
-
-
-def test_a_followed_log_survives_a_broken_connection_and_a_restart() -> None:
-    api = with_job(a_job(), a_life(1), a_pod("digits-coordinator-0-x", "coordinator"))
-    first, second, third = (f"2026-01-01T00:00:0{n}Z line {n}" for n in (1, 2, 3))
-    again = "2026-01-01T00:00:04Z again"
-    api.streams[LOG] = [broken_after(first, second), [second, third], [again]]
-
-    def restart_and_end(seen: list[str]) -> None:
-        if seen[-1] == "line 3":
-            api.put(PODS, a_life(2))
-        if seen[-1] == "again":
-            api.put(JOBS, JOB_OVER)
-
-    assert lines_of(api, until=restart_and_end) == ["line 1", "line 2", "line 3", "again"]
-    asked = [dict(each.query) for each in api.asked if each.path == LOG]
-    assert asked[1]["sinceTime"] == "2026-01-01T00:00:02Z"
-    assert "sinceTime" not in asked[2], "another life of the container has another log"
-
-
-def test_a_container_that_took_the_place_of_a_broken_one_is_followed_once() -> None:
-    api = with_job(a_job(), a_life(1))
-    first, second = (f"2026-01-01T00:00:0{n}Z line {n}" for n in (1, 2))
-
-    def replaced() -> Iterator[str]:
-        yield first
-        api.put(PODS, a_life(2))
-        yield from broken_after()
-
-    def end(seen: list[str]) -> None:
-        if seen[-1] == "line 2":
-            api.put(JOBS, JOB_OVER)
-
-    api.streams[LOG] = [replaced(), [second]]
-    assert lines_of(api, until=end) == ["line 1", "line 2"]
-    assert len([each for each in api.asked if each.path == LOG]) == 2
-
-
-def test_of_a_life_that_begins_later_the_whole_log_is_shown() -> None:
-    api = with_job(a_job(), a_life(1))
-    api.streams[LOG] = [["2026-01-01T00:00:01Z one"], ["2026-01-01T00:00:02Z two"]]
-    jobs = Jobs(api, NAMESPACE)
-    for each in logs.follow(jobs, a_job(), Wanted(tail=0)):
-        api.put(PODS, a_life(2))
-        if each.line.text == "two":
-            api.put(JOBS, JOB_OVER)
-    tails = [each.query.get("tailLines") for each in api.asked if each.path == LOG]
-    assert tails == ["0", None]
-
-
-def test_following_a_job_that_is_over_says_what_is_left_and_ends() -> None:
-    api = with_job(JOB_OVER, a_life(1))
-    api.streams[LOG] = [["2026-01-01T00:00:01Z last"]]
-    assert lines_of(api, until=lambda _seen: None) == ["last"]
-
-
-def test_logs_of_a_pod_of_another_job_are_refused() -> None:
-    jobs = Jobs(with_job(a_job(), a_life(1)), NAMESPACE)
-    with pytest.raises(NotFound, match="has no pod other; its pods: digits-shard-0"):
-        logs.chosen(jobs, a_job(), Wanted(pod="other"))
-
-
-def test_the_tail_of_a_log_is_asked_for_once() -> None:
-    api = with_job(a_job(), a_life(1))
-    api.texts[LOG] = "2026-01-01T00:00:01Z one\n"
-    (line,) = logs.read(Jobs(api, NAMESPACE), a_life(1), Wanted(tail=5, previous=True))
-    assert line.text == "one"
-    query = dict(api.asked[-1].query)
-    assert (query["tailLines"], query["previous"]) == ("5", "true")
-
-
-def test_a_log_cannot_be_followed_into_the_past() -> None:
-    with pytest.raises(WrongInput, match="cannot be followed"):
-        logs.require_way(Wanted(previous=True), following_too=True)
 
 
 def test_lists_come_page_after_page() -> None:

@@ -1,0 +1,168 @@
+"""Following the logs of a job's pods: through restarts and broken connections, to its end."""
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from disttrain.cluster import ages, following, log_lines, logs, pods, resources
+from disttrain.cluster.errors import ClusterError, NotFound, Unreachable, WrongInput
+from disttrain.cluster.interface import Object
+from disttrain.cluster.jobs import Jobs
+from disttrain.cluster.log_lines import LogLine
+from disttrain.cluster.logs import Wanted
+from disttrain.cluster.resources import PODS
+
+POLL_SECONDS: Final = 1.0
+"""How soon a pod that is new, or runs again, is followed."""
+
+_MOST_WAITING: Final = 10_000
+"""Lines that nobody has read yet; whoever reads slowly slows the connections down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line and the pod it comes from."""
+
+    pod: str
+    line: LogLine
+
+
+def follow(jobs: Jobs, job: Object, wanted: Wanted) -> Iterator[Line]:
+    """Lines of all wanted pods as they come, until the job has ended and all is said.
+
+    Raises WrongInput if more logs are wanted than may be open; of pods that come later, some wait.
+    """
+    followed = _Followed(jobs, wanted)
+    metadata = job["metadata"]
+    while True:
+        over = _is_over(jobs, metadata["name"], metadata["uid"])
+        present = _present(jobs, job, wanted)
+        followed.begin(present)
+        came = False
+        for line in followed.arrived(POLL_SECONDS):
+            came = True
+            yield line
+        if over and not came and followed.has_said_all(present):
+            yield from followed.arrived(0)
+            return
+
+
+@dataclass(slots=True)
+class _Followed:
+    """One thread for each life of a container, which ends with it."""
+
+    jobs: Jobs
+    wanted: Wanted
+    lines: "queue.Queue[Line]" = field(default_factory=lambda: queue.Queue(_MOST_WAITING))
+    threads: dict[str, threading.Thread] = field(default_factory=dict)
+    """Of logs that are open, by the life of the container."""
+    lives: set[str] = field(default_factory=set)
+    """Those that are or were followed."""
+    is_first: bool = True
+
+    def begin(self, present: dict[str, Object] | None) -> None:
+        """Follow the containers that were not followed yet; raises WrongInput for too many."""
+        self._forget_ended()
+        if present is None:
+            return
+        new = {life: pod for life, pod in present.items() if life not in self.lives}
+        if self.is_first and len(new) > self.wanted.most_open:
+            raise WrongInput(_too_many(len(new), self.wanted.most_open))
+        # Of a life that begins while somebody looks on, everything is new.
+        wanted = self.wanted if self.is_first else replace(self.wanted, tail=None)
+        self.is_first = False
+        for life, pod in list(new.items())[: self.wanted.most_open - len(self.threads)]:
+            self.lives.add(life)
+            # A daemon: at Ctrl-C nobody waits for a log that is silent.
+            given = (pod["metadata"]["name"], life, wanted)
+            self.threads[life] = threading.Thread(target=self._follow, args=given, daemon=True)
+            self.threads[life].start()
+
+    def arrived(self, seconds: float) -> Iterator[Line]:
+        """Lines that come within a time, as they come."""
+        try:
+            yield self.lines.get(timeout=seconds) if seconds else self.lines.get_nowait()
+            while True:
+                yield self.lines.get_nowait()
+        except queue.Empty:
+            return
+
+    def has_said_all(self, present: dict[str, Object] | None) -> bool:
+        """Whether every pod's log has ended, or the pod is gone and its node lost."""
+        self._forget_ended()
+        if present is None:
+            return False
+        return self.lives >= present.keys() and not present.keys() & self.threads.keys()
+
+    def _forget_ended(self) -> None:
+        self.threads = {life: each for life, each in self.threads.items() if each.is_alive()}
+
+    def _follow(self, pod: str, life: str, wanted: Wanted) -> None:
+        last: LogLine | None = None
+        while True:
+            query = {"follow": "true"}
+            if last is not None:
+                query["sinceTime"] = last.stamp
+            try:
+                with self.jobs.api.lines(logs.request(self.jobs, pod, wanted, query)) as lines:
+                    for line in map(log_lines.parse, lines):
+                        if log_lines.is_new(line, last):
+                            last = line
+                            self.lines.put(Line(pod, line))
+                return
+            except Unreachable:
+                # The connection broke; what was missed is asked for again.
+                if not self._is_still(pod, life, wanted):
+                    return
+            except ClusterError:
+                return
+
+    def _is_still(self, pod: str, life: str, wanted: Wanted) -> bool:
+        """Wait for the API server; whether the pod's container is the same one then."""
+        while True:
+            time.sleep(POLL_SECONDS)
+            try:
+                found = self.jobs.api.call(resources.get(PODS, self.jobs.namespace, pod))
+            except Unreachable:
+                continue
+            except ClusterError:
+                return False
+            return _life(found, wanted) == life
+
+
+def _present(jobs: Jobs, job: Object, wanted: Wanted) -> dict[str, Object] | None:
+    """The wanted pods that have begun, by the life of their container; None: nobody answers."""
+    try:
+        found = logs.chosen(jobs, job, wanted)
+    except Unreachable:
+        return None
+    except NotFound:
+        # The one pod that is wanted: it may come again, and the job will end.
+        return {}
+    return {life: pod for pod in found if (life := _life(pod, wanted))}
+
+
+def _life(pod: Object, wanted: Wanted) -> str:
+    """What tells a container from the one that runs in its place later; empty before it began."""
+    container = pods.container(pod.get("status") or {}, wanted.container)
+    return str(container.get("containerID") or "")
+
+
+def _is_over(jobs: Jobs, name: str, uid: str) -> bool:
+    try:
+        job = jobs.get(name)
+    except Unreachable:
+        return False
+    except NotFound:
+        return True
+    return job["metadata"]["uid"] != uid or following.look(job, ages.now()).ended is not None
+
+
+def _too_many(number: int, most: int) -> str:
+    return (
+        f"{number} logs would be followed at once, and at most {most} may; choose a role or a pod, "
+        "or allow more with --max-log-requests"
+    )
