@@ -74,7 +74,8 @@ class ApiInMemory:
         path = f"{request.path}/{body['metadata']['name']}"
         if path in self.objects:
             raise AlreadyThere(path)
-        body["metadata"] |= {"uid": f"uid-{len(self.objects)}", "creationTimestamp": CREATED}
+        uid = f"uid-{len(self.objects)}"
+        body["metadata"] |= {"uid": uid, "creationTimestamp": CREATED, "resourceVersion": "1"}
         if request.query.get("dryRun") != "All":
             self.objects[path] = body
         return copy.deepcopy(body)

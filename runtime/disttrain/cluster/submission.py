@@ -1,7 +1,7 @@
 """Submitting a job, with its code when that lies in a folder here."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -9,11 +9,12 @@ from pathlib import Path
 from disttrain.cluster import ages, code_folder, code_map, packing, resources
 from disttrain.cluster.code_folder import Code
 from disttrain.cluster.code_map import Change
-from disttrain.cluster.errors import AlreadyThere, Forbidden, NotFound, WrongInput
+from disttrain.cluster.errors import AlreadyThere, ClusterError, Forbidden, NotFound, WrongInput
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import FIELD_MANAGER, Jobs
 from disttrain.cluster.manifests import Wish
 from disttrain.cluster.resources import CONFIG_MAPS
+from disttrain.errors import DistTrainError
 
 
 class DryRun(StrEnum):
@@ -77,7 +78,8 @@ def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) 
     if dry_run:
         return Submitted(tried, notes)
     stored = _store(jobs, config_map, found, change)
-    made = jobs.create(manifest)
+    with _explained(jobs, wish), _taken_back(jobs, stored, change):
+        made = jobs.create(manifest)
     if packing.is_ours(stored):
         _own(jobs, stored, made)
     return Submitted(made, notes)
@@ -102,6 +104,31 @@ def _store(jobs: Jobs, wanted: Object, found: Object | None, change: Change) -> 
 def _create(jobs: Jobs, config_map: Object) -> Object:
     query = {"fieldManager": FIELD_MANAGER}
     return jobs.api.call(resources.create(CONFIG_MAPS, jobs.namespace, config_map, query))
+
+
+@contextmanager
+def _taken_back(jobs: Jobs, stored: Object, change: Change) -> Iterator[None]:
+    """Leave no ConfigMap that was made for a job which is refused then: nobody would own it.
+
+    After Unreachable the job may be there, and need it.
+    """
+    try:
+        yield
+    except ClusterError:
+        metadata = stored["metadata"]
+        if change is not Change.KEEP:
+            request = resources.delete(
+                CONFIG_MAPS,
+                jobs.namespace,
+                metadata["name"],
+                metadata["uid"],
+                # Somebody else's job may have become its owner meanwhile.
+                metadata["resourceVersion"],
+            )
+            # Why the job was refused is what counts.
+            with suppress(DistTrainError):
+                jobs.api.call(request)
+        raise
 
 
 def _own(jobs: Jobs, stored: Object, job: Object) -> None:

@@ -10,11 +10,12 @@ from builders.api_answers import NAMESPACE, ApiInMemory, a_job, code_of
 from builders.jobs import SMALL
 from disttrain.cluster import code_folder, code_map, manifests, packing, submission
 from disttrain.cluster.code_map import Change
-from disttrain.cluster.errors import AlreadyThere, Forbidden, WrongInput
+from disttrain.cluster.errors import AlreadyThere, Forbidden, Unreachable, WrongInput
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.manifests import Wish
 from disttrain.cluster.resources import CONFIG_MAPS, JOBS
+from disttrain.errors import DistTrainError
 from disttrain.job import parsing
 from disttrain.job.errors import InvalidManifest
 
@@ -245,6 +246,35 @@ def test_a_name_in_use_is_answered_with_ways_out(tmp_path: Path) -> None:
         submitted(api, tmp_path)
     for words in ("(Complete, ", "disttrain delete digits", "generateName: digits-"):
         assert words in str(caught.value)
+
+
+class _SecondRefused(ApiInMemory):
+    """Takes a job when it is tried, and not when it is to be made."""
+
+    error: DistTrainError = AlreadyThere("digits")
+
+    def _create(self, request: Request) -> Object:
+        if request.path == JOBS.path(NAMESPACE) and request.query.get("dryRun") != "All":
+            self.put(JOBS, a_job(phase="Running"))
+            raise self.error
+        return super()._create(request)
+
+
+def test_a_job_that_another_came_before_is_explained_and_leaves_no_code(tmp_path: Path) -> None:
+    api = _SecondRefused()
+    with pytest.raises(AlreadyThere, match="generateName: digits-"):
+        submitted(api, tmp_path)
+    assert list(api.objects) == [JOBS.path(NAMESPACE, "digits")]
+    (deleted,) = [each for each in api.asked if each.verb is Verb.DELETE]
+    assert (deleted.body or {})["preconditions"]["resourceVersion"] == "1"
+
+
+def test_code_stays_for_a_job_that_may_have_been_made(tmp_path: Path) -> None:
+    api = _SecondRefused()
+    api.error = Unreachable("no answer in time")
+    with pytest.raises(Unreachable):
+        submitted(api, tmp_path)
+    assert code_of(api)["data"]
 
 
 def test_a_config_map_that_is_missing_is_noticed_before_pods_wait_for_it() -> None:
