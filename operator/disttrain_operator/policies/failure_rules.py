@@ -18,8 +18,8 @@ class Verdict:
     """What follows, and by which rule."""
 
     action: FailureAction
-    place: int | None = None
-    """Of the rule in spec.failurePolicy.rules, counted from 0; None: it is not written there."""
+    because: str = ""
+    """The rule of the manifest and what matched it, in words; empty: no rule says so."""
 
 
 def judge(rules: Sequence[FailureRule], role: Role, death: Death | None) -> Verdict:
@@ -31,8 +31,13 @@ def judge(rules: Sequence[FailureRule], role: Role, death: Death | None) -> Verd
         return Verdict(_DISRUPTED.action)
     for place, rule in enumerate(rules):
         if _matches(rule, role, death):
-            return Verdict(rule.action, place)
+            return Verdict(rule.action, _words(place, death))
     return Verdict(_OTHERWISE)
+
+
+def _words(place: int, death: Death) -> str:
+    how = f"exit code {death.exit_code}, {death.reason}"
+    return f"spec.failurePolicy.rules[{place}] ({how})"
 
 
 def _matches(rule: FailureRule, role: Role, death: Death) -> bool:

@@ -57,7 +57,10 @@ class _Tally:
 
 
 def count(annotation: str, pods: Iterable[PodRecord], policy: FailurePolicy) -> Counted:
-    """Add how often pods failed since the annotation was written."""
+    """Add how often pods failed since the annotation was written.
+
+    Of several failures of a pod since then only the last one is known; each is judged as that one.
+    """
     tallies = _parsed(annotation)
     fresh = []
     for pod in pods:
@@ -82,15 +85,12 @@ def ended(counted: Counted, policy: FailurePolicy, now: datetime) -> Outcome | N
     """The end of a job that a rule fails, or of which a role failed more often than allowed."""
     for failed in counted.fresh:
         if failed.verdict.action is FailureAction.FAIL_JOB:
-            return _outcome("FailedByRule", _by_rule(failed), now)
+            message = (
+                f"{failed.verdict.because} fails the job: pod {failed.pod.name} failed; "
+                "status.failures says more"
+            )
+            return _outcome("FailedByRule", message, now)
     return _exceeded(counted, policy.max_restarts, now)
-
-
-def _by_rule(failed: Failed) -> str:
-    pod, death = failed.pod, failed.pod.death
-    how = f"exit code {death.exit_code}, {death.reason}" if death else "nobody saw how"
-    rule = f"spec.failurePolicy.rules[{failed.verdict.place}]"
-    return f"{rule} fails the job: pod {pod.name} failed ({how}); status.failures says more"
 
 
 def _exceeded(counted: Counted, most: MaxRestarts, now: datetime) -> Outcome | None:

@@ -98,7 +98,8 @@ class FailurePolicy(Section):
     ] = ()
     """Exceptions from restarting within the budget; the first rule that matches a failure counts.
     Before them, unless one of them names it, comes a rule that restarts processes with the reason
-    DisruptionTarget without charging the budget."""
+    DisruptionTarget without charging the budget. Of a process that died several times while the
+    operator was away only the last death is known, and each counts as that one does."""
 
     max_non_finite_gradients: WholeNumber = 10
     """Gradients with NaN or infinity that are refused before the job fails as Diverged."""
