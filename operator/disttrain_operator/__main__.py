@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import random
 import sys
 
 import uvloop
@@ -32,7 +33,7 @@ def main() -> int:
 
 async def _run() -> None:
     found = credentials.find()
-    async with Client(found) as client:
+    async with Client(found, random.Random()) as client:
         await Operator(client, found, settings.read(os.environ)).run()
 
 

@@ -7,6 +7,7 @@ end-to-end tests do.
 
 import copy
 import itertools
+import random
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -143,7 +144,7 @@ class FakeClient(Client):
     """The operator's client, on a world in memory."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(Credentials("https://nowhere", None))
+        super().__init__(Credentials("https://nowhere", None), random.Random(0))
         self._world = world
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,6 +20,10 @@ QUERY = Query(kind=Kind.ConfigMap, namespace="here", labels="a=b", metadata_only
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+def a_client(server: str) -> Client:
+    return Client(Credentials(server, None), random.Random(0))
+
+
 def asked(answer: Answer, question: Callable[[Client], Awaitable[Any]]) -> Any:
     """Ask a question of a server that answers so."""
 
@@ -31,7 +36,7 @@ def asked(answer: Answer, question: Callable[[Client], Awaitable[Any]]) -> Any:
         await site.start()
         host, port = runner.addresses[0][:2]
         try:
-            async with Client(Credentials(f"http://{host}:{port}", None)) as client:
+            async with a_client(f"http://{host}:{port}") as client:
                 async with asyncio.timeout(20):
                     return await question(client)
         finally:
@@ -129,7 +134,7 @@ def test_an_object_is_made_strictly_and_a_taken_name_is_a_conflict() -> None:
 
 def test_a_server_that_is_not_there_is_unavailable() -> None:
     async def scenario() -> None:
-        async with Client(Credentials("http://127.0.0.1:9", None)) as client:
+        async with a_client("http://127.0.0.1:9") as client:
             await client.get(Kind.ConfigMap, "here", "x")
 
     with pytest.raises(Unavailable, match="no answer"):

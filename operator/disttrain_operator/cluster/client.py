@@ -58,8 +58,9 @@ class Page:
 class Client:
     """Use as an async context manager, within one event loop."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Credentials, chance: random.Random) -> None:
         self._credentials = credentials
+        self._chance = chance
         self._asking: aiohttp.ClientSession | None = None
         self._watching: aiohttp.ClientSession | None = None
         self._token: str | None = None
@@ -132,7 +133,7 @@ class Client:
         Raises Gone where a new list must come first, Unavailable when the connection breaks.
         """
         accept = _METADATA if query.metadata_only else JSON
-        seconds = random.randint(*_WATCH_SECONDS)
+        seconds = self._chance.randint(*_WATCH_SECONDS)
         parameters = {
             **query.parameters,
             "watch": "1",

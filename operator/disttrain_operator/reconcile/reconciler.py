@@ -87,19 +87,22 @@ class Reconciler:
         if not planned.actions:
             look.knowledge.error, look.knowledge.made = None, True
             return planned
-        # An end is guessed from what was not seen, and watches may be late; a job is deleted before
-        # its children are, but watches may tell it the other way.
-        guesses = outcome.is_guess(planned.outcome) and job.outcome is None
-        if guesses or (look.knowledge.made and _makes_something(planned)):
+        if _needs_a_second_sight(look, job, planned):
             job = await self._look_again(job)
             await self._relist(job.key, job.uid)
             planned = self._plan(look)
+        await self._actor(look, job).perform(job, planned.actions)
+        look.knowledge.error = None
+        return await self._settled(look)
+
+    def _actor(self, look: _Look, job: JobRecord) -> Actor:
         context = desired.of(job, self._config).context
-        actor = Actor(
+        return Actor(
             self._client, self._inventory, self._new_keys, context, look.knowledge, self._clock
         )
-        await actor.perform(job, planned.actions)
-        look.knowledge.error = None
+
+    async def _settled(self, look: _Look) -> Plan:
+        """The plan after all was done, which asks for nothing. Raises NotSettled if it does."""
         after = self._plan(look)
         look.knowledge.made = look.knowledge.made or not _makes_something(after)
         if after.actions:
@@ -173,6 +176,13 @@ class Reconciler:
 
 def _earlier(*instants: datetime | None) -> datetime | None:
     return min((instant for instant in instants if instant is not None), default=None)
+
+
+def _needs_a_second_sight(look: _Look, job: JobRecord, planned: Plan) -> bool:
+    """Whether something final rests on what was not seen, which watches may tell late."""
+    guesses = outcome.is_guess(planned.outcome) and job.outcome is None
+    # A job is deleted before its children are, but watches may tell it the other way.
+    return guesses or (look.knowledge.made and _makes_something(planned))
 
 
 def _makes_something(planned: Plan) -> bool:
