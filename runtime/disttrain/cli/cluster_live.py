@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import typer
 
@@ -13,7 +13,9 @@ from disttrain.cluster import ages, following, results, tables
 from disttrain.cluster.errors import NotFound, Unreachable
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
-from disttrain.cluster.jobs import Jobs
+from disttrain.cluster.jobs import Jobs, selector_of_pods
+from disttrain.cluster.mirror import Mirror
+from disttrain.cluster.resources import PODS
 from disttrain.job.status import Phase
 from disttrain.launch.exit_code import ExitCode
 
@@ -23,11 +25,10 @@ POLL_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Followed:
-    """The latest look at a job, for the display that reads it."""
+    """The latest look at a job, for the display that reads it: one small request a second."""
 
     jobs: Jobs
     look: Look
-    pods: list[Object] = field(default_factory=list)
 
     def refresh(self) -> None:
         """Look again. Raises NotFound when the job is gone, or another has its name."""
@@ -36,7 +37,7 @@ class _Followed:
         if found["metadata"]["uid"] != metadata["uid"]:
             message = f"job {metadata['name']} was deleted, and another one has its name"
             raise NotFound(message)
-        self.look, self.pods = following.look(found, ages.now()), self.jobs.visible_pods(found)
+        self.look = following.look(found, ages.now())
 
     def status(self) -> JobStatus | None:
         """The status in the words of the display."""
@@ -47,7 +48,8 @@ def follow(jobs: Jobs, job: Object) -> ExitCode:
     """Show the job until it ends; the exit code of the command. Ctrl-C leaves the job alone."""
     name = job["metadata"]["name"]
     try:
-        ended = _watch(_Followed(jobs, following.look(job, ages.now())))
+        with Mirror(jobs.api, PODS, jobs.namespace, selector_of_pods(job)) as pods:
+            ended = _watch(_Followed(jobs, following.look(job, ages.now())), pods)
     except NotFound as error:
         typer.echo(f"Failed (Deleted): {error}", err=True)
         return ExitCode.FAILED
@@ -58,7 +60,7 @@ def follow(jobs: Jobs, job: Object) -> ExitCode:
     return _conclude(ended)
 
 
-def _watch(followed: _Followed) -> Look:
+def _watch(followed: _Followed, pods: Mirror) -> Look:
     told: Look | None = None
     with display(followed.status) as shown:
         while True:
@@ -67,7 +69,7 @@ def _watch(followed: _Followed) -> Look:
                 followed.refresh()
             for line in following.news(told, followed.look):
                 shown.event(line)
-            shown.tick(cluster_progress.processes(followed.pods))
+            shown.tick(cluster_progress.processes(pods.objects()))
             told = followed.look
             if told.ended is not None:
                 return told

@@ -68,10 +68,8 @@ class Jobs:
 
     def of_pods(self, resource: Resource, job: Object) -> Iterator[Object]:
         """The objects of a kind that have the labels of a job's pods."""
-        metadata = job["metadata"]
-        selector = cluster_labels.all_pods(metadata["name"], metadata["uid"])
-        text = cluster_labels.selector_text(selector)
-        return items(self.api, resources.listing(resource, self.namespace, labelSelector=text))
+        selector = selector_of_pods(job)
+        return items(self.api, resources.listing(resource, self.namespace, labelSelector=selector))
 
     def visible_pods(self, job: Object) -> list[Object]:
         """The same, but none for somebody who may look at jobs and not at pods."""
@@ -101,6 +99,12 @@ class Jobs:
             return self.names()
         except Forbidden:
             return []
+
+
+def selector_of_pods(job: Object) -> str:
+    """Selects what has the labels of a job's pods."""
+    metadata = job["metadata"]
+    return cluster_labels.selector_text(cluster_labels.all_pods(metadata["name"], metadata["uid"]))
 
 
 def items(api: Api, request: Request) -> Iterator[Object]:
