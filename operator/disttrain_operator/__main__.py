@@ -1,6 +1,7 @@
 """`python -m disttrain_operator`: run the operator until SIGTERM."""
 
 import asyncio
+import gc
 import logging
 import os
 import random
@@ -14,9 +15,16 @@ from disttrain_operator.cluster import credentials
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.operator import Operator
 
+_OBJECTS_PER_COLLECTION = 50_000
+"""Each event is read into hundreds of objects that go without a collection: by the default of 700
+it took a tenth of the time."""
+
 
 def main() -> int:
     """Run; returns the exit code."""
+    # What is imported stays.
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_PER_COLLECTION)
     logging.basicConfig(
         level=os.environ.get("DISTTRAIN_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

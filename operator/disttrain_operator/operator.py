@@ -15,6 +15,7 @@ from disttrain_operator.handlers import watching
 from disttrain_operator.handlers.following import Follower
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.observed.watched import Sights
 from disttrain_operator.reconcile import report
@@ -26,7 +27,7 @@ from disttrain_operator.telemetry import metrics, server
 
 LOG = logging.getLogger(__name__)
 
-_TOGETHER = timedelta(seconds=1)
+_SOON = {News.DECISIVE: timedelta(seconds=1), News.NUMBERS: timedelta(seconds=3)}
 """Events of a job's children come in bursts; one look, and one status, answers them all."""
 
 _STALLED = timedelta(minutes=3)
@@ -99,13 +100,13 @@ class Operator:
 
     def _on_event(self, kind: Kind, event_type: str | None, body: dict[str, Any]) -> None:
         deleted = event_type == "DELETED"
-        key = self._sights.gone(kind, body) if deleted else self._sights.seen(kind, body)
-        if key is None:
+        job, news = self._sights.gone(kind, body) if deleted else self._sights.seen(kind, body)
+        if news is News.NOTHING:
             return
         if kind is not Kind.DistTrainJob:
-            self._workers.add(key, _TOGETHER)
+            self._workers.add(job, _SOON[news])
         else:
-            self._workers.add_changed(key)
+            self._workers.add_changed(job)
 
     def _count_jobs(self) -> None:
         counted: Counter[tuple[str, str]] = Counter()

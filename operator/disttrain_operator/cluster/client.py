@@ -1,5 +1,6 @@
 """Requests to the API server. The only module that makes any."""
 
+import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -32,6 +33,9 @@ _WATCH_SECONDS = (100, 200)
 _STREAM = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=230)
 """Of kinds of which nothing changes no bookmark comes either: only a watch that should have ended
 has lost its connection."""
+
+_GATHERED_SECONDS = 0.1
+"""How long events of a watch may wait for others; nobody acts on one as soon."""
 
 _CONNECTIONS = 32
 """At once; more only wait inside the API server."""
@@ -149,6 +153,8 @@ class Client:
             async for piece in response.content.iter_any():
                 for line in lines.add(piece):
                     yield streams.event(line)
+                # Events that come one by one are read together then.
+                await asyncio.sleep(_GATHERED_SECONDS)
 
     async def _call(
         self,

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from disttrain_operator.kinds import Kind
+from disttrain_operator.observed import news
+from disttrain_operator.observed.news import News, Record
 from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, Outcome, PodRecord
 
 ChildKey = tuple[Kind, str]
-Record = JobRecord | ChildRecord | PodRecord
 
 
 @dataclass(slots=True)
@@ -54,32 +55,32 @@ class Inventory:
         """What was seen at a place; not to be changed."""
         return self._places.get(key) or Observed()
 
-    def put_job(self, record: JobRecord) -> bool:
-        """Keep a job; returns whether anything but its version is new."""
+    def put_job(self, record: JobRecord) -> News:
+        """Keep a job; returns what is new of it."""
         place = self._place(record.key)
         old = place.job
         if old is not None and old.uid == record.uid and old.version > record.version:
-            return False
+            return News.NOTHING
         place.job = record
-        return old is None or _differs(old, record)
+        return news.compare(old, record)
 
-    def put_child(self, record: ChildRecord) -> bool:
-        """Keep a child; returns whether anything but its version is new."""
+    def put_child(self, record: ChildRecord) -> News:
+        """Keep a child; returns what is new of it."""
         children = self._place(record.job).children
         old = children.get((record.kind, record.name))
         if old is not None and old.uid == record.uid and old.version > record.version:
-            return False
+            return News.NOTHING
         children[record.kind, record.name] = record
-        return old is None or _differs(old, record)
+        return news.compare(old, record)
 
-    def put_pod(self, record: PodRecord) -> bool:
-        """Keep a pod; returns whether anything but its version is new."""
+    def put_pod(self, record: PodRecord) -> News:
+        """Keep a pod; returns what is new of it."""
         pods = self._place(record.job).pods
         old = pods.get(record.name)
         if old is not None and old.uid == record.uid and old.version > record.version:
-            return False
+            return News.NOTHING
         pods[record.name] = record
-        return old is None or _differs(old, record)
+        return news.compare(old, record)
 
     def put_refusal(self, key: JobKey, workload_uid: str, message: str) -> bool:
         """Keep why a workload could not create a pod; returns whether that is new."""
@@ -152,11 +153,3 @@ class Inventory:
         place = self._places.get(key)
         if place is not None and place.is_empty:
             del self._places[key]
-
-
-_UNIMPORTANT = {"version"}
-
-
-def _differs(old: Record, new: Record) -> bool:
-    fields = (name for name in old.__slots__ if name not in _UNIMPORTANT)
-    return any(getattr(old, name) != getattr(new, name) for name in fields)

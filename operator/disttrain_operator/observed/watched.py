@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.observed import parsing, pods
 from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import JobKey
 
 CHILDREN: Final = (
@@ -37,6 +38,17 @@ STATELESS: Final = frozenset(CHILDREN) - {*WORKLOADS, Kind.PersistentVolumeClaim
 """Kinds of which only the metadata matter."""
 
 
+class Sight(NamedTuple):
+    """What a sight of an object means."""
+
+    job: JobKey
+    news: News
+
+
+NOTHING: Final = Sight(JobKey("", ""), News.NOTHING)
+"""Of an object that belongs to no job."""
+
+
 class Sights:
     """Takes in what was seen."""
 
@@ -55,41 +67,45 @@ class Sights:
         finally:
             self._listings.remove(gone)
 
-    def seen(self, kind: Kind, body: dict[str, Any]) -> JobKey | None:
-        """Keep an object; returns the job for which something is new by it."""
+    def seen(self, kind: Kind, body: dict[str, Any]) -> Sight:
+        """Keep an object; returns what is new by it."""
         if kind is Kind.DistTrainJob:
             job = parsing.job(body, self._own_fields)
-            return job.key if self._inventory.put_job(job) else None
+            return Sight(job.key, self._inventory.put_job(job))
         if kind is Kind.Event:
             return self._refused(body)
         if kind is Kind.Pod:
             pod = pods.record(body)
-            return pod.job if pod is not None and self._inventory.put_pod(pod) else None
+            return NOTHING if pod is None else Sight(pod.job, self._inventory.put_pod(pod))
         child = parsing.child(kind, body)
-        return child.job if self._inventory.put_child(child) else None
+        return Sight(child.job, self._inventory.put_child(child))
 
-    def gone(self, kind: Kind, body: dict[str, Any]) -> JobKey | None:
-        """Forget an object; returns the job that lost it."""
+    def gone(self, kind: Kind, body: dict[str, Any]) -> Sight:
+        """Forget an object; returns what is new by that."""
         if kind is Kind.Event:
-            return None
+            return NOTHING
         metadata = parsing.mapping(body.get("metadata"))
         name, uid = str(metadata.get("name")), str(metadata.get("uid"))
         for listing in self._listings:
             listing.add(uid)
         if kind is Kind.DistTrainJob:
             key = JobKey(str(metadata.get("namespace")), name)
-            return key if self._inventory.drop_job(key, uid) else None
+            return _sight(key, self._inventory.drop_job(key, uid))
         key = parsing.job_key(body)
         if kind is Kind.Pod:
             self.seen(kind, body)
-            return key if self._inventory.drop_pod(key, name, uid) else None
-        return key if self._inventory.drop_child(key, (kind, name), uid) else None
+            return _sight(key, self._inventory.drop_pod(key, name, uid))
+        return _sight(key, self._inventory.drop_child(key, (kind, name), uid))
 
-    def _refused(self, event: dict[str, Any]) -> JobKey | None:
+    def _refused(self, event: dict[str, Any]) -> Sight:
         if event.get("reason") != REFUSAL:
-            return None
+            return NOTHING
         about = parsing.mapping(event.get("involvedObject"))
         name, _, _ = str(about.get("name", "")).rpartition("-")
         key = JobKey(str(about.get("namespace", "")), name)
         message = parsing.text(event.get("message"))
-        return key if self._inventory.put_refusal(key, str(about.get("uid")), message) else None
+        return _sight(key, self._inventory.put_refusal(key, str(about.get("uid")), message))
+
+
+def _sight(job: JobKey, changed: bool) -> Sight:  # noqa: FBT001 - What a call returned.
+    return Sight(job, News.DECISIVE if changed else News.NOTHING)

@@ -13,6 +13,7 @@ from disttrain_operator.cluster.query import Query
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed import watched
 from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.observed.watched import Sights
 
@@ -86,7 +87,9 @@ class Relister:
                     listed.add(uid)
                     # A watch may tell of a deletion before the list from before it is read.
                     if uid not in gone_meanwhile:
-                        self._tell(self._sights.seen(query.kind, body))
+                        sight = self._sights.seen(query.kind, body)
+                        if sight.news is not News.NOTHING:
+                            self._changed(sight.job)
         for key in self._inventory.drop_all(query.kind, before - listed):
             self._changed(key)
         return version
@@ -105,7 +108,3 @@ class Relister:
                     listed.add(str(body["metadata"].get("uid")))
                     self._sights.seen(kind, body)
             self._inventory.drop_all(kind, before - listed)
-
-    def _tell(self, key: JobKey | None) -> None:
-        if key is not None:
-            self._changed(key)

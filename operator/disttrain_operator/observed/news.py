@@ -1,0 +1,50 @@
+"""What is new by another sight of an object, as far as it decides how soon its job is looked at."""
+
+from enum import Enum
+from typing import Final
+
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed.records import ChildRecord, JobRecord, PodRecord
+
+Record = JobRecord | ChildRecord | PodRecord
+
+_NUMBERS: Final = frozenset({"ready", "remaining"})
+_BEGINNING: Final = frozenset({"ready", "phase", "waiting", "detail", "unschedulable"})
+
+
+class News(Enum):
+    """How much is new."""
+
+    NOTHING = "nothing"
+    """But perhaps the version."""
+    NUMBERS = "numbers"
+    """How many pods are there and ready, or how far they have come: only the status tells it."""
+    DECISIVE = "decisive"
+    """Something may have to be done."""
+
+
+def compare(old: Record | None, new: Record) -> News:
+    """What is new; `old` is None for an object that was not known."""
+    if isinstance(new, PodRecord) and _begins(new) and (old is None or old.uid != new.uid):
+        return News.NUMBERS
+    if old is None:
+        return News.DECISIVE
+    changed = {name for name in new.__slots__ if name != "version" and _differ(name, old, new)}
+    if not changed:
+        return News.NOTHING
+    return News.NUMBERS if _only_numbers(changed, new) else News.DECISIVE
+
+
+def _only_numbers(changed: set[str], new: Record) -> bool:
+    if isinstance(new, PodRecord):
+        return changed <= _BEGINNING and _begins(new)
+    # A Job's numbers tell whether a coordinator is there, for which others wait.
+    return isinstance(new, ChildRecord) and new.kind is not Kind.Job and changed <= _NUMBERS
+
+
+def _begins(pod: PodRecord) -> bool:
+    return pod.phase in {"", "Pending", "Running"} and pod.gone_at is None and pod.death is None
+
+
+def _differ(name: str, old: Record, new: Record) -> bool:
+    return bool(getattr(old, name) != getattr(new, name))
