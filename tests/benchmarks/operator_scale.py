@@ -15,53 +15,39 @@ the other pods are gone. Collected: every job is deleted after its time, and no 
 import argparse
 import asyncio
 import json
-import os
 import re
 import signal
-import socket
 import statistics
 import sys
 import tempfile
 import time
-import urllib.request
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from builders import fake_nodes, operator_process
-from builders.api_server import APPLY, METADATA, METADATA_LIST, ApiServer
+from builders import fake_nodes, many_jobs, operator_usage
+from builders.api_server import APPLY, ApiServer
 from builders.fake_nodes import FakeNodes
+from builders.many_jobs import JOBS_PATH, PODS, SPACE
+from builders.operator_usage import Meter, OperatorUsage
 from builders.report import Bar, print_report
+from builders.told_objects import ToldObjects
 from cluster import prerequisites
 from cluster.bare import ControlPlane
 from cluster.control_plane import Limits
 from disttrain.job import crd
-from disttrain.job.parsing import parse_job
-from disttrain_operator import keys
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests.children import children
-from disttrain_operator.manifests.config import ManifestConfig
-from disttrain_operator.manifests.context import Context, Scale
-from disttrain_operator.manifests.keys import secret
 from disttrain_operator.observed.watched import CHILDREN
 
 LIMITS = Limits(requests_per_second=1000, concurrent_syncs=20)
 NODES = 20
-PODS = 5
-CLAIM = "checkpoints"
-SPACE = "jobs"
 AT_ONCE = 32
-REQUESTS = "disttrain_operator_api_requests_total"
-WATCH = "verb=WATCH"
-LOOKS = "disttrain_operator_reconcile_seconds_count"
 STATUS_SECONDS = 10
 QUIET_SECONDS = 12
 HOLDER = {"coordinator": "disttrain-coordinator"}
@@ -73,62 +59,23 @@ class Plan:
 
     sizes: tuple[int, ...]
     single_jobs: int
+    large_replicas: int
+    """Of one job that is larger than any that somebody needs."""
     statuses: int
     """Rounds of statuses, one every ten seconds, of the first size."""
     idle_seconds: float
     wait_seconds: float
 
 
-FULL = Plan((1000, 5000), single_jobs=30, statuses=6, idle_seconds=60, wait_seconds=3600)
-QUICK = Plan((30,), single_jobs=5, statuses=1, idle_seconds=5, wait_seconds=120)
-
-
-class Operator:
-    """The operator's process, and what it used."""
-
-    def __init__(self, process: psutil.Process, port: int) -> None:
-        self._process = process
-        self._port = port
-
-    def cpu_seconds(self) -> float:
-        """Of the process until now."""
-        times = self._process.cpu_times()
-        return float(times.user + times.system)
-
-    def peak_mb(self) -> float:
-        """The most memory it had until now."""
-        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-
-    def requests(self) -> float:
-        """Requests to the API server until now, but for watches: those do not depend on jobs."""
-        return sum(number for verb, number in self.requests_by_verb().items() if WATCH not in verb)
-
-    def requests_by_verb(self) -> dict[str, float]:
-        """The same by verb and code."""
-        found = {}
-        for line in self._get("/metrics").splitlines():
-            if line.startswith(REQUESTS):
-                labels, value = line.removeprefix(REQUESTS).rsplit(" ", 1)
-                found[labels.replace('"', "")] = float(value)
-        return found
-
-    def looks(self) -> float:
-        """How often it looked at a job until now."""
-        lines = self._get("/metrics").splitlines()
-        return next(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(LOOKS))
-
-    def is_ready(self) -> bool:
-        """Whether it looks after jobs."""
-        try:
-            return bool(self._get("/readyz"))
-        except OSError:
-            return False
-
-    def _get(self, path: str) -> str:
-        url = f"http://127.0.0.1:{self._port}{path}"
-        with urllib.request.urlopen(url, timeout=30) as answer:
-            return str(answer.read().decode())
+FULL = Plan(
+    (1000, 5000),
+    single_jobs=30,
+    large_replicas=2000,
+    statuses=6,
+    idle_seconds=60,
+    wait_seconds=3600,
+)
+QUICK = Plan((30,), single_jobs=5, large_replicas=100, statuses=1, idle_seconds=5, wait_seconds=120)
 
 
 def main() -> None:
@@ -170,20 +117,35 @@ def bars(figures: dict[str, Any], sizes: Iterable[int]) -> Iterable[Bar]:
 def measure(plan: Plan, size: int, *, first: bool) -> dict[str, Any]:
     """Baseline and operator at one size."""
     say(f"{size} jobs: baseline")
-    with ControlPlane(LIMITS) as plane:
-        found = asyncio.run(baseline(plan, plane, size))
-    say(f"{size} jobs: operator")
-    with ControlPlane(LIMITS) as plane:
-        found |= asyncio.run(operator(plan, plane, size, first=first))
-    return found | {"running_ratio": found["running_seconds"] / found["baseline_running_seconds"]}
+    with plane() as alone:
+        found = asyncio.run(baseline(plan, alone, size))
+    say(f"{json.dumps(found)}\n{size} jobs: operator")
+    with plane() as used:
+        found |= asyncio.run(operator(plan, used, size, first=first))
+    found["running_ratio"] = found["running_seconds"] / found["baseline_running_seconds"]
+    say(json.dumps({f"{size} jobs": found}))
+    return found
+
+
+@contextmanager
+def plane() -> Iterator[ControlPlane]:
+    """A control plane; of one that breaks, the ends of its logs are told."""
+    with ControlPlane(LIMITS) as made:
+        try:
+            yield made
+        except Exception:
+            say(made.last_words())
+            raise
 
 
 async def baseline(plan: Plan, plane: ControlPlane, size: int) -> dict[str, Any]:
     """All objects by a script, as fast as it can."""
     async with prepared(plane) as (api, nodes):
-        bodies = [child for number in range(size) for child in plain_children(f"j{number}")]
+        bodies = [
+            child for number in range(size) for child in many_jobs.plain_children(f"j{number}")
+        ]
         began = time.monotonic()
-        await together(bodies, lambda body: api.post(path_of(body), body))
+        await together(bodies, lambda body: api.post(many_jobs.path_of(body), body))
         created = time.monotonic() - began
         running = await wait(nodes, lambda told: told["ready"] >= size * PODS, plan) - began
         cpu = plane.cpu_seconds()
@@ -198,28 +160,26 @@ async def baseline(plan: Plan, plane: ControlPlane, size: int) -> dict[str, Any]
 async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -> dict[str, Any]:
     """The life of many jobs."""
     async with prepared(plane) as (api, nodes):
-        with ExitStack() as stack:
-            own = start_operator(stack, plane)
+        with operator_usage.measured(plane.kubectl) as own:
             await until(own.is_ready, 60)
-            found = told(await singles(api, nodes, plan)) if first else {}
-            before, looks = (own.cpu_seconds(), own.requests()), own.looks()
+            found: dict[str, Any] = {}
+            if first:
+                found |= told(await singles(api, nodes, plan))
+                found |= told(await large(api, nodes, own, plan))
+            meter = Meter(own)
             found |= told(await begin(api, nodes, plan, size))
             found["running_writes"] = writes(plane)
             found["running_control_plane_cpu_seconds"] = plane.cpu_seconds()
-            found["running_cpu_ms_per_job"] = 1000 * (own.cpu_seconds() - before[0]) / size
-            apart = told(await statuses(api, own, plan, size)) if first else {}
+            found["running_cpu_ms_per_job"] = told(meter.per_job(size))["cpu_ms_per_job"]
+            if first:
+                found |= told(await statuses(api, own, plan, size))
+                meter.leave_out(found["status_cpu_seconds"])
             found |= told(await finish(api, nodes, plan, size))
-            apart |= {"idle_cpu_seconds": await busy(own, plan.idle_seconds)}
+            found |= told(await idle(own, plan.idle_seconds))
+            meter.leave_out(found["idle_cpu_seconds"])
             found |= told(await collect(api, nodes, plan, size))
-            used = own.cpu_seconds() - before[0]
-            used -= apart["idle_cpu_seconds"] + apart.get("status_cpu_seconds", 0)
-            found |= apart
-            found["idle_share"] = apart["idle_cpu_seconds"] / plan.idle_seconds
-            found["cpu_ms_per_job"] = 1000 * used / size
-            found["requests_per_job"] = (own.requests() - before[1]) / size
-            found["looks_per_job"] = (own.looks() - looks) / size
+            found |= told(meter.per_job(size) | {"peak_mb": own.peak_mb()})
             found["requests_by_verb"] = own.requests_by_verb()
-            found["peak_mb"] = own.peak_mb()
             found["control_plane_cpu_seconds"] = plane.cpu_seconds()
     return found
 
@@ -229,54 +189,42 @@ async def singles(api: ApiServer, nodes: FakeNodes, plan: Plan) -> dict[str, Any
     taken = []
     for number in range(plan.single_jobs):
         async with asyncio.TaskGroup() as group:
-            seen = Seen()
+            seen = ToldObjects(SPACE)
             watches = [group.create_task(seen.watch(api, kind)) for kind in (*CHILDREN, Kind.Pod)]
             await seen.are_open(len(watches))
             began = time.monotonic()
-            await api.post(jobs_path(), job(f"single{number}"))
+            await api.post(JOBS_PATH, many_jobs.job(f"single{number}"))
             taken.append(await seen.all(len(watches) - 2 + PODS) - began)
             for each in watches:
                 each.cancel()
-        await api.delete(f"{jobs_path()}/single{number}")
+        await api.delete(f"{JOBS_PATH}/single{number}")
         await wait(nodes, lambda told: told["pods"] == 0, plan)
     taken.sort()
     return {"single_p50_seconds": statistics.median(taken), "single_p99_seconds": taken[-1]}
 
 
-class Seen:
-    """Objects of one job as watches tell of them."""
+async def large(api: ApiServer, nodes: FakeNodes, own: OperatorUsage, plan: Plan) -> dict[str, Any]:
+    """One job of very many replicas: until it runs, and is gone."""
+    replicas, path = plan.large_replicas, f"{JOBS_PATH}/large"
+    before, began = own.cpu_seconds(), time.monotonic()
+    await api.post(JOBS_PATH, many_jobs.job("large", replicas))
+    running = await wait(nodes, lambda told: told["ready"] == replicas + PODS - 2, plan) - began
 
-    def __init__(self) -> None:
-        self._open = asyncio.Semaphore(0)
-        self._seen = asyncio.Semaphore(0)
-        self._last = 0.0
+    async def says_so() -> bool:
+        status = (await api.get(path)).get("status", {})
+        return bool(status.get("readyReplicas") == replicas and status.get("phase") == "Running")
 
-    async def watch(self, api: ApiServer, kind: Kind) -> None:
-        path = kind.value.path(SPACE) + "?labelSelector=disttrain.dev/job-uid"
-        listed = await api.get(f"{path}&limit=1", accept=METADATA_LIST)
-        self._open.release()
-        version = listed["metadata"]["resourceVersion"]
-        async for event in api.watch(path, version, accept=METADATA):
-            if event["type"] == "ADDED":
-                self._last = time.monotonic()
-                self._seen.release()
-
-    async def are_open(self, number: int) -> None:
-        for _ in range(number):
-            await self._open.acquire()
-
-    async def all(self, number: int) -> float:
-        """When the last of so many objects was told of."""
-        async with asyncio.timeout(60):
-            for _ in range(number):
-                await self._seen.acquire()
-        return self._last
+    await until(says_so, plan.wait_seconds)
+    await api.delete(path)
+    await wait(nodes, lambda told: told["pods"] == 0, plan)
+    used = own.cpu_seconds() - before
+    return {"large_running_seconds": running, "large_cpu_seconds": used}
 
 
 async def begin(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> dict[str, Any]:
     """Create all jobs at once and wait until they run."""
     began = time.monotonic()
-    await together(range(size), lambda number: api.post(jobs_path(), job(f"j{number}")))
+    await together(range(size), lambda number: api.post(JOBS_PATH, many_jobs.job(f"j{number}")))
     created = time.monotonic() - began
     running = await wait(nodes, lambda told: told["ready"] >= size * PODS, plan) - began
     await all_jobs(api, plan, size, lambda each: each.get("phase") == "Running")
@@ -295,7 +243,7 @@ def writes(plane: ControlPlane) -> dict[str, int]:
     return dict(found.most_common(30))
 
 
-async def statuses(api: ApiServer, own: Operator, plan: Plan, size: int) -> dict[str, Any]:
+async def statuses(api: ApiServer, own: OperatorUsage, plan: Plan, size: int) -> dict[str, Any]:
     """Every job's coordinator writes its status every ten seconds."""
     before, requests = own.cpu_seconds(), own.requests()
     began = time.monotonic()
@@ -313,8 +261,8 @@ async def statuses(api: ApiServer, own: Operator, plan: Plan, size: int) -> dict
 
 async def tell(api: ApiServer, turn: int, number: int) -> None:
     training = {"epoch": turn, "samples": 1000 * (turn + 1), "loss": 1 / (turn + 1)}
-    header = {key: job(f"j{number}")[key] for key in ("apiVersion", "kind", "metadata")}
-    path = f"{jobs_path()}/j{number}/status?fieldManager={HOLDER['coordinator']}&force=true"
+    header = {key: many_jobs.job(f"j{number}")[key] for key in ("apiVersion", "kind", "metadata")}
+    path = f"{JOBS_PATH}/j{number}/status?fieldManager={HOLDER['coordinator']}&force=true"
     await api.patch(path, {**header, "status": {"training": training}}, APPLY)
 
 
@@ -332,14 +280,14 @@ async def collect(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> di
     """Let the jobs' time pass and wait until they are gone."""
     began = time.monotonic()
     patch = {"spec": {"ttlSecondsAfterFinished": 1}}
-    await together(range(size), lambda number: api.patch(f"{jobs_path()}/j{number}", patch))
+    await together(range(size), lambda number: api.patch(f"{JOBS_PATH}/j{number}", patch))
     await wait(nodes, lambda told: told["pods"] == 0, plan)
     await all_jobs(api, plan, 0, lambda _: True)
     return {"collected_seconds": time.monotonic() - began}
 
 
-async def busy(own: Operator, seconds: float) -> float:
-    """CPU seconds that the operator uses while nothing happens."""
+async def idle(own: OperatorUsage, seconds: float) -> dict[str, Any]:
+    """What the operator uses while nothing happens."""
     requests = -1.0
     while requests < own.requests():
         # Numbers of pods are written ten seconds after the end.
@@ -347,7 +295,8 @@ async def busy(own: Operator, seconds: float) -> float:
         await asyncio.sleep(QUIET_SECONDS)
     before = own.cpu_seconds()
     await asyncio.sleep(seconds)
-    return own.cpu_seconds() - before
+    used = own.cpu_seconds() - before
+    return {"idle_cpu_seconds": used, "idle_share": used / seconds}
 
 
 @asynccontextmanager
@@ -359,100 +308,43 @@ async def prepared(plane: ControlPlane) -> AsyncIterator[tuple[ApiServer, FakeNo
         with fake_nodes.running(plane.kubeconfig, NODES, log) as nodes:
             async with ApiServer(plane.kubeconfig, AT_ONCE) as api:
                 await until(partial(serves_jobs, api), 60)
-                await make_space(api)
+                await many_jobs.make_space(api)
+                await until(partial(many_jobs.is_bound, api), 60)
                 await warm_up(api, nodes)
                 yield api, nodes
 
 
 async def serves_jobs(api: ApiServer) -> bool:
     try:
-        await api.get(jobs_path())
+        await api.get(JOBS_PATH)
     except RuntimeError:
         return False
     return True
 
 
-async def make_space(api: ApiServer) -> None:
-    named = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
-    await api.post("/api/v1/namespaces", named)
-    claim = {"namespace": SPACE, "name": CLAIM}
-    shared: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    size = {"storage": "1Gi"}
-    volume = {**shared, "capacity": size, "hostPath": {"path": "/nowhere"}, "claimRef": claim}
-    header = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": CLAIM}}
-    await api.post("/api/v1/persistentvolumes", {**header, "spec": volume})
-    header = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim}
-    spec = {**shared, "resources": {"requests": size}, "volumeName": CLAIM}
-    path = Kind.PersistentVolumeClaim.value.path(SPACE)
-    await api.post(path, {**header, "spec": spec})
-
-    async def is_bound() -> bool:
-        found = await api.get(f"{path}/{CLAIM}")
-        return bool(found["status"].get("phase") == "Bound")
-
-    await until(is_bound, 60)
-
-
 async def warm_up(api: ApiServer, nodes: FakeNodes) -> None:
     """Let the control plane meet each kind once: its first requests take seconds."""
-    bodies = plain_children("warm")
-    await together(bodies, lambda body: api.post(path_of(body), body))
+    bodies = many_jobs.plain_children("warm")
+    await together(bodies, lambda body: api.post(many_jobs.path_of(body), body))
     await asyncio.to_thread(nodes.wait, lambda told: told["ready"] == PODS, 120)
     for body in bodies:
         options = {"propagationPolicy": "Background"}
-        await api.delete(f"{path_of(body)}/{body['metadata']['name']}", options)
+        await api.delete(f"{many_jobs.path_of(body)}/{body['metadata']['name']}", options)
     await asyncio.to_thread(nodes.wait, lambda told: told["pods"] == 0, 120)
 
 
-def start_operator(stack: ExitStack, plane: ControlPlane) -> Operator:
-    """As it is shipped: for all namespaces."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    log = Path(os.environ.get("DISTTRAIN_OPERATOR_LOG", folder / "operator.log"))
-    variables = {"DISTTRAIN_NAMESPACES": "", "DISTTRAIN_METRICS_PORT": str(port)}
-    running = operator_process.running(plane.kubectl, log, **variables)
-    process = stack.enter_context(running).process
-    if process is None:
-        raise RuntimeError(log.read_text())
-    return Operator(psutil.Process(process.pid), port)
-
-
-def job(name: str) -> dict[str, Any]:
-    """A job of five pods."""
-    spec = {
-        "task": {"entrypoint": "digits:Digits"},
-        "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
-        "batchSize": 8,
-        "stop": {"epochs": 1},
-        "checkpoint": {"volume": {"claimName": CLAIM}},
-        "parameterServer": {"shards": 2},
-        "replicas": {"count": 2},
-    }
-    header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
-    return {**header, "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
-
-
-def plain_children(name: str) -> list[dict[str, Any]]:
-    """What the operator makes for a job, without an owner."""
-    parsed = parse_job(json.dumps(job(name)))
-    context = Context(name, SPACE, f"uid-{name}", parsed, ManifestConfig())
-    made = [
-        child.body for child in children(context, Scale(shards=2, replicas=2, coordinator=True))
-    ]
-    bodies = [secret(context, keys.new_pairs()), *made]
-    for body in bodies:
-        del body["metadata"]["ownerReferences"]
-    return bodies
-
-
-def path_of(body: dict[str, Any]) -> str:
-    return Kind[body["kind"]].value.path(SPACE)
-
-
-def jobs_path() -> str:
-    return Kind.DistTrainJob.value.path(SPACE)
+async def until(
+    holds: Callable[[], bool | Awaitable[bool]], limit: float, every: float = 0.2
+) -> None:
+    """Ask until it holds."""
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        answer = holds()
+        if answer if isinstance(answer, bool) else await answer:
+            return
+        await asyncio.sleep(every)
+    message = f"not in {limit} s"
+    raise TimeoutError(message)
 
 
 async def together(values: Iterable[Any], work: Callable[[Any], Awaitable[Any]]) -> None:
@@ -474,7 +366,7 @@ async def all_jobs(
     """Wait until there are so many jobs, all with a wanted status."""
 
     async def are_there() -> bool:
-        items = (await api.get(jobs_path()))["items"]
+        items = (await api.get(JOBS_PATH))["items"]
         return len(items) == size and all(wanted(each.get("status", {})) for each in items)
 
     await until(are_there, plan.wait_seconds, every=max(0.5, size / 500))
@@ -482,20 +374,6 @@ async def all_jobs(
 
 async def wait(nodes: FakeNodes, reached: Callable[[dict[str, Any]], bool], plan: Plan) -> float:
     return await asyncio.to_thread(nodes.wait, reached, plan.wait_seconds)
-
-
-async def until(
-    holds: Callable[[], bool | Awaitable[bool]], limit: float, every: float = 0.2
-) -> None:
-    """Ask until it holds."""
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        answer = holds()
-        if answer if isinstance(answer, bool) else await answer:
-            return
-        await asyncio.sleep(every)
-    message = f"not in {limit} s"
-    raise TimeoutError(message)
 
 
 def told(figures: dict[str, Any]) -> dict[str, Any]:

@@ -12,9 +12,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ from builders.api_server import MERGE, ApiServer
 
 COMPONENT = "app.kubernetes.io/component"
 OUTCOME = '{"phase": "Complete", "reason": "EpochsDone", "message": "1 epoch", "samples": 1}'
-ATTEMPTS = 20
+ATTEMPTS = 120
 RETRY_SECONDS = 0.5
+TROUBLE = (aiohttp.ClientError, RuntimeError)
+"""What the API server may give for a while, with thousands of pods."""
 RENEW_SECONDS = 10
 TELL_SECONDS = 0.05
 CONDITIONS = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
@@ -58,24 +61,28 @@ class FakeKubelet:
         while True:
             for number in range(num_nodes):
                 spec = {"renewTime": _now(microseconds=True)}
-                await self._api.patch(f"{LEASES}/{_node(number)}", {"spec": spec})
+                with suppress(*TROUBLE):
+                    await self._api.patch(f"{LEASES}/{_node(number)}", {"spec": spec})
             await asyncio.sleep(RENEW_SECONDS)
 
     async def _watch(self) -> None:
-        path = "/api/v1/pods?fieldSelector=spec.nodeName!="
         while True:
-            listed = await self._api.get(path)
-            there = {pod["metadata"]["uid"] for pod in listed["items"]}
-            for pod in listed["items"]:
-                self._take("LISTED", pod)
-            for uid in set(self._pods) - there:
-                self._forget(uid)
-            with suppress(aiohttp.ClientError):
-                version = listed["metadata"]["resourceVersion"]
-                async for event in self._api.watch(path, version):
-                    if event["type"] == "ERROR":
-                        break
-                    self._take(event["type"], event["object"])
+            with suppress(*TROUBLE):
+                await self._follow("/api/v1/pods?fieldSelector=spec.nodeName!=")
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _follow(self, path: str) -> None:
+        """List the pods, then take in what happens, until the watch ends."""
+        listed = await self._api.get(path)
+        there = {pod["metadata"]["uid"] for pod in listed["items"]}
+        for pod in listed["items"]:
+            self._take("LISTED", pod)
+        for uid in set(self._pods) - there:
+            self._forget(uid)
+        async for event in self._api.watch(path, listed["metadata"]["resourceVersion"]):
+            if event["type"] == "ERROR":
+                return
+            self._take(event["type"], event["object"])
 
     def _take(self, event: str, pod: dict[str, Any]) -> None:
         metadata = pod["metadata"]
@@ -125,24 +132,18 @@ class FakeKubelet:
             )
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
-        await self._api.delete(path, options)
+        await _stubbornly(path, partial(self._delete, path, options))
+
+    async def _delete(self, path: str, options: dict[str, Any]) -> None:
+        code = await self._api.delete(path, options)
+        if code not in {200, 202, 404, 409}:
+            message = f"DELETE {path}: {code}"
+            raise RuntimeError(message)
 
     async def _patch(self, pod: dict[str, Any], status: dict[str, Any]) -> None:
         path = f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}/status"
         body = {"metadata": {"uid": pod["uid"]}, "status": status}
-        for _ in range(ATTEMPTS):
-            try:
-                await self._api.patch(path, body, MERGE)
-            except RuntimeError as error:
-                if " 404 " in str(error) or " 409 " in str(error):
-                    return
-            except aiohttp.ClientError:
-                pass
-            else:
-                return
-            await asyncio.sleep(RETRY_SECONDS)
-        message = f"{path}: in vain"
-        raise RuntimeError(message)
+        await _stubbornly(path, partial(self._api.patch, path, body, MERGE))
 
     async def _tell(self) -> None:
         told = ""
@@ -164,6 +165,23 @@ class FakeKubelet:
                 self._complete = True
                 for pod in list(self._pods.values()):
                     self._do(self._finish(pod))
+
+
+async def _stubbornly(path: str, ask: Callable[[], Awaitable[Any]]) -> None:
+    """Ask until it is done, or there is no such object any more."""
+    for _ in range(ATTEMPTS):
+        try:
+            await ask()
+        except RuntimeError as error:
+            if " 404 " in str(error) or " 409 " in str(error):
+                return
+        except aiohttp.ClientError:
+            pass
+        else:
+            return
+        await asyncio.sleep(RETRY_SECONDS)
+    message = f"{path}: in vain"
+    raise RuntimeError(message)
 
 
 async def make_nodes(api: ApiServer, number: int) -> None:

@@ -22,6 +22,9 @@ from cluster.errors import Unavailable
 from cluster.kubectl import Kubectl
 from cluster.lock import Lock
 
+_LAST_WORDS = 1000
+"""Characters."""
+
 
 class ControlPlane:
     """Instead of a cluster, with its lock and its addresses. Use as a context manager."""
@@ -74,6 +77,11 @@ class ControlPlane:
     def cpu_seconds(self) -> dict[str, float]:
         """What the components used until now, by name."""
         return {process.name: _cpu_seconds(process.pid) for process in processes.all_recorded()}
+
+    def last_words(self) -> str:
+        """The ends of the components' logs."""
+        ends = ((each.name, processes.log_of(each.name)) for each in processes.all_recorded())
+        return "\n".join(f"{name}: {log.read_text()[-_LAST_WORDS:]}" for name, log in ends)
 
     def _start(self) -> None:
         layout.state().mkdir()

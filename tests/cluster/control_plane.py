@@ -51,6 +51,8 @@ def start_etcd() -> Process:
         f"--initial-advertise-peer-urls={layout.ETCD_PEER_URL}",
         f"--initial-cluster=default={layout.ETCD_PEER_URL}",
         "--unsafe-no-fsync",
+        # Thousands of jobs write more than the default of 2 GB until the API server compacts.
+        "--quota-backend-bytes=8589934592",
     )
     return Process.start(ETCD, network.inside("etcd", *arguments))
 

@@ -1,0 +1,74 @@
+"""Many small jobs in one namespace: the jobs, the objects that they get, the claim they share."""
+
+import json
+from typing import Any
+
+from builders.api_server import ApiServer
+from disttrain.job.parsing import parse_job
+from disttrain_operator import keys
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.children import children
+from disttrain_operator.manifests.config import ManifestConfig
+from disttrain_operator.manifests.context import Context, Scale
+from disttrain_operator.manifests.keys import secret
+
+SPACE = "jobs"
+CLAIM = "checkpoints"
+JOBS_PATH = Kind.DistTrainJob.value.path(SPACE)
+PODS = 5
+"""Of each job: 2 shards, 2 replicas, a coordinator."""
+
+
+def job(name: str, replicas: int = 2) -> dict[str, Any]:
+    """A job of five pods, or of three and other replicas."""
+    spec = {
+        "task": {"entrypoint": "digits:Digits"},
+        "strategy": {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}},
+        "batchSize": 8,
+        "stop": {"epochs": 1},
+        "checkpoint": {"volume": {"claimName": CLAIM}},
+        "parameterServer": {"shards": 2},
+        "replicas": {"count": replicas},
+    }
+    header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
+    return {**header, "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
+
+
+def plain_children(name: str) -> list[dict[str, Any]]:
+    """What the operator makes for a job, without an owner."""
+    parsed = parse_job(json.dumps(job(name)))
+    context = Context(name, SPACE, f"uid-{name}", parsed, ManifestConfig())
+    made = [
+        child.body for child in children(context, Scale(shards=2, replicas=2, coordinator=True))
+    ]
+    bodies = [secret(context, keys.new_pairs()), *made]
+    for body in bodies:
+        del body["metadata"]["ownerReferences"]
+    return bodies
+
+
+def path_of(body: dict[str, Any]) -> str:
+    """Where an object of its kind is made."""
+    return Kind[body["kind"]].value.path(SPACE)
+
+
+async def make_space(api: ApiServer) -> None:
+    """Make the namespace and the claim, and a volume for it."""
+    named = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
+    await api.post("/api/v1/namespaces", named)
+    claim = {"namespace": SPACE, "name": CLAIM}
+    shared: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    size = {"storage": "1Gi"}
+    volume = {**shared, "capacity": size, "hostPath": {"path": "/nowhere"}, "claimRef": claim}
+    header = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": CLAIM}}
+    await api.post("/api/v1/persistentvolumes", {**header, "spec": volume})
+    header = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim}
+    spec = {**shared, "resources": {"requests": size}, "volumeName": CLAIM}
+    path = Kind.PersistentVolumeClaim.value.path(SPACE)
+    await api.post(path, {**header, "spec": spec})
+
+
+async def is_bound(api: ApiServer) -> bool:
+    """Whether the claim has its volume."""
+    found = await api.get(f"{Kind.PersistentVolumeClaim.value.path(SPACE)}/{CLAIM}")
+    return bool(found["status"].get("phase") == "Bound")

@@ -1,0 +1,103 @@
+"""What the operator's process uses: processor, memory, requests, looks at jobs."""
+
+import os
+import socket
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from builders import operator_process
+from cluster import Kubectl
+
+REQUESTS = "disttrain_operator_api_requests_total"
+WATCH = "verb=WATCH"
+LOOKS = "disttrain_operator_reconcile_seconds_count"
+
+
+class OperatorUsage:
+    """The operator's process, and what it used."""
+
+    def __init__(self, process: psutil.Process, port: int) -> None:
+        self._process = process
+        self._port = port
+
+    def cpu_seconds(self) -> float:
+        """Of the process until now."""
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+    def peak_mb(self) -> float:
+        """The most memory it had until now."""
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+    def requests(self) -> float:
+        """Requests to the API server until now, but for watches: those do not depend on jobs."""
+        return sum(number for verb, number in self.requests_by_verb().items() if WATCH not in verb)
+
+    def requests_by_verb(self) -> dict[str, float]:
+        """The same by verb and code."""
+        found = {}
+        for line in self._get("/metrics").splitlines():
+            if line.startswith(REQUESTS):
+                labels, value = line.removeprefix(REQUESTS).rsplit(" ", 1)
+                found[labels.replace('"', "")] = float(value)
+        return found
+
+    def looks(self) -> float:
+        """How often it looked at a job until now."""
+        lines = self._get("/metrics").splitlines()
+        return next(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(LOOKS))
+
+    def is_ready(self) -> bool:
+        """Whether it looks after jobs."""
+        try:
+            return bool(self._get("/readyz"))
+        except OSError:
+            return False
+
+    def _get(self, path: str) -> str:
+        url = f"http://127.0.0.1:{self._port}{path}"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return str(answer.read().decode())
+
+
+class Meter:
+    """What an operator used since a moment, but for what is left out."""
+
+    def __init__(self, own: OperatorUsage) -> None:
+        self._own = own
+        self._cpu_seconds = own.cpu_seconds()
+        self._requests = own.requests()
+        self._looks = own.looks()
+
+    def leave_out(self, cpu_seconds: float) -> None:
+        """Leave out what was used for something else."""
+        self._cpu_seconds += cpu_seconds
+
+    def per_job(self, size: int) -> dict[str, float]:
+        """Until now, for each of so many jobs."""
+        return {
+            "cpu_ms_per_job": 1000 * (self._own.cpu_seconds() - self._cpu_seconds) / size,
+            "requests_per_job": (self._own.requests() - self._requests) / size,
+            "looks_per_job": (self._own.looks() - self._looks) / size,
+        }
+
+
+@contextmanager
+def measured(kubectl: Kubectl) -> Iterator[OperatorUsage]:
+    """The operator as it is shipped: for all namespaces."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(os.environ.get("DISTTRAIN_OPERATOR_LOG", f"{folder}/operator.log"))
+        variables = {"DISTTRAIN_NAMESPACES": "", "DISTTRAIN_METRICS_PORT": str(port)}
+        with operator_process.running(kubectl, log, **variables) as running:
+            if running.process is None:
+                raise RuntimeError(log.read_text())
+            yield OperatorUsage(psutil.Process(running.process.pid), port)
