@@ -1,5 +1,6 @@
 """Objects of the API to records. What is not as expected becomes an empty value: never an error."""
 
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,18 +60,23 @@ def is_true(condition: dict[str, Any] | None) -> bool:
     return condition is not None and condition.get("status") == "True"
 
 
+def kept(value: object) -> str:
+    """The text, shared with all equal ones: a job's name and uid stand in twenty records."""
+    return sys.intern(str(value))
+
+
 def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
     """A DistTrainJob; of its status only the named fields are kept."""
     metadata, status = mapping(body.get("metadata")), mapping(body.get("status"))
     annotations = mapping(metadata.get("annotations"))
     return JobRecord(
-        key=JobKey(str(metadata.get("namespace")), str(metadata.get("name"))),
-        uid=str(metadata.get("uid")),
+        key=JobKey(kept(metadata.get("namespace")), kept(metadata.get("name"))),
+        uid=kept(metadata.get("uid")),
         version=number(metadata.get("resourceVersion")),
         generation=number(metadata.get("generation")),
         created=time(metadata.get("creationTimestamp")) or datetime.now(UTC),
         deleting="deletionTimestamp" in metadata,
-        spec=json_text.write(body.get("spec")),
+        spec=kept(json_text.write(body.get("spec")).decode()),
         outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME)),
         restarts=str(annotations.get(RESTARTS, "")),
         status={name: value for name, value in status.items() if name in own_fields},
@@ -82,7 +88,7 @@ def job_key(body: dict[str, Any]) -> JobKey:
     """The job that an object was made for, by its label."""
     metadata = mapping(body.get("metadata"))
     labels = mapping(metadata.get("labels"))
-    return JobKey(str(metadata.get("namespace")), str(labels.get(cluster_labels.INSTANCE, "")))
+    return JobKey(kept(metadata.get("namespace")), kept(labels.get(cluster_labels.INSTANCE, "")))
 
 
 def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
@@ -93,13 +99,13 @@ def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
     label_uid = str(labels.get(cluster_labels.JOB_UID, ""))
     return ChildRecord(
         kind=kind,
-        name=str(metadata.get("name")),
+        name=kept(metadata.get("name")),
         uid=str(metadata.get("uid")),
         version=number(metadata.get("resourceVersion")),
         job=job_key(body),
-        owner_uid=str(owner.get("uid", label_uid)),
-        owned_by=f"{owner.get('kind')} {owner.get('name')}" if owner else "",
-        fingerprint=str(mapping(metadata.get("annotations")).get(FINGERPRINT, "")),
+        owner_uid=kept(owner.get("uid", label_uid)),
+        owned_by=kept(f"{owner.get('kind')} {owner.get('name')}") if owner else "",
+        fingerprint=kept(mapping(metadata.get("annotations")).get(FINGERPRINT, "")),
         generation=number(metadata.get("generation")),
         deleting="deletionTimestamp" in metadata,
         **_state(kind, mapping(body.get("spec")), mapping(body.get("status"))),

@@ -18,6 +18,7 @@ def record(body: dict[str, Any]) -> PodRecord | None:
     if role is None:
         return None
     metadata, status = parsing.mapping(body.get("metadata")), parsing.mapping(body.get("status"))
+    labels = parsing.mapping(metadata.get("labels"))
     container = parsing.main_container(status.get("containerStatuses"))
     states = parsing.conditions(status)
     scheduled = states.get("PodScheduled", {})
@@ -27,9 +28,9 @@ def record(body: dict[str, Any]) -> PodRecord | None:
         uid=str(metadata.get("uid")),
         version=parsing.number(metadata.get("resourceVersion")),
         job=parsing.job_key(body),
-        job_uid=str(parsing.mapping(metadata.get("labels")).get(cluster_labels.JOB_UID, "")),
+        job_uid=parsing.kept(labels.get(cluster_labels.JOB_UID, "")),
         role=role,
-        phase=str(status.get("phase", "")),
+        phase=parsing.kept(status.get("phase", "")),
         ready=parsing.is_true(states.get("Ready")),
         gone_at=parsing.time(metadata.get("deletionTimestamp")),
         restarts=parsing.number(container.get("restartCount")),

@@ -52,8 +52,8 @@ class JobRecord:
     generation: int
     created: datetime
     deleting: bool
-    spec: bytes
-    """The spec as JSON: a tenth of the memory of its values."""
+    spec: str
+    """The spec as JSON: a tenth of the memory of its values, and one text for equal ones."""
     outcome: Outcome | None
     restarts: str
     """The annotation with what was counted of restarts."""

@@ -46,7 +46,7 @@ def of(job: JobRecord, config: ManifestConfig) -> Desired:
     return _of(*_about(job), config)
 
 
-def _about(job: JobRecord) -> tuple[str, str, str, bytes]:
+def _about(job: JobRecord) -> tuple[str, str, str, str]:
     return job.key.namespace, job.key.name, job.uid, job.spec
 
 
@@ -61,7 +61,7 @@ def scaled(job: JobRecord, config: ManifestConfig, scale: Scale) -> tuple[Child,
 
 
 @lru_cache(maxsize=_PARSED)
-def _of(namespace: str, name: str, uid: str, spec: bytes, config: ManifestConfig) -> Desired:
+def _of(namespace: str, name: str, uid: str, spec: str, config: ManifestConfig) -> Desired:
     header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
     metadata = {"namespace": namespace, "name": name, "uid": uid}
     manifest = {**header, "metadata": metadata, "spec": json_text.read(spec)}
@@ -75,7 +75,7 @@ def _of(namespace: str, name: str, uid: str, spec: bytes, config: ManifestConfig
 
 @lru_cache(maxsize=_EXPECTED)
 def _expected(
-    namespace: str, name: str, uid: str, spec: bytes, config: ManifestConfig
+    namespace: str, name: str, uid: str, spec: str, config: ManifestConfig
 ) -> tuple[Expected, ...]:
     made = _made(namespace, name, uid, spec, config)
     return tuple(Expected(child.kind, child.name, child.fingerprint) for child in made)
@@ -83,7 +83,7 @@ def _expected(
 
 @lru_cache(maxsize=_MADE)
 def _made(
-    namespace: str, name: str, uid: str, spec: bytes, config: ManifestConfig
+    namespace: str, name: str, uid: str, spec: str, config: ManifestConfig
 ) -> tuple[Child, ...]:
     context = _of(namespace, name, uid, spec, config).context
     return () if context is None else tuple(children(context, _WHOLE))
