@@ -37,6 +37,8 @@ class Alert:
         return f"({self.value}) {self.condition}".strip() if self.condition else self.value
 
 
+_DEPTH: Final = "disttrain_operator_queue_depth"
+"""What every operator serves from its first moment on."""
 _RUNNING: Final = f'(max by ({labels.EACH_JOB}) (disttrain_job_phase{{phase="Running"}}) == 1)'
 _WHILE_RUNNING: Final = f"and on ({labels.EACH_JOB}) {_RUNNING}"
 _NAME: Final = "{{ $labels.namespace }}/{{ $labels.disttrain_job }}"
@@ -124,9 +126,10 @@ RESTARTS: Final = Alert(
 OPERATOR_DOWN: Final = Alert(
     name="DistTrainOperatorDown",
     severity=Severity.CRITICAL,
-    value="absent(disttrain_operator_queue_depth)",
+    value=f"({query.largest(f'max_over_time({_DEPTH}[1h])', labels.NAMESPACE)} unless "
+    f"{query.largest(_DEPTH, labels.NAMESPACE)}) or absent(max_over_time({_DEPTH}[1h]))",
     minutes=5,
-    summary="No operator of DistTrain answers.",
+    summary="An operator of DistTrain does not answer.",
     means="Running jobs train on. New jobs do not start, changes and deadlines wait, and nobody "
     "replaces pods on lost nodes. Look at the operator's Deployment and at its log.",
 )

@@ -61,7 +61,9 @@ def shards(heard: str) -> list[dict[str, str]]:
 SAMPLES: Final = "disttrain_job_samples"
 ERRORS: Final = "disttrain_operator_reconcile_errors_total"
 RESTARTS: Final = "disttrain_restarts_total"
-OPERATOR: Final = raw_series("disttrain_operator_queue_depth", "0x10 _x30", pod="operator")
+DEPTH: Final = "disttrain_operator_queue_depth"
+OPERATOR: Final = raw_series(DEPTH, "0x10 _x90", namespace="system", pod="operator")
+OTHER_OPERATOR: Final = raw_series(DEPTH, "0x100", namespace="other", pod="operator")
 
 FIRING: Final = [
     (alerts.JOB_STUCK, [RUNNING, series(SAMPLES, "0+9x10 90x50")], 25, of_job()),
@@ -82,7 +84,12 @@ FIRING: Final = [
         25,
         of_job("19", role="shard"),
     ),
-    (alerts.OPERATOR_DOWN, [OPERATOR], 21, Firing(labels={}, value="1")),
+    (
+        alerts.OPERATOR_DOWN,
+        [OPERATOR, OTHER_OPERATOR],
+        21,
+        Firing(labels={"namespace": "system"}, value="0"),
+    ),
     (alerts.OPERATOR_DOWN, [], 5, Firing(labels={}, value="1")),
     (
         alerts.RECONCILE_ERRORS,
@@ -130,6 +137,7 @@ QUIET: Final = {
     "few restarts": (alerts.RESTARTS, [series(RESTARTS, "0x5 3x30", role="shard")], 20),
     "operator answers": (alerts.OPERATOR_DOWN, [OPERATOR], 10),
     "operator restarts": (alerts.OPERATOR_DOWN, [OPERATOR], 14),
+    "operator was taken away": (alerts.OPERATOR_DOWN, [OPERATOR, OTHER_OPERATOR], 90),
     "errors are over": (
         alerts.RECONCILE_ERRORS,
         [raw_series(ERRORS, "0x5 2x40", namespace="system", kind="Conflict")],

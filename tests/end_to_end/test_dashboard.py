@@ -37,7 +37,7 @@ EMPTY_PANELS: Final = {
     "Requests refused by reason": "healthy processes of one version and job refuse nothing",
 }
 EMPTY_ALERTS: Final = {
-    "DistTrainOperatorDown": "it asks whether a metric is absent, and the operator serves it",
+    "DistTrainOperatorDown": "it asks for a metric that is missing, and the operator serves it",
     "DistTrainReconcileErrors": "a healthy operator makes none",
 }
 
