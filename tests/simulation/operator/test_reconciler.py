@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +27,7 @@ SEEDS = range(int(os.environ.get("DISTTRAIN_SIMULATION_SEEDS", "8")))
 STEPS = 60
 KEY = JobKey("somewhere", "job")
 JOB = (Kind.DistTrainJob, *KEY)
+WatchEvent = tuple[Kind, str, dict[str, Any]]
 COMPLETE = json.dumps({"phase": "Complete", "reason": "EpochsDone", "message": ""})
 
 
@@ -61,7 +63,7 @@ class Operator:
         self.reconciler = Reconciler(
             self.client, self.inventory, ManifestConfig(), new_keys, self.relister.job, clock
         )
-        self.pending: list[tuple[Kind, str, dict[str, Any]]] = []
+        self.pending: list[WatchEvent] = []
         self.heard = len(world.events)
 
     async def relist(self) -> None:
@@ -77,7 +79,7 @@ class Operator:
             if event[0] in late:
                 kept.append(event)
             elif chance.random() >= loss:
-                self._take(*event)
+                self.take([event])
         self.pending = kept
 
     async def look(self) -> bool:
@@ -88,8 +90,10 @@ class Operator:
             return False
         return True
 
-    def _take(self, kind: Kind, event: str, body: dict[str, Any]) -> None:
-        (self.sights.gone if event == "DELETED" else self.sights.seen)(kind, body)
+    def take(self, events: Iterable[WatchEvent]) -> None:
+        """Take in events."""
+        for kind, event, body in events:
+            (self.sights.gone if event == "DELETED" else self.sights.seen)(kind, body)
 
 
 def children(world: World) -> dict[Kind, dict[str, Any]]:
@@ -143,9 +147,8 @@ async def settle(world: World, operator: Operator) -> None:
         world.now += timedelta(seconds=10)
         world.run_controllers()
         operator.hear(chance, loss=0)
-        operator.pending, rest = [], operator.pending
-        for event in rest:
-            operator._take(*event)
+        operator.take(operator.pending)
+        operator.pending = []
         before = world.num_requests
         assert await operator.look()
         if world.num_requests == before:
@@ -153,10 +156,29 @@ async def settle(world: World, operator: Operator) -> None:
     pytest.fail("the reconciler never comes to rest")
 
 
+@pytest.fixture
+def world() -> World:
+    """Somewhere with a job."""
+    made = World()
+    made.create(Kind.DistTrainJob, job())
+    return made
+
+
+def when_at_rest(world: World, happens: Callable[[Operator], Awaitable[None]]) -> None:
+    """Let something happen to an operator whose job has all it shall have."""
+
+    async def scenario() -> None:
+        operator = Operator(world)
+        await operator.relist()
+        await settle(world, operator)
+        await happens(operator)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-def test_after_faults_a_job_has_all_it_shall_have_and_rests(seed: int) -> None:
-    world, chance = World(), random.Random(seed)
-    world.create(Kind.DistTrainJob, job())
+def test_after_faults_a_job_has_all_it_shall_have_and_rests(world: World, seed: int) -> None:
+    chance = random.Random(seed)
 
     async def scenario() -> None:
         await settle(world, await faults(world, chance, end_at=-1))
@@ -173,9 +195,8 @@ def test_after_faults_a_job_has_all_it_shall_have_and_rests(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_after_its_end_nothing_of_a_job_is_created(seed: int) -> None:
-    world, chance = World(), random.Random(seed)
-    world.create(Kind.DistTrainJob, job())
+def test_after_its_end_nothing_of_a_job_is_created(world: World, seed: int) -> None:
+    chance = random.Random(seed)
 
     async def scenario() -> int:
         operator = Operator(world)
@@ -206,9 +227,8 @@ def made_by_the_operator(world: World) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_job_that_ends_among_faults_ends_once(seed: int) -> None:
-    world, chance = World(), random.Random(seed)
-    world.create(Kind.DistTrainJob, job())
+def test_a_job_that_ends_among_faults_ends_once(world: World, seed: int) -> None:
+    chance = random.Random(seed)
     ends = STEPS - 20
 
     async def scenario() -> None:
@@ -226,9 +246,10 @@ def test_a_job_that_ends_among_faults_ends_once(seed: int) -> None:
     assert len(outcomes) <= 1
 
 
-def test_a_new_job_of_the_same_name_waits_for_the_old_ones_objects() -> None:
-    world = World()
-    first = world.create(Kind.DistTrainJob, job())
+def test_a_new_job_of_the_same_name_waits_for_the_old_ones_objects(
+    world: World,
+) -> None:
+    first = world.find(JOB)
 
     async def scenario() -> None:
         operator = Operator(world)
@@ -254,14 +275,8 @@ def test_a_new_job_of_the_same_name_waits_for_the_old_ones_objects() -> None:
     assert first["metadata"]["uid"] not in launch["data"]["job.json"]
 
 
-def test_keys_deleted_by_hand_are_made_anew_and_all_start_again_with_them() -> None:
-    world = World()
-    world.create(Kind.DistTrainJob, job())
-
-    async def scenario() -> None:
-        operator = Operator(world)
-        await operator.relist()
-        await settle(world, operator)
+def test_keys_deleted_by_hand_are_made_anew_and_all_start_again_with_them(world: World) -> None:
+    async def happens(operator: Operator) -> None:
         (secret,) = [key for key in world.objects if key[0] is Kind.Secret]
         before = {body["metadata"]["uid"] for body in pods(world)}
         world.delete(secret)
@@ -278,52 +293,36 @@ def test_keys_deleted_by_hand_are_made_anew_and_all_start_again_with_them() -> N
         left = {body["metadata"]["uid"] for body in pods(world)}
         assert left & before == {stuck["metadata"]["uid"]}
 
-    asyncio.run(scenario())
+    when_at_rest(world, happens)
 
 
-def test_a_job_whose_coordinator_was_deleted_unread_is_looked_at_before_it_is_given_up() -> None:
-    world = World()
-    world.create(Kind.DistTrainJob, job())
-
-    async def scenario() -> None:
-        operator = Operator(world)
-        await operator.relist()
-        await settle(world, operator)
+def test_a_job_whose_coordinator_was_deleted_unread_is_looked_at_before_it_is_given_up(
+    world: World,
+) -> None:
+    async def happens(operator: Operator) -> None:
         world.finish_coordinators(COMPLETE)
         world.run_controllers()
         # The watch of pods is behind: it has not told that the coordinator ended.
-        operator.pending = [
-            event for event in watched_events(world, operator.heard) if event[0] is not Kind.Pod
-        ]
-        operator.heard = len(world.events)
-        late, operator.pending = operator.pending, []
-        for event in late:
-            operator._take(*event)
+        told = watched_events(world, operator.heard)
+        operator.take(event for event in told if event[0] is not Kind.Pod)
         for pod in list(operator.inventory.at(KEY).pods.values()):
             operator.inventory.drop_pod(KEY, pod.name, pod.uid)
         assert await operator.look()
 
-    asyncio.run(scenario())
+    when_at_rest(world, happens)
 
     assert world.objects[JOB]["status"]["phase"] == "Complete"
 
 
-def test_a_job_whose_deletion_is_told_last_has_nothing_made_again() -> None:
-    world = World()
-    world.create(Kind.DistTrainJob, job())
-
-    async def scenario() -> None:
-        operator = Operator(world)
-        await operator.relist()
-        await settle(world, operator)
+def test_a_job_whose_deletion_is_told_last_has_nothing_made_again(world: World) -> None:
+    async def happens(operator: Operator) -> None:
         world.delete(JOB)
         told = [one for one in watched_events(world, operator.heard) if one[0] in CHILDREN]
         assert told
-        for event in told:
-            operator._take(*event)
+        operator.take(told)
         assert await operator.look()
 
-    asyncio.run(scenario())
+    when_at_rest(world, happens)
 
     assert set(children(world)) == {Kind.PersistentVolumeClaim}, "the volume alone is kept"
 
