@@ -124,12 +124,12 @@ class Inventory:
         self._forget_if_empty(key)
         return True
 
-    def uids(self, kind: Kind, namespace: str | None = None) -> Iterator[str]:
-        """The uids of all objects of a kind, in a namespace or everywhere."""
-        for key, place in self._places.items():
-            if namespace in {None, key.namespace}:
-                for record in place.of_kind(kind):
-                    yield record.uid
+    def versions(self, kind: Kind, namespace: str | None = None) -> dict[str, int]:
+        """The versions of all objects of a kind by their uids, in a namespace or everywhere."""
+        places = (
+            place for key, place in self._places.items() if namespace in {None, key.namespace}
+        )
+        return {record.uid: record.version for each in places for record in each.of_kind(kind)}
 
     def drop_all(self, kind: Kind, gone: set[str]) -> list[JobKey]:
         """Forget objects by their uids; returns whose they were."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -11,7 +12,7 @@ from disttrain.job import cluster_labels
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.cluster.query import Query
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed import watched
+from disttrain_operator.observed import parsing, watched
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import JobKey
@@ -60,15 +61,27 @@ class Relister:
         self._changed = changed
 
     async def run(self) -> None:
-        """List every ten minutes, until cancelled."""
+        """Look through everything every ten minutes, one kind after the other, until cancelled."""
         while True:
-            await asyncio.sleep(EVERY.total_seconds())
-            try:
-                await self.all()
-            except DistTrainError as error:
-                LOG.warning(
-                    "listing failed: %s; watches go on, the next list is in %s", error, EVERY
-                )
+            for query in self._queries:
+                await asyncio.sleep(EVERY.total_seconds() / len(self._queries))
+                try:
+                    await self.check(query)
+                except DistTrainError as error:
+                    LOG.warning(
+                        "listing failed: %s; watches go on, the next list is in %s", error, EVERY
+                    )
+
+    async def check(self, query: Query) -> None:
+        """List what a query is about if something of it was missed; the metadata tell."""
+        listed: dict[str, int] = {}
+        known = self._inventory.versions(query.kind, query.namespace)
+        async for page in self._client.pages(replace(query, metadata_only=True)):
+            for body in page.items:
+                metadata = body["metadata"]
+                listed[str(metadata.get("uid"))] = parsing.number(metadata.get("resourceVersion"))
+        if listed != known:
+            await self.list(query)
 
     async def all(self) -> dict[Query, str]:
         """List everything once; returns from where watches go on."""
@@ -77,7 +90,7 @@ class Relister:
     async def list(self, query: Query) -> str:
         """List what a query is about; returns from where a watch goes on."""
         # Whatever is made while the list is read is not in it, and is not gone.
-        before = set(self._inventory.uids(query.kind, query.namespace))
+        before = set(self._inventory.versions(query.kind, query.namespace))
         listed, version = set(), ""
         with self._sights.listing() as gone_meanwhile:
             async for page in self._client.pages(query):

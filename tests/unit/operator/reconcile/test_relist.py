@@ -51,6 +51,43 @@ def test_a_deletion_that_a_watch_lost_is_found_by_the_next_list() -> None:
     assert operator.changed == [KEY]
 
 
+class CountingClient(FakeClient):
+    """Knows what was listed."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.listed: list[bool] = []
+        """For each list, whether only the metadata were asked for."""
+
+    async def pages(self, query: Query) -> AsyncIterator[Page]:
+        self.listed.append(query.metadata_only)
+        async for page in super().pages(query):
+            yield page
+
+
+def test_while_nothing_was_missed_only_metadata_are_read() -> None:
+    world = World()
+    world.create(Kind.Deployment, body("job-replica"))
+    client = CountingClient(world)
+    operator = Operator(world, client)
+    query = Query(kind=Kind.Deployment)
+    asyncio.run(operator.relister.list(query))
+    client.listed.clear()
+
+    asyncio.run(operator.relister.check(query))
+    assert client.listed == [True]
+
+    world.change((Kind.Deployment, KEY.namespace, "job-replica"), {"spec": {"replicas": 7}})
+    asyncio.run(operator.relister.check(query))
+    assert client.listed == [True, True, False]
+    (seen,) = operator.inventory.at(KEY).children.values()
+    assert seen.wanted == 7
+
+    world.delete((Kind.Deployment, KEY.namespace, "job-replica"))
+    asyncio.run(operator.relister.check(query))
+    assert not operator.inventory.at(KEY).children
+
+
 def test_a_list_of_one_job_finds_its_lost_pods_and_leaves_others_alone() -> None:
     world = World()
     for name in ("job-replica-a", "job-replica-b"):
