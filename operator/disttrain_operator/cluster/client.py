@@ -37,6 +37,9 @@ has lost its connection."""
 _GATHERED_SECONDS = 0.1
 """How long events of a watch may wait for others; nobody acts on one as soon."""
 
+_BACKLOG_BYTES = 32 * 1024
+"""Who has so much to read reads on: the API server ends watches that fall behind."""
+
 _CONNECTIONS = 32
 """At once; more only wait inside the API server."""
 
@@ -153,8 +156,9 @@ class Client:
             async for piece in response.content.iter_any():
                 for line in lines.add(piece):
                     yield streams.event(line)
-                # Events that come one by one are read together then.
-                await asyncio.sleep(_GATHERED_SECONDS)
+                if len(piece) < _BACKLOG_BYTES:
+                    # Events that come one by one are read together then.
+                    await asyncio.sleep(_GATHERED_SECONDS)
 
     async def _call(
         self,
