@@ -14,6 +14,7 @@ from builders.fake_cluster import FakeClient, World, watched_events
 from disttrain.errors import DistTrainError
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
+from disttrain_operator.errors import Forbidden
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed.inventory import Inventory
@@ -52,11 +53,11 @@ def job(**spec: Any) -> dict[str, Any]:
 class Operator:
     """One life of the operator; it forgets everything at its end."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, client: FakeClient | None = None) -> None:
         self.world = world
         self.inventory = Inventory()
         self.sights = Sights(self.inventory, report.FIELDS)
-        self.client = FakeClient(world)
+        self.client = client or FakeClient(world)
         ignore = lambda _: None  # noqa: E731 - Every step looks anyway.
         self.relister = Relister(self.client, self.inventory, self.sights, (), ignore)
         clock = lambda: world.now  # noqa: E731 - Time is the world's.
@@ -273,6 +274,35 @@ def test_a_new_job_of_the_same_name_waits_for_the_old_ones_objects(
 
     launch = world.objects[Kind.ConfigMap, KEY.namespace, "job-launch"]
     assert first["metadata"]["uid"] not in launch["data"]["job.json"]
+
+
+def test_what_fails_again_and_again_is_told_until_it_goes_well(world: World) -> None:
+    class Forbidding(FakeClient):
+        async def create(self, kind: Kind, body: dict[str, Any], *, dry_run: bool = False) -> Any:
+            if kind is Kind.Service and forbids:
+                message = "services is forbidden"
+                raise Forbidden(message)
+            return await super().create(kind, body, dry_run=dry_run)
+
+    def told() -> dict[str, str]:
+        conditions = world.objects[JOB].get("status", {}).get("conditions", [])
+        return {each["type"]: each["message"] for each in conditions}
+
+    async def scenario() -> None:
+        operator = Operator(world, Forbidding(world))
+        await operator.relist()
+        for failures in range(4):
+            assert "ReconcileError" not in told()
+            with pytest.raises(Forbidden):
+                await operator.reconciler.look(KEY, failures)
+        assert told()["ReconcileError"] == "services is forbidden"
+        forbids.clear()
+        await settle(world, operator)
+
+    forbids = ["services"]
+    asyncio.run(scenario())
+
+    assert "ReconcileError" not in told()
 
 
 def test_keys_deleted_by_hand_are_made_anew_and_all_start_again_with_them(world: World) -> None:

@@ -104,6 +104,14 @@ def test_pods_satisfy_the_restricted_level(role: Role) -> None:
         assert each["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
+@pytest.mark.parametrize("role", list(Role))
+def test_no_service_mesh_puts_itself_beside_a_process(role: Role) -> None:
+    metadata = pod_template(context(), role)["metadata"]
+
+    assert metadata["labels"]["sidecar.istio.io/inject"] == "false"
+    assert metadata["annotations"]["linkerd.io/inject"] == "disabled"
+
+
 def test_threads_follow_the_cpu_limit_and_only_that() -> None:
     def replica(limits: dict[str, str]) -> dict[str, Any]:
         resources = {"limits": limits}
