@@ -21,8 +21,6 @@ def record(body: dict[str, Any]) -> PodRecord | None:
     labels = parsing.mapping(metadata.get("labels"))
     container = parsing.main_container(status.get("containerStatuses"))
     states = parsing.conditions(status)
-    scheduled = states.get("PodScheduled", {})
-    waiting = parsing.mapping(parsing.mapping(container.get("state")).get("waiting"))
     return PodRecord(
         name=str(metadata.get("name")),
         uid=str(metadata.get("uid")),
@@ -37,11 +35,20 @@ def record(body: dict[str, Any]) -> PodRecord | None:
         death=_death(container, status, _reasons(status, states)),
         created=parsing.time(metadata.get("creationTimestamp")),
         disrupted=parsing.is_true(states.get(DISRUPTION)),
-        waiting=str(waiting.get("reason", "")),
-        detail=parsing.text(waiting.get("message") or scheduled.get("message")),
-        unschedulable=scheduled.get("reason") == "Unschedulable",
         outcome=_outcome(container) if role is Role.COORDINATOR else None,
+        **_hindrance(container, states),
     )
+
+
+def _hindrance(container: dict[str, Any], states: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What keeps its container from running."""
+    scheduled = states.get("PodScheduled", {})
+    waiting = parsing.mapping(parsing.mapping(container.get("state")).get("waiting"))
+    return {
+        "waiting": str(waiting.get("reason", "")),
+        "detail": parsing.text(waiting.get("message") or scheduled.get("message")),
+        "unschedulable": scheduled.get("reason") == "Unschedulable",
+    }
 
 
 def _terminated(container: dict[str, Any]) -> dict[str, Any]:

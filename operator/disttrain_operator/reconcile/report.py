@@ -49,14 +49,7 @@ def has_begun(job: JobRecord) -> bool:
 def status(facts: Facts, now: datetime) -> dict[str, Any]:
     """The operator's fields; the same for the same facts, so that nothing is written twice."""
     before = before_policy.status(facts.job.status)
-    ready_shards, ready_replicas = _ready(facts, Kind.StatefulSet), _ready(facts, Kind.Deployment)
-    situation = conditions.Situation(
-        stage=facts.stage,
-        outcome=facts.outcome,
-        shards=(ready_shards, facts.spec.parameter_server.shards),
-        replicas=(ready_replicas, facts.spec.replicas.count),
-        problems=facts.problems,
-    )
+    situation = _situation(facts)
     pods = [pod for pod in facts.observed.pods.values() if pod.job_uid == facts.job.uid]
     known = {condition.type: condition for condition in before.conditions}
     selector = cluster_labels.pods_of(facts.job.key.name, facts.job.uid, Role.REPLICA)
@@ -69,11 +62,21 @@ def status(facts: Facts, now: datetime) -> dict[str, Any]:
         completion_time=_completion_time(facts.outcome),
         restarts=Restarts(**{role.value: facts.counted.totals[role] for role in Role}),
         replicas=_there(facts, Kind.Deployment),
-        ready_replicas=ready_replicas,
+        ready_replicas=situation.replicas[0],
         selector=cluster_labels.selector_text(selector),
         failures=failures.latest(before.failures, pods),
     )
     return made.as_json()
+
+
+def _situation(facts: Facts) -> conditions.Situation:
+    return conditions.Situation(
+        stage=facts.stage,
+        outcome=facts.outcome,
+        shards=(_ready(facts, Kind.StatefulSet), facts.spec.parameter_server.shards),
+        replicas=(_ready(facts, Kind.Deployment), facts.spec.replicas.count),
+        problems=facts.problems,
+    )
 
 
 def refused(job: JobRecord, problems: tuple[Problem, ...], now: datetime) -> dict[str, Any]:
