@@ -19,6 +19,10 @@ demo: .venv/ready ## train the digits example: 2 shards, 3 replicas, one command
 
 # own: one is built (once, 15 minutes) and started; existing: the one that KUBECONFIG names.
 CLUSTER ?= own
+# Most of a test is waiting.
+CLUSTER_WORKERS ?= 3
+BY_FILES = --dist loadscope --no-loadscope-reorder
+CLUSTER_REPORT = -q --durations=20 --cluster=$(CLUSTER)
 
 test: .venv/ready ## all tests of one machine, with real processes, kills and examples
 	$(BIN)/pytest tests/unit tests/contract tests/simulation -n 2 -q
@@ -26,7 +30,8 @@ test: .venv/ready ## all tests of one machine, with real processes, kills and ex
 
 test-cluster: .venv/ready ## the tests on a real Kubernetes: as root on Linux one is started, else it says why not
 	cd tests && ../$(BIN)/python -m cluster prepare
-	$(BIN)/pytest tests/end_to_end -q --durations=20 --cluster=$(CLUSTER)
+	$(BIN)/pytest tests/end_to_end -m "not alone" -n $(CLUSTER_WORKERS) $(BY_FILES) $(CLUSTER_REPORT)
+	$(BIN)/pytest tests/end_to_end -m alone $(CLUSTER_REPORT)
 
 test-fast: .venv/ready ## the tests that start no processes of a job
 	$(BIN)/pytest tests/unit tests/contract -n 2 -q

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ STEP_SECONDS: Final = 0.35
 AUDIT_LIMIT: Final = timedelta(seconds=60)
 _REQUESTS: Final = {"cpu": "20m", "memory": "64Mi"}
 _CONTAINER: Final = {"name": "disttrain", "resources": {"requests": _REQUESTS}}
-_SMALL: Final = {"spec": {"containers": [_CONTAINER]}}
+_SMALL: Final = {"containers": [_CONTAINER]}
 """Several jobs of tests fit on a node of two cores."""
 
 
@@ -42,15 +42,20 @@ class ClusterTraining(JobView):
         volumes.make(namespace, self.volume, claim=f"{namespace.namespace}/{NAME}-checkpoints")
 
     def apply(
-        self, task: str = "counting:Counting", step_seconds: float = STEP_SECONDS, **spec: Any
+        self,
+        task: str = "counting:Counting",
+        step_seconds: float = STEP_SECONDS,
+        pods: Mapping[str, Any] | None = None,
+        **spec: Any,
     ) -> None:
-        """Apply the job with its code; `spec` replaces fields of its spec."""
+        """Apply the job with its code; `spec` replaces fields of its spec, `pods` of its pods'."""
         manifest = yaml.safe_load(COUNTING)
         arguments = {"step_seconds": step_seconds} if task == "counting:Counting" else {}
         source = {"entrypoint": task, "arguments": arguments, "source": {"configMap": CODE}}
         manifest["spec"] |= {"task": source, **spec}
+        template = {"spec": {**_SMALL, **(pods or {})}}
         for part in ("coordinator", "parameterServer", "replicas"):
-            manifest["spec"][part] |= {"template": _SMALL}
+            manifest["spec"][part] |= {"template": template}
         self.kubectl.apply(_code(), manifest)
         self.uid = self.kubectl.get("disttrainjob", NAME)["metadata"]["uid"]
 

@@ -9,8 +9,8 @@ from cluster import Kubectl, commands
 
 LIMIT: Final = timedelta(seconds=200)
 """PyTorch is imported once per process and again after each death, on cores that others use."""
-_PAUSE: Final = timedelta(milliseconds=300)
-"""Asking costs as much processor time as this: those who train need the cores, too."""
+_PAUSE: Final = timedelta(milliseconds=500)
+"""Asking costs a third of this of processor time: those who train need the cores, too."""
 OWN_KINDS: Final = (
     "pods,jobs,deployments,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
     "rolebindings,poddisruptionbudgets,networkpolicies"

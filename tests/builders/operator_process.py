@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from builders import mortal
 from cluster import Kubectl
 
 _STOP_SECONDS = 15
@@ -35,7 +36,7 @@ class OperatorProcess:
         }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "disttrain_operator"],
+                mortal.command(sys.executable, "-m", "disttrain_operator"),
                 env=environment,
                 stdout=log,
                 stderr=log,

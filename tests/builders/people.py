@@ -4,11 +4,13 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from builders import product_images
+from builders import mortal, product_images
 from cluster import Kubectl, binaries
 
 SECONDS: Final = 60.0
@@ -52,16 +54,22 @@ class Person:
         )
         return Typed(done.returncode, done.stdout, done.stderr)
 
-    def starts(self, line: str, out: Path) -> subprocess.Popen[bytes]:
-        """Type a command that goes on; what it prints lies in a file."""
+    @contextmanager
+    def starts(self, line: str, out: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """Type a command that goes on, at most until the context ends; its words lie in a file."""
         with out.open("wb") as file:
-            return subprocess.Popen(
-                self._command(line),
+            process = subprocess.Popen(
+                mortal.command(*self._command(line)),
                 env=self.environment(),
                 cwd=product_images.REPOSITORY,
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
     def environment(self) -> dict[str, str]:
         """The variables of the shell; kubectl finds its plugins in PATH."""

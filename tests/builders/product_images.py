@@ -9,11 +9,13 @@ when the lock changes; a change of the code builds a thin layer.
 import os
 import platform
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from builders import torch_without_cuda
-from cluster import Cluster, images
+from cluster import Cluster, images, layout
+from cluster.lock import Lock
 
 REPOSITORY: Final = Path(__file__).parents[2]
 PREFIX: Final = "test.disttrain.dev/"
@@ -22,13 +24,14 @@ RUNTIME: Final = f"{PREFIX}disttrain-runtime:{VERSION}"
 OPERATOR: Final = f"{PREFIX}disttrain-operator:{VERSION}"
 PYTHON_OF_BASE: Final = (3, 11)
 INDEX_IN_BUILD: Final = "/torch-index"
+PACKING_LIMIT: Final = timedelta(minutes=20)
 
 
-def build_and_load(cluster: Cluster, *recipes: images.Recipe) -> None:
-    """Build the images and give them to every node that has others, or none."""
-    for recipe in recipes:
-        images.build(recipe)
-        cluster.load_built(recipe.tag)
+def build_and_load(cluster: Cluster, recipe: images.Recipe) -> str:
+    """Build an image and give it to every node that has another, or none: its name."""
+    images.build(recipe)
+    cluster.load_built(recipe.tag)
+    return recipe.tag
 
 
 def operator() -> images.Recipe:
@@ -41,7 +44,9 @@ def runtime() -> images.Recipe:
     if sys.version_info[:2] != PYTHON_OF_BASE or platform.machine() not in _PACKABLE:
         # The installed PyTorch is of no use to the base's Python: 5 GB then, but it works.
         return _recipe("runtime", RUNTIME)
-    folders = {torch_without_cuda.index(): INDEX_IN_BUILD}
+    # What two processes want at once, the second one finds done.
+    with Lock.acquire(PACKING_LIMIT, layout.images_lock_file()):
+        folders = {torch_without_cuda.index(): INDEX_IN_BUILD}
     return _recipe("runtime", RUNTIME, folders, TORCH_INDEX=f"file://{INDEX_IN_BUILD}")
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import yaml
 
+from builders import mortal
 from cluster import commands, debian
 
 PACKAGES: Final = {"prometheus": "prometheus", "promtool": "prometheus"}
@@ -122,7 +123,7 @@ def _process(file: Path, data: Path, port: int, log: Path) -> subprocess.Popen[b
         f"--web.listen-address=127.0.0.1:{port}",
     )
     with log.open("wb") as stream:
-        return subprocess.Popen([program, *options], stdout=stream, stderr=stream)
+        return subprocess.Popen(mortal.command(program, *options), stdout=stream, stderr=stream)
 
 
 def _free_port() -> int:

@@ -10,6 +10,9 @@ ROOT = Path("/sys/fs/cgroup")
 INHERITED = ("cpuset.cpus", "cpuset.mems")
 """A new cpuset is empty, and no process may join it until it is told what it has."""
 
+SHARES_OF_PODS = 16 * 1024
+"""All pods together weigh as much as one process of the machine otherwise, and get as little."""
+
 
 def version() -> int:
     """Return the version of the cgroups that the controllers of this machine use."""
@@ -21,6 +24,9 @@ def make(node: layout.Node) -> None:
     for hierarchy in _hierarchies():
         folder = hierarchy / node.cgroup
         folder.mkdir(parents=True, exist_ok=True)
+        shares = hierarchy / layout.NAME / "cpu.shares"
+        if shares.exists():
+            shares.write_text(str(SHARES_OF_PODS))
         if hierarchy.name == "cpuset":
             _inherit(hierarchy / layout.NAME, hierarchy)
             _inherit(folder, hierarchy / layout.NAME)

@@ -11,6 +11,7 @@ from typing import Self
 from cluster import (
     binaries,
     certificates,
+    cgroups,
     control_plane,
     ctr,
     debian,
@@ -28,24 +29,28 @@ from cluster import (
 )
 from cluster.control_plane import AS_SHIPPED, Limits
 from cluster.errors import Unavailable
+from cluster.guard import Guard
 from cluster.kubectl import Kubectl
 from cluster.lock import Lock
 from cluster.processes import Process
 
 LOCK_LIMIT = timedelta(minutes=5)
 """How long to wait for somebody else's cluster on this machine to end."""
+LOAD_LIMIT = timedelta(minutes=10)
+"""How long to wait for others who give the nodes gigabytes."""
 
 
 class Cluster:
     """The one cluster of this machine. Use as a context manager, or `start` and `stop`.
 
-    Its processes do not depend on the one that started it: what `leave_running` leaves is found
-    again by `attach`. Not for use by several threads.
+    It goes when the process that started it ends, however that ends, unless `leave_running` leaves
+    it: then it is found again by `attach`. Not for use by several threads.
     """
 
     def __init__(self, limits: Limits = AS_SHIPPED) -> None:
         self._limits = limits
         self._lock: Lock | None = None
+        self._guard: Guard | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -95,6 +100,7 @@ class Cluster:
             binaries.build_missing(say)
             leftovers.remove()
             network.check_free()
+            self._guard = self._guard or Guard.start(self._lock)
             self._start_all_or_nothing()
         except BaseException:
             self._release()
@@ -137,8 +143,12 @@ class Cluster:
             ctr.import_archive(node, archive)
 
     def load_built(self, tag: str) -> None:
-        """Give every node an image that `images` built, unless it has exactly that one."""
-        nodes.load_built(tag)
+        """Give every node an image that `images` built, unless it has exactly that one.
+
+        Processes that do so at once wait for each other.
+        """
+        with Lock.acquire(LOAD_LIMIT, layout.images_lock_file()):
+            nodes.load_built(tag)
 
     def stop_api_server(self) -> None:
         """Stop the API server, and nothing else, until `start_api_server`."""
@@ -154,6 +164,11 @@ class Cluster:
         running = Process.load(kubelet.name(node))
         if running is not None:
             running.stop(number=signal.SIGKILL)
+
+    def lose_node(self, node: layout.Node) -> None:
+        """Kill a node's kubelet and every process of its pods, as a loss of power does."""
+        self.kill_kubelet(node)
+        cgroups.kill_members(node.cgroup)
 
     def start_kubelet(self, node: layout.Node) -> None:
         """Start a node's kubelet again; returns when the node is Ready."""
@@ -199,6 +214,9 @@ class Cluster:
             raise Unavailable(message)
 
     def _release(self) -> None:
+        if self._guard is not None:
+            self._guard.dismiss()
+            self._guard = None
         if self._lock is not None:
             self._lock.release()
             self._lock = None

@@ -1,5 +1,6 @@
 """A node's images and containers, through ctr: containerd's own command."""
 
+import json
 import shlex
 from datetime import timedelta
 from pathlib import Path
@@ -43,6 +44,16 @@ def images(node: layout.Node) -> list[str]:
     return commands.run(*command(node, "images", "list", "--quiet")).split()
 
 
+def configuration(node: layout.Node, image: str) -> str | None:
+    """Return the digest of an image's configuration, which is its id; None if it is not there."""
+    manifest = _targets(node).get(image)
+    if manifest is None:
+        return None
+    content = json.loads(commands.run(*command(node, "content", "get", manifest)))
+    digest: str = content["config"]["digest"]
+    return digest
+
+
 def process_id(node: layout.Node, container_id: str) -> int:
     """Return the first process of a running container; raise CommandFailed if it does not run."""
     lines = commands.run(*command(node, "tasks", "list")).splitlines()
@@ -66,10 +77,15 @@ def forget_former(node: layout.Node) -> bool:
 
 def _nameless_images(node: layout.Node) -> list[str]:
     """Return the ids of images that no name stands for: a newer image took the name."""
-    _, *lines = commands.run(*command(node, "images", "list")).splitlines()
-    targets = {words[0]: words[2] for line in lines if (words := line.split())}
+    targets = _targets(node)
     named = {target for reference, target in targets.items() if not _is_id(reference)}
     return [ref for ref, target in targets.items() if _is_id(ref) and target not in named]
+
+
+def _targets(node: layout.Node) -> dict[str, str]:
+    """Return the digest of each image's manifest."""
+    _, *lines = commands.run(*command(node, "images", "list")).splitlines()
+    return {words[0]: words[2] for line in lines if (words := line.split())}
 
 
 def _is_id(reference: str) -> bool:

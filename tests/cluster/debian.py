@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from cluster import commands
+from cluster import commands, layout
 from cluster.errors import Unavailable
+from cluster.lock import Lock
 
 PROGRAMS = {
     "etcd": "etcd-server",
@@ -46,7 +47,7 @@ def install_missing(programs: Mapping[str, str] = PROGRAMS) -> None:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         message = f"these Debian packages are missing: {', '.join(wanted)}"
         raise Unavailable(message)
-    with _no_service_starts():
+    with Lock.acquire(INSTALL_LIMIT, layout.packages_lock_file()), _no_service_starts():
         commands.run_patiently("apt-get", "update", "-qq", limit=INSTALL_LIMIT)
         quietly = {"DEBIAN_FRONTEND": "noninteractive"}
         install = ("apt-get", "install", "-y", "-qq", "--no-install-recommends")

@@ -14,6 +14,7 @@ from typing import Final
 
 from cluster import commands, layout
 from cluster.errors import CommandFailed
+from cluster.lock import Lock
 
 SUITE: Final = "bookworm"
 PACKAGES: Final = ("ca-certificates", "python3", "python3-venv")
@@ -43,8 +44,9 @@ def base() -> str:
     """Return the name of a small Debian image with Python 3.11, made at the first call."""
     contents = hashlib.sha256(f"{SUITE} {PACKAGES} {BASE_CONTAINERFILE}".encode()).hexdigest()
     tag = f"test.disttrain.dev/base:{contents[:16]}"
-    if identity(tag) is None:
-        _make_base(tag)
+    with Lock.acquire(BUILD_LIMIT, layout.images_lock_file()):
+        if identity(tag) is None:
+            _make_base(tag)
     return tag
 
 
@@ -54,7 +56,9 @@ def build(recipe: Recipe) -> str:
     volumes = [f"--volume={source}:{target}:ro" for source, target in mounted.items()]
     arguments = [f"--build-arg={name}={value}" for name, value in recipe.arguments.items()]
     files = (f"--file={recipe.containerfile}", f"--tag={recipe.tag}", recipe.context)
-    return _build("--layers", *volumes, *arguments, *files)
+    # What two processes want at once, the second one finds done.
+    with Lock.acquire(BUILD_LIMIT, layout.images_lock_file()):
+        return _build("--layers", *volumes, *arguments, *files)
 
 
 def identity(tag: str) -> str | None:

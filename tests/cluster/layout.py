@@ -40,6 +40,16 @@ def lock_file() -> Path:
     return Path(tempfile.gettempdir()) / f"{NAME}.lock"
 
 
+def images_lock_file() -> Path:
+    """Return the file whose lock says who may build images, or give them to the nodes."""
+    return Path(tempfile.gettempdir()) / f"{NAME}-images.lock"
+
+
+def packages_lock_file() -> Path:
+    """Return the file whose lock says who may install packages."""
+    return Path(tempfile.gettempdir()) / f"{NAME}-packages.lock"
+
+
 def cache() -> Path:
     """Return the folder with what is built once: programs, base images."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / NAME

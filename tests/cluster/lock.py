@@ -1,4 +1,4 @@
-"""Who may start and stop the cluster: one process of this machine at a time.
+"""Who may start and stop the cluster, or give it images: one process of this machine at a time.
 
 The kernel lets go of the lock when its holder dies, however it dies.
 """
@@ -7,6 +7,8 @@ import fcntl
 import os
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
 from typing import Self
 
 from cluster import layout
@@ -21,15 +23,19 @@ class Lock:
     descriptor: int
 
     @classmethod
-    def acquire(cls, limit: timedelta) -> Self:
-        """Return once the lock is ours; raise Unavailable, naming the holder, if it never is."""
-        descriptor = os.open(layout.lock_file(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def acquire(cls, limit: timedelta, file: Path | None = None) -> Self:
+        """Return once the lock is ours; raise Unavailable, naming the holder, if it never is.
+
+        Without a file it is the lock of the cluster as a whole.
+        """
+        place = file or layout.lock_file()
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            wait_until(lambda: _try(descriptor), "the cluster's lock is free", limit=limit)
+            wait_until(lambda: _try(descriptor), f"the lock {place} is free", limit=limit)
         except NotInTime as error:
             holder = os.read(descriptor, 20).decode() or "somebody"
             os.close(descriptor)
-            message = f"process {holder} runs the test cluster of this machine"
+            message = f"process {holder} has the test cluster of this machine (lock {place})"
             raise Unavailable(message) from error
         os.truncate(descriptor, 0)
         os.write(descriptor, str(os.getpid()).encode())
@@ -38,6 +44,17 @@ class Lock:
     def release(self) -> None:
         """Let the next one have it."""
         os.close(self.descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
 
 
 def _try(descriptor: int) -> bool:

@@ -52,7 +52,7 @@ def remove(kubectl: Kubectl, node: layout.Node) -> None:
 def load_built(tag: str) -> None:
     """Give every node an image that `images` built, unless it has exactly that one."""
     for node in existing():
-        if f"sha256:{images.identity(tag)}" not in ctr.images(node):
+        if ctr.configuration(node, tag) != f"sha256:{images.identity(tag)}":
             ctr.import_output(node, images.save_command(tag))
 
 

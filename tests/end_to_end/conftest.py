@@ -1,27 +1,44 @@
-"""One cluster for all end-to-end tests, and a namespace for each."""
+"""One cluster for all end-to-end tests, and a namespace for each.
+
+Those that break or take the cluster as a whole have the mark `alone`: workers skip them.
+"""
 
 import os
 import re
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from builders import diagnosis, helm, product_images
-from cluster import Cluster, Kubectl, Unavailable, binaries, namespaces, prerequisites
+from builders import diagnosis, helm, product_images, shared_cluster
+from cluster import Cluster, Kubectl, Unavailable, binaries, namespaces
 
 TEST_TIMEOUT_SECONDS = 180
+USUAL_SECONDS = 20
+"""Of a test that asks for no limit of its own, waiting included."""
 RELEASE = "disttrain"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--cluster") == "own" and shared_cluster.hands_out_tests(config):
+        config.pluginmanager.register(shared_cluster.Controller())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # For the test alone: the first one waits for the cluster, and that for its programs.
     limit = pytest.mark.timeout(TEST_TIMEOUT_SECONDS, func_only=True)
+    disturbed = pytest.mark.skip(reason="it disturbs the tests of other workers: run it without -n")
     for item in items:
-        here = item.path.is_relative_to(Path(__file__).parent)
+        if not item.path.is_relative_to(Path(__file__).parent):
+            continue
         # A test's own limit would count for nothing beside this one.
-        if here and item.get_closest_marker("timeout") is None:
+        if item.get_closest_marker("timeout") is None:
             item.add_marker(limit)
+        if shared_cluster.is_worker(config) and item.get_closest_marker("alone"):
+            item.add_marker(disturbed)
+    if shared_cluster.is_worker(config):
+        _longest_file_first(items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -50,19 +67,17 @@ def own_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     if request.config.getoption("--cluster") == "existing":
         yield _left_running()
         return
-    reason = prerequisites.reason_against()
-    if reason is not None:
-        pytest.skip(reason)
-    cluster = Cluster()
+    if shared_cluster.is_worker(request.config):
+        yield shared_cluster.in_worker(request.config)
+        return
+    owner = shared_cluster.Owner()
+    owner.start()
+    if owner.cluster is None:
+        pytest.skip(owner.reason)
     try:
-        cluster.start()
-    except Unavailable as error:
-        pytest.skip(str(error))
-    try:
-        yield cluster
+        yield owner.cluster
     finally:
-        _keep_logs(cluster)
-        cluster.stop()
+        owner.stop()
 
 
 @pytest.fixture
@@ -74,22 +89,26 @@ def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[Kube
     namespaces.remove(kubectl, name)
 
 
+@pytest.fixture(scope="session")
+def operator_image(own_cluster: Cluster) -> str:
+    """The operator's image, on every node: its name."""
+    return product_images.build_and_load(own_cluster, product_images.operator())
+
+
+@pytest.fixture(scope="session")
+def runtime_image(own_cluster: Cluster) -> str:
+    """The image that jobs run when they name none, on every node: its name."""
+    return product_images.build_and_load(own_cluster, product_images.runtime())
+
+
 @pytest.fixture
-def operator(own_cluster: Cluster, namespace: Kubectl) -> Iterator[str]:
+def operator(operator_image: str, namespace: Kubectl) -> Iterator[str]:
     """The operator of the test's namespace alone, from its image and chart: the release's name."""
-    product_images.build_and_load(own_cluster, product_images.operator())
     helm.upgrade(namespace, RELEASE, helm.only_in(namespace))
     yield RELEASE
     # Before the namespace goes, while there is an operator that could make objects again.
     namespace.run("delete", "disttrainjobs", "--all", "--ignore-not-found")
     helm.uninstall(namespace, RELEASE)
-
-
-@pytest.fixture
-def runtime_image(own_cluster: Cluster) -> str:
-    """The image that jobs run when they name none, on every node: its name."""
-    product_images.build_and_load(own_cluster, product_images.runtime())
-    return product_images.RUNTIME
 
 
 def _left_running() -> Cluster:
@@ -110,7 +129,11 @@ def _existing() -> Kubectl:
     return Kubectl(Path(kubeconfig))
 
 
-def _keep_logs(cluster: Cluster) -> None:
-    folder = os.environ.get("DISTTRAIN_CLUSTER_LOGS")
-    if folder:
-        cluster.keep_logs(Path(folder))
+def _longest_file_first(items: list[pytest.Item]) -> None:
+    """Order them by what their files may take: workers take whole files, and end together."""
+    limits: Counter[Path] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        limit = mark.args[0] if mark else TEST_TIMEOUT_SECONDS
+        limits[item.path] += USUAL_SECONDS if limit == TEST_TIMEOUT_SECONDS else limit
+    items.sort(key=lambda item: (-limits[item.path], item.path))

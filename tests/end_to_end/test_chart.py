@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from builders import helm, kubernetes_schemas, monitoring_schemas, product_images
-from cluster import Cluster, Kubectl, binaries, commands, namespaces
+from cluster import Kubectl, binaries, commands, namespaces
 from cluster.errors import CommandFailed
 from disttrain_monitoring import labels
 
@@ -146,7 +146,7 @@ def test_given_namespaces_need_no_right_on_the_cluster(kubectl: Kubectl) -> None
     assert roles == ["blue", "green"]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(600, func_only=True)
 def test_jobs_outlive_an_upgrade_and_the_removal_of_the_operator(
     operator: str, namespace: Kubectl
 ) -> None:
@@ -168,14 +168,14 @@ def test_jobs_outlive_an_upgrade_and_the_removal_of_the_operator(
     assert namespace.get("disttrainjob", "kept")["metadata"]["uid"] == identity
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.alone
+@pytest.mark.timeout(600, func_only=True)
 def test_without_namespaces_the_operator_runs_the_jobs_of_all(
-    request: pytest.FixtureRequest, own_cluster: Cluster, namespace: Kubectl
+    request: pytest.FixtureRequest, operator_image: str, namespace: Kubectl
 ) -> None:
     if request.config.getoption("--cluster") == "existing":
         pytest.skip("it would run the jobs of other people's tests, too")
-    product_images.build_and_load(own_cluster, product_images.operator())
-    elsewhere = namespaces.make(own_cluster.kubectl, f"{namespace.namespace}-jobs")
+    elsewhere = namespaces.make(namespace, f"{namespace.namespace}-jobs")
     helm.upgrade(namespace, "disttrain", {"imagePrefix": product_images.PREFIX})
 
     elsewhere.apply(job("waiting", suspend=True))

@@ -100,6 +100,7 @@ def test_a_pod_writes_to_a_shared_volume_as_its_own_group(namespace: Kubectl) ->
     commands.wait_until(lambda: namespace.run("logs", "writer") == "kept\n", "the file's content")
 
 
+@pytest.mark.alone
 def test_pods_run_on_while_the_api_server_is_stopped(
     own_cluster: Cluster, namespace: Kubectl
 ) -> None:
@@ -114,6 +115,7 @@ def test_pods_run_on_while_the_api_server_is_stopped(
     assert namespace.read("pod", "steady", RESTARTS) == "0"
 
 
+@pytest.mark.alone
 def test_a_second_node_joins_is_lost_and_comes_back(
     own_cluster: Cluster, kubectl: Kubectl, namespace: Kubectl
 ) -> None:

@@ -11,11 +11,13 @@ import pytest
 import yaml
 
 import disttrain
-from builders import product_images
+from builders import cluster_jobs, operator_process, product_images
 from builders.people import Person
+from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, commands, volumes
 from disttrain.cluster.errors import AlreadyThere, NotFound, NotInTime
 from disttrain.job import crd
+from disttrain.launch.exit_code import ExitCode
 
 JOB: Final = "digits-small"
 DIGITS: Final = "examples/digits/job-small.yaml"
@@ -24,6 +26,9 @@ EPOCHS: Final = 8
 """Long enough to look at it while it trains, by commands that take seconds."""
 TRAINING_LIMIT: Final = timedelta(minutes=4)
 """PyTorch is imported five times, on cores that others use, too."""
+ENDS: Final = {"Complete": ExitCode.COMPLETE, "Failed": ExitCode.FAILED}
+PATIENCE_SECONDS: Final = 120
+"""For what takes a moment: a process that ends wants a core, too."""
 
 
 @pytest.fixture
@@ -49,7 +54,7 @@ def submitted(person: Person) -> Iterator[Person]:
     person.kubectl.run("delete", RESOURCE, "--ignore-not-found")
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(420, func_only=True)
 @pytest.mark.usefixtures("runtime_image", "operator", "volume")
 def test_a_job_is_submitted_followed_to_its_end_and_deleted(person: Person, tmp_path: Path) -> None:
     made = person.types(
@@ -63,16 +68,14 @@ def test_a_job_is_submitted_followed_to_its_end_and_deleted(person: Person, tmp_
 
     assert person.types(f"disttrain resume dtj/{JOB}").out == f"{RESOURCE} resumed\n"
     shown, logged = tmp_path / "shown.txt", tmp_path / "logged.txt"
-    watching = person.starts(f"disttrain get {JOB} --watch", shown)
-    logging = person.starts(f"disttrain logs {JOB} --follow --role coordinator", logged)
-    try:
+    with (
+        person.starts(f"disttrain get {JOB} --watch", shown) as watching,
+        person.starts(f"disttrain logs {JOB} --follow --role coordinator", logged) as logging,
+    ):
         see_it_train(person)
         assert watching.wait(TRAINING_LIMIT.total_seconds()) == 0, shown.read_text()
         # The log of a job that has ended ends by itself.
-        assert logging.wait(60) == 0, logged.read_text()
-    finally:
-        watching.kill()
-        logging.kill()
+        assert logging.wait(PATIENCE_SECONDS) == 0, logged.read_text()
 
     lines = shown.read_text().splitlines()
     assert any("samples/s" in line and "accuracy" in line for line in lines), lines
@@ -80,6 +83,27 @@ def test_a_job_is_submitted_followed_to_its_end_and_deleted(person: Person, tmp_
     assert f"[pod/{JOB}-coordinator-0-" in logged.read_text()
     look_back(person)
     delete_it(person)
+
+
+@pytest.mark.parametrize("phase", list(ENDS))
+def test_submit_waits_for_the_end_and_exits_like_run(
+    person: Person, tmp_path: Path, phase: str
+) -> None:
+    job = PretendedTraining(person.kubectl, "awaited")
+    file, shown = tmp_path / "job.yaml", tmp_path / "shown.txt"
+    file.write_text(yaml.safe_dump(cluster_jobs.pretending(job.name)))
+    with (
+        operator_process.running(person.kubectl, tmp_path / "operator.log"),
+        person.starts(f"disttrain submit {file} --wait", shown) as waiting,
+    ):
+        job.wait_until(lambda: job.has(job.resource), "it is submitted")
+        job.wait_for_phase("Running")
+        assert waiting.poll() is None
+        job.finish(phase, "Decided", "by the test")
+        assert waiting.wait(PATIENCE_SECONDS) == ENDS[phase], shown.read_text()
+        job.delete()
+    assert "disttrainjob.disttrain.dev/awaited created" in shown.read_text()
+    assert f"{phase} (Decided): by the test" in shown.read_text()
 
 
 def see_it_train(person: Person) -> None:
@@ -166,30 +190,23 @@ def test_a_job_that_no_operator_looks_at_says_how_to_look(submitted: Person) -> 
 
 def test_whoever_stops_watching_leaves_the_job_alone(submitted: Person, tmp_path: Path) -> None:
     shown = tmp_path / "shown.txt"
-    watching = submitted.starts(f"disttrain get {JOB} --watch", shown)
-    try:
+    with submitted.starts(f"disttrain get {JOB} --watch", shown) as watching:
         # It has said so once it has looked: from then on it handles Ctrl-C.
         commands.wait_until(lambda: "no operator" in shown.read_text(), "it watches")
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(30) == 130
-    finally:
-        watching.kill()
+        assert watching.wait(PATIENCE_SECONDS) == 130
     assert f"{JOB} goes on without you" in shown.read_text()
     assert manifest(submitted)["metadata"]["name"] == JOB
 
 
 def test_new_rows_are_printed_while_a_list_is_watched(submitted: Person, tmp_path: Path) -> None:
     shown = tmp_path / "shown.txt"
-    watching = submitted.starts("disttrain list --watch", shown)
-    try:
+    with submitted.starts("disttrain list --watch", shown):
         commands.wait_until(lambda: JOB in shown.read_text(), "the table is there")
         again = submitted.types(f"disttrain submit {DIGITS} --set metadata.name=second")
         assert again.code == 0, again.err
         commands.wait_until(lambda: "\nsecond " in shown.read_text(), "the new row is there")
-    finally:
-        watching.kill()
-        watching.wait(10)
-        submitted.kubectl.run("delete", "dtj", "second", "--ignore-not-found")
+    submitted.kubectl.run("delete", "dtj", "second", "--ignore-not-found")
 
 
 def test_a_name_is_generated_and_code_of_a_running_job_is_never_replaced(

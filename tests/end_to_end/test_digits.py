@@ -24,7 +24,7 @@ OWN_KINDS: Final = (
 )
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(600, func_only=True)
 @pytest.mark.usefixtures("runtime_image", "operator")
 def test_digits_are_learned_from_apply_to_a_model_on_the_volume(namespace: Kubectl) -> None:
     volume = f"{namespace.namespace}-checkpoints"

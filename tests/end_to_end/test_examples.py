@@ -41,11 +41,15 @@ def name_of(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def place(
-    own_cluster: Cluster, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory
+    own_cluster: Cluster,
+    kubectl: Kubectl,
+    operator_image: str,
+    runtime_image: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Kubectl]:
     """A namespace whose operator runs jobs of the derived image, and the ConfigMap for digits."""
     image = derived(tmp_path_factory.mktemp("examples"))
-    product_images.build_and_load(own_cluster, product_images.operator(), image)
+    product_images.build_and_load(own_cluster, image)
     made = namespaces.make(kubectl, f"examples-{os.urandom(3).hex()}")
     values = {**helm.only_in(made), "runtimeImage": {"repository": IMAGE}}
     helm.upgrade(made, RELEASE, values)
@@ -88,7 +92,6 @@ def volume_of(place: Kubectl, name: str) -> str:
 
 def derived(folder: Path) -> images.Recipe:
     """The runtime image with the examples' code and data, where they look for it."""
-    images.build(product_images.runtime())
     file = folder / "Containerfile"
     file.write_text(CONTAINERFILE)
     return images.Recipe(containerfile=file, context=EXAMPLES, tag=TAG)

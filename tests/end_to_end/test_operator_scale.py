@@ -2,13 +2,14 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from builders import product_images
+from builders import mortal, product_images
 from cluster import prerequisites
 
 LIMIT_SECONDS = 400
@@ -26,7 +27,7 @@ def test_small_form_prints_figures_and_bars(tmp_path: Path) -> None:
 
     done = subprocess.run(
         # Told to end, and not killed, it stops its control plane.
-        [
+        mortal.command(
             "timeout",
             "--kill-after=30",
             str(LIMIT_SECONDS),
@@ -36,7 +37,8 @@ def test_small_form_prints_figures_and_bars(tmp_path: Path) -> None:
             "sh",
             "-c",
             script,
-        ],
+            number=signal.SIGTERM,
+        ),
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -47,6 +49,7 @@ def test_small_form_prints_figures_and_bars(tmp_path: Path) -> None:
     report = json.loads(done.stdout)
     figures = report["3 jobs"]
     assert figures["running_seconds"] > 0
+    assert figures["large_running_seconds"] > 0
     assert figures["collected_seconds"] > 0
     assert figures["requests_per_job"] > 10
     assert len(report["bars"]) == 6

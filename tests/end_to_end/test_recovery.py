@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from builders import product_images
+from builders import mortal, product_images
 from cluster import Cluster, commands
 
 LIMIT = timedelta(minutes=6)
@@ -15,7 +15,8 @@ BENCHMARK = product_images.REPOSITORY / "tests" / "benchmarks" / "recovery.py"
 
 @pytest.mark.timeout(400, func_only=True)
 def test_small_form_prints_figures_and_bars(own_cluster: Cluster) -> None:
-    printed = commands.run(sys.executable, BENCHMARK, "--quick", "--cluster=existing", limit=LIMIT)
+    benchmark = mortal.command(sys.executable, BENCHMARK, "--quick", "--cluster=existing")
+    printed = commands.run(*benchmark, limit=LIMIT)
 
     report = json.loads(printed)
     assert {death["role"] for death in report["deaths"]} == {"shard", "replica"}

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 import zmq
 
-from builders import helm, product_images
+from builders import helm
 from builders.cluster_training import NAME, ClusterTraining
 from builders.strangers import a_message, a_peer, answer
 from cluster import Cluster, Kubectl, certificates, commands, layout, namespaces
@@ -35,9 +35,10 @@ SECRETS = "/api/v1/namespaces/{}/secrets"
 
 
 @pytest.fixture(scope="module")
-def training(own_cluster: Cluster, kubectl: Kubectl) -> Iterator[ClusterTraining]:
+def training(
+    own_cluster: Cluster, kubectl: Kubectl, operator_image: str, runtime_image: str
+) -> Iterator[ClusterTraining]:
     """A job that trains, of an operator from the chart."""
-    product_images.build_and_load(own_cluster, product_images.operator(), product_images.runtime())
     place = namespaces.make(kubectl, f"security-{os.urandom(3).hex()}")
     helm.upgrade(place, RELEASE, helm.only_in(place))
     job = ClusterTraining(own_cluster, place)

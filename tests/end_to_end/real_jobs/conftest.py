@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from builders import cluster_training, operator_process, product_images
+from builders import cluster_training, operator_process
 from builders.cluster_training import ClusterTraining
 from builders.operator_process import OperatorProcess
 from cluster import Cluster, Kubectl
@@ -13,10 +13,9 @@ from disttrain.job import crd
 
 
 @pytest.fixture(scope="session")
-def image_of_jobs(own_cluster: Cluster) -> None:
+def image_of_jobs(kubectl: Kubectl, runtime_image: str) -> None:
     """The image that jobs run, on every node, and the definition of jobs."""
-    product_images.build_and_load(own_cluster, product_images.runtime())
-    own_cluster.kubectl.apply(crd.definition())
+    kubectl.apply(crd.definition())
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ def test_a_killed_shard_restarts_no_replica(job: ClusterTraining) -> None:
     assert applied + summary["updatesLost"] >= summary["steps"]
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(700, func_only=True)
 def test_training_needs_neither_operator_nor_api_server(
     own_cluster: Cluster, job: ClusterTraining, operator_to_kill: OperatorProcess

@@ -1,13 +1,9 @@
-"""What a person does to a real job while it trains, and what one is told of a job that cannot."""
+"""What a person does to a real job while it trains."""
 
 import pytest
 
 from builders import cluster_training
-from builders.cluster_training import (
-    NAME,
-    ClusterTraining,
-    assert_nothing_was_lost_or_repeated,
-)
+from builders.cluster_training import ClusterTraining, assert_nothing_was_lost_or_repeated
 
 pytestmark = pytest.mark.timeout(500, func_only=True)
 
@@ -37,34 +33,3 @@ def test_a_job_is_suspended_resumed_and_scaled_while_it_trains(job: ClusterTrain
     summary = job.complete()
     assert_nothing_was_lost_or_repeated(job, summary)
     assert {"Suspended", "Resumed", "Complete"} <= set(job.events())
-
-
-def test_a_job_deleted_and_applied_again_at_once_leaves_nothing_behind(
-    job: ClusterTraining,
-) -> None:
-    job.apply()
-    job.train()
-    first = job.uid
-    job.delete()
-    job.apply()
-
-    assert job.uid != first
-    job.train()
-    uids = {pod["metadata"]["labels"]["disttrain.dev/job-uid"] for pod in job.kubectl.items("pods")}
-    assert uids == {job.uid}
-    job.delete()
-    job.wait_until(lambda: job.leftovers() == [], "all but the volume is gone")
-    claim = job.kubectl.get("persistentvolumeclaim", f"{NAME}-checkpoints")
-    assert claim["status"]["phase"] == "Bound"
-
-
-def test_a_task_that_cannot_be_imported_fails_in_its_own_words(job: ClusterTraining) -> None:
-    job.apply(task="broken_import:Task")
-
-    failed = job.wait_for_condition("Failed")
-    assert "a_module_that_nobody_has" in failed["message"]
-    assert job.status()["phase"] == "Failed"
-    job.wait_until(
-        lambda: job.pods("replica") == [] and job.pods("shard") == [], "nothing tries again"
-    )
-    assert "Failed" in job.events()

@@ -10,7 +10,7 @@ from builders.cluster_training import ClusterTraining, assert_nothing_was_lost_o
 from cluster import Cluster
 from cluster.errors import CommandFailed
 
-pytestmark = pytest.mark.timeout(600, func_only=True)
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(600, func_only=True)]
 STEP_SECONDS = 0.7
 """256 steps on two replicas: long enough for three roles to start again."""
 

@@ -1,0 +1,50 @@
+"""A second node that a test may lose, and pods that want to be there as long as it is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+from builders.job_view import JobView
+from cluster import Cluster
+from cluster.layout import Node
+
+LIMIT: Final = timedelta(seconds=280)
+"""50 s until the node counts as lost, 30 s of patience with it, the pods' grace, 30 s more."""
+TAINT: Final = "test.disttrain.dev/to-be-lost"
+PODS: Final = 5
+
+
+@contextmanager
+def second_node(cluster: Cluster) -> Iterator[Node]:
+    """A node for those who ask for it."""
+    added = cluster.add_node()
+    try:
+        cluster.kubectl.run("taint", "node", added.name, f"{TAINT}=yes:NoSchedule")
+        yield added
+    finally:
+        cluster.remove_node(added)
+
+
+def preferring(node: Node) -> dict[str, Any]:
+    """What a pod's spec says to be on this node as long as it is there."""
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name]}
+    preference = {"weight": 100, "preference": {"matchExpressions": [expression]}}
+    rule = "preferredDuringSchedulingIgnoredDuringExecution"
+    return {
+        "affinity": {"nodeAffinity": {rule: [preference]}},
+        "tolerations": [{"key": TAINT, "operator": "Exists", "effect": "NoSchedule"}],
+    }
+
+
+def places(job: JobView) -> set[str]:
+    """Names of the nodes that the job's pods are on."""
+    return {pod["spec"].get("nodeName", "") for pod in job.pods()}
+
+
+def is_elsewhere(job: JobView, node: Node) -> bool:
+    """Whether all pods run, none of them on the node."""
+    found = job.pods()
+    running = [pod for pod in found if pod["status"]["phase"] == "Running"]
+    there = [pod for pod in found if pod["spec"].get("nodeName") == node.name]
+    return len(running) == PODS and not there
