@@ -18,6 +18,7 @@ from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.observed.watched import Sights
+from disttrain_operator.policies import looking
 from disttrain_operator.reconcile import report
 from disttrain_operator.reconcile.reconciler import Reconciler
 from disttrain_operator.reconcile.relist import Relister
@@ -26,9 +27,6 @@ from disttrain_operator.settings import Settings
 from disttrain_operator.telemetry import metrics, server
 
 LOG = logging.getLogger(__name__)
-
-_SOON = {News.DECISIVE: timedelta(seconds=1), News.NUMBERS: timedelta(seconds=3)}
-"""Events of a job's children come in bursts; one look, and one status, answers them all."""
 
 _STALLED = timedelta(minutes=3)
 
@@ -101,12 +99,13 @@ class Operator:
     def _on_event(self, kind: Kind, event_type: str | None, body: dict[str, Any]) -> None:
         deleted = event_type == "DELETED"
         job, news = self._sights.gone(kind, body) if deleted else self._sights.seen(kind, body)
-        if news is News.NOTHING:
+        if kind is Kind.DistTrainJob:
+            if news is not News.NOTHING:
+                self._workers.add_changed(job)
             return
-        if kind is not Kind.DistTrainJob:
-            self._workers.add(job, _SOON[news])
-        else:
-            self._workers.add_changed(job)
+        wait = looking.after(self._inventory.at(job).job, news)
+        if wait is not None:
+            self._workers.add(job, wait)
 
     def _count_jobs(self) -> None:
         counted: Counter[tuple[str, str]] = Counter()
