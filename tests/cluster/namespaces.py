@@ -7,6 +7,8 @@ from cluster.kubectl import Kubectl
 
 LEVEL: Final = "pod-security.kubernetes.io/enforce"
 RESTRICTED: Final = "restricted"
+ACCOUNT_LIMIT: Final = timedelta(minutes=2)
+"""Controllers come back in their own time when the API server was away."""
 
 
 def make(kubectl: Kubectl, name: str, level: str = RESTRICTED) -> Kubectl:
@@ -16,7 +18,7 @@ def make(kubectl: Kubectl, name: str, level: str = RESTRICTED) -> Kubectl:
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     within = kubectl.within(name)
     # A pod made before its account is refused.
-    within.wait_until("create", "serviceaccount/default", timedelta(seconds=30))
+    within.wait_until("create", "serviceaccount/default", ACCOUNT_LIMIT)
     return within
 
 
