@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from disttrain import layout
 from disttrain.parameter_server.conversation import ClientConfig, Conversation, Directory
 from disttrain.parameter_server.fetching import FetchTask
 from disttrain.parameter_server.messages import Identity, Side, Version
@@ -104,7 +105,7 @@ class FetchClient:
         }
         self._conversation.run(tasks)
         versions = tuple(tasks[shard].version for shard in range(self._shards))
-        has_buffers = any(vector >= Vector.BUFFERS_FLOAT32 for vector in into)
+        has_buffers = not layout.BUFFERS.isdisjoint(into)
         changed = has_buffers and versions != self._versions
         self._versions = versions
         samples = min(task.samples for task in tasks.values())

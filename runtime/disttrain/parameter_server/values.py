@@ -21,6 +21,7 @@ class Values:
 
     def __init__(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> None:
         self.ranges = dict(ranges)
+        self.trainable = layout.trainable(self.ranges)
         self.chunk_bytes = chunk_bytes
         self.vectors = {
             vector: torch.zeros(part.count, dtype=DTYPES[ELEMENT_TYPES[vector]])
@@ -31,7 +32,7 @@ class Values:
 
     def add_state(self, initial: Mapping[str, float]) -> None:
         """Make the update rule's vectors, each filled with its number."""
-        parameters = self.vectors.get(Vector.PARAMETERS, torch.zeros(0))
+        parameters = self.vectors[self.trainable]
         for name, value in initial.items():
             if name not in self.state:
                 # Pages of zeros are taken from the system only when they are touched.
@@ -39,9 +40,9 @@ class Values:
                 self.state[name] = vector.fill_(value) if value else vector
 
     def chunks(self, vector: Vector) -> int:
-        """How many chunks this shard's part of a vector has; at least 1 for the parameters."""
+        """How many chunks this shard's part of a vector has; at least 1 if it is trained."""
         count = -(-self.ranges[vector].count // self.chunk_elements(vector))
-        return max(1, count) if vector is Vector.PARAMETERS else count
+        return max(1, count) if vector is self.trainable else count
 
     def chunk_elements(self, vector: Vector) -> int:
         """Elements of a full chunk."""
@@ -91,8 +92,8 @@ def bytes_of(tensor: Tensor) -> memoryview:
 
 
 def ranges_of(elements: Mapping[Vector, int], shard: int, shards: int) -> dict[Vector, Range]:
-    """This shard's part of every vector that the model has. The parameters are always there."""
-    wanted = {Vector.PARAMETERS: 0} | dict(elements)
+    """This shard's part of every vector that the model has. What is trained is always there."""
+    wanted = {layout.trainable(elements): 0} | dict(elements)
     return {
         vector: layout.divide(count, ELEMENT_TYPES[vector], shards)[shard]
         for vector, count in wanted.items()
