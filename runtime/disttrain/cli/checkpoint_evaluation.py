@@ -12,7 +12,7 @@ from disttrain.checkpoint import compare, export, model_map, store
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.cli import checkpoint_folder
-from disttrain.job import manifest_file
+from disttrain.job import defaults, manifest_file
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
 from disttrain.replica import device, evaluation, model_tensors, task_calls
@@ -65,7 +65,7 @@ def _model(checkpoint: Checkpoint, task: TaskCalls, seed: int) -> nn.Module:
 def _measure(job: DistTrainJob, task: TaskCalls, model: nn.Module, place: torch.device) -> Sums:
     settings = job.spec.evaluation
     given = None if settings is None else settings.batch_size
-    batch_size = given or BATCHES_AT_ONCE * job.spec.batch_size
+    batch_size = given or BATCHES_AT_ONCE * defaults.samples_per_step(job.spec)
     examples = task.examples(Split.TEST, batch_size=1)
     return evaluation.evaluate(task, model, examples, batch_size, device.mover(place))
 

@@ -12,7 +12,7 @@ LOG = logs.get(__name__)
 
 def restore(config: LaunchConfig, chunk_bytes: int) -> RestoredShard | None:
     """The newest that is there of this shard; None in its first life. As `restoring.restore`."""
-    rule = config.job.spec.strategy.rule.optimizer.rule
+    rule = config.job.spec.strategy.only_downpour.optimizer.rule
     wanted = Wanted(
         shard=config.shard_index,
         shards=config.job.spec.parameter_server.shards,
@@ -46,5 +46,5 @@ def saver(config: LaunchConfig) -> Saver | None:
     return Saver(
         folder=config.checkpoint_folder / stopped.FOLDER,
         job_uid=config.job_uid,
-        update_rule=assembly.rule_name(config.job.spec.strategy.rule.optimizer.rule),
+        update_rule=assembly.rule_name(config.job.spec.strategy.only_downpour.optimizer.rule),
     )

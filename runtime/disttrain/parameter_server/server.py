@@ -228,7 +228,7 @@ def _shard(config: LaunchConfig, joined: Joined, records: Records) -> Shard:
         incarnation=joined.member.incarnation,
         shards=config.job.spec.parameter_server.shards,
     )
-    return assembly.build(state, config.job.spec.strategy.rule.optimizer.rule, records)
+    return assembly.build(state, config.job.spec.strategy.only_downpour.optimizer.rule, records)
 
 
 def _admit(shard: Shard, joined: Joined, chunk_bytes: int) -> None:

@@ -32,7 +32,7 @@ from disttrain.coordinator.protocol.orders import (
     Upload,
 )
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.job import names
+from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
 from disttrain.launch.run_folder import RunFolder
 from disttrain.replica import downpour, model_tensors
@@ -65,7 +65,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
         folder = RunFolder(Path(run).resolve())
         config = launch_config.read(folder.config(names.COORDINATOR))
         self._spec = config.job.spec
-        self._samples = batch_size or self._spec.batch_size
+        self._samples = batch_size or defaults.samples_per_step(self._spec)
         self._ended = ""
         self._closed = False
         self._joined = False

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica import device, model_tensors, task_calls
 from disttrain.replica.model_tensors import ModelTensors
@@ -29,11 +30,12 @@ def prepare(config: LaunchConfig) -> Prepared:
     spec = config.job.spec
     task = task_calls.load(config.job, config.task_folder)
     model = task.model(spec.seed)
+    batch = defaults.samples_per_step(spec)
     return Prepared(
         task=task,
         model=model,
         tensors=model_tensors.describe(model),
-        train=task.examples(Split.TRAIN, spec.batch_size),
-        test=task.examples(Split.TEST, spec.batch_size),
+        train=task.examples(Split.TRAIN, batch),
+        test=task.examples(Split.TEST, batch),
         device=device.resolve(config.device),
     )

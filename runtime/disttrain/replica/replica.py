@@ -16,6 +16,7 @@ from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined, Leave
 from disttrain.coordinator.protocol.orders import End, Evaluate, NumberedOrder
 from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced
@@ -191,5 +192,5 @@ def _pipeline(
     indices = partial(
         permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
     )
-    cutting = Cutting(batch_size=spec.batch_size, portion_indices=indices)
+    cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
     return Pipeline(prepared.train.dataset, prepared.task.collate, source, cutting, config, halt)
