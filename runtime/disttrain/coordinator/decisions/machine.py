@@ -1,6 +1,7 @@
 """The coordinator without its socket: events in, decisions out. Runs in the simulator as it is."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from disttrain.coordinator.decisions import answers, joining, membership, running, steering, work
 from disttrain.coordinator.decisions.turn import Effect, Places, Turn
@@ -12,6 +13,15 @@ from disttrain.coordinator.protocol.orders import NumberedOrder
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import status
 from disttrain.coordinator.status.watch import Watch
+
+MemberRequest: TypeAlias = (
+    messages.Heartbeat
+    | messages.RequestWork
+    | messages.GroupDone
+    | messages.OrderDone
+    | messages.Leave
+)
+"""Requests of those who have joined."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +137,7 @@ class Coordinator:
     def _member_reply(
         self,
         turn: Turn,
-        request: messages.Heartbeat | messages.RequestWork | messages.OrderDone | messages.Leave,
+        request: MemberRequest,
     ) -> messages.Reply:
         if isinstance(request, messages.Leave):
             membership.leave(turn, request)
@@ -136,6 +146,8 @@ class Coordinator:
             return refusal
         if isinstance(request, messages.RequestWork):
             return work.request_work(turn, request)
+        if isinstance(request, messages.GroupDone):
+            return messages.Acknowledged()
         if isinstance(request, messages.OrderDone):
             answers.order_done(turn, request)
             return messages.Acknowledged()
