@@ -60,7 +60,7 @@ class SimShard(Process):
         try:
             answer = self.inner.carry_out(order)
         except OrderRefused:
-            if order.coordinator == self.inner.coordinator:
+            if order.coordinator == self.inner.log.coordinator:
                 self.job.clock.send(sender, lambda: sender.refused(self, order.number))
             return
         except Exception as error:
@@ -270,6 +270,7 @@ class SimReplica(Process):
         layout = layout_of(values)
         for number in range(layout.chunks):
             chunk = Chunk(
+                sender=self.worker,
                 evaluation=self.evaluation,
                 group=self.attempt.group,
                 attempt=self.attempt.number,

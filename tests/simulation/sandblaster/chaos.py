@@ -43,6 +43,7 @@ def serial() -> tuple[Course, bytes]:
                 layout = layout_of(values)
                 for place in range(layout.chunks):
                     chunk = Chunk(
+                        sender=worker,
                         evaluation=number,
                         group=attempt.group,
                         attempt=attempt.number,

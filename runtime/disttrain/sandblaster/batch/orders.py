@@ -60,11 +60,12 @@ class OrderLog:
     def carry_out(self, order: Order, perform: Callable[[Order], tuple[float, ...]]) -> Performed:
         """The answer to an order: one that is said again is not done again.
 
-        Raises OrderRefused for an order of an old coordinator, one that was overtaken, and one
-        that comes after another which never arrived. What `perform` raises leaves all as it was.
+        Raises OrderRefused for an order of an old coordinator, one that was overtaken, one that
+        comes after another which never arrived, and one whose answer an earlier life of the shard
+        has given. What `perform` raises leaves all as it was.
         """
         self.check(order.coordinator)
-        if order.number == self.last:
+        if order.number == self.last == self._answer.number:
             return self._answer
         if order.number != self.last + 1:
             message = f"order {order.number} does not follow on {self.last}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.pairwise import Folding
 from disttrain.sandblaster.errors import (
     NotStaged,
@@ -22,6 +23,7 @@ class Piece:
     """One attempt's sum of gradients, as far as it has arrived."""
 
     group: int
+    sender: Worker
     values: Array
     missing: set[int]
     """Chunks that have not arrived."""
@@ -31,6 +33,7 @@ class Piece:
 class Chunk:
     """A part of a piece, as a message carries it."""
 
+    sender: Worker
     evaluation: int
     group: int
     attempt: int
@@ -48,8 +51,8 @@ class Layout:
 
     @property
     def chunks(self) -> int:
-        """How many a piece has."""
-        return -(-self.elements // self.chunk_elements)
+        """How many a piece has; an empty one has one that is empty."""
+        return max(1, -(-self.elements // self.chunk_elements))
 
     @property
     def bytes(self) -> int:
@@ -81,6 +84,11 @@ class Staging:
         """Attempts that were added up, by group."""
         self._sum: Folding[Array] = _folding(0)
 
+    @property
+    def held_bytes(self) -> int:
+        """Of all pieces and sums."""
+        return (len(self._pieces) + self._sum.held) * self._layout.bytes
+
     def begin(self, evaluation: int, groups: int) -> None:
         """Forget everything of other evaluations. Said again, it changes nothing."""
         if evaluation != self.evaluation:
@@ -103,13 +111,28 @@ class Staging:
         if chunk.group in self._winners:
             return True
         piece = self._pieces.get(chunk.attempt) or self._new_piece(chunk)
-        if piece.group != chunk.group:
-            message = f"attempt {chunk.attempt} is at group {piece.group}, got {chunk.group}"
+        if (piece.group, piece.sender) != (chunk.group, chunk.sender):
+            message = (
+                f"attempt {chunk.attempt} is at group {piece.group} and of {piece.sender}, "
+                f"got a part for group {chunk.group} of {chunk.sender}"
+            )
             raise WrongChunk(message)
         if chunk.number in piece.missing:
             piece.values[self._layout.place(chunk.number)] = values
             piece.missing.discard(chunk.number)
         return not piece.missing
+
+    def forget(self, sender: Worker) -> None:
+        """Drop what a life that is over will never complete. What is complete may still win."""
+        unfinished = [
+            attempt
+            for attempt, piece in self._pieces.items()
+            if piece.missing
+            and piece.sender.index == sender.index
+            and piece.sender.incarnation <= sender.incarnation
+        ]
+        for attempt in unfinished:
+            del self._pieces[attempt]
 
     def decide(self, evaluation: int, winners: Mapping[int, int]) -> None:
         """Add up the attempts that won, by group. Said again, or too late, it changes nothing.
@@ -164,15 +187,14 @@ class Staging:
             raise WrongChunk(message)
 
     def _new_piece(self, chunk: Chunk) -> Piece:
-        size, held = self._layout.bytes, len(self._pieces) + self._sum.held
-        if (held + 1) * size > self._most_bytes:
+        if self.held_bytes + self._layout.bytes > self._most_bytes:
             message = (
-                f"{held} pieces of {size} bytes are staged, and {self._most_bytes} bytes are the "
-                "limit: let groups be larger, or take more shards"
+                f"{self.held_bytes} bytes are staged in pieces of {self._layout.bytes}, and "
+                f"{self._most_bytes} are the limit: let groups be larger, or take more shards"
             )
             raise StagingFull(message)
         empty = np.zeros(self._layout.elements, self._layout.element_type)
-        made = Piece(chunk.group, empty, set(range(self._layout.chunks)))
+        made = Piece(chunk.group, chunk.sender, empty, set(range(self._layout.chunks)))
         self._pieces[chunk.attempt] = made
         return made
 
