@@ -31,7 +31,7 @@ def run(checkpoint: Path, job_file: Path | None) -> Iterator[str]:
     found = store.verify(path)
     task = task_calls.load(job, folder)
     place = device.resolve(job.spec.replicas.device)
-    model = _model(found, task, job.spec.seed).to(place)
+    model = _model(found, task, job).to(place)
     return _lines(path, _measure(job, task, model, place))
 
 
@@ -50,10 +50,10 @@ def _given_job(file: Path) -> tuple[DistTrainJob, Path]:
     return manifest_file.load_job(file), file.absolute().parent
 
 
-def _model(checkpoint: Checkpoint, task: TaskCalls, seed: int) -> nn.Module:
+def _model(checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob) -> nn.Module:
     """The task's model with exactly the checkpoint's values."""
-    model = task.model(seed)
-    wanted = model_tensors.describe(model).layout
+    model = task.model(job.spec.seed)
+    wanted = model_tensors.describe(model, defaults.precision(job.spec)).layout
     compare.require_same(model_map.layout(checkpoint.manifest), wanted)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.safetensors"

@@ -3,7 +3,7 @@
 import math
 
 from disttrain.job.optimizer import Adagrad
-from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.spec import Spec
 from disttrain.job.strategy import Downpour
 
@@ -31,6 +31,12 @@ def samples_per_step(spec: Spec) -> int:
         return strategy.portion_size
     assert spec.batch_size is not None, "the rules require it"  # noqa: S101 - for ourselves.
     return spec.batch_size
+
+
+def precision(spec: Spec) -> Precision:
+    """Return the precision of a job's model: downpour has single precision."""
+    strategy = spec.strategy.rule
+    return strategy.precision if isinstance(strategy, Sandblaster) else Precision.FLOAT32
 
 
 def evaluation_batch_size(spec: Spec) -> int:
