@@ -56,7 +56,7 @@ class OrderBook:
             case orders.End():
                 self.is_ended = True
             case _:
-                return orders.OrderFailed(message=f"a shard does not know {numbered.order.kind}")
+                return self._shard.carry_out(numbered.order)
         return orders.Done()
 
     def finished(self) -> tuple[NumberedOrder, Result] | None:
@@ -65,7 +65,7 @@ class OrderBook:
             return None
         numbered, writer = self._writing
         self._writing = None
-        self._shard.applier.before_change = None
+        self._shard.protect(None)
         if self._next is not None:
             following, self._next = self._next, None
             self._checkpoint(*following)
@@ -90,7 +90,7 @@ class OrderBook:
             self._next = (numbered, order)
             return None
         made = writing.cut(order.number, state, state.values)
-        self._shard.applier.before_change = made.before_change
+        self._shard.protect(made)
         path = Path(order.folder) / names.shard_file(state.index)
         self._writing = (numbered, Writer(made, path))
         return None
