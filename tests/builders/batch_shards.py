@@ -53,11 +53,12 @@ def a_shard(
     shards: int = 1,
     reload: Callable[[int], RestoredShard] = no_checkpoint,
     elements: int = ELEMENTS,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> SandblasterShard:
     """With parameters 1, 2, 3, ...; replicas 0 and 1 may stage."""
     state = ShardState(index=index, incarnation=1)
     shard = SandblasterShard(state, Records(incarnation=1), reload)
-    shard.configure({trainable: elements}, shards, CHUNK_BYTES)
+    shard.configure({trainable: elements}, shards, chunk_bytes)
     assert state.values is not None
     held = state.values.ranges[trainable]
     start = torch.arange(held.first + 1, held.end + 1)
