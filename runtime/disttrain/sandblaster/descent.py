@@ -148,7 +148,7 @@ class Descent:
         if kept.is_doubtful or found.since_exact >= self._rules.exact_every:
             gram = ops.Gram(vectors=found.products.names)
             exact = replace(found, waiting=Waiting.PRODUCTS)
-            return Step(exact, Request(prepare=(*moved, gram)))
+            return Step(exact, Request(prepare=(*moved, gram), settles=len(moved)))
         return self._go_on(found, moved)
 
     def _go_on(self, state: State, operations: tuple[Operation, ...]) -> Step:
@@ -163,17 +163,16 @@ class Descent:
         start = Point(step=0.0, loss=state.progress.loss, slope=slope)
         search = self._rules.search.begin(start, _first_step(chosen.first_step, state, slope))
         forming = ops.Combine(target=DIRECTION, terms=chosen.formed)
-        return Step(
-            replace(
-                state,
-                waiting=Waiting.TRIAL,
-                products=chosen.products,
-                along=chosen.along,
-                formed=chosen.formed,
-                search=search,
-            ),
-            _evaluation((*operations, forming, _trial(search.trial)), chosen.products.names),
+        searching = replace(
+            state,
+            waiting=Waiting.TRIAL,
+            products=chosen.products,
+            along=chosen.along,
+            formed=chosen.formed,
+            search=search,
         )
+        wanted = _evaluation((*operations, forming, _trial(search.trial)), chosen.products.names)
+        return Step(searching, replace(wanted, settles=len(operations)))
 
     def _start_again(self, state: State) -> Step:
         """From the point accepted last, against its gradient, with nothing remembered."""

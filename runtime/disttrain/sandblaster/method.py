@@ -13,6 +13,9 @@ class Request:
 
     prepare: tuple[Operation, ...] = ()
     """One order to all shards."""
+    settles: int = 0
+    """So many of these operations, the first ones, make the point accepted last the parameters;
+    without answers of their own. 0: it is there already."""
     evaluates: bool = False
     """Then the loss over the batch at the trial point is wanted, and its gradient as `arrived`."""
     measure: tuple[Operation, ...] = ()

@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from disttrain.coordinator.decisions import answers, joining, membership, running, steering, work
+from disttrain.coordinator.decisions import (
+    answers,
+    batch_work,
+    joining,
+    membership,
+    running,
+    steering,
+    work,
+)
 from disttrain.coordinator.decisions.turn import Effect, Places, Turn
 from disttrain.coordinator.journal import entries, totals
 from disttrain.coordinator.journal.state import IssuedOrder, State
@@ -134,24 +142,23 @@ class Coordinator:
             return messages.Acknowledged()
         return self._member_reply(turn, request)
 
-    def _member_reply(
-        self,
-        turn: Turn,
-        request: MemberRequest,
-    ) -> messages.Reply:
+    def _member_reply(self, turn: Turn, request: MemberRequest) -> messages.Reply:
         if isinstance(request, messages.Leave):
             membership.leave(turn, request)
             return messages.Acknowledged()
         if refusal := membership.standing(turn, request.member):
             return refusal
         if isinstance(request, messages.RequestWork):
-            return work.request_work(turn, request)
+            is_batch = self.settings.batch is not None
+            give_work = batch_work.request_work if is_batch else work.request_work
+            return give_work(turn, request)
+        if isinstance(request, messages.Heartbeat):
+            return self._heard(turn, request)
         if isinstance(request, messages.GroupDone):
-            return messages.Acknowledged()
-        if isinstance(request, messages.OrderDone):
+            batch_work.group_done(turn, request)
+        else:
             answers.order_done(turn, request)
-            return messages.Acknowledged()
-        return self._heard(turn, request)
+        return messages.Acknowledged()
 
     def _heard(self, turn: Turn, request: messages.Heartbeat) -> messages.Reply:
         if request.replica is not None:

@@ -1,7 +1,7 @@
 """Who is part of the job: lives and their incarnations, fencing, silence. Decides; no I/O."""
 
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import entries, fold, totals
+from disttrain.coordinator.journal import batch_fold, entries, fold, totals
 from disttrain.coordinator.journal.state import Life, LifeState, Phase
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
@@ -162,7 +162,10 @@ def answer_fences(turn: Turn, shard: int, restored: Restored | None) -> None:
 
 
 def _expire(turn: Turn, member: MemberId) -> None:
-    if any(not held.lost for held in turn.state.data.held(member)):
+    batch = turn.state.batch
+    attempts = [] if batch is None else batch.course.evaluation.attempts.values()
+    has_group = any(attempt.worker == batch_fold.worker(member) for attempt in attempts)
+    if has_group or any(not held.lost for held in turn.state.data.held(member)):
         turn.record(entries.LeasesExpired(member=member))
 
 

@@ -23,6 +23,8 @@ ATTEMPTS_OF_A_LIFE = 2**32
 class Stage(StrEnum):
     """What is waited for."""
 
+    SETTLING = "settling"
+    """Answers to an order that only makes the point accepted last the parameters."""
     PREPARING = "preparing"
     """Answers to the order before an evaluation."""
     COMPUTING = "computing"
@@ -90,12 +92,41 @@ class Driver:
 
     def answered(self, course: Course, shard: int, performed: Performed) -> None:
         """A shard's answer; one to an earlier order, and one said again, change nothing."""
-        is_awaited = course.stage in {Stage.PREPARING, Stage.MEASURING}
+        is_awaited = course.stage in {Stage.SETTLING, Stage.PREPARING, Stage.MEASURING}
         if performed.number != course.order.number or not is_awaited:
             return
         course.answers[shard] = performed.scalars
         if len(course.answers) == len(course.evaluation.shards):
             self._all_answered(course)
+
+    def settle_first(self, course: Course) -> None:
+        """The latest order, which nobody has heard of, becomes two: see `Request.settles`.
+
+        So whoever reads the parameters between them sees the point accepted last.
+        """
+        settles = course.request.settles
+        settling, rest = course.request.prepare[:settles], course.request.prepare[settles:]
+        course.request = replace(course.request, prepare=rest, settles=0)
+        course.order = replace(course.order, operations=settling, evaluation=0, groups=0)
+        course.stage = Stage.SETTLING
+
+    def interrupted(self, course: Course) -> None:
+        """What was computed of the evaluation under way is dropped; it begins again by an order.
+
+        Only while groups are computed.
+        """
+        done = course.evaluation
+        course.request = replace(course.request, prepare=(), settles=0)
+        course.stage = Stage.PREPARING
+        number = done.number + 1
+        course.evaluation = groups.begun(number, done.groups, done.shards, done)
+        self._order(course, replace(course.order, evaluation=number, groups=done.groups), ())
+
+    def has_group(self, course: Course, worker: Worker) -> bool:
+        """Whether `request_group` has a group for a replica beyond those it was given."""
+        if course.stage is not Stage.COMPUTING:
+            return False
+        return groups.has_work(course.evaluation, worker, self._rules.backup)
 
     def request_group(
         self, course: Course, worker: Worker, holding: Collection[int] = ()
@@ -121,10 +152,14 @@ class Driver:
                 course.request.measure,
             )
 
-    def decided(self, course: Course) -> Decided:
-        """What shards may be told meanwhile; journaled before, as an order is."""
+    def decided(self, course: Course, told: int = 0) -> Decided:
+        """What shards may be told meanwhile; journaled before, as an order is.
+
+        Of the winners so far, in the order in which they won, the first `told` are left out.
+        """
         found = course.evaluation
-        winners = {group: winner.attempt for group, winner in found.winners.items()}
+        won = list(found.winners.items())[told:]
+        winners = {group: winner.attempt for group, winner in won}
         return Decided(
             coordinator=course.order.coordinator, evaluation=found.number, winners=winners
         )
@@ -154,7 +189,7 @@ class Driver:
         Numbers of evaluations and attempts are never used again.
         """
         course.method, course.request, course.prepared = cut.method, cut.request, cut.prepared
-        course.stage = Stage.PREPARING
+        course.stage = Stage.DONE if cut.stage is Stage.DONE else Stage.PREPARING
         number = course.evaluation.number + 1
         course.evaluation = groups.begun(number, self._rules.groups, shards, course.evaluation)
         coordinator = course.order.coordinator
@@ -165,13 +200,23 @@ class Driver:
     def _all_answered(self, course: Course) -> None:
         answers = [course.answers[shard] for shard in sorted(course.answers)]
         scalars = operations.merged(course.order.operations, answers)
-        if course.stage is Stage.PREPARING and course.request.evaluates:
+        if course.stage is Stage.SETTLING:
+            self._settled(course)
+        elif course.stage is Stage.PREPARING and course.request.evaluates:
             course.stage, course.prepared = Stage.COMPUTING, scalars
         elif course.stage is Stage.PREPARING:
             self._go_on(course, Answer(scalars=scalars))
         else:
             answer = Answer(scalars=course.prepared + scalars, loss=groups.loss(course.evaluation))
             self._go_on(course, answer)
+
+    def _settled(self, course: Course) -> None:
+        course.stage = Stage.PREPARING
+        opened = course.order
+        if course.request.evaluates:
+            found = course.evaluation
+            opened = replace(opened, evaluation=found.number, groups=found.groups)
+        self._order(course, opened, course.request.prepare)
 
     def _go_on(self, course: Course, answer: Answer) -> None:
         step = self._descent.advance(course.method, answer)

@@ -109,6 +109,19 @@ def begun(
     )
 
 
+def has_work(evaluation: Evaluation, worker: Worker, rules: BackupRules) -> bool:
+    """Whether there is a group that a replica could begin."""
+    return bool(evaluation.waiting) or _next_copy(evaluation, worker, rules) is not None
+
+
+def missed(evaluation: Evaluation, worker: Worker, holding: Collection[int]) -> Attempt | None:
+    """An attempt of a replica that it does not know of: the answer was lost."""
+    for attempt in evaluation.attempts.values():
+        if attempt.worker == worker and attempt.number not in holding:
+            return attempt
+    return None
+
+
 def grant(
     evaluation: Evaluation, worker: Worker, rules: BackupRules, holding: Collection[int] = ()
 ) -> Attempt | None:
@@ -116,9 +129,8 @@ def grant(
 
     `holding`: the attempts it has. One that it should have comes first: its answer was lost.
     """
-    for attempt in evaluation.attempts.values():
-        if attempt.worker == worker and attempt.number not in holding:
-            return attempt
+    if attempt := missed(evaluation, worker, holding):
+        return attempt
     group = _next_waiting(evaluation, worker)
     if group is not None:
         evaluation.waiting.remove(group)
