@@ -186,7 +186,7 @@ def test_an_old_life_stages_nothing(shard: ShardThread, one: Replica) -> None:
         assert refusal(channel) is Reason.OLD_INCARNATION
     with pytest.raises(Fenced):
         stage(one, 1, gradient)
-    assert shard.do(lambda it: it.staged_bytes) == 0
+    assert shard.do(lambda it: it.figures.staged_bytes) == 0
 
 
 def test_what_is_for_another_evaluation_is_dropped(shard: ShardThread, one: Replica) -> None:

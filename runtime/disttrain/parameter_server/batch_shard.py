@@ -11,6 +11,7 @@ from disttrain.checkpoint.errors import CheckpointError
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
 from disttrain.layout import ELEMENT_TYPES, TRIAL_OF, Range
+from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.batch_values import NUMBER_TYPES, BatchValues
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.errors import WrongSnapshot
@@ -63,8 +64,8 @@ class SandblasterShard(Shard):
 
     def __init__(self, state: ShardState, records: Records, reload: Reload) -> None:
         super().__init__(state, records)
-        self.perform_seconds = 0.0
-        """Spent on orders."""
+        self._orders = 0
+        self._order_seconds = 0.0
         self._reload = reload
         self._batch: BatchShard | None = None
         self._cut: Cut | None = None
@@ -79,9 +80,13 @@ class SandblasterShard(Shard):
         return self._batch
 
     @property
-    def staged_bytes(self) -> int:
-        """Memory of gradients that are not committed."""
-        return 0 if self._batch is None else self._batch.staged_bytes
+    def figures(self) -> BatchFigures:
+        """See `Shard.figures`."""
+        return BatchFigures(
+            staged_bytes=0 if self._batch is None else self._batch.staged_bytes,
+            orders=self._orders,
+            order_seconds=self._order_seconds,
+        )
 
     def make_room(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> Values:
         """See `Shard.make_room`."""
@@ -136,7 +141,8 @@ class SandblasterShard(Shard):
             LOG.warning("an order cannot be carried out", number=order.number, error=error)
             return OrderFailed(message=str(error)[:1000], why=WhyFailed.OUT_OF_STEP)
         if is_new:
-            self.perform_seconds += time.perf_counter() - began
+            self._orders += 1
+            self._order_seconds += time.perf_counter() - began
             self.records.committed(evaluation, order)
             self._changed()
         return orders.Performed(performed=performed)

@@ -129,6 +129,7 @@ class ShardProcess:
     def _report(self) -> ShardReport:
         self.metrics.dropped(self.listener.refused)
         self.metrics.missing(self.reporter.missing_records)
+        self.metrics.batch(self.reporter.batch)
         self.metrics.moved(*self.serving.take_moved_bytes())
         report = self.reporter.report()
         self.metrics.at_risk(report.version - self.book.checkpointed)

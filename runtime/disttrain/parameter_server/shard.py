@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from disttrain.coordinator.protocol import orders
 from disttrain.layout import ELEMENT_TYPES, Range
+from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
@@ -38,6 +39,11 @@ class Shard(ABC):
             Verb.UPLOAD: self._store,
             Verb.FETCH: self._fetch,
         }
+
+    @property
+    def figures(self) -> BatchFigures:
+        """What a batch method takes, if the strategy has one."""
+        return BatchFigures()
 
     @abstractmethod
     def make_room(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> Values:

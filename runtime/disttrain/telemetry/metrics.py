@@ -81,12 +81,20 @@ class ShardMetrics:
     ledger_records_missing: Counter
     messages_dropped: Counter
     """Label `reason`: why the transport dropped what arrived."""
+    staged_bytes: Gauge
+    orders: Counter
+    order_seconds: Counter
 
     @classmethod
     def register(cls, registry: CollectorRegistry) -> Self:
         """Make the group in `registry`, once per registry."""
         new = _Maker(registry)
         return cls(
+            staged_bytes=new.gauge(
+                "staged_bytes", "Gradients of a batch method that no order has committed yet."
+            ),
+            orders=new.counter("orders", "Orders of a batch method carried out on vectors."),
+            order_seconds=new.counter("order_seconds", "Time spent on orders of a batch method."),
             version=new.gauge("shard_version", "Updates that this shard has applied."),
             incarnation=new.gauge("shard_incarnation", "Life number of this shard."),
             updates_applied=new.counter("updates_applied", "Updates applied completely."),

@@ -154,7 +154,7 @@ def test_more_than_there_is_room_for_waits(monkeypatch: pytest.MonkeyPatch) -> N
 
     news = Decided(coordinator=1, evaluation=1, winners={0: 1})
     assert shard.carry_out(orders.Decide(news=news)) == orders.Done()
-    assert shard.staged_bytes == 4 * ELEMENTS, "the sum"
+    assert shard.figures.staged_bytes == 4 * ELEMENTS, "the sum"
 
 
 def test_the_point_of_another_evaluation_is_not_given_out() -> None:
@@ -238,7 +238,7 @@ def test_a_living_shard_returns_to_a_checkpoint(tmp_path: Path) -> None:
 
     assert batch_shards.vectors(shard) == then
     assert shard.state.count == version + 2, "versions never go back"
-    assert shard.staged_bytes == 0
+    assert shard.figures.staged_bytes == 0
     performed(perform(shard, 4, *ACCEPT, evaluation=5, groups=1))
     assert stage(shard, attempt=20, value=1.0, evaluation=5)
 
@@ -289,3 +289,13 @@ def test_a_model_in_double_precision_is_exported_in_its_own_type(tmp_path: Path)
         found = np.frombuffer(file.read_all("weight"), np.float32)
     wanted = fetch(shard, Vector.PARAMETERS_FLOAT64).astype(NUMBER_TYPES[Vector.PARAMETERS])
     assert found.tobytes() == wanted.tobytes()
+
+
+def test_what_orders_take_is_counted_once() -> None:
+    shard = a_shard()
+    performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=1))
+    performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=1))
+    assert stage(shard, attempt=1, value=1.0)
+    assert shard.figures.orders == 1
+    assert shard.figures.order_seconds > 0
+    assert shard.figures.staged_bytes == 4 * ELEMENTS
