@@ -57,7 +57,7 @@ def a_shard(
 ) -> SandblasterShard:
     """With parameters 1, 2, 3, ...; replicas 0 and 1 may stage."""
     state = ShardState(index=index, incarnation=1)
-    shard = SandblasterShard(state, Records(incarnation=1), reload)
+    shard = SandblasterShard(state, Records(incarnation=1), reload, replicas=2)
     shard.configure({trainable: elements}, shards, chunk_bytes)
     assert state.values is not None
     held = state.values.ranges[trainable]

@@ -204,8 +204,9 @@ def test_what_is_for_another_evaluation_is_dropped(shard: ShardThread, one: Repl
 def test_whoever_finds_no_room_waits_for_it(
     kind: TransportKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_shard, "MOST_STAGED_BYTES", 0)
-    monkeypatch.setattr(batch_shard, "MOST_STAGED_PIECES", 1)
+    monkeypatch.setattr(batch_shard, "STAGED_BYTES", 0)
+    monkeypatch.setattr(batch_shard, "ATTEMPTS_OF_A_REPLICA", 0)
+    monkeypatch.setattr(batch_shard, "OTHER_PIECES", 1)
     staged = threading.Event()
     with (
         ShardThread(kind, tmp_path, ELEMENTS, CHUNK_BYTES) as shard,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from disttrain.job.batch_optimizer import BatchRule
 from disttrain.job.optimizer import Adagrad, Momentum, Sgd
 from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.spec import Spec
 from disttrain.job.strategy import Downpour
 from disttrain.layout import Range
 from disttrain.parameter_server import batch_values, schedule, update_rules
@@ -33,15 +34,14 @@ def build(state: ShardState, config: Sgd | Momentum | Adagrad, records: Records)
     return DownpourShard(state, Applier(state, updates_for(config), records), records)
 
 
-def build_for(
-    strategy: Downpour | Sandblaster, state: ShardState, records: Records, reload: Reload
-) -> Shard:
-    """The shard of a strategy, without values."""
+def build_for(spec: Spec, state: ShardState, records: Records, reload: Reload) -> Shard:
+    """The shard of a job's strategy, without values."""
+    strategy = spec.strategy.rule
     match strategy:
         case Downpour():
             return build(state, strategy.optimizer.rule, records)
         case Sandblaster():
-            return SandblasterShard(state, records, reload)
+            return SandblasterShard(state, records, reload, replicas=spec.replicas.count)
 
 
 def values_for(strategy: Downpour | Sandblaster) -> MakeValues:

@@ -38,10 +38,13 @@ from disttrain.transport.header import Header, Reason, Vector, Verb
 
 LOG = logs.get(__name__)
 
-MOST_STAGED_BYTES = 1 << 30
-MOST_STAGED_PIECES = 64
-"""Whichever is more is the limit for gradients that are not committed. A replica holds two attempts
-at most, and sums of neighbouring groups take about as many pieces as their number has digits."""
+STAGED_BYTES = 1 << 30
+"""Of gradients that are not committed there may be so many bytes. If all attempts that replicas
+hold are more, then those: shards that are full of different ones would wait for ever."""
+ATTEMPTS_OF_A_REPLICA = 2
+OTHER_PIECES = 32
+"""Of replicas that are gone, winners that were not told yet, and sums of neighbouring groups: about
+as many as the groups' number has digits."""
 
 _COORDINATOR, _LAST_ORDER = "coordinator", "order"
 
@@ -62,8 +65,11 @@ Raises CheckpointError, WrongSnapshot.
 class SandblasterShard(Shard):
     """See `Shard`. Versions count what has changed the vectors: orders, and returns."""
 
-    def __init__(self, state: ShardState, records: Records, reload: Reload) -> None:
+    def __init__(
+        self, state: ShardState, records: Records, reload: Reload, *, replicas: int
+    ) -> None:
         super().__init__(state, records)
+        self._most_pieces = ATTEMPTS_OF_A_REPLICA * replicas + OTHER_PIECES
         self._orders = 0
         self._order_seconds = 0.0
         self._reload = reload
@@ -182,7 +188,7 @@ class SandblasterShard(Shard):
             chunk_elements=values.chunk_elements(trainable),
             element_type=NUMBER_TYPES[ELEMENT_TYPES[trainable]],
         )
-        most = max(MOST_STAGED_BYTES, MOST_STAGED_PIECES * layout.bytes)
+        most = max(STAGED_BYTES, self._most_pieces * layout.bytes)
         self._batch = BatchShard(layout, most, values.batch, log)
         self.state.description = {_LAST_ORDER: str(log.last), _COORDINATOR: str(log.coordinator)}
 

@@ -53,6 +53,8 @@ class OrderBook:
                 return self._fence(order)
             case orders.Checkpoint() as order:
                 return self._checkpoint(numbered, order)
+            case orders.ReturnTo() as order:
+                return self._return_to(order)
             case orders.End():
                 self.is_ended = True
             case _:
@@ -81,6 +83,12 @@ class OrderBook:
             acknowledged=known.pushes,
             partial_chunks=known.next_chunk,
         )
+
+    def _return_to(self, order: orders.ReturnTo) -> Result:
+        result = self._shard.carry_out(order)
+        if isinstance(result, orders.Done):
+            self.checkpoint, self.checkpointed = order.checkpoint, self._shard.state.count
+        return result
 
     def _checkpoint(self, numbered: NumberedOrder, order: orders.Checkpoint) -> Result | None:
         state = self._shard.state

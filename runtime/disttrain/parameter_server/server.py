@@ -230,7 +230,7 @@ def _shard(config: LaunchConfig, joined: Joined, records: Records, chunk_bytes: 
         shards=config.job.spec.parameter_server.shards,
     )
     reload = beginning.reloading(config, chunk_bytes)
-    return assembly.build_for(config.job.spec.strategy.rule, state, records, reload)
+    return assembly.build_for(config.job.spec, state, records, reload)
 
 
 def _admit(shard: Shard, joined: Joined, chunk_bytes: int) -> None:

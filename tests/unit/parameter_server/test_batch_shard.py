@@ -140,8 +140,9 @@ def test_a_gradient_that_is_not_finite_is_kept_for_the_line_search() -> None:
 
 
 def test_more_than_there_is_room_for_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_shard, "MOST_STAGED_BYTES", 0)
-    monkeypatch.setattr(batch_shard, "MOST_STAGED_PIECES", 1)
+    monkeypatch.setattr(batch_shard, "STAGED_BYTES", 0)
+    monkeypatch.setattr(batch_shard, "ATTEMPTS_OF_A_REPLICA", 0)
+    monkeypatch.setattr(batch_shard, "OTHER_PIECES", 1)
     shard = a_shard()
     performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=2))
     assert stage(shard, attempt=1, value=1.0, group=0)
