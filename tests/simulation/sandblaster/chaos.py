@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from disttrain.sandblaster import names
 from disttrain.sandblaster.batch import driver as driving
-from disttrain.sandblaster.batch.driver import Course, Stage
+from disttrain.sandblaster.batch.driver import Course, Driver, Stage
 from disttrain.sandblaster.batch.groups import Result, Worker
 from disttrain.sandblaster.batch.staging import Chunk
 from simulation.clockwork import Clockwork, Weather
@@ -25,9 +25,10 @@ _STORMY_SECONDS = 15.0
 REPLICAS = 3
 
 
-def serial() -> tuple[Course, bytes]:
+def serial(driver: Driver | None = None) -> tuple[Course, bytes]:
     """The same job where nothing happens at the same time: its end, and its parameters."""
-    driver, course = problem.driver(), problem.driver().begin(1, (1,) * problem.SHARDS)
+    driver = driver or problem.driver()
+    course = driver.begin(1, (1,) * problem.SHARDS)
     shards = first_shards(Job(Clockwork(0, Weather())))
     worker = Worker(0, 1)
     while course.stage is not Stage.DONE:

@@ -6,7 +6,13 @@ from disttrain.coordinator.journal import batch_fold, entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, Phase
 from disttrain.coordinator.leases import permutation
-from disttrain.coordinator.protocol.messages import GroupDone, GroupLease, RequestWork, Work
+from disttrain.coordinator.protocol.messages import (
+    Acknowledged,
+    GroupDone,
+    GroupLease,
+    RequestWork,
+    Work,
+)
 from disttrain.coordinator.protocol.orders import Performed
 from disttrain.sandblaster.batch import groups
 from disttrain.sandblaster.batch.driver import Stage
@@ -36,17 +42,19 @@ def request_work(turn: Turn, request: RequestWork) -> Work:
     )
 
 
-def group_done(turn: Turn, request: GroupDone) -> None:
-    """A result counts if it is of this evaluation, and of an attempt that its replica has."""
+def group_done(turn: Turn, request: GroupDone) -> Acknowledged | None:
+    """A result counts if it is of this evaluation, and of an attempt that its replica has.
+
+    None: it will count, but not before the shards have answered this life of the coordinator.
+    """
     batch = turn.state.batch
-    if batch is None or not _may_work(turn, batch):
-        return
-    evaluation, result = batch.course.evaluation, request.result
-    attempt = evaluation.attempts.get(result.attempt)
-    if attempt is None or attempt.worker != batch_fold.worker(request.member):
-        return
-    if (result.evaluation, result.shards) == (evaluation.number, evaluation.shards):
-        turn.record(entries.GroupStaged(member=request.member, result=result))
+    if batch is None or not _is_wanted(batch, request):
+        return Acknowledged()
+    if batch.course.stage is Stage.PREPARING:
+        return None
+    if _may_work(turn, batch):
+        turn.record(entries.GroupStaged(member=request.member, result=request.result))
+    return Acknowledged()
 
 
 def performed(turn: Turn, issued: IssuedOrder, result: Performed) -> None:
@@ -56,6 +64,14 @@ def performed(turn: Turn, issued: IssuedOrder, result: Performed) -> None:
         return
     if batch.lives[shard.index] == shard.incarnation:
         turn.record(entries.ShardPerformed(shard=shard.index, performed=result.performed))
+
+
+def _is_wanted(batch: Batch, request: GroupDone) -> bool:
+    evaluation, result = batch.course.evaluation, request.result
+    attempt = evaluation.attempts.get(result.attempt)
+    if attempt is None or attempt.worker != batch_fold.worker(request.member):
+        return False
+    return (result.evaluation, result.shards) == (evaluation.number, evaluation.shards)
 
 
 def _may_work(turn: Turn, batch: Batch) -> bool:

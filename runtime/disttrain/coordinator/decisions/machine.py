@@ -142,7 +142,7 @@ class Coordinator:
             return messages.Acknowledged()
         return self._member_reply(turn, request)
 
-    def _member_reply(self, turn: Turn, request: MemberRequest) -> messages.Reply:
+    def _member_reply(self, turn: Turn, request: MemberRequest) -> messages.Reply | None:
         if isinstance(request, messages.Leave):
             membership.leave(turn, request)
             return messages.Acknowledged()
@@ -155,9 +155,8 @@ class Coordinator:
         if isinstance(request, messages.Heartbeat):
             return self._heard(turn, request)
         if isinstance(request, messages.GroupDone):
-            batch_work.group_done(turn, request)
-        else:
-            answers.order_done(turn, request)
+            return batch_work.group_done(turn, request)
+        answers.order_done(turn, request)
         return messages.Acknowledged()
 
     def _heard(self, turn: Turn, request: messages.Heartbeat) -> messages.Reply:

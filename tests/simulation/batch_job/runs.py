@@ -1,0 +1,144 @@
+"""Whole jobs with a batch method, with faults drawn from a seed."""
+
+import random
+from dataclasses import replace
+
+from disttrain.coordinator.journal import batch_rules
+from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.settings import Settings
+from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
+from disttrain.job.evaluation import Evaluation
+from disttrain.job.sandblaster import Precision, Sandblaster
+from disttrain.job.stop import Stop
+from disttrain.sandblaster.names import PARAMETERS
+from simulation.batch_job.processes import (
+    Killed,
+    Member,
+    SimCoordinator,
+    SimReplica,
+    SimShard,
+    World,
+)
+from simulation.clockwork import Clockwork, Weather
+from simulation.sandblaster import chaos, problem
+
+LONGEST = 3000.0
+"""Simulated seconds in which every run must end."""
+_STORMY_SECONDS = 20.0
+_REPLICAS = 3
+
+RULES = Sandblaster(
+    precision=Precision.FLOAT64,
+    portion_size=1,
+    push_every_portions=1,
+    optimizer=BatchOptimizer(lbfgs=Lbfgs(history=2, gradient_tolerance=0.0, change_tolerance=1e-5)),
+)
+SETTINGS = Settings(
+    replicas=_REPLICAS,
+    shards=problem.SHARDS,
+    batch_size=1,
+    seed=1,
+    stop=Stop(iterations=1000),
+    portion_size=1,
+    evaluation=Evaluation(),
+    checkpoint_seconds=1.5,
+    lease_seconds=3.0,
+    member_timeout_seconds=6.0,
+    batch=RULES,
+)
+
+
+def truth() -> bytes:
+    """Parameters that an undisturbed serial run ends with."""
+    _, parameters = chaos.serial(batch_rules.driver(RULES, problem.GROUPS))
+    return parameters
+
+
+def final(world: World) -> bytes:
+    """Parameters in the last checkpoint."""
+    parts = world.checkpoints[max(world.checkpoints)]
+    return problem.whole([parts[index].vectors[PARAMETERS] for index in sorted(parts)]).tobytes()
+
+
+class Storm:
+    """Kills and pauses processes, for a while; the launcher starts them again."""
+
+    def __init__(self, world: World, chance: random.Random, *, is_quiet: bool) -> None:
+        self.world, self.chance, self.clock = world, chance, world.clock
+        SimCoordinator(world)
+        world.shards = [SimShard(world, index) for index in range(problem.SHARDS)]
+        self.replicas = [SimReplica(world, index, self.slowness()) for index in range(_REPLICAS)]
+        if not is_quiet:
+            self.clock.after(chance.expovariate(0.5), None, self.strike)
+        self.clock.after(0.5, None, self.look)
+
+    def slowness(self) -> float:
+        return self.chance.choice((1.0, 1.0, 10.0))
+
+    def strike(self) -> None:
+        if self.clock.now > _STORMY_SECONDS:
+            self.world.crashes = False
+            return
+        victim = self.chance.choice((self.replicas, self.replicas, self.world.shards, None))
+        if victim is None:
+            assert self.world.coordinator is not None
+            self.world.coordinator.alive = False
+        else:
+            process = self.chance.choice(list(victim))
+            if isinstance(process, SimReplica) and self.chance.random() < 0.5:
+                process.paused_until = self.clock.now + self.chance.uniform(0.1, 8.0)
+            else:
+                process.alive = False
+        self.clock.after(self.chance.expovariate(0.5), None, self.strike)
+
+    def look(self) -> None:
+        """The launcher: who has died is told of and started again."""
+        coordinator = self.world.coordinator
+        assert coordinator is not None
+        if not coordinator.alive:
+            try:
+                coordinator = SimCoordinator(self.world)
+            except Killed:
+                self.clock.after(0.3, None, self.look)
+                return
+        for index, shard in enumerate(self.world.shards):
+            if not shard.alive and self._tell(coordinator, shard):
+                self.world.shards[index] = SimShard(self.world, index)
+        for index, replica in enumerate(self.replicas):
+            if not replica.alive and self._tell(coordinator, replica):
+                self.replicas[index] = SimReplica(self.world, index, self.slowness())
+        self.clock.after(self.chance.uniform(0.1, 0.6), None, self.look)
+
+    def _tell(self, coordinator: SimCoordinator, process: Member) -> bool:
+        died = messages.MemberDied(
+            role=process.role, index=process.index, pid=process.pid, exit_code=-9
+        )
+        try:
+            coordinator.ask(died, lambda _: None)
+        except Killed:
+            return False
+        return True
+
+
+def run(seed: int, *, is_quiet: bool = False, **changes: object) -> World:
+    """One job; it ends as `world.phase` says, or stands still."""
+    chance = random.Random(seed)
+    weather = Weather(
+        loss=0.0 if is_quiet else chance.choice((0.0, 0.02, 0.1)),
+        duplication=0.0 if is_quiet else chance.choice((0.0, 0.1, 0.3)),
+        delay=chance.choice((0.01, 0.05, 0.2)),
+    )
+    world = World(Clockwork(seed, weather), replace(SETTINGS, **changes))  # type: ignore[arg-type]
+    world.crashes = not is_quiet
+    Storm(world, chance, is_quiet=is_quiet)
+    while world.clock.now < LONGEST and not _is_over(world):
+        try:
+            world.clock.step()
+        except Killed:
+            continue
+    return world
+
+
+def _is_over(world: World) -> bool:
+    return world.phase in {Phase.COMPLETE, Phase.STOPPED, Phase.FAILED}
