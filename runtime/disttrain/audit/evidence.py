@@ -94,6 +94,8 @@ class Evidence:
     shards: Mapping[int, tuple[Life, ...]]
     """Lives by increasing incarnation, by index."""
     replicas: Mapping[int, tuple[Life, ...]]
+    batch_method: bool = False
+    """The strategy is sandblaster: shards add up the gradients of whole batches."""
     summary: Summary | None = None
     train_samples: int | None = None
     """Size of the training data."""

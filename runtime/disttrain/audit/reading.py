@@ -54,6 +54,7 @@ def read(folder: Path) -> Evidence:
         record=job.spec.record,
         shards=_sorted(found.shards),
         replicas=_sorted(found.replicas),
+        batch_method=job.spec.strategy.sandblaster is not None,
         summary=_summary(run.summary, found),
         train_samples=_train_samples(checkpoints / journal.FOLDER, found),
         checkpoints=_checkpoints(checkpoints),
