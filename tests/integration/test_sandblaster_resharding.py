@@ -37,3 +37,4 @@ def test_a_stopped_job_goes_on_with_another_number_of_shards(
         found = batch_jobs.flat(batch_jobs.exported(job.output))
         assert job.summary()["reason"] == "Converged"
         assert batch_jobs.distance(found, serial[-1]) < 1e-9
+        job.assert_promises_held()

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from disttrain.job import defaults
 from disttrain.job.parsing import parse_job
 from disttrain.task import checks
 from disttrain.task.loading import load_task
@@ -11,7 +12,7 @@ from disttrain.task.task import Split
 
 MANIFEST_FILES = ("job.yaml", "job-small.yaml")
 EXAMPLES = Path(__file__).parents[3] / "examples"
-EXAMPLE_NAMES = ("digits", "cifar10", "speech")
+EXAMPLE_NAMES = ("digits", "cifar10", "softmax_regression", "speech")
 MANIFESTS = [EXAMPLES / name / file for name in EXAMPLE_NAMES for file in MANIFEST_FILES]
 
 
@@ -28,7 +29,7 @@ def test_a_manifest_leads_to_a_task_that_can_be_trained(path: Path) -> None:
     task = load_task(reference.entrypoint, reference.arguments, path.parent)
     model = checks.check_model(task.model())
     samples = [
-        checks.check_dataset(task.dataset(split), split, batch_size=job.spec.batch_size)
+        checks.check_dataset(task.dataset(split), split, batch_size=defaults.samples_per_step(job.spec))
         for split in Split
     ]
     dataset = task.dataset(Split.TRAIN)
