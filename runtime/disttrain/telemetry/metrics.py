@@ -119,6 +119,41 @@ class ShardMetrics:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BatchMetrics:
+    """What the coordinator counts of a batch method; zeros for other strategies."""
+
+    iteration: Gauge
+    evaluations: Gauge
+    objective: Gauge
+    gradient_norm: Gauge
+    returns: Gauge
+    groups_done: Counter
+    groups_requeued: Counter
+    groups_copied: Counter
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> Self:
+        """Make the group in `registry`, once per registry."""
+        new = _Maker(registry)
+        return cls(
+            iteration=new.gauge("batch_iteration", "Points that a batch method has accepted."),
+            evaluations=new.gauge("batch_evaluations", "Evaluations of loss and gradient."),
+            objective=new.gauge("batch_objective", "Loss over the batch at the accepted point."),
+            gradient_norm=new.gauge(
+                "batch_gradient_norm", "Largest absolute value of the gradient's elements there."
+            ),
+            returns=new.gauge("batch_returns", "How often all went back to a checkpoint."),
+            groups_done=new.counter("batch_groups_done", "Groups of portions that count."),
+            groups_requeued=new.counter(
+                "batch_groups_requeued", "Groups that came back without a result."
+            ),
+            groups_copied=new.counter(
+                "batch_groups_copied", "Backup tasks: copies of groups that somebody had begun."
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CoordinatorMetrics:
     """What the coordinator counts for the whole job."""
 

@@ -154,6 +154,7 @@ class _Change:
             batch.told = 0
             batch.requeued += self._evaluation.requeued
             batch.copies += self._evaluation.copies
+            batch.groups_done += len(self._evaluation.winners)
         _count(self._state, batch)
 
 

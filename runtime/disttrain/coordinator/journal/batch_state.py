@@ -58,6 +58,8 @@ class Batch(Strict):
     """Groups that came back without a result, in earlier evaluations."""
     copies: int = 0
     """Of groups that somebody else had begun, in earlier evaluations."""
+    groups_done: int = 0
+    """In earlier evaluations, dropped ones included."""
     samples_of_others: int = 0
     """Samples computed in evaluations that were dropped."""
 
@@ -80,6 +82,11 @@ class Batch(Strict):
     def all_requeued(self) -> int:
         """Groups that came back without a result."""
         return self.requeued + self.course.evaluation.requeued
+
+    @property
+    def all_groups_done(self) -> int:
+        """Groups whose result was taken."""
+        return self.groups_done + len(self.course.evaluation.winners)
 
     @property
     def all_copies(self) -> int:
