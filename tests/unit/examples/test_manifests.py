@@ -29,7 +29,9 @@ def test_a_manifest_leads_to_a_task_that_can_be_trained(path: Path) -> None:
     task = load_task(reference.entrypoint, reference.arguments, path.parent)
     model = checks.check_model(task.model())
     samples = [
-        checks.check_dataset(task.dataset(split), split, batch_size=defaults.samples_per_step(job.spec))
+        checks.check_dataset(
+            task.dataset(split), split, batch_size=defaults.samples_per_step(job.spec)
+        )
         for split in Split
     ]
     dataset = task.dataset(Split.TRAIN)
