@@ -54,7 +54,9 @@ class World:
     checkpoints: dict[int, dict[int, BatchShard]] = field(default_factory=dict)
     coordinator: "SimCoordinator | None" = None
     shards: "list[SimShard]" = field(default_factory=list)
-    measured: set[bytes] = field(default_factory=set)
+    ledgers: dict[int, bytes] = field(default_factory=dict)
+    """The coordinator's part of each checkpoint."""
+    measured: list[bytes] = field(default_factory=list)
     """Parameters that replicas have measured."""
     crashes: bool = True
 
@@ -108,7 +110,7 @@ class SimCoordinator(Process):
                 raise Killed
         for effect in decision.effects:
             if isinstance(effect, BeginCheckpoint):
-                state.from_json(effect.ledger)
+                world.ledgers[effect.number] = effect.ledger
                 world.staging = {effect.number: {}}
             elif isinstance(effect, CommitCheckpoint):
                 world.checkpoints[effect.number] = world.staging.pop(effect.number)
@@ -325,7 +327,7 @@ class SimReplica(Member):
                 if any(part is None for part in parts):
                     return orders.OrderFailed(message="no shard")
                 vectors = [part.vectors[PARAMETERS] for part in parts if part is not None]
-                self.world.measured.add(problem.whole(vectors).tobytes())
+                self.world.measured.append(problem.whole(vectors).tobytes())
                 return orders.Evaluated(sums={"a": 1.0}, samples=5, loss=1.0)
             case orders.Evaluate():
                 return orders.Evaluated(sums={"a": 1.0}, samples=5, loss=1.0)

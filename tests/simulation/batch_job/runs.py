@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from disttrain.coordinator.journal import batch_rules
+from disttrain.coordinator.journal import batch_rules, resume, state
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.settings import Settings
@@ -132,12 +132,43 @@ def run(seed: int, *, is_quiet: bool = False, **changes: object) -> World:
     world = World(Clockwork(seed, weather), replace(SETTINGS, **changes))  # type: ignore[arg-type]
     world.crashes = not is_quiet
     Storm(world, chance, is_quiet=is_quiet)
+    _finish(world)
+    return world
+
+
+def resumed(stopped: World) -> World:
+    """Another run that goes on from the last checkpoint of one that was stopped."""
+    number = max(stopped.checkpoints)
+    ledger = state.from_json(stopped.ledgers[number])
+    first = resume.from_ledger(ledger, "checkpoint", problem.SHARDS)
+    first.next_checkpoint = number + 1
+    world = World(Clockwork(2, Weather()), SETTINGS, state.to_json(first), crashes=False)
+    world.checkpoints = {number: stopped.checkpoints[number]}
+    Storm(world, random.Random(2), is_quiet=True)
+    _finish(world)
+    return world
+
+
+def stopped(after: float) -> World:
+    """An undisturbed job that somebody stops so many seconds after its beginning."""
+    world = World(Clockwork(1, Weather()), SETTINGS, crashes=False)
+    Storm(world, random.Random(1), is_quiet=True)
+
+    def stop() -> None:
+        assert world.coordinator is not None
+        world.coordinator.ask(messages.Stop(reason="enough"), lambda _: None)
+
+    world.clock.after(after, None, stop)
+    _finish(world)
+    return world
+
+
+def _finish(world: World) -> None:
     while world.clock.now < LONGEST and not _is_over(world):
         try:
             world.clock.step()
         except Killed:
             continue
-    return world
 
 
 def _is_over(world: World) -> bool:

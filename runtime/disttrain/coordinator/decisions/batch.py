@@ -73,6 +73,9 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
     """Whether the order waits for something else, which is begun if need be."""
     if batch.course.stage is not Stage.PREPARING or batch.sent:
         return False
+    if batch.course.method.progress.end is not None:
+        # The last order: only after it is the point accepted last there to be read.
+        return False
     if turn.state.checkpoint is not None or turn.open_orders(Evaluate):
         return True
     stop = _why_stop(turn)
