@@ -35,7 +35,7 @@ class BatchMachine(Machine):
     """One real shard, whose loss is half the square of the parameters."""
 
     def __init__(self, **changes: object) -> None:
-        super().__init__(batch=RULES, evaluation=None, stop=Stop(iterations=50), **changes)
+        super().__init__(None, batch=RULES, evaluation=None, stop=Stop(iterations=50), **changes)
         self.shard = BatchShard(LAYOUT, 1 << 20)
         self.shard.vectors.make(PARAMETERS)[:] = (1.0, 2.0, 3.0)
         self.returned: list[int] = []
