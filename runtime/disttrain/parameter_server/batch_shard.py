@@ -138,7 +138,7 @@ class SandblasterShard(Shard):
         log, evaluation = self.batch.log, self.batch.evaluation
         is_new = order.number > log.last
         if is_new and self._cut is not None:
-            changing = self.batch.vectors.changed_by(order.operations, commits=bool(order.commits))
+            changing = self.batch.vectors.changed_by(order.operations, order.committed)
             self._cut.before_change_of([torch.from_numpy(values) for values in changing])
         began = time.perf_counter()
         try:

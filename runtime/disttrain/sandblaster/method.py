@@ -7,6 +7,16 @@ from typing import Protocol
 from disttrain.sandblaster.operations import Operation
 
 
+class Part(StrEnum):
+    """Of which samples the gradient is wanted."""
+
+    WHOLE = "whole"
+    """All of the batch."""
+    NEW = "new"
+    """Those that the batch before did not have. Of the others it is known: the latest evaluation
+    was at the same point, and had them as the overlap with its next batch."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
     """What is to be done before the method can go on."""
@@ -20,6 +30,9 @@ class Request:
     """Then the loss over the batch at the trial point is wanted, and its gradient as `arrived`."""
     measure: tuple[Operation, ...] = ()
     """Then, with the gradient in place, this order."""
+    batch: int = 0
+    """Which one, if batches are smaller than the data."""
+    part: Part = Part.WHOLE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,6 @@ from disttrain.sandblaster import kernels
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.errors import UnknownVector
 from disttrain.sandblaster.kernels import Array, Kernel, Row
-from disttrain.sandblaster.names import ARRIVED
 from disttrain.sandblaster.operations import Operation
 
 BLOCK_ELEMENTS = 8192
@@ -63,10 +62,15 @@ class Vectors:
         self._rows = rows
         return tuple(scalar for kernel in prepared for scalar in kernel.scalars)
 
-    def changed_by(self, order: Sequence[Operation], *, commits: bool) -> Sequence[Array]:
-        """Vectors that an order writes to, as far as they are there; nothing is carried out."""
+    def changed_by(
+        self, order: Sequence[Operation], committed: Sequence[str] = ()
+    ) -> Sequence[Array]:
+        """Vectors that an order writes to, as far as they are there; nothing is carried out.
+
+        `committed`: those that it makes of gradients before its operations.
+        """
         rows = dict(self._rows)
-        found = [rows[ARRIVED]] if commits and ARRIVED in rows else []
+        found = [rows[name] for name in committed if name in rows]
         for one in order:
             if isinstance(one, ops.Swap):
                 rows[one.first], rows[one.second] = (

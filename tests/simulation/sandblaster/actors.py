@@ -31,6 +31,7 @@ class Job:
     """What outlives processes: the disk, who is who, and what is checked at the end."""
 
     clock: Clockwork
+    kind: problem.Kind = problem.Kind.WHOLE
     cut: bytes = b""
     cut_shards: "list[BatchShard]" = field(default_factory=list)
     coordinator: "SimCoordinator | None" = None
@@ -98,7 +99,7 @@ class SimCoordinator(Process):
 
     def __init__(self, job: Job, incarnation: int) -> None:
         super().__init__()
-        self.job, self.incarnation, self.driver = job, incarnation, problem.driver()
+        self.job, self.incarnation, self.driver = job, incarnation, problem.driver(job.kind)
         self.heard: dict[Worker, float] = {}
         self.course: Course
         if job.coordinator is not None:

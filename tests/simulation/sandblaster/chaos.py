@@ -18,6 +18,7 @@ from simulation.sandblaster.actors import (
     first_shards,
     layout_of,
 )
+from simulation.sandblaster.problem import Kind
 
 LONGEST = 2000.0
 """Simulated seconds in which every run must end."""
@@ -133,7 +134,7 @@ class Storm:
             self.clock.after(0.2, None, lambda: self.restart_shards(lost))
 
 
-def run(seed: int) -> Job:
+def run(seed: int, kind: Kind = Kind.WHOLE) -> Job:
     """One job among faults; what was wrong with it is in `violations`."""
     chance = random.Random(seed)
     weather = Weather(
@@ -142,7 +143,7 @@ def run(seed: int) -> Job:
         delay=chance.choice((0.01, 0.05, 0.5)),
     )
     clock = Clockwork(seed, weather)
-    job = Job(clock)
+    job = Job(clock, kind)
     job.shards = first_shards(job)
     job.coordinator = SimCoordinator(job, 1)
     job.cut, job.cut_shards = (
@@ -166,7 +167,7 @@ def _wrong(job: Job) -> list[str]:
         for one in job.committed.values()
         if len(one) > 1
     ]
-    course, wanted = _SERIAL
+    course, wanted = _SERIAL[job.kind]
     assert job.coordinator is not None
     if parameters(job.shards).tobytes() != wanted:
         found.append("the parameters are not those of an undisturbed run")
@@ -175,4 +176,4 @@ def _wrong(job: Job) -> list[str]:
     return found
 
 
-_SERIAL = serial()
+_SERIAL = {kind: serial(problem.driver(kind)) for kind in Kind}

@@ -6,7 +6,6 @@ from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog, Performed
 from disttrain.sandblaster.batch.staging import Chunk, Layout, Staging
 from disttrain.sandblaster.kernels import Array
-from disttrain.sandblaster.names import ARRIVED
 from disttrain.sandblaster.vectors import Vectors
 
 
@@ -54,8 +53,10 @@ class BatchShard:
 
     def _perform(self, order: Order) -> tuple[float, ...]:
         if order.commits:
-            total = self._staging.total(order.commits)
-            np.divide(total, order.samples, out=self.vectors.make(ARRIVED), casting="same_kind")
+            totals = self._staging.totals(order.commits)
+            for run, total in zip(order.sums, totals, strict=True):
+                made = self.vectors.make(run.vector)
+                np.divide(total, run.samples, out=made, casting="same_kind")
         scalars = self.vectors.perform(order.operations)
-        self._staging.begin(order.evaluation, order.groups)
+        self._staging.begin(order.evaluation, order.groups, order.runs)
         return scalars

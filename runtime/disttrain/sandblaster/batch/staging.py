@@ -8,6 +8,7 @@ import numpy as np
 
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.pairwise import Folding
+from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.errors import (
     NotStaged,
     OrderRefused,
@@ -76,27 +77,38 @@ class Staging:
     def __init__(self, layout: Layout, *, most_bytes: int) -> None:
         self.evaluation = 0
         """0: none is under way."""
-        self._groups = 0
+        self._places: dict[int, tuple[int, int]] = {}
+        """Run, and place in it, by group."""
         self._layout = layout
         self._most_bytes = most_bytes
         self._pieces: dict[int, Piece] = {}
         self._winners: dict[int, int] = {}
         """Attempts that were added up, by group."""
-        self._sum: Folding[Array] = _folding(0)
+        self._sums: list[Folding[Array]] = []
+        """By run."""
 
     @property
     def held_bytes(self) -> int:
         """Of all pieces and sums."""
-        return (len(self._pieces) + self._sum.held) * self._layout.bytes
+        held = sum(folding.held for folding in self._sums)
+        return (len(self._pieces) + held) * self._layout.bytes
 
-    def begin(self, evaluation: int, groups: int) -> None:
-        """Forget everything of other evaluations. Said again, it changes nothing."""
+    def begin(self, evaluation: int, groups: int, runs: Sequence[Run] = ()) -> None:
+        """Forget everything of other evaluations. Said again, it changes nothing.
+
+        Without runs the groups are all from 0 on, in one sum.
+        """
         if evaluation != self.evaluation:
             self.evaluation = evaluation
-            self._groups = groups
             self._pieces.clear()
             self._winners.clear()
-            self._sum = _folding(groups)
+            sums = [run.groups for run in runs] if runs else [range(groups)]
+            self._places = {
+                group: (run, place)
+                for run, members in enumerate(sums)
+                for place, group in enumerate(members)
+            }
+            self._sums = [_folding(len(members)) for members in sums]
 
     def stage(self, chunk: Chunk, values: Array) -> bool:
         """Keep a chunk; whether nothing more of its attempt is needed now.
@@ -146,17 +158,21 @@ class Staging:
         self._check(winners, new)
         for group, attempt in new.items():
             self._winners[group] = attempt
-            self._sum.put(group, self._pieces[attempt].values)
+            run, place = self._places[group]
+            self._sums[run].put(place, self._pieces[attempt].values)
         for attempt in [one for one, piece in self._pieces.items() if piece.group in new]:
             del self._pieces[attempt]
 
-    def total(self, attempts: Sequence[int]) -> Array:
-        """The sum of one attempt for each group, by the groups' places. Raises as `decide`."""
-        self.decide(self.evaluation, dict(enumerate(attempts)))
-        if self._sum.total is None:
+    def totals(self, attempts: Sequence[int]) -> list[Array]:
+        """The sum of each run, of one attempt for each group, by the groups' places.
+
+        Raises as `decide`.
+        """
+        if len(attempts) != len(self._places):
             message = f"{len(attempts)} attempts do not make evaluation {self.evaluation} complete"
             raise NotStaged(message)
-        return self._sum.total
+        self.decide(self.evaluation, dict(zip(self._places, attempts, strict=True)))
+        return [folding.total for folding in self._sums if folding.total is not None]
 
     def _check(self, winners: Mapping[int, int], new: Mapping[int, int]) -> None:
         others = {
@@ -171,8 +187,8 @@ class Staging:
             raise NotStaged(message)
 
     def _check_chunk(self, chunk: Chunk, values: Array) -> None:
-        if not 0 <= chunk.group < self._groups:
-            message = f"group {chunk.group} of {self._groups}"
+        if chunk.group not in self._places:
+            message = f"group {chunk.group} of {len(self._places)}"
             raise WrongChunk(message)
         if not 0 <= chunk.number < self._layout.chunks:
             message = f"chunk {chunk.number} of {self._layout.chunks}"

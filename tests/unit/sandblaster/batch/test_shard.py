@@ -10,6 +10,7 @@ from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog
 from disttrain.sandblaster.batch.pairwise import Folding
+from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.batch.shard import BatchShard
 from disttrain.sandblaster.batch.staging import Chunk, Layout
 from disttrain.sandblaster.errors import (
@@ -291,3 +292,40 @@ def test_neighbours_are_added_first_in_whatever_order_they_come(terms: str, want
             assert folding.total is None
             folding.put(place, terms[place])
         assert folding.total == wanted
+
+
+RUNS = (Run(vector="a", groups=(4, 2)), Run(vector="b", groups=(7,)))
+
+
+def a_shard_with_runs() -> BatchShard:
+    shard = BatchShard(LAYOUT, 10 * LAYOUT.bytes)
+    shard.carry_out(Order(coordinator=1, number=1, iteration=0, evaluation=1, groups=3, runs=RUNS))
+    return shard
+
+
+def test_runs_of_groups_become_means_of_their_own() -> None:
+    shard = a_shard_with_runs()
+    for attempt, group in ((1, 7), (2, 2), (3, 4)):
+        stage(shard, attempt, 10.0 * attempt, group)
+    shard.decide(news({7: 1}))
+
+    counted = tuple(replace(run, samples=5) for run in RUNS)
+    adding = ops.Combine(target=ARRIVED, terms={"a": 0.5, "b": 0.25})
+    shard.carry_out(replace(commit(3, 2, 1), runs=counted, operations=(adding,)))
+
+    assert shard.vectors["a"].tolist() == [10.0] * LENGTH
+    assert shard.vectors["b"].tolist() == [2.0] * LENGTH
+    assert shard.vectors[ARRIVED].tolist() == [5.5] * LENGTH
+
+
+def test_a_group_that_is_in_no_run_is_refused() -> None:
+    with pytest.raises(WrongChunk, match="group 3 of 3"):
+        stage(a_shard_with_runs(), 1, 1.0, group=3)
+
+
+def test_runs_without_all_their_groups_are_not_committed() -> None:
+    shard = a_shard_with_runs()
+    stage(shard, 1, 1.0, group=7)
+
+    with pytest.raises(NotStaged, match="1 attempts do not make"):
+        shard.carry_out(replace(commit(1), runs=RUNS))
