@@ -67,6 +67,15 @@ def test_the_small_variant_learns_and_its_export_measures_the_same(
     assert_the_export_measures_the_same(manifest, tmp_path / "output")
 
 
+def test_speech_is_learned_by_lbfgs(tmp_path: Path) -> None:
+    manifest = EXAMPLES / "speech" / "job-sandblaster.yaml"
+    answer, summary = ran(tmp_path, manifest, "--set", "spec.stop.iterations=12")
+    assert answer.code == 0, answer.err
+    assert (summary["phase"], summary["reason"]) == ("Complete", "Iterations")
+    assert summary["finalMeasures"]["accuracy"] > 1.5 * CHANCE["speech"]
+    assert_the_export_measures_the_same(manifest, tmp_path / "output")
+
+
 def test_the_demo_reaches_97_percent(tmp_path: Path) -> None:
     manifest = EXAMPLES / "digits" / "job.yaml"
     answer, summary = ran(tmp_path, manifest)

@@ -33,12 +33,22 @@ def test_the_same_manifest_gives_the_same_bits_however_many_replicas(tmp_path: P
     for replicas in (1, 3):
         folder = tmp_path / str(replicas)
         folder.mkdir()
-        dropout = ["spec.task.arguments={dropout: 0.1}", "spec.stop.iterations=8"]
-        with RunningJob(folder, [f"spec.replicas.count={replicas}", *dropout], BATCH_JOB) as job:
+        drawn = ["spec.task.arguments={dropout: 0.1, noise: 0.1}", "spec.stop.iterations=8"]
+        with RunningJob(folder, [f"spec.replicas.count={replicas}", *drawn], BATCH_JOB) as job:
             assert job.wait() == 0
             results.append(batch_jobs.exported(job.output))
 
     assert batch_jobs.same_bits(*results)
+
+
+def test_a_batch_of_one_group_is_computed_once_and_copied(tmp_path: Path) -> None:
+    one_group = "spec.strategy.sandblaster.pushEveryPortions=100"
+    with RunningJob(tmp_path, [one_group], BATCH_JOB) as job:
+        assert job.wait() == 0
+
+        found = batch_jobs.flat(batch_jobs.exported(job.output))
+        assert batch_jobs.distance(found, batch_jobs.serial_iterates()[-1]) < 1e-9
+        job.assert_promises_held()
 
 
 def test_single_precision_comes_as_near_as_it_can(tmp_path: Path) -> None:

@@ -61,6 +61,17 @@ def test_a_killed_replicas_groups_are_computed_by_others(
         assert job.pid("replica-1") == survivor
 
 
+def test_a_replica_that_is_told_to_leave_leaves_its_groups_to_others(
+    tmp_path: Path, undisturbed: dict[str, Tensor]
+) -> None:
+    with RunningJob(tmp_path, [SLOW], BATCH_JOB) as job:
+        job.wait_until(in_stage("computing"))
+        job.signal("replica-0", signal.SIGTERM)
+        assert_ends_with_the_bits_of(undisturbed, job)
+
+        assert "left" in job.log("replica-0")
+
+
 @contextmanager
 def ten_times_slower(job: RunningJob, name: str) -> Iterator[None]:
     """Let a process run for a tenth of the time."""

@@ -16,9 +16,12 @@ SAMPLES = 240
 class Convex(disttrain.Task):
     """Which of four directions a point lies in; every tenth label is wrong."""
 
-    def __init__(self, portion_seconds: float = 0.0, dropout: float = 0.0) -> None:
+    def __init__(
+        self, portion_seconds: float = 0.0, dropout: float = 0.0, noise: float = 0.0
+    ) -> None:
         self._portion_seconds = portion_seconds
         self._dropout = dropout
+        self._noise = noise
 
     def model(self) -> nn.Module:
         return nn.Sequential(nn.Dropout(self._dropout), nn.Linear(12, 4))
@@ -29,7 +32,8 @@ class Convex(disttrain.Task):
         directions = torch.randn(12, 4, generator=torch.Generator().manual_seed(5))
         labels = (inputs @ directions).argmax(dim=1)
         wrong = torch.arange(SAMPLES) % 10 == 0
-        return TensorDataset(inputs, torch.where(wrong, (labels + 1) % 4, labels))
+        data = TensorDataset(inputs, torch.where(wrong, (labels + 1) % 4, labels))
+        return Noisy(data, self._noise) if self._noise else data
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         if self._portion_seconds:
@@ -39,3 +43,18 @@ class Convex(disttrain.Task):
 
     def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
         return {"accuracy": (model(batch[0]).argmax(dim=1) == batch[1]).sum()}
+
+
+class Noisy(Dataset[Any]):
+    """Another point near the same one whenever it is asked."""
+
+    def __init__(self, data: TensorDataset, noise: float) -> None:
+        self._data = data
+        self._noise = noise
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        point, label = self._data[index]
+        return point + self._noise * torch.randn(12), label

@@ -13,7 +13,10 @@ from disttrain.task.task import Split
 MANIFEST_FILES = ("job.yaml", "job-small.yaml")
 EXAMPLES = Path(__file__).parents[3] / "examples"
 EXAMPLE_NAMES = ("digits", "cifar10", "softmax_regression", "speech")
-MANIFESTS = [EXAMPLES / name / file for name in EXAMPLE_NAMES for file in MANIFEST_FILES]
+MANIFESTS = [
+    *(EXAMPLES / name / file for name in EXAMPLE_NAMES for file in MANIFEST_FILES),
+    EXAMPLES / "speech" / "job-sandblaster.yaml",
+]
 
 
 def test_each_example_has_a_manifest_a_small_one_and_a_readme() -> None:
