@@ -36,5 +36,7 @@ def test_a_stopped_job_goes_on_with_another_number_of_shards(
         serial = batch_jobs.serial_iterates()
         found = batch_jobs.flat(batch_jobs.exported(job.output))
         assert job.summary()["reason"] == "Converged"
+        assert job.summary()["sandblaster"]["iteration"] == len(serial) - 1
         assert batch_jobs.distance(found, serial[-1]) < 1e-9
+        job.assert_promises_held()
         job.assert_promises_held()
