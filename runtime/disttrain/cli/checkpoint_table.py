@@ -8,9 +8,10 @@ _MOST_NAMES = 4
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
-def text(found: Inspection) -> str:
-    """Three tables: the checkpoint, its shards, the model's tensors."""
-    parts = (_table(_summary(found)), _table(_shards(found)), _table(_tensors(found)))
+def text(found: Inspection, decisions: Sequence[Sequence[str]] = ()) -> str:
+    """Three tables: the checkpoint, its shards, the model's tensors. And `decisions`, if any."""
+    tables = (_summary(found), _shards(found), _tensors(found), list(decisions))
+    parts = [_table(each) for each in tables if each]
     return "\n\n".join(parts) + "\n"
 
 

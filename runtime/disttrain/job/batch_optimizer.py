@@ -41,8 +41,8 @@ class BatchRule(Section):
     """The method has converged when an iteration changes the loss by no more than this times the
     loss, or times 1 if that is more."""
 
-    line_search: LineSearch = LineSearch(strong_wolfe=StrongWolfe())
-    """How long the steps are."""
+    line_search: LineSearch | None = None
+    """How long the steps are. null: strongWolfe if the batch is all data, else armijo."""
 
 
 class Lbfgs(BatchRule):

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from disttrain.job.finding import Finding, Path, Severity
 from disttrain.job.spec import DistTrainJob, Spec
 
+LEAST_GROUPS = 3
+"""Of a batch that is smaller than the data: two are shared with its neighbours."""
+
 Check = Callable[[Spec], str | None]
 
 
@@ -78,6 +81,26 @@ def _iterations_are_sandblasters(spec: Spec) -> str | None:
     return f"is for sandblaster, got {spec.stop.iterations}; with downpour set spec.stop.steps"
 
 
+def _batch_has_groups(spec: Spec) -> str | None:
+    found = spec.strategy.sandblaster
+    if found is None or isinstance(found.batch_size, str):
+        return None
+    least = LEAST_GROUPS * found.portion_size * found.push_every_portions
+    if found.batch_size > least - found.portion_size * found.push_every_portions:
+        return None
+    return (
+        f"must make at least {LEAST_GROUPS} groups of portionSize times pushEveryPortions samples "
+        f"({least}), got {found.batch_size}; take smaller portions, or fewer to a group"
+    )
+
+
+def _small_batches_are_lbfgs(spec: Spec) -> str | None:
+    found = spec.strategy.sandblaster
+    if found is None or isinstance(found.batch_size, str) or found.optimizer.lbfgs is not None:
+        return None
+    return f"must be all for every optimizer but lbfgs, got {found.batch_size}"
+
+
 def _downpour_is_recorded(spec: Spec) -> str | None:
     if spec.strategy.sandblaster is None or not spec.record:
         return None
@@ -131,6 +154,7 @@ def _checkpoint_is_used(spec: Spec) -> str | None:
 
 
 _STRATEGY: Path = ("spec", "strategy")
+_SANDBLASTER_BATCH: Path = (*_STRATEGY, "sandblaster", "batchSize")
 _BATCH_SIZE: Path = ("spec", "batchSize")
 _PORTION_SIZE: Path = ("spec", "portionSize")
 _COORDINATOR: Path = ("spec", "coordinator")
@@ -181,6 +205,18 @@ RULES = (
         (_STRATEGY,),
         _downpour_is_recorded,
         expression="!has(self.strategy.sandblaster) || !self.record",
+    ),
+    Rule(
+        "A `batchSize` of sandblaster that is a number makes at least three groups of portions.",
+        _SANDBLASTER_BATCH,
+        ((*_STRATEGY, "sandblaster"),),
+        _batch_has_groups,
+    ),
+    Rule(
+        "A `batchSize` of sandblaster that is a number is for L-BFGS.",
+        _SANDBLASTER_BATCH,
+        ((*_STRATEGY, "sandblaster", "optimizer"),),
+        _small_batches_are_lbfgs,
     ),
     Rule(
         "`spec.portionSize` is a multiple of `spec.batchSize`.",

@@ -51,7 +51,7 @@ SETTINGS = Settings(
 
 def truth() -> bytes:
     """Parameters that an undisturbed serial run ends with."""
-    _, parameters = chaos.serial(batch_rules.driver(RULES, problem.GROUPS))
+    _, parameters = chaos.serial(batch_rules.driver(RULES, problem.GROUPS, SETTINGS.seed))
     return parameters
 
 

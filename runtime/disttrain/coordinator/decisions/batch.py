@@ -7,7 +7,7 @@ that is where checkpoints are cut, where the model is measured, and where the jo
 
 from disttrain.coordinator.decisions import batch_return, running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import entries
+from disttrain.coordinator.journal import batch_rules, entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.coordinator.leases import permutation
@@ -33,8 +33,8 @@ def run(turn: Turn) -> None:
         return
     if turn.state.batch is None:
         _begin(turn)
-    batch = turn.batch()
-    if not batch_return.are_together(turn, batch):
+    batch = turn.state.batch
+    if batch is None or not batch_return.are_together(turn, batch):
         return
     if batch.course.stage is Stage.COMPUTING and turn.state.stopping:
         turn.record(entries.CourseInterrupted())
@@ -52,10 +52,17 @@ def _begin(turn: Turn) -> None:
         message = "only jobs with a batch method have a course"
         raise AssertionError(message)
     portions = permutation.portion_count(data.samples, data.portion_size)
+    groups = -(-portions // rules.push_every_portions)
+    size = batch_rules.groups_of_a_batch(rules)
+    if size is not None and size >= groups:
+        message = (
+            f"strategy.sandblaster.batchSize is {rules.batch_size}, which makes {size} groups of "
+            f"portions, and the data has only {groups}: take batchSize all, or smaller portions"
+        )
+        turn.fail(FailureReason.BATCH_TOO_LARGE, message)
+        return
     begun = entries.CourseBegun(
-        rules=rules,
-        groups=-(-portions // rules.push_every_portions),
-        shards=batch_return.lives(turn),
+        rules=rules, groups=groups, seed=turn.settings.seed, shards=batch_return.lives(turn)
     )
     turn.record(begun)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from disttrain.coordinator.journal import entries, fold
-from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, Life, Phase, State
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import FailureReason
@@ -98,13 +97,6 @@ class Turn:
         """Every shard lives and has values."""
         ready = [shard for shard in self.live_shards() if shard.initialised]
         return len(ready) == self.settings.shards
-
-    def batch(self) -> Batch:
-        """The batch method, which has begun."""
-        if self.state.batch is None:
-            message = "the batch method has not begun"
-            raise AssertionError(message)
-        return self.state.batch
 
     def go_to(self, phase: Phase, reason: str = "", message: str = "") -> None:
         """Changes the phase; at an end, tells everybody."""

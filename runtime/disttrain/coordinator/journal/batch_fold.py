@@ -12,9 +12,9 @@ from disttrain.transport.header import Role
 
 def begin(state: State, entry: entries.CourseBegun) -> None:
     """The method's first order is known."""
-    driver = batch_rules.driver(entry.rules, entry.groups)
+    driver = batch_rules.driver(entry.rules, entry.groups, entry.seed)
     course = driver.begin(state.incarnation, entry.shards)
-    state.batch = Batch(rules=entry.rules, groups=entry.groups, course=course)
+    state.batch = Batch(rules=entry.rules, groups=entry.groups, seed=entry.seed, course=course)
 
 
 def perform(state: State, entry: entries.ShardPerformed) -> None:
@@ -88,11 +88,10 @@ def go_back(state: State, shards: tuple[int, ...]) -> None:
     """All shards are there; without a cut nothing was done since the order of the course."""
     with _Change(state) as batch:
         batch.samples_of_others += batch.samples_now
-        before = batch.course.method.progress.evaluations
+        before = batch.course.samples
         cut = batch.course if batch.cut is None else batch.cut
         batch.driver.returned(batch.course, copied(cut), shards)
-        again = before - batch.course.method.progress.evaluations
-        state.data.samples_repeated += again * state.data.samples
+        state.data.samples_repeated += before - batch.course.samples
         batch.returns += batch.returning
         batch.returning, batch.returned, batch.sent = False, {}, False
 
@@ -159,12 +158,11 @@ class _Change:
 
 
 def _count(state: State, batch: Batch) -> None:
-    """Passes over the data are evaluations of the batch."""
+    """Passes over the data are those of the evaluations; a step is a portion."""
     data, course = state.data, batch.course
-    done = course.method.progress.evaluations
-    under_way = course.stage in {Stage.COMPUTING, Stage.MEASURING}
     portions = -(-data.samples // data.portion_size)
-    data.epochs_done = done
-    data.samples_done = done * data.samples + (batch.samples_now if under_way else 0)
-    data.steps_done = data.portions_done = done * portions
+    under_way = batch.samples_now if course.stage is Stage.COMPUTING else 0
+    data.epochs_done = course.samples // data.samples
+    data.samples_done = course.samples + under_way
+    data.steps_done = data.portions_done = course.samples * portions // data.samples
     data.portions_requeued = batch.all_requeued * batch.rules.push_every_portions

@@ -34,7 +34,9 @@ class Batch(Strict):
 
     rules: Sandblaster
     groups: int
-    """Of portions, in a batch."""
+    """Of portions, in the data."""
+    seed: int
+    """Of the batches, if they are smaller than the data."""
     course: KeptCourse
     sent: bool = False
     """The course's order was given to somebody, in this life of the coordinator or before."""
@@ -66,7 +68,7 @@ class Batch(Strict):
     @property
     def driver(self) -> Driver:
         """What changes the course."""
-        return batch_rules.driver(self.rules, self.groups)
+        return batch_rules.driver(self.rules, self.groups, self.seed)
 
     @property
     def lives(self) -> tuple[int, ...]:

@@ -257,7 +257,8 @@ class CourseBegun(Strict):
     kind: Literal["course_begun"] = "course_begun"
     rules: Sandblaster
     groups: int
-    """Of portions, in a batch."""
+    """Of portions, in the data."""
+    seed: int
     shards: tuple[int, ...]
     """Their incarnations, by index."""
 

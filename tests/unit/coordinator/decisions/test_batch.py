@@ -5,98 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from builders.machines import Machine
-from disttrain.coordinator.journal.batch_state import Batch
+from builders.batch_machines import RULES, BatchMachine
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages, orders
-from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId
-from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
 from disttrain.job.roles import Durability
-from disttrain.job.sandblaster import Precision, Sandblaster
-from disttrain.job.stop import Stop
 from disttrain.sandblaster.batch.driver import Stage
-from disttrain.sandblaster.batch.groups import Result, Worker
-from disttrain.sandblaster.batch.shard import BatchShard
-from disttrain.sandblaster.batch.staging import Chunk, Layout
-from disttrain.sandblaster.names import PARAMETERS, TRIAL
+from disttrain.sandblaster.names import PARAMETERS
 from disttrain.transport.header import Role
-
-RULES = Sandblaster(
-    precision=Precision.FLOAT64,
-    portion_size=8,
-    push_every_portions=2,
-    optimizer=BatchOptimizer(lbfgs=Lbfgs()),
-)
-"""32 samples in 4 portions in 2 groups."""
-LAYOUT = Layout(elements=3, chunk_elements=3, element_type=np.float64)
-
-
-class BatchMachine(Machine):
-    """One real shard, whose loss is half the square of the parameters."""
-
-    def __init__(self, **changes: object) -> None:
-        super().__init__(None, batch=RULES, evaluation=None, stop=Stop(iterations=50), **changes)
-        self.shard = BatchShard(LAYOUT, 1 << 20)
-        self.shard.vectors.make(PARAMETERS)[:] = (1.0, 2.0, 3.0)
-        self.returned: list[int] = []
-        self.failing: orders.OrderFailed | None = None
-
-    @property
-    def batch(self) -> Batch:
-        assert self.state.batch is not None
-        return self.state.batch
-
-    def ask(self, replica: MemberId, *holding: int) -> tuple[messages.GroupLease, ...]:
-        request = messages.RequestWork(
-            member=replica, held=0, last_lease=0, progress=NO_PROGRESS, attempts=holding
-        )
-        reply = self.request(request)
-        assert isinstance(reply, messages.Work)
-        return reply.groups
-
-    def do(
-        self, replica: MemberId, lease: messages.GroupLease, loss: float | None = None
-    ) -> messages.Reply:
-        point = self.shard.vectors[TRIAL]
-        chunk = Chunk(
-            sender=Worker(replica.index, replica.incarnation),
-            evaluation=lease.evaluation,
-            group=lease.group,
-            attempt=lease.attempt,
-            number=0,
-        )
-        self.shard.stage(chunk, 16 * np.array(point))
-        value = 8.0 * float(np.dot(point, point)) if loss is None else loss
-        return self.say(replica, lease, value)
-
-    def say(self, replica: MemberId, lease: messages.GroupLease, value: float) -> messages.Reply:
-        result = Result(
-            attempt=lease.attempt,
-            evaluation=lease.evaluation,
-            loss_sum=value,
-            samples=16,
-            shards=lease.shards,
-        )
-        return self.request(messages.GroupDone(member=replica, result=result))
-
-    def evaluate(self, *replicas: MemberId, loss: float | None = None) -> None:
-        """All groups of the evaluation under way."""
-        for replica in replicas:
-            for lease in self.ask(replica):
-                self.do(replica, lease, loss)
-        self.obey()
-
-    def _result(self, order: orders.Order, member: MemberId) -> orders.Result:
-        if isinstance(order, orders.Perform):
-            if self.failing is not None:
-                failed, self.failing = self.failing, None
-                return failed
-            return orders.Performed(performed=self.shard.carry_out(order.order))
-        if isinstance(order, orders.ReturnTo):
-            self.returned.append(order.checkpoint)
-            self.shard = BatchShard(LAYOUT, 1 << 20)
-            self.shard.vectors.make(PARAMETERS)[:] = (1.0, 2.0, 3.0)
-        return super()._result(order, member)
 
 
 def test_no_order_is_given_before_there_is_a_checkpoint() -> None:
@@ -259,3 +174,26 @@ def test_a_loop_with_its_own_data_is_refused() -> None:
 
     assert isinstance(reply, messages.Refused)
     assert reply.reason is messages.RefusalReason.NOT_ALLOWED
+
+
+def test_batches_that_the_data_is_too_small_for_fail_the_job() -> None:
+    machine = BatchMachine(batch=RULES.model_copy(update={"batch_size": 40}))
+    machine.running()
+
+    assert machine.phase() is Phase.FAILED
+    assert machine.state.reason == messages.FailureReason.BATCH_TOO_LARGE
+    assert "makes 3 groups of portions, and the data has only 2" in machine.state.message
+
+
+def test_batches_smaller_than_the_data_go_through_it() -> None:
+    rules = RULES.model_copy(update={"batch_size": 18, "portion_size": 2, "push_every_portions": 3})
+    machine = BatchMachine(batch=rules, portion_size=2, batch_size=2)
+    _, first, second = machine.running()
+
+    assert machine.batch.groups == 6
+    assert machine.batch.course.evaluation.groups == 3
+    for _ in range(3):
+        machine.evaluate(first, second)
+    machine.evaluate(first, second)
+
+    assert machine.state.samples == machine.batch.course.samples > 0
