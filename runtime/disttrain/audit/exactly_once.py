@@ -30,7 +30,7 @@ class _Commit(NamedTuple):
 
 
 def check(evidence: Evidence) -> Finding:
-    """One attempt of each group, the same ones on all shards, and all samples of the data."""
+    """One attempt of each group, the same ones on all shards, and all samples of the batch."""
     commits: dict[_Evaluation, list[_Commit]] = defaultdict(list)
     for life in evidence.shard_lives:
         for number, commit in _commits(life):
@@ -62,10 +62,21 @@ def _wrong(number: int, commits: list[_Commit], evidence: Evidence) -> Iterator[
             yield f"{where} added up a group twice: {groups}"
         elif commit.attempts != longest.attempts[: len(commit.attempts)]:
             yield f"{where} added up other attempts than {longest.life.name}"
-        elif groups != list(range(len(longest.attempts))) and not _may_lack(commit):
+        elif len(groups) < len(longest.attempts) and not _may_lack(commit):
             yield f"{where} left out groups: it has {groups}"
-        if evidence.train_samples and commit.samples != evidence.train_samples:
-            yield f"{where} counted {commit.samples} of {evidence.train_samples} samples"
+        yield from (f"{where} {text}" for text in _wrong_samples(commit, longest, evidence))
+
+
+def _wrong_samples(commit: _Commit, longest: _Commit, evidence: Evidence) -> Iterator[str]:
+    size, groups = evidence.train_samples, [group for group, _ in longest.attempts]
+    if commit.samples != longest.samples:
+        yield f"counted {commit.samples} samples, {longest.life.name} {longest.samples}"
+    elif size and evidence.batch_is_everything and commit.samples != size:
+        yield f"counted {commit.samples} of {size} samples"
+    elif size and commit.samples > size:
+        yield f"counted {commit.samples} samples of {size} that there are"
+    if evidence.batch_is_everything and groups != list(range(len(groups))):
+        yield f"added up groups {groups}: some of the batch are missing"
 
 
 def _may_lack(commit: _Commit) -> bool:

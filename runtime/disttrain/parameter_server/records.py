@@ -10,6 +10,7 @@ from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.ledger import Kind, Ledger, Record
 from disttrain.sandblaster.batch.orders import Order
+from disttrain.sandblaster.batch.runs import places
 from disttrain.transport.header import Header, Reason
 
 
@@ -59,7 +60,8 @@ class Records:
 
     def committed(self, evaluation: int, order: Order) -> None:
         """One attempt for each group of an evaluation counts, if the order commits any."""
-        for group, attempt in enumerate(order.commits if self.ledger is not None else ()):
+        groups = places(order.runs, len(order.commits))
+        for group, attempt in zip(groups, order.commits, strict=True) if order.commits else ():
             self._append(
                 Record(
                     kind=Kind.COMMITTED,

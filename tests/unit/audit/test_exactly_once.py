@@ -76,3 +76,24 @@ def test_a_resumed_run_may_use_numbers_again() -> None:
     resumed = replace(later, incarnation=later.incarnation + 1_000_000)
 
     assert exactly_once.check(evidence(a_life(0, WHOLE), resumed)).standing is Standing.HELD
+
+
+SMALLER: Commits = {1: [(4, 5), (2, 7)], 2: [(2, 9), (6, 8)]}
+
+
+def test_a_batch_that_is_smaller_than_the_data_has_groups_of_its_own() -> None:
+    lives = [a_life(shard, SMALLER, samples=60) for shard in range(2)]
+    smaller = replace(evidence(*lives), batch_is_everything=False)
+
+    assert exactly_once.check(smaller).standing is Standing.HELD
+    assert exactly_once.check(evidence(*lives)).standing is Standing.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("samples", "sentence"), [((60, 61), "counted 61 samples"), ((241, 241), "of 240 that there")]
+)
+def test_samples_that_a_batch_cannot_have_are_seen(samples: tuple[int, int], sentence: str) -> None:
+    lives = [a_life(shard, SMALLER, samples=samples[shard]) for shard in range(2)]
+    found = exactly_once.check(replace(evidence(*lives), batch_is_everything=False))
+
+    assert any(sentence in violation for violation in found.violations), found.violations

@@ -27,11 +27,13 @@ from disttrain.checkpoint.errors import Corrupt
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
 from disttrain.layout import TRIAL_OF
-from disttrain.parameter_server import batch_shard, writing
+from disttrain.parameter_server import batch_shard, ledger, writing
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.ledger import Kind, Ledger
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.orders import Decided, Order
+from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.names import PARAMETERS
 from disttrain.transport.header import Reason, Vector, Verb
 
@@ -300,3 +302,37 @@ def test_what_orders_take_is_counted_once() -> None:
     assert shard.figures.orders == 1
     assert shard.figures.order_seconds > 0
     assert shard.figures.staged_bytes == 4 * ELEMENTS
+
+
+def test_commits_are_written_down_with_the_groups_own_numbers(tmp_path: Path) -> None:
+    shard = a_shard()
+    path = tmp_path / "shard-0.i1.bin"
+    shard.records.ledger = Ledger(path)
+    performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=2))
+    assert stage(shard, attempt=8, value=1.0, group=0)
+    assert stage(shard, attempt=9, value=1.0, group=1)
+    performed(perform(shard, 2, *MEASURE, commits=(8, 9)))
+    performed(perform(shard, 2, *MEASURE, commits=(8, 9)))
+    shard.records.committed(
+        7,
+        Order(
+            coordinator=1,
+            number=3,
+            iteration=0,
+            evaluation=0,
+            commits=(4, 5),
+            samples=60,
+            runs=(Run(vector="before", groups=(6,)), Run(vector="middle", groups=(2,))),
+        ),
+    )
+    shard.records.ledger.close()
+
+    records = ledger.read(path)
+    found = records[records["kind"] == Kind.COMMITTED]
+    columns = ["sequence", "lease_offset", "lease", "samples", "version"]
+    assert [tuple(int(row[one]) for one in columns) for row in found] == [
+        (1, 0, 8, 2, 2),
+        (1, 1, 9, 2, 2),
+        (7, 6, 4, 60, 3),
+        (7, 2, 5, 60, 3),
+    ]
