@@ -136,3 +136,24 @@ def test_a_job_that_was_stopped_goes_on_with_the_curvature_that_it_had(
         assert job.summary()["phase"] == "Stopped"
         job.resume()
         assert_ends_with_the_bits_of(undisturbed, job)
+
+
+def test_batches_smaller_than_the_data_give_the_same_bits_too(tmp_path: Path) -> None:
+    smaller = ["spec.strategy.sandblaster.batchSize=96", "spec.stop.iterations=15"]
+    results = []
+    for victim in ("", "replica-0", "shard-0"):
+        folder = tmp_path / f"without-{victim}"
+        folder.mkdir()
+        with RunningJob(folder, [SLOW, *smaller], BATCH_JOB) as job:
+            if victim:
+                job.wait_until(in_stage("computing"))
+                job.kill(victim)
+            assert job.wait() == 0
+            assert job.summary()["reason"] == "Iterations"
+            job.assert_promises_held()
+            results.append(batch_jobs.exported(job.output))
+
+    assert batch_jobs.same_bits(results[0], results[1])
+    assert batch_jobs.same_bits(results[0], results[2])
+    found = batch_jobs.flat(results[0])
+    assert batch_jobs.distance(found, batch_jobs.serial_iterates()[-1]) < 0.5
