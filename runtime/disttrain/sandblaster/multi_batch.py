@@ -7,6 +7,7 @@ shared samples at both points. Nothing follows by linearity there, so that the p
 pair are computed from its vectors.
 """
 
+import math
 from dataclasses import replace
 
 from disttrain.sandblaster import descent, frame
@@ -86,29 +87,28 @@ class MultiBatch:
 
     def _accept(self, state: State, point: Point, overlap: tuple[float, float]) -> Step:
         """The trial point becomes the point. `overlap`: its slopes there and where it was kept."""
-        start = frame.search_of(state).start
-        iteration = state.progress.iteration + 1
-        progress = replace(state.progress, iteration=iteration, loss=point.loss)
-        there = replace(state, progress=progress)
-        moved = (ops.Copy(source=TRIAL, target=PARAMETERS),)
-        if descent.end(self._rules, replace(progress, largest=float("inf")), start.loss):
-            there = replace(there, restful=state.restful + 1)
-        else:
-            there = replace(there, restful=0)
+        there = self._moved(state, point)
+        moved: tuple[Operation, ...] = (ops.Copy(source=TRIAL, target=PARAMETERS),)
         if there.restful >= self._patience:
             return replace(frame.ended(there, End.CHANGE), request=Request(prepare=moved))
-        slot, operations = self._pair(state, point.step, overlap)
+        slot, making = self._pair(state, point.step, overlap)
         gone = () if slot not in slots(state.products) else pair(slot)
         others = [one for one in state.products.names if one != GRADIENT and one not in gone]
         found = replace(there, products=state.products.keeping(others), newest=slot)
-        step_name, change_name = pair(slot)
-        rows = (
-            ops.Dots(vector=step_name, others=(*others, step_name)),
-            ops.Dots(vector=change_name, others=(*others, step_name, change_name)),
-        )
         # What the batches share comes along: it is known where the next batch begins.
-        settling = (*operations, ops.Swap(first=BEFORE, second=AFTER), *moved)
-        return _met_by(_on_next(found), (*settling, *rows), Part.NEW, len(settling))
+        settling = (*making, ops.Swap(first=BEFORE, second=AFTER), *moved)
+        prepare = (*settling, *_rows(slot, others))
+        return _met_by(_on_next(found), prepare, Part.NEW, len(settling))
+
+    def _moved(self, state: State, point: Point) -> State:
+        """One iteration further. A change that counts as none is a reason to end."""
+        iteration = state.progress.iteration + 1
+        progress = replace(state.progress, iteration=iteration, loss=point.loss)
+        # The gradient's tolerance is for a batch that is met.
+        changed = replace(progress, largest=math.inf)
+        former_loss = frame.search_of(state).start.loss
+        rests = descent.end(self._rules, changed, former_loss) is not None
+        return replace(state, progress=progress, restful=state.restful + 1 if rests else 0)
 
     def _pair(
         self, state: State, step: float, overlap: tuple[float, float]
@@ -190,6 +190,15 @@ def _searched_by(state: State, operations: tuple[Operation, ...]) -> Step:
         prepare=(*operations, trial), evaluates=True, measure=(slopes,), batch=state.batch
     )
     return Step(state, request)
+
+
+def _rows(slot: int, others: list[str]) -> tuple[Operation, ...]:
+    """The products of a new pair with the pairs that stay, and with itself."""
+    step, change = pair(slot)
+    return (
+        ops.Dots(vector=step, others=(*others, step)),
+        ops.Dots(vector=change, others=(*others, step, change)),
+    )
 
 
 def _formed(state: State) -> Operation:
