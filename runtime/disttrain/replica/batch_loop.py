@@ -30,6 +30,7 @@ class BatchCounters:
     """Portions with a finite loss."""
     compute_seconds: float = 0.0
     data_seconds: float = 0.0
+    """Waiting for the data of groups that are held; without groups it is nobody's fault."""
     push_seconds: float = 0.0
 
 
@@ -146,9 +147,10 @@ class BatchLoop:
         self.counters.push_seconds += time.perf_counter() - began
 
     def _next(self) -> Loaded | None:
-        began = time.perf_counter()
+        began, is_for_data = time.perf_counter(), self._held.to_compute > 0
         if self._drained:
             time.sleep(_IDLE_SECONDS)
         loaded = self._pipeline.next(0) or self._pipeline.next(_IDLE_SECONDS)
-        self.counters.data_seconds += time.perf_counter() - began
+        if is_for_data:
+            self.counters.data_seconds += time.perf_counter() - began
         return loaded

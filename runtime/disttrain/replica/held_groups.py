@@ -56,11 +56,15 @@ class HeldGroups:
             self._pause_until = time.monotonic() + _PAUSE_SECONDS
 
     @property
+    def to_compute(self) -> int:
+        """How many are not computed."""
+        with self._lock:
+            return len(self._groups) - len(self._computed)
+
+    @property
     def has_room(self) -> bool:
         """Whether another group is to be asked for now."""
-        with self._lock:
-            waiting = len(self._groups) - len(self._computed)
-            return waiting < HELD and time.monotonic() >= self._pause_until
+        return self.to_compute < HELD and time.monotonic() >= self._pause_until
 
     @property
     def attempts(self) -> tuple[int, ...]:

@@ -270,6 +270,16 @@ def test_an_evaluation_on_other_data_between_two_portions_changes_nothing(
     assert replica.shards.trials == [1, 1]
 
 
+def test_a_wait_without_groups_is_no_wait_for_data(replica: Replica) -> None:
+    looks = iter(range(100))
+    replica.loop.train_until(lambda: next(looks) == 99)
+    assert replica.loop.counters.data_seconds == 0
+
+    replica.take(1)
+    replica.run_until(lambda: replica.staging.groups == 1)
+    assert replica.loop.counters.data_seconds > 0
+
+
 def test_draining_waits_for_what_is_on_its_way_and_drops_the_rest(replica: Replica) -> None:
     replica.shards.gate.clear()
     replica.take(1)
