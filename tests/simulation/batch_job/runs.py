@@ -34,6 +34,15 @@ RULES = Sandblaster(
     push_every_portions=1,
     optimizer=BatchOptimizer(lbfgs=Lbfgs(history=2, gradient_tolerance=0.0, change_tolerance=1e-5)),
 )
+SMALL_BATCHES = RULES.model_copy(
+    update={
+        "batch_size": 4,
+        "optimizer": BatchOptimizer(
+            lbfgs=Lbfgs(history=2, gradient_tolerance=0.0, change_tolerance=0.8)
+        ),
+    }
+)
+"""Four of the seven groups in each iteration; the method ends early."""
 SETTINGS = Settings(
     replicas=_REPLICAS,
     shards=problem.SHARDS,
@@ -49,9 +58,9 @@ SETTINGS = Settings(
 )
 
 
-def truth() -> bytes:
+def truth(rules: Sandblaster = RULES) -> bytes:
     """Parameters that an undisturbed serial run ends with."""
-    _, parameters = chaos.serial(batch_rules.driver(RULES, problem.GROUPS, SETTINGS.seed))
+    _, parameters = chaos.serial(batch_rules.driver(rules, problem.GROUPS, SETTINGS.seed))
     return parameters
 
 

@@ -7,6 +7,7 @@ from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.job.stop import Stop
 from simulation.batch_job import runs
 from simulation.batch_job.processes import World
+from simulation.sandblaster import problem
 
 BLOCK = 10
 
@@ -58,9 +59,18 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bits(after: float, quiet: Wo
 
 @pytest.mark.parametrize("block", range(6))
 def test_every_process_may_die_or_sleep_at_any_time(block: int, quiet: World) -> None:
-    points = {*quiet.measured, runs.truth()}
+    points = {problem.START.tobytes(), *quiet.measured, runs.truth()}
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         world = runs.run(seed)
         assert world.phase is Phase.COMPLETE, f"seed {seed}"
         assert runs.final(world) == runs.truth(), f"seed {seed}"
-        assert set(world.measured) <= points, f"seed {seed}"
+        assert world.taken() <= points, f"seed {seed}"
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_so_it_is_with_batches_that_are_smaller_than_the_data(block: int) -> None:
+    truth = runs.truth(runs.SMALL_BATCHES)
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        world = runs.run(seed, batch=runs.SMALL_BATCHES)
+        assert world.phase is Phase.COMPLETE, f"seed {seed}"
+        assert runs.final(world) == truth, f"seed {seed}"

@@ -42,10 +42,20 @@ def are_together(turn: Turn, batch: Batch) -> bool:
 def begin(turn: Turn, reason: str) -> None:
     """All shards shall return; what they were to do before is void."""
     turn.record(entries.ReturnBegun(reason=reason))
-    for kind in (Perform, Decide, Evaluate):
+    for kind in (Perform, Decide):
         for issued in turn.open_orders(kind):
-            if not isinstance(issued.order, Evaluate) or issued.order.model_file is None:
-                turn.record(entries.OrderClosed(id=issued.id))
+            turn.record(entries.OrderClosed(id=issued.id))
+    shard_lost(turn)
+
+
+def shard_lost(turn: Turn) -> None:
+    """Whoever measures the shards' values now may read those of two points: it is done again.
+
+    A shard's next life serves no values before the coordinator knows that the last one is over.
+    """
+    for issued in turn.open_orders(Evaluate) if turn.state.batch is not None else ():
+        if isinstance(issued.order, Evaluate) and issued.order.model_file is None:
+            turn.record(entries.OrderClosed(id=issued.id))
 
 
 def returned(turn: Turn, issued: IssuedOrder) -> None:

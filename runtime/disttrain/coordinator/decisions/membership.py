@@ -1,5 +1,6 @@
 """Who is part of the job: lives and their incarnations, fencing, silence. Decides; no I/O."""
 
+from disttrain.coordinator.decisions import batch_return
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import batch_fold, entries, fold, totals
 from disttrain.coordinator.journal.state import Life, LifeState, Phase
@@ -179,6 +180,7 @@ def _fence(turn: Turn, replica: MemberId) -> None:
 
 
 def _shard_lost(turn: Turn, shard: Life, reason: str) -> None:
+    batch_return.shard_lost(turn)
     if turn.state.checkpoint is not None:
         turn.end_checkpoint(turn.state.checkpoint.number, f"shard-{shard.index} died: {reason}")
     trained = turn.state.began is not None and not turn.state.phase.ended
