@@ -7,6 +7,7 @@ from typing import Final
 from prometheus_client import Counter, Gauge, Histogram
 
 from disttrain.telemetry.metrics import (
+    BatchMetrics,
     CoordinatorMetrics,
     ReplicaMetrics,
     ShardMetrics,
@@ -55,13 +56,16 @@ def groups() -> dict[str, tuple[Metric, ...]]:
     """Return all metrics by who serves them."""
     return {
         "Coordinator": tuple(_of_group(CoordinatorMetrics.register(new_registry()))),
+        "Coordinator of a batch method": tuple(_of_group(BatchMetrics.register(new_registry()))),
         "Shard": tuple(_of_group(ShardMetrics.register(new_registry()))),
         "Replica": tuple(_of_group(ReplicaMetrics.register(new_registry()))),
         "Operator": tuple(_of_module()),
     }
 
 
-def _of_group(group: CoordinatorMetrics | ShardMetrics | ReplicaMetrics) -> Iterator[Metric]:
+def _of_group(
+    group: CoordinatorMetrics | BatchMetrics | ShardMetrics | ReplicaMetrics,
+) -> Iterator[Metric]:
     for field in fields(group):
         yield _metric(getattr(group, field.name))
 

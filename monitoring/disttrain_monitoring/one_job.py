@@ -3,7 +3,7 @@
 from typing import Final
 
 from disttrain_monitoring import labels, query
-from disttrain_monitoring.one_job_rows import checkpoints, data, parameter_server, training
+from disttrain_monitoring.one_job_rows import batch, checkpoints, data, parameter_server, training
 from disttrain_monitoring.panel import Board, Kind, Limits, Panel, Row, Variable, Worse
 from disttrain_monitoring.query import Query
 
@@ -127,6 +127,7 @@ ONE_JOB: Final = Board(
         parameter_server.STALENESS,
         checkpoints.ROW,
         data.ROW,
+        batch.ROW,
         _PODS,
     ),
     variables=(

@@ -1,10 +1,11 @@
 """How a model becomes flat vectors and how these are divided over shards. Pure: no torch, no I/O.
 
-A model has up to five flat vectors (`Vector`). Each is divided over the shards in the same way:
-contiguous, 64-byte aligned ranges of nearly equal bytes (design, section 7).
+A model has up to five flat vectors (`Vector`), in single or double precision. Each is divided over
+the shards in the same way: contiguous, 64-byte aligned ranges of nearly equal bytes (design,
+section 7).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,7 +19,21 @@ ELEMENT_TYPES = {
     Vector.BUFFERS_FLOAT32: ElementType.FLOAT32,
     Vector.BUFFERS_FLOAT64: ElementType.FLOAT64,
     Vector.BUFFERS_INT64: ElementType.INT64,
+    Vector.TRIAL: ElementType.FLOAT32,
+    Vector.PARAMETERS_FLOAT64: ElementType.FLOAT64,
+    Vector.FROZEN_FLOAT64: ElementType.FLOAT64,
+    Vector.TRIAL_FLOAT64: ElementType.FLOAT64,
 }
+
+TRIAL_OF = {
+    Vector.PARAMETERS: Vector.TRIAL,
+    Vector.PARAMETERS_FLOAT64: Vector.TRIAL_FLOAT64,
+}
+"""Trainable vectors, of which a model has at most one, and the points tried instead of them."""
+
+_PARAMETERS_OF = {trial: parameters for parameters, trial in TRIAL_OF.items()}
+
+BUFFERS = frozenset({Vector.BUFFERS_FLOAT32, Vector.BUFFERS_FLOAT64, Vector.BUFFERS_INT64})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,6 +82,16 @@ class Range:
     def count(self) -> int:
         """Elements in the range."""
         return self.end - self.first
+
+
+def trainable(vectors: Iterable[Vector]) -> Vector:
+    """Which of a model's vectors is trained; PARAMETERS if it says none."""
+    return next((vector for vector in vectors if vector in TRIAL_OF), Vector.PARAMETERS)
+
+
+def length_given_by(vector: Vector) -> Vector:
+    """The vector of the model that is as long as this one: a trial point is none of its own."""
+    return _PARAMETERS_OF.get(vector, vector)
 
 
 def divide(elements: int, element_type: ElementType, shards: int) -> tuple[Range, ...]:

@@ -18,6 +18,7 @@ from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.fields import Lease, Position, Progress, SenderPosition
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.job import defaults
 from disttrain.job.names import Role as JobRole
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
@@ -223,7 +224,7 @@ class CoordinatorProcess:
         return FakeShard(self.channel(Role.SHARD), index, restored)
 
     def replica(self, index: int, samples: int = 640) -> FakeReplica:
-        batch = self.launch.job.spec.batch_size
+        batch = defaults.samples_per_step(self.launch.job.spec)
         return FakeReplica(self.channel(Role.REPLICA), index, samples=samples, batch=batch)
 
     def launcher(self) -> ControlConnection:

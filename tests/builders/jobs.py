@@ -24,6 +24,25 @@ def a_job(*assignments: str) -> DistTrainJob:
     return parse_job(SMALL, assignments=assignments)
 
 
+BATCH = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: digits}
+spec:
+  task: {entrypoint: digits:Digits}
+  strategy:
+    sandblaster:
+      optimizer: {lbfgs: {}}
+  stop: {iterations: 10}
+"""
+"""The shortest manifest of a batch method."""
+
+
+def a_batch_job(*assignments: str) -> DistTrainJob:
+    """Return the small job of a batch method after assignments."""
+    return parse_job(BATCH, assignments=assignments)
+
+
 def edited(old: str, new: str) -> str:
     """Return the small manifest with another text in place of `old`, which must be there."""
     assert old in SMALL

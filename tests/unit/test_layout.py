@@ -3,8 +3,9 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disttrain import layout
 from disttrain.layout import Range, chunks, divide
-from disttrain.transport.header import ElementType
+from disttrain.transport.header import ElementType, Vector
 
 
 @given(
@@ -33,3 +34,17 @@ def test_chunks_cover_a_range_in_order(first: int, count: int, size: int) -> Non
         range(first, first + count)
     )
     assert all(piece.count == size for piece in pieces[:-1])
+
+
+def test_a_model_in_double_precision_trains_the_vector_of_that_type() -> None:
+    assert layout.trainable({Vector.FROZEN: 3, Vector.PARAMETERS: 5}) is Vector.PARAMETERS
+    double = {Vector.FROZEN_FLOAT64: 3, Vector.PARAMETERS_FLOAT64: 5}
+    assert layout.trainable(double) is Vector.PARAMETERS_FLOAT64
+    assert layout.trainable({}) is Vector.PARAMETERS
+
+
+def test_a_trial_point_is_as_long_and_of_the_type_of_what_is_trained() -> None:
+    for parameters, trial in layout.TRIAL_OF.items():
+        assert layout.length_given_by(trial) is parameters
+        assert layout.ELEMENT_TYPES[trial] is layout.ELEMENT_TYPES[parameters]
+    assert layout.length_given_by(Vector.FROZEN) is Vector.FROZEN

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from disttrain.audit import (
     at_most_once,
     coverage,
+    exactly_once,
     fencing,
     history,
     logs,
@@ -18,28 +19,47 @@ from disttrain.audit import (
 from disttrain.audit.evidence import Evidence
 from disttrain.audit.finding import Finding, Standing, in_doubt, not_applicable
 
-_SANDBLASTER = "3. every portion counts exactly once per batch (Sandblaster)"
+_INSTEAD = "gradients of groups count when an evaluation is complete: see promise 3"
 
 
 def audit(evidence: Evidence) -> tuple[Finding, ...]:
     """What held, promise by promise."""
+    findings = _of_a_batch_method(evidence) if evidence.batch_method else _of_downpour(evidence)
+    whole = logs.check(evidence)
+    if whole.standing is Standing.VIOLATED:
+        findings = tuple(in_doubt(finding, whole.promise) for finding in findings)
+    return (*findings, whole)
+
+
+def _of_downpour(evidence: Evidence) -> tuple[Finding, ...]:
     histories = history.of_all(evidence)
-    findings: tuple[Finding, ...] = (
+    return (
         lost_updates.check(evidence, histories),
         at_most_once.check(evidence, histories),
-        not_applicable(_SANDBLASTER, "the strategy is downpour"),
+        not_applicable(exactly_once.PROMISE, "the strategy is downpour"),
+        *_of_all(evidence),
+        samples.check(evidence, histories),
+        coverage.check(evidence),
+    )
+
+
+def _of_a_batch_method(evidence: Evidence) -> tuple[Finding, ...]:
+    return (
+        not_applicable(lost_updates.PROMISE, _INSTEAD),
+        not_applicable(at_most_once.PROMISE, _INSTEAD),
+        exactly_once.check(evidence),
+        *_of_all(evidence),
+    )
+
+
+def _of_all(evidence: Evidence) -> tuple[Finding, ...]:
+    return (
         versions.check(evidence),
         torn_reads.check(evidence),
         refusals.check(evidence),
         recovery.check(evidence),
         fencing.check(evidence),
-        samples.check(evidence, histories),
-        coverage.check(evidence),
     )
-    whole = logs.check(evidence)
-    if whole.standing is Standing.VIOLATED:
-        findings = tuple(in_doubt(finding, whole.promise) for finding in findings)
-    return (*findings, whole)
 
 
 def is_clean(findings: Sequence[Finding]) -> bool:

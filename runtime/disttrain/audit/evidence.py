@@ -94,6 +94,10 @@ class Evidence:
     shards: Mapping[int, tuple[Life, ...]]
     """Lives by increasing incarnation, by index."""
     replicas: Mapping[int, tuple[Life, ...]]
+    batch_method: bool = False
+    """The strategy is sandblaster: shards add up the gradients of whole batches."""
+    batch_is_everything: bool = True
+    """Each of these batches has all samples of the training data."""
     summary: Summary | None = None
     train_samples: int | None = None
     """Size of the training data."""

@@ -50,10 +50,13 @@ def read(folder: Path) -> Evidence:
     job = manifest_file.load_job(run.job)
     checkpoints = checkpoint_folder(job, run.path)
     found = _lives(run.ledger)
+    batches = job.spec.strategy.sandblaster
     return Evidence(
         record=job.spec.record,
         shards=_sorted(found.shards),
         replicas=_sorted(found.replicas),
+        batch_method=batches is not None,
+        batch_is_everything=batches is None or batches.batch_size == "all",
         summary=_summary(run.summary, found),
         train_samples=_train_samples(checkpoints / journal.FOLDER, found),
         checkpoints=_checkpoints(checkpoints),

@@ -18,6 +18,10 @@ VECTOR_TYPES: dict[Vector, np.dtype[Any]] = {
     Vector.BUFFERS_FLOAT32: np.dtype("<f4"),
     Vector.BUFFERS_FLOAT64: np.dtype("<f8"),
     Vector.BUFFERS_INT64: np.dtype("<i8"),
+    Vector.TRIAL: np.dtype("<f4"),
+    Vector.PARAMETERS_FLOAT64: np.dtype("<f8"),
+    Vector.FROZEN_FLOAT64: np.dtype("<f8"),
+    Vector.TRIAL_FLOAT64: np.dtype("<f8"),
 }
 """Element type of each vector's values."""
 
@@ -38,7 +42,8 @@ class ElementType:
     vectors: frozenset[Vector]
     """Where such tensors lie."""
     narrow: Callable[[Values], Values]
-    """From the vector's elements to this type's; at most one rounding. Raises OutOfRange."""
+    """From the vector's elements to this type's; at most one rounding (from float64 to bfloat16
+    two). Raises OutOfRange."""
 
 
 def _whole(name: str) -> Callable[[Values], Values]:
@@ -62,26 +67,34 @@ def _same(values: Values) -> Values:
     return values
 
 
-def _half(values: Values) -> Values:
+def _single(values: Values) -> Values:
+    return _single_or_half(values, "<f4")
+
+
+def _single_or_half(values: Values, name: str) -> Values:
     with np.errstate(over="ignore"):  # What is too large becomes infinite, as in torch.
-        return values.astype("<f2")
+        return values.astype(name, copy=False)
+
+
+def _half(values: Values) -> Values:
+    return _single_or_half(values, "<f2")
 
 
 def _brain_float(values: Values) -> Values:
-    bits = values.view(np.uint32)
+    bits = _single(values).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     not_a_number = (bits >> 16) | 0x40  # Rounding could turn it into infinity.
     return np.where(np.isnan(values), not_a_number, rounded).astype("<u2")
 
 
-_FLOATS = frozenset({Vector.FROZEN, Vector.BUFFERS_FLOAT32})
+_DOUBLES = frozenset({Vector.PARAMETERS_FLOAT64, Vector.FROZEN_FLOAT64, Vector.BUFFERS_FLOAT64})
+"""A model that is trained in double precision has tensors of whichever type there."""
+_FLOATS = _DOUBLES | {Vector.FROZEN, Vector.BUFFERS_FLOAT32}
 _WHOLE = frozenset({Vector.BUFFERS_INT64})
 
 TYPES = {
-    "float32": ElementType(file_type="F32", vectors=_FLOATS | {Vector.PARAMETERS}, narrow=_same),
-    "float64": ElementType(
-        file_type="F64", vectors=frozenset({Vector.BUFFERS_FLOAT64}), narrow=_same
-    ),
+    "float32": ElementType(file_type="F32", vectors=_FLOATS | {Vector.PARAMETERS}, narrow=_single),
+    "float64": ElementType(file_type="F64", vectors=_DOUBLES, narrow=_same),
     "float16": ElementType(file_type="F16", vectors=_FLOATS, narrow=_half),
     "bfloat16": ElementType(file_type="BF16", vectors=_FLOATS, narrow=_brain_float),
     "int64": ElementType(file_type="I64", vectors=_WHOLE, narrow=_same),

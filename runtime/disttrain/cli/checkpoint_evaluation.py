@@ -12,7 +12,7 @@ from disttrain.checkpoint import compare, export, model_map, store
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.cli import checkpoint_folder
-from disttrain.job import manifest_file
+from disttrain.job import defaults, manifest_file
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
 from disttrain.replica import device, evaluation, model_tensors, task_calls
@@ -31,7 +31,7 @@ def run(checkpoint: Path, job_file: Path | None) -> Iterator[str]:
     found = store.verify(path)
     task = task_calls.load(job, folder)
     place = device.resolve(job.spec.replicas.device)
-    model = _model(found, task, job.spec.seed).to(place)
+    model = _model(found, task, job).to(place)
     return _lines(path, _measure(job, task, model, place))
 
 
@@ -50,10 +50,10 @@ def _given_job(file: Path) -> tuple[DistTrainJob, Path]:
     return manifest_file.load_job(file), file.absolute().parent
 
 
-def _model(checkpoint: Checkpoint, task: TaskCalls, seed: int) -> nn.Module:
+def _model(checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob) -> nn.Module:
     """The task's model with exactly the checkpoint's values."""
-    model = task.model(seed)
-    wanted = model_tensors.describe(model).layout
+    model = task.model(job.spec.seed)
+    wanted = model_tensors.describe(model, defaults.precision(job.spec)).layout
     compare.require_same(model_map.layout(checkpoint.manifest), wanted)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.safetensors"
@@ -65,7 +65,7 @@ def _model(checkpoint: Checkpoint, task: TaskCalls, seed: int) -> nn.Module:
 def _measure(job: DistTrainJob, task: TaskCalls, model: nn.Module, place: torch.device) -> Sums:
     settings = job.spec.evaluation
     given = None if settings is None else settings.batch_size
-    batch_size = given or BATCHES_AT_ONCE * job.spec.batch_size
+    batch_size = given or BATCHES_AT_ONCE * defaults.samples_per_step(job.spec)
     examples = task.examples(Split.TEST, batch_size=1)
     return evaluation.evaluate(task, model, examples, batch_size, device.mover(place))
 

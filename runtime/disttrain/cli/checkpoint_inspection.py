@@ -3,17 +3,21 @@
 from pathlib import Path
 
 from disttrain.checkpoint import inspection, store
-from disttrain.cli import checkpoint_folder, checkpoint_table
+from disttrain.cli import batch_decisions, checkpoint_folder, checkpoint_table
 
 
 def table(checkpoint: Path) -> str:
     """A verified checkpoint as tables. Raises CheckpointError."""
-    return checkpoint_table.text(_inspect(checkpoint))
+    found = _inspect(checkpoint)
+    decisions = batch_decisions.rows(batch_decisions.read(found.path))
+    return checkpoint_table.text(found, decisions)
 
 
 def json(checkpoint: Path) -> str:
     """A verified checkpoint as one JSON object. Raises CheckpointError."""
-    return inspection.to_json(_inspect(checkpoint)) + "\n"
+    found = _inspect(checkpoint)
+    known = batch_decisions.read(found.path)
+    return batch_decisions.with_decisions(inspection.to_json(found), known) + "\n"
 
 
 def _inspect(checkpoint: Path) -> inspection.Inspection:

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Sequence
 
 from disttrain.checkpoint.inspection import Inspection, ModelPart, ShardPart, StoredTensor
 
+_MOST_NAMES = 4
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
-def text(found: Inspection) -> str:
-    """Three tables: the checkpoint, its shards, the model's tensors."""
-    parts = (_table(_summary(found)), _table(_shards(found)), _table(_tensors(found)))
+def text(found: Inspection, decisions: Sequence[Sequence[str]] = ()) -> str:
+    """Three tables: the checkpoint, its shards, the model's tensors. And `decisions`, if any."""
+    tables = (_summary(found), _shards(found), _tensors(found), list(decisions))
+    parts = [_table(each) for each in tables if each]
     return "\n\n".join(parts) + "\n"
 
 
@@ -38,7 +40,7 @@ def _shard(shard: ShardPart) -> Sequence[str]:
         str(shard.version),
         _size(shard.bytes),
         _names(shard.values),
-        _names(shard.optimizer_state),
+        _many(shard.optimizer_state),
         _names(shard.tables),
         shard.hash,
     )
@@ -46,6 +48,13 @@ def _shard(shard: ShardPart) -> Sequence[str]:
 
 def _names(tensors: Iterable[StoredTensor]) -> str:
     return ", ".join(f"{tensor.name} {tensor.elements:,}" for tensor in tensors) or "-"
+
+
+def _many(tensors: Sequence[StoredTensor]) -> str:
+    """A batch method keeps dozens of vectors, whose names would make a line that nobody reads."""
+    if len(tensors) <= _MOST_NAMES:
+        return _names(tensors)
+    return f"{len(tensors)} vectors, {_size(sum(tensor.bytes for tensor in tensors))}"
 
 
 def _tensors(found: Inspection) -> list[Sequence[str]]:

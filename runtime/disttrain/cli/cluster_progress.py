@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from disttrain.cli.job_status import JobStatus, Member, Staleness
+from disttrain.cli.job_status import BatchMethod, JobStatus, Member, Staleness
 from disttrain.cluster import pods
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
 from disttrain.cluster.pods import Pod
 from disttrain.job.cluster_names import shard_set
 from disttrain.job.conditions import ConditionStatus
-from disttrain.job.status import TrainingStatus
+from disttrain.job.status import SandblasterStatus, TrainingStatus
 from disttrain.launcher.supervision import Process, State
 
 
@@ -32,10 +32,16 @@ def status(look: Look) -> JobStatus | None:
         progress=(training.progress_percent or 0) / 100,
         remaining_seconds=training.estimated_remaining_seconds,
         latest_measures=training.metrics or None,
+        sandblaster=_batch_method(found.sandblaster),
         staleness=Staleness(p50=_whole(training.staleness_p50), p99=_whole(training.staleness_p99)),
         limit=_limit(look),
         members=_shards(look),
     )
+
+
+def _batch_method(found: SandblasterStatus | None) -> BatchMethod | None:
+    known = None if found is None else found.model_dump(exclude_none=True)
+    return None if known is None else BatchMethod.model_validate(known, by_name=True)
 
 
 def processes(found: Sequence[Object]) -> list[Process]:

@@ -35,6 +35,19 @@ class Member(_Part):
     version: int | None = None
 
 
+class BatchMethod(_Part):
+    """How a batch method is doing."""
+
+    iteration: int = 0
+    evaluations: int = 0
+    gradient_norm: float | None = None
+    stage: str = ""
+    groups_done: int = 0
+    groups: int = 0
+    requeued: int = 0
+    copies: int = 0
+
+
 class JobStatus(_Part):
     """How a job is."""
 
@@ -51,6 +64,8 @@ class JobStatus(_Part):
     remaining_seconds: float | None = None
     latest_measures: dict[str, float | None] | None = None
     staleness: Staleness = Staleness()
+    sandblaster: BatchMethod | None = None
+    """None for other strategies."""
     restarts: dict[str, int] = {}
     checkpoint: int | None = None
     warm_start: bool = False

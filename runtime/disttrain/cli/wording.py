@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from disttrain.cli.job_status import JobStatus, Staleness
+from disttrain.cli.job_status import BatchMethod, JobStatus, Staleness
 
 
 def count(number: float) -> str:
@@ -33,6 +33,14 @@ def staleness(figures: Staleness) -> str:
     return f"staleness p50 {figures.p50} p99 {figures.p99}"
 
 
+def batch_method(figures: BatchMethod | None) -> str:
+    """How far a batch method is; empty for other strategies."""
+    if figures is None:
+        return ""
+    gradient = "" if figures.gradient_norm is None else f", gradient {figures.gradient_norm:.2g}"
+    return f"iteration {figures.iteration}{gradient}"
+
+
 def progress_line(status: JobStatus) -> str:
     """How the job is, in one line."""
     loss = "" if status.loss is None else f"loss {status.loss:.4g}"
@@ -40,6 +48,7 @@ def progress_line(status: JobStatus) -> str:
     parts = [
         status.phase.lower() + (" (warm start)" if status.warm_start else ""),
         f"{status.progress:.0%}",
+        batch_method(status.sandblaster),
         f"epoch {status.epoch:.2f}",
         f"{count(status.samples)} samples",
         f"{count(status.samples_per_second)} samples/s",

@@ -17,6 +17,21 @@ def progress(status: JobStatus) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def batch_method(status: JobStatus) -> str:
+    """How far a batch method is: `iteration 12, gradient 0.0031, 14 evaluations`."""
+    found = status.sandblaster
+    if found is None:
+        return ""
+    parts = (
+        _number(found.iteration, "iteration {:,}"),
+        _number(found.gradient_norm, "gradient {:.2g}"),
+        _number(found.evaluations, "{:,} evaluations"),
+        _number(found.requeued or None, "{:,} groups given again"),
+        _number(found.copies or None, "{:,} copies"),
+    )
+    return ", ".join(part for part in parts if part)
+
+
 def measures(status: JobStatus) -> str:
     """Loss and measures: `loss 0.25, accuracy 0.951`."""
     training = status.training

@@ -77,6 +77,7 @@ def _head(job: Object, status: JobStatus, now: datetime) -> str:
         ("Task", spec["task"]["entrypoint"]),
         ("Strategy", status.strategy or next(iter(spec["strategy"]), "")),
         ("Progress", figures.progress(status)),
+        ("Method", figures.batch_method(status)),
         ("Measures", figures.measures(status)),
         ("Speed", figures.speed(status)),
         ("Replicas", counts),

@@ -1,12 +1,14 @@
 """What the coordinator needs of the manifest, with the defaults filled in. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from disttrain.job import defaults
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.roles import Durability
+from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
 from disttrain.job.stop import Stop
+from disttrain.job.strategy import Downpour
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,26 +39,41 @@ class Settings:
     """Time that members have to leave after the end."""
     staleness_bound: int = 20
     """Updates per replica; more of staleness needs an explanation."""
+    batch: Sandblaster | None = None
+    """How whole batches are worked on; None: the strategy is downpour."""
 
 
 def from_spec(spec: Spec) -> Settings:
     """The settings of a manifest."""
-    downpour = spec.strategy.rule
+    return _with_strategy(_common(spec), spec.strategy.rule)
+
+
+def _common(spec: Spec) -> Settings:
     return Settings(
         replicas=spec.replicas.count,
         shards=spec.parameter_server.shards,
-        batch_size=spec.batch_size,
+        batch_size=defaults.samples_per_step(spec),
         seed=spec.seed,
         stop=spec.stop,
         portion_size=spec.portion_size,
         evaluation=spec.evaluation,
         evaluation_batch_size=defaults.evaluation_batch_size(spec),
-        warm_start_samples=defaults.warm_start_samples(downpour),
         durability=spec.parameter_server.durability,
         checkpoint_seconds=spec.checkpoint.every_seconds,
         checkpoint_uri=spec.checkpoint.uri,
         lease_seconds=spec.coordinator.lease_seconds,
         member_timeout_seconds=spec.coordinator.member_timeout_seconds,
         max_non_finite=spec.failure_policy.max_non_finite_gradients,
-        staleness_bound=defaults.staleness_bound(downpour),
     )
+
+
+def _with_strategy(settings: Settings, strategy: Downpour | Sandblaster) -> Settings:
+    match strategy:
+        case Downpour():
+            return replace(
+                settings,
+                warm_start_samples=defaults.warm_start_samples(strategy),
+                staleness_bound=defaults.staleness_bound(strategy),
+            )
+        case Sandblaster():
+            return replace(settings, portion_size=strategy.portion_size, batch=strategy)

@@ -3,6 +3,7 @@
 import math
 
 from disttrain.job.optimizer import Adagrad
+from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.spec import Spec
 from disttrain.job.strategy import Downpour
 
@@ -23,10 +24,25 @@ def local_learning_rate(downpour: Downpour) -> float:
     return 0.0 if isinstance(rule, Adagrad) else rule.learning_rate
 
 
+def samples_per_step(spec: Spec) -> int:
+    """Return the samples that a replica computes at once: a batch, for sandblaster a portion."""
+    strategy = spec.strategy.rule
+    if isinstance(strategy, Sandblaster):
+        return strategy.portion_size
+    assert spec.batch_size is not None, "the rules require it"  # noqa: S101 - for ourselves.
+    return spec.batch_size
+
+
+def precision(spec: Spec) -> Precision:
+    """Return the precision of a job's model: downpour has single precision."""
+    strategy = spec.strategy.rule
+    return strategy.precision if isinstance(strategy, Sandblaster) else Precision.FLOAT32
+
+
 def evaluation_batch_size(spec: Spec) -> int:
     """Return the samples per forward pass of an evaluation, the final one included."""
     given = spec.evaluation.batch_size if spec.evaluation else None
-    return given or EVALUATION_BATCHES * spec.batch_size
+    return given or EVALUATION_BATCHES * samples_per_step(spec)
 
 
 def warm_start_samples(downpour: Downpour) -> int:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from disttrain.job.finding import Finding, Path, Severity
 from disttrain.job.spec import DistTrainJob, Spec
 
+LEAST_GROUPS = 3
+"""Of a batch that is smaller than the data: two are shared with its neighbours."""
+
 Check = Callable[[Spec], str | None]
 
 
@@ -48,10 +51,67 @@ def apply(rule: Rule, job: DistTrainJob) -> Finding | None:
     return Finding(path=rule.path, message=message, severity=rule.severity)
 
 
-def _portion_is_whole_batches(spec: Spec) -> str | None:
-    if spec.portion_size is None or spec.portion_size % spec.batch_size == 0:
+def _batch_size_is_given(spec: Spec) -> str | None:
+    if spec.strategy.downpour is None or spec.batch_size is not None:
         return None
-    return f"must be a multiple of batchSize ({spec.batch_size}), got {spec.portion_size}"
+    return "required for downpour, for example 32"
+
+
+def _batch_size_is_downpours(spec: Spec) -> str | None:
+    return _of_downpour_only(spec, spec.batch_size, "strategy.sandblaster.portionSize")
+
+
+def _portion_size_is_downpours(spec: Spec) -> str | None:
+    return _of_downpour_only(spec, spec.portion_size, "strategy.sandblaster.portionSize")
+
+
+def _steps_are_downpours(spec: Spec) -> str | None:
+    return _of_downpour_only(spec, spec.stop.steps, "stop.iterations")
+
+
+def _of_downpour_only(spec: Spec, given: int | None, instead: str) -> str | None:
+    if spec.strategy.sandblaster is None or given is None:
+        return None
+    return f"is for downpour, got {given}; with sandblaster set spec.{instead}"
+
+
+def _iterations_are_sandblasters(spec: Spec) -> str | None:
+    if spec.strategy.sandblaster is not None or spec.stop.iterations is None:
+        return None
+    return f"is for sandblaster, got {spec.stop.iterations}; with downpour set spec.stop.steps"
+
+
+def _batch_has_groups(spec: Spec) -> str | None:
+    found = spec.strategy.sandblaster
+    if found is None or isinstance(found.batch_size, str):
+        return None
+    least = LEAST_GROUPS * found.portion_size * found.push_every_portions
+    if found.batch_size > least - found.portion_size * found.push_every_portions:
+        return None
+    return (
+        f"must make at least {LEAST_GROUPS} groups of portionSize times pushEveryPortions samples "
+        f"({least}), got {found.batch_size}; take smaller portions, or fewer to a group"
+    )
+
+
+def _small_batches_are_lbfgs(spec: Spec) -> str | None:
+    found = spec.strategy.sandblaster
+    if found is None or isinstance(found.batch_size, str) or found.optimizer.lbfgs is not None:
+        return None
+    return f"must be all for every optimizer but lbfgs, got {found.batch_size}"
+
+
+def _downpour_is_recorded(spec: Spec) -> str | None:
+    if spec.strategy.sandblaster is None or not spec.record:
+        return None
+    return "must be false with sandblaster: the same manifest gives the same bits without a record"
+
+
+def _portion_is_whole_batches(spec: Spec) -> str | None:
+    batch = spec.batch_size
+    if spec.portion_size is None or batch is None or spec.portion_size % batch == 0:
+        return None
+    return f"must be a multiple of batchSize ({batch}), got {spec.portion_size}"
 
 
 def _lease_outlives_heartbeats(spec: Spec) -> str | None:
@@ -79,7 +139,9 @@ def _target_is_measured(spec: Spec) -> str | None:
 
 def _target_may_never_be_met(spec: Spec) -> str | None:
     stop = spec.stop
-    if stop.target_metric is None or stop.epochs or stop.steps or stop.samples or stop.seconds:
+    if stop.target_metric is None or spec.strategy.sandblaster is not None:
+        return None
+    if stop.epochs or stop.steps or stop.samples or stop.seconds:
         return None
     return "is the only condition, so the job may never end; add epochs, steps, samples or seconds"
 
@@ -91,6 +153,10 @@ def _checkpoint_is_used(spec: Spec) -> str | None:
     return "is none, so a lost shard fails the job although checkpoints are written"
 
 
+_STRATEGY: Path = ("spec", "strategy")
+_SANDBLASTER_BATCH: Path = (*_STRATEGY, "sandblaster", "batchSize")
+_BATCH_SIZE: Path = ("spec", "batchSize")
+_PORTION_SIZE: Path = ("spec", "portionSize")
 _COORDINATOR: Path = ("spec", "coordinator")
 _LEASE: Path = (*_COORDINATOR, "leaseSeconds")
 _STOP: Path = ("spec", "stop")
@@ -99,11 +165,66 @@ _DURABILITY: Path = ("spec", "parameterServer", "durability")
 
 RULES = (
     Rule(
+        "Downpour needs `spec.batchSize`.",
+        _BATCH_SIZE,
+        (_STRATEGY,),
+        _batch_size_is_given,
+        expression="!has(self.strategy.downpour) || has(self.batchSize)",
+    ),
+    Rule(
+        "Sandblaster has no `spec.batchSize`, but a `portionSize` of its own.",
+        _BATCH_SIZE,
+        (_STRATEGY,),
+        _batch_size_is_downpours,
+        expression="!has(self.strategy.sandblaster) || !has(self.batchSize)",
+    ),
+    Rule(
+        "Sandblaster has no `spec.portionSize`, but one of its own.",
+        _PORTION_SIZE,
+        (_STRATEGY,),
+        _portion_size_is_downpours,
+        expression="!has(self.strategy.sandblaster) || !has(self.portionSize)",
+    ),
+    Rule(
+        "`spec.stop.steps` is for downpour.",
+        (*_STOP, "steps"),
+        (_STRATEGY,),
+        _steps_are_downpours,
+        expression="!has(self.strategy.sandblaster) || !has(self.stop.steps)",
+    ),
+    Rule(
+        "`spec.stop.iterations` is for sandblaster.",
+        (*_STOP, "iterations"),
+        (_STRATEGY,),
+        _iterations_are_sandblasters,
+        expression="has(self.strategy.sandblaster) || !has(self.stop.iterations)",
+    ),
+    Rule(
+        "Sandblaster is not recorded: the same manifest gives the same bits.",
+        ("spec", "record"),
+        (_STRATEGY,),
+        _downpour_is_recorded,
+        expression="!has(self.strategy.sandblaster) || !self.record",
+    ),
+    Rule(
+        "A `batchSize` of sandblaster that is a number makes at least three groups of portions.",
+        _SANDBLASTER_BATCH,
+        ((*_STRATEGY, "sandblaster"),),
+        _batch_has_groups,
+    ),
+    Rule(
+        "A `batchSize` of sandblaster that is a number is for L-BFGS.",
+        _SANDBLASTER_BATCH,
+        ((*_STRATEGY, "sandblaster", "optimizer"),),
+        _small_batches_are_lbfgs,
+    ),
+    Rule(
         "`spec.portionSize` is a multiple of `spec.batchSize`.",
-        ("spec", "portionSize"),
-        (("spec", "batchSize"),),
+        _PORTION_SIZE,
+        (_BATCH_SIZE,),
         _portion_is_whole_batches,
-        expression="!has(self.portionSize) || self.portionSize % self.batchSize == 0",
+        expression="!has(self.portionSize) || !has(self.batchSize) || "
+        "self.portionSize % self.batchSize == 0",
     ),
     Rule(
         "`leaseSeconds` is more than twice `heartbeatSeconds`, so that one lost sign of life "

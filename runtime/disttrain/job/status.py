@@ -14,7 +14,13 @@ from disttrain.job.names import Role
 from disttrain.job.section import WholeNumber
 from disttrain.job.status_section import LogTail, Number, StatusSection, Text, Time
 
-COORDINATOR_FIELDS: Final = ("training", "data", "parameterServer", "checkpoint")
+COORDINATOR_FIELDS: Final = (
+    "training",
+    "data",
+    "sandblaster",
+    "parameterServer",
+    "checkpoint",
+)
 """Fields of the status that the coordinator writes, and the operator never."""
 
 MOST_FAILURES: Final = 10
@@ -153,6 +159,49 @@ class DataStatus(StatusSection):
     """Samples that were processed more than once because of that."""
 
 
+class SandblasterStatus(StatusSection):
+    """How far a batch method is."""
+
+    iteration: WholeNumber | None = None
+    """Points that the method has accepted after the first one."""
+
+    evaluation: WholeNumber | None = None
+    """Number of the evaluation of loss and gradient over the batch that is under way."""
+
+    evaluations: WholeNumber | None = None
+    """Evaluations that are done."""
+
+    objective: Number = None
+    """Loss over the batch at the point accepted last."""
+
+    gradient_norm: Number = None
+    """The largest absolute value of the gradient's elements there."""
+
+    evaluations_per_iteration: Number = None
+    """Evaluations that the method needs on average."""
+
+    stage: Text | None = None
+    """What the method waits for, such as computing."""
+
+    groups_done: WholeNumber | None = None
+    """Groups of portions that are done in this evaluation."""
+
+    groups: WholeNumber | None = None
+    """Groups of portions in the batch."""
+
+    requeued: WholeNumber | None = None
+    """Groups that were given to another replica because the first one was lost."""
+
+    copies: WholeNumber | None = None
+    """Backup tasks: copies of groups that a slow replica had begun."""
+
+    returns: WholeNumber | None = None
+    """How often all went back to a checkpoint because a shard was lost."""
+
+    end: Text | None = None
+    """Why the method is done, such as gradient or change."""
+
+
 class CheckpointStatus(StatusSection):
     """The latest complete checkpoint."""
 
@@ -213,6 +262,9 @@ class JobStatus(StatusSection):
 
     data: DataStatus | None = None
     """What became of the work that was given out."""
+
+    sandblaster: SandblasterStatus | None = None
+    """How far the batch method is, with strategy sandblaster."""
 
     checkpoint: CheckpointStatus | None = None
     """The latest complete checkpoint."""

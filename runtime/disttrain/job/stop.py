@@ -38,7 +38,11 @@ class Stop(Section):
     """Passes over the training data."""
 
     steps: Count | None = None
-    """Steps of all replicas together."""
+    """Steps of all replicas together. Of downpour only."""
+
+    iterations: Count | None = None
+    """Iterations of the method, each of one or several evaluations. Of sandblaster only, which
+    ends by its tolerances in any case."""
 
     samples: Count | None = None
     """Samples processed by all replicas together."""
@@ -55,5 +59,6 @@ class Stop(Section):
             return self
         raise PydanticCustomError(
             "never_stops",
-            "must say when to stop: give epochs, steps, samples, seconds or targetMetric",
+            "must say when to stop: "
+            "give epochs, steps, iterations, samples, seconds or targetMetric",
         )

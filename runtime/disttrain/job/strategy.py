@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from disttrain.job.optimizer import Optimizer
+from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.section import Choice, Count, NotNegative, Section
 
 
@@ -45,8 +46,17 @@ class Strategy(Choice):
     downpour: Downpour | None = None
     """Asynchronous SGD with a parameter server."""
 
+    sandblaster: Sandblaster | None = None
+    """Batch optimisation, such as L-BFGS, with a parameter server."""
+
     @property
-    def rule(self) -> Downpour:
+    def rule(self) -> Downpour | Sandblaster:
         """The strategy that was chosen."""
-        options: list[Downpour | None] = [self.downpour]
+        options: list[Downpour | Sandblaster | None] = [self.downpour, self.sandblaster]
         return next(option for option in options if option is not None)
+
+    @property
+    def only_downpour(self) -> Downpour:
+        """Downpour, for those who serve no other strategy; their processes ask `rule` before."""
+        assert self.downpour is not None, "only for jobs of downpour"  # noqa: S101 - for ourselves.
+        return self.downpour

@@ -15,6 +15,7 @@ Schema = dict[str, Any]
 """A JSON schema or a part of one."""
 
 VALIDATIONS: Final = "x-kubernetes-validations"
+INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 
 _FREE: Final = {"x-kubernetes-preserve-unknown-fields": True}
 _INT64_MAX: Final = 2**63 - 1
@@ -48,6 +49,8 @@ class _Converter:
 
     def convert(self, schema: Schema) -> Schema:
         resolved = self._without_references(schema)
+        if resolved.get(INT_OR_STRING):
+            return {**_described(resolved), INT_OR_STRING: True, **_default(resolved)}
         if not _says_something(resolved):
             return {**_described(resolved), **_FREE}
         made = _described(resolved)
@@ -77,6 +80,8 @@ class _Converter:
         if "$ref" in schema:
             return self._definitions[schema["$ref"].rsplit("/", 1)[-1]]
         others = [each for each in schema["anyOf"] if each.get("type") != "null"]
+        if {each.get("type") for each in others} == {"integer", "string"}:
+            return {INT_OR_STRING: True}
         if len(others) != 1:
             message = f"only null may be an alternative, got {schema['anyOf']}"
             raise ValueError(message)
@@ -114,6 +119,10 @@ def trimmed(default: Any, schema: Schema) -> Any:
         if "default" not in schema["properties"][name]
         or schema["properties"][name]["default"] != value
     }
+
+
+def _default(schema: Schema) -> Schema:
+    return {"default": schema["default"]} if "default" in schema else {}
 
 
 def _says_something(schema: Schema) -> bool:

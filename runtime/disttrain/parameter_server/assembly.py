@@ -1,11 +1,23 @@
-"""Puts a shard together from what the manifest says."""
+"""Puts a shard together from what the manifest says: one kind of shard for each strategy."""
 
+from collections.abc import Mapping
+
+from disttrain.job.batch_optimizer import BatchRule
 from disttrain.job.optimizer import Adagrad, Momentum, Sgd
-from disttrain.parameter_server import schedule, update_rules
+from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.spec import Spec
+from disttrain.job.strategy import Downpour
+from disttrain.layout import Range
+from disttrain.parameter_server import batch_values, schedule, update_rules
 from disttrain.parameter_server.applying import Applier, Updates
+from disttrain.parameter_server.batch_shard import Reload, SandblasterShard
+from disttrain.parameter_server.downpour_shard import DownpourShard
 from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.restoring import MakeValues
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.values import Values
+from disttrain.transport.header import Vector
 
 
 def updates_for(config: Sgd | Momentum | Adagrad) -> Updates:
@@ -17,11 +29,44 @@ def updates_for(config: Sgd | Momentum | Adagrad) -> Updates:
     )
 
 
-def build(state: ShardState, config: Sgd | Momentum | Adagrad, records: Records) -> Shard:
+def build(state: ShardState, config: Sgd | Momentum | Adagrad, records: Records) -> DownpourShard:
     """A shard without values; see `Shard.configure`."""
-    return Shard(state, Applier(state, updates_for(config), records), records)
+    return DownpourShard(state, Applier(state, updates_for(config), records), records)
 
 
-def rule_name(config: Sgd | Momentum | Adagrad) -> str:
+def build_for(spec: Spec, state: ShardState, records: Records, reload: Reload) -> Shard:
+    """The shard of a job's strategy, without values."""
+    strategy = spec.strategy.rule
+    match strategy:
+        case Downpour():
+            return build(state, strategy.optimizer.rule, records)
+        case Sandblaster():
+            return SandblasterShard(state, records, reload, replicas=spec.replicas.count)
+
+
+def values_for(strategy: Downpour | Sandblaster) -> MakeValues:
+    """How room is made for what a checkpoint holds."""
+    match strategy:
+        case Downpour():
+            names = tuple(updates_for(strategy.optimizer.rule).rule.initial_state)
+            return with_state(names)
+        case Sandblaster():
+            return batch_values.make
+
+
+def with_state(names: tuple[str, ...]) -> MakeValues:
+    """Room for an update rule's state vectors, too."""
+
+    def make(
+        ranges: Mapping[Vector, Range], chunk_bytes: int, _description: Mapping[str, str]
+    ) -> Values:
+        values = Values(ranges, chunk_bytes)
+        values.add_state(dict.fromkeys(names, 0.0))
+        return values
+
+    return make
+
+
+def rule_name(config: Sgd | Momentum | Adagrad | BatchRule) -> str:
     """As the job's manifest and a checkpoint's write it: "sgd", "momentum", "adagrad"."""
     return type(config).__name__.lower()

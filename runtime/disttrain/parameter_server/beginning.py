@@ -1,8 +1,12 @@
 """With which values a shard begins, and where it leaves them when it is told to end."""
 
 from disttrain.checkpoint.errors import CheckpointRefused
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.job.strategy import Downpour
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.parameter_server import assembly, restoring, stopped
+from disttrain.parameter_server.batch_shard import Reload
+from disttrain.parameter_server.errors import WrongSnapshot
 from disttrain.parameter_server.restoring import RestoredShard, Wanted
 from disttrain.parameter_server.stopped import Saver
 from disttrain.telemetry import logs
@@ -12,20 +16,42 @@ LOG = logs.get(__name__)
 
 def restore(config: LaunchConfig, chunk_bytes: int) -> RestoredShard | None:
     """The newest that is there of this shard; None in its first life. As `restoring.restore`."""
-    rule = config.job.spec.strategy.rule.optimizer.rule
-    wanted = Wanted(
-        shard=config.shard_index,
-        shards=config.job.spec.parameter_server.shards,
-        chunk_bytes=chunk_bytes,
-        update_rule=assembly.rule_name(rule),
-        state_names=tuple(assembly.updates_for(rule).rule.initial_state),
-    )
-    candidates = restoring.newest(config.checkpoint_folder, config.job_uid, config.resume_from)
+    wanted = _wanted(config, chunk_bytes)
+    candidates = _candidates(config)
     saved = _saved_at_stop(saver(config), wanted)
     newest = candidates[0].manifest if candidates else None
     if saved is not None and stopped.is_newer(saved, wanted.shard, newest):
         return saved
     return restoring.restore(candidates, wanted)
+
+
+def reloading(config: LaunchConfig, chunk_bytes: int) -> Reload:
+    """Reads one of the checkpoints that `restore` would."""
+
+    def reload(number: int) -> RestoredShard:
+        found = [one for one in _candidates(config) if one.manifest.number == number]
+        restored = restoring.restore(found, _wanted(config, chunk_bytes))
+        if restored is None:
+            message = f"there is no checkpoint {number} in {config.checkpoint_folder}"
+            raise WrongSnapshot(message)
+        return restored
+
+    return reload
+
+
+def _wanted(config: LaunchConfig, chunk_bytes: int) -> Wanted:
+    strategy = config.job.spec.strategy.rule
+    return Wanted(
+        shard=config.shard_index,
+        shards=config.job.spec.parameter_server.shards,
+        chunk_bytes=chunk_bytes,
+        update_rule=assembly.rule_name(strategy.optimizer.rule),
+        make=assembly.values_for(strategy),
+    )
+
+
+def _candidates(config: LaunchConfig) -> list[Checkpoint]:
+    return restoring.newest(config.checkpoint_folder, config.job_uid, config.resume_from)
 
 
 def _saved_at_stop(place: Saver | None, wanted: Wanted) -> RestoredShard | None:
@@ -39,12 +65,14 @@ def _saved_at_stop(place: Saver | None, wanted: Wanted) -> RestoredShard | None:
 def saver(config: LaunchConfig) -> Saver | None:
     """Saves the exact version at the end of a life; None where nobody ends a shard alone.
 
-    A node ends single processes by SIGTERM; under a launcher all of them end together.
+    A node ends single processes by SIGTERM; under a launcher all of them end together. With a batch
+    method one shard's vectors are of no use: all shards go on from one cut, a checkpoint.
     """
-    if config.supervisor is not Supervisor.NODE:
+    strategy = config.job.spec.strategy.rule
+    if config.supervisor is not Supervisor.NODE or not isinstance(strategy, Downpour):
         return None
     return Saver(
         folder=config.checkpoint_folder / stopped.FOLDER,
         job_uid=config.job_uid,
-        update_rule=assembly.rule_name(config.job.spec.strategy.rule.optimizer.rule),
+        update_rule=assembly.rule_name(strategy.optimizer.rule),
     )

@@ -3,10 +3,12 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from disttrain import layout
 from disttrain.parameter_server.conversation import ClientConfig, Conversation, Directory
 from disttrain.parameter_server.fetching import FetchTask
 from disttrain.parameter_server.messages import Identity, Side, Version
 from disttrain.parameter_server.pushing import Push, PushResult, PushTask
+from disttrain.parameter_server.staging import Stage, StageTask
 from disttrain.parameter_server.uploading import UploadTask
 from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
@@ -20,6 +22,7 @@ __all__ = [
     "Push",
     "PushClient",
     "PushResult",
+    "Stage",
     "Version",
 ]
 
@@ -62,6 +65,21 @@ class PushClient:
                 raise task.refused
         return [tasks[shard].result for shard in range(self._shards)]
 
+    def stage(self, stage: Stage) -> tuple[int, ...]:
+        """Send a group's gradient; the shards' incarnations, when every shard has all of it.
+
+        Blocks until then, restarts of shards included. Raises EvaluationOver (drop the attempt),
+        Fenced, RequestRefused and ShardsAway.
+        """
+        self._conversation.wait_for_shards(self._shards)
+        links = self._conversation.links
+        tasks = {
+            shard: StageTask(links[shard], self._config.identity, stage)
+            for shard in range(self._shards)
+        }
+        self._conversation.run(tasks)
+        return tuple(tasks[shard].incarnation for shard in range(self._shards))
+
     def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
         """Send the initial values to these shards; blocks until they have all of them."""
         self._conversation.wait_for_shards(self._shards)
@@ -95,20 +113,21 @@ class FetchClient:
         No chunk is torn. Raises Fenced, RequestRefused and ShardsAway; then what lies in the
         buffers is of no use.
         """
-        self._conversation.wait_for_shards(self._shards)
         self._number += 1
-        links = self._conversation.links
-        tasks = {
-            shard: FetchTask(links[shard], self._config.identity, self._number, into)
-            for shard in range(self._shards)
-        }
-        self._conversation.run(tasks)
+        tasks = self._fetch(self._number, into)
         versions = tuple(tasks[shard].version for shard in range(self._shards))
-        has_buffers = any(vector >= Vector.BUFFERS_FLOAT32 for vector in into)
+        has_buffers = not layout.BUFFERS.isdisjoint(into)
         changed = has_buffers and versions != self._versions
         self._versions = versions
         samples = min(task.samples for task in tasks.values())
         return FetchResult(versions=versions, samples=samples, buffers_changed=changed)
+
+    def fetch_trial(self, evaluation: int, trial: Vector, into: Buffer) -> None:
+        """Fill the buffer with the point of an evaluation that is under way. As `fetch`.
+
+        Raises EvaluationOver, too.
+        """
+        self._fetch(evaluation, {trial: into})
 
     def stop(self) -> None:
         """Whatever is under way raises ShardsAway soon; any thread."""
@@ -117,3 +136,13 @@ class FetchClient:
     def close(self) -> None:
         """Drops what was not sent."""
         self._conversation.close()
+
+    def _fetch(self, number: int, into: Mapping[Vector, Buffer]) -> dict[int, FetchTask]:
+        self._conversation.wait_for_shards(self._shards)
+        links = self._conversation.links
+        tasks = {
+            shard: FetchTask(links[shard], self._config.identity, number, into)
+            for shard in range(self._shards)
+        }
+        self._conversation.run(tasks)
+        return tasks

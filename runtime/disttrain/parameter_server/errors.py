@@ -7,6 +7,7 @@ DistTrainError
 └── FinalError
     ├── Fenced              a newer life of this replica exists, or it was declared dead
     ├── PushRefused         a shard refused the update for what it holds; the next one may be fine
+    ├── EvaluationOver      Sandblaster: what was asked for belongs to no evaluation under way
     ├── RequestRefused      a shard refused a request for good: another layout, a verb not allowed
     └── WrongSnapshot       a checkpoint does not fit the job: other ranges, another update rule
 """
@@ -28,6 +29,10 @@ class Fenced(FinalError):
 
 class PushRefused(FinalError):
     """An update was refused for what it holds, such as values that are not finite."""
+
+
+class EvaluationOver(FinalError):
+    """The evaluation is over, or this life of a shard knows nothing of it: drop what is for it."""
 
 
 class RequestRefused(FinalError):

@@ -74,6 +74,11 @@ class Kind(IntEnum):
     STOPPED = 11
     """Always the last record: this life was told to end, and all of its `version` updates are on
     disk."""
+    COMMITTED = 12
+    """Order `version` of a batch method added up the gradients of evaluation `sequence`: `lease` is
+    the attempt that counts for the group `lease_offset`; all groups together have `samples`."""
+    RETURNED = 13
+    """All shards went back to checkpoint `sequence`, whose last order is `version`."""
 
 
 class Record(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from disttrain.parameter_server.errors import Fenced, RequestRefused
+from disttrain.parameter_server.errors import EvaluationOver, Fenced, RequestRefused
 from disttrain.parameter_server.messages import Identity, Side, Welcome, parse_welcome
 from disttrain.transport.errors import TransportError
 from disttrain.transport.header import Header, Reason, Verb
@@ -147,8 +147,9 @@ class ShardLink:
         self._greet_at = 0.0
 
 
-def refusal(link: ShardLink, message: Message) -> RequestRefused:
+def refusal(link: ShardLink, message: Message) -> EvaluationOver | RequestRefused:
     """The error for a final refusal."""
     sentence = bytes(message.payload).decode(errors="replace")
-    reason = Reason(message.header.reason).name
-    return RequestRefused(f"shard {link.shard} refused a request ({reason}): {sentence}")
+    reason = Reason(message.header.reason)
+    text = f"shard {link.shard} refused a request ({reason.name}): {sentence}"
+    return EvaluationOver(text) if reason is Reason.WRONG_EVALUATION else RequestRefused(text)

@@ -53,10 +53,12 @@ class OrderBook:
                 return self._fence(order)
             case orders.Checkpoint() as order:
                 return self._checkpoint(numbered, order)
+            case orders.ReturnTo() as order:
+                return self._return_to(order)
             case orders.End():
                 self.is_ended = True
             case _:
-                return orders.OrderFailed(message=f"a shard does not know {numbered.order.kind}")
+                return self._shard.carry_out(numbered.order)
         return orders.Done()
 
     def finished(self) -> tuple[NumberedOrder, Result] | None:
@@ -65,7 +67,7 @@ class OrderBook:
             return None
         numbered, writer = self._writing
         self._writing = None
-        self._shard.applier.before_change = None
+        self._shard.protect(None)
         if self._next is not None:
             following, self._next = self._next, None
             self._checkpoint(*following)
@@ -82,6 +84,12 @@ class OrderBook:
             partial_chunks=known.next_chunk,
         )
 
+    def _return_to(self, order: orders.ReturnTo) -> Result:
+        result = self._shard.carry_out(order)
+        if isinstance(result, orders.Done):
+            self.checkpoint, self.checkpointed = order.checkpoint, self._shard.state.count
+        return result
+
     def _checkpoint(self, numbered: NumberedOrder, order: orders.Checkpoint) -> Result | None:
         state = self._shard.state
         if state.values is None or not state.is_initialised:
@@ -90,7 +98,7 @@ class OrderBook:
             self._next = (numbered, order)
             return None
         made = writing.cut(order.number, state, state.values)
-        self._shard.applier.before_change = made.before_change
+        self._shard.protect(made)
         path = Path(order.folder) / names.shard_file(state.index)
         self._writing = (numbered, Writer(made, path))
         return None

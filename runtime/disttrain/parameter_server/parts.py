@@ -31,16 +31,16 @@ class Part(NamedTuple):
 
 def share(welcome: Welcome, vector: Vector) -> Range:
     """The shard's range of a vector."""
-    elements = welcome.elements.get(vector, 0)
+    elements = welcome.elements.get(layout.length_given_by(vector), 0)
     return layout.divide(elements, ELEMENT_TYPES[vector], welcome.shards)[welcome.shard]
 
 
 def chunks(welcome: Welcome, vector: Vector) -> list[Part]:
-    """The shard's chunks of a vector. An empty share of the parameters is one empty chunk."""
+    """The shard's chunks of a vector. An empty share of what is trained is one empty chunk."""
     whole = share(welcome, vector)
     chunk_elements = welcome.chunk_bytes // ELEMENT_BYTES[ELEMENT_TYPES[vector]]
     pieces = list(layout.chunks(whole, chunk_elements))
-    if not pieces and vector is Vector.PARAMETERS:
+    if not pieces and layout.length_given_by(vector) in layout.TRIAL_OF:
         pieces = [whole]
     return [Part(vector, number, p.first, p.count) for number, p in enumerate(pieces)]
 

@@ -9,6 +9,8 @@ from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.ledger import Kind, Ledger, Record
+from disttrain.sandblaster.batch.orders import Order
+from disttrain.sandblaster.batch.runs import places
 from disttrain.transport.header import Header, Reason
 
 
@@ -56,6 +58,33 @@ class Records:
         if self.every_chunk and self.ledger is not None:
             self.ledger.append(self._chunk_record(Kind.CHUNK_FETCHED, header, chunk))
 
+    def committed(self, evaluation: int, order: Order) -> None:
+        """One attempt for each group of an evaluation counts, if the order commits any."""
+        groups = places(order.runs, len(order.commits))
+        for group, attempt in zip(groups, order.commits, strict=True) if order.commits else ():
+            self._append(
+                Record(
+                    kind=Kind.COMMITTED,
+                    shard_incarnation=self.incarnation,
+                    sequence=evaluation,
+                    version=order.number,
+                    samples=order.samples,
+                    lease=attempt,
+                    lease_offset=group,
+                )
+            )
+
+    def returned(self, checkpoint: int, order: int) -> None:
+        """This life goes on from a checkpoint."""
+        self._append(
+            Record(
+                kind=Kind.RETURNED,
+                shard_incarnation=self.incarnation,
+                sequence=checkpoint,
+                version=order,
+            )
+        )
+
     def stopped(self, version: int) -> None:
         """This life ends as it was told to, and its next one begins where it was."""
         if self.ledger is not None:
@@ -100,6 +129,10 @@ class Records:
         """Something about a sender as a whole."""
         if self.ledger is not None:
             self.ledger.append(self._record_of(kind, life))
+
+    def _append(self, record: Record) -> None:
+        if self.ledger is not None:
+            self.ledger.append(record)
 
     def _acknowledge(self, file: AcknowledgedFile, life: SenderLife, state: Delivered) -> None:
         before = file.count(life)

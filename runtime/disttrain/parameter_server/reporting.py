@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
 from disttrain.coordinator.protocol.messages import Restored, RestoredSender
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
+from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 from disttrain.parameter_server.restoring import RestoredShard
@@ -70,6 +71,11 @@ class Reporter:
         """That the ledger lacks, since its disk was full."""
         ledger = self._shard.records.ledger
         return ledger.missing if ledger is not None else 0
+
+    @property
+    def batch(self) -> BatchFigures:
+        """What a batch method takes."""
+        return self._shard.figures
 
     def report(self) -> ShardReport:
         """The counters now."""

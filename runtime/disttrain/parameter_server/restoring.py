@@ -1,7 +1,9 @@
 """Brings a shard back from a checkpoint, made by any number of shards."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore, parts
 from disttrain.checkpoint.shard_file import ShardFile
 from disttrain.checkpoint.store import Store
+from disttrain.layout import Range
 from disttrain.parameter_server import deliveries
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 from disttrain.parameter_server.errors import WrongSnapshot
@@ -23,6 +26,10 @@ from disttrain.transport.header import Vector
 LOG = logs.get(__name__)
 
 
+MakeValues: TypeAlias = Callable[[Mapping[Vector, Range], int, Mapping[str, str]], Values]
+"""Values of zeros, from this shard's ranges, the bytes of a chunk, and what a file says of them."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
     """What a shard needs of a checkpoint."""
@@ -31,7 +38,7 @@ class Wanted:
     shards: int
     chunk_bytes: int
     update_rule: str
-    state_names: tuple[str, ...]
+    make: MakeValues
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +60,8 @@ class RestoredShard:
     version: int
     samples: int
     delivered: dict[SenderLife, Delivered] = field(default_factory=dict)
+    description: dict[str, str] = field(default_factory=dict)
+    """What the file says beside its tensors; of several, one of them."""
     is_divided_anew: bool = False
     """The checkpoint is of another number of shards."""
     former: dict[int, FormerShard] = field(default_factory=dict)
@@ -99,12 +108,13 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
         )
         raise WrongSnapshot(message)
     elements = elements_of(manifest)
-    values = Values(ranges_of(elements, wanted.shard, wanted.shards), wanted.chunk_bytes)
-    values.add_state(dict.fromkeys(wanted.state_names, 0.0))
+    ranges = ranges_of(elements, wanted.shard, wanted.shards)
     with Restore(checkpoint) as source:
-        sources = _sources(manifest, values) or {min(wanted.shard, len(manifest.shards) - 1)}
+        sources = _sources(manifest, ranges) or {min(wanted.shard, len(manifest.shards) - 1)}
         former = answers_for(wanted.shard, wanted.shards, len(manifest.shards))
         _check_hashes(checkpoint, sources.union(former))
+        description = source.file(min(sources)).metadata
+        values = wanted.make(ranges, wanted.chunk_bytes, description)
         _read_values(source, values)
         tables = {shard: table_of(source.file(shard)) for shard in sorted(sources.union(former))}
         samples = [int(source.file(shard).metadata.get("samples", "0")) for shard in sources]
@@ -116,6 +126,7 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
         version=min(manifest.shards[shard].version for shard in sources),
         samples=min(samples),
         delivered=merge([tables[shard] for shard in sorted(sources)]),
+        description=dict(description),
         is_divided_anew=len(manifest.shards) != wanted.shards,
         former={
             shard: FormerShard(version=manifest.shards[shard].version, delivered=tables[shard])
@@ -156,10 +167,10 @@ def merge(tables: list[dict[SenderLife, Delivered]]) -> dict[SenderLife, Deliver
     return least
 
 
-def _sources(manifest: Manifest, values: Values) -> set[int]:
+def _sources(manifest: Manifest, ranges: Mapping[Vector, Range]) -> set[int]:
     return {
         part.shard
-        for vector, held in values.ranges.items()
+        for vector, held in ranges.items()
         if held.count
         for part in parts(manifest, VectorRange(vector=vector, first=held.first, end=held.end))
     }
@@ -179,9 +190,9 @@ def _read_values(source: Restore, values: Values) -> None:
         if held.count:
             wanted = VectorRange(vector=vector, first=held.first, end=held.end)
             source.read(wanted, values.bytes_of(vector, held))
-    held = values.ranges[Vector.PARAMETERS]
+    held = values.ranges[values.trainable]
     for name, state in values.state.items() if held.count else ():
-        wanted = VectorRange(vector=Vector.PARAMETERS, first=held.first, end=held.end)
+        wanted = VectorRange(vector=values.trainable, first=held.first, end=held.end)
         place = bytes_of(state)
         source.read(wanted, place, state=name)
 

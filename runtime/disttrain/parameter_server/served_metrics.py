@@ -3,6 +3,7 @@
 from collections import Counter
 
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport
+from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.telemetry import exporter, metrics
 
 
@@ -16,6 +17,7 @@ class ServedMetrics:
         self._last = ShardReport()
         self._dropped: Counter[str] = Counter()
         self._missing = 0
+        self._batch = BatchFigures()
         self.readiness = exporter.Readiness()
         """Of the process."""
         self.address = exporter.start(address, registry, self.readiness)
@@ -44,6 +46,13 @@ class ServedMetrics:
         """Payload since the last call."""
         self._metrics.push_bytes.inc(pushed_bytes)
         self._metrics.fetch_bytes.inc(fetched_bytes)
+
+    def batch(self, now: BatchFigures) -> None:
+        """What a batch method has taken so far."""
+        before, self._batch = self._batch, now
+        self._metrics.staged_bytes.set(now.staged_bytes)
+        self._metrics.orders.inc(now.orders - before.orders)
+        self._metrics.order_seconds.inc(now.order_seconds - before.order_seconds)
 
     def checkpoint(self, seconds: float, blocking_seconds: float) -> None:
         """One was written."""

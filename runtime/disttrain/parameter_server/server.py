@@ -129,6 +129,7 @@ class ShardProcess:
     def _report(self) -> ShardReport:
         self.metrics.dropped(self.listener.refused)
         self.metrics.missing(self.reporter.missing_records)
+        self.metrics.batch(self.reporter.batch)
         self.metrics.moved(*self.serving.take_moved_bytes())
         report = self.reporter.report()
         self.metrics.at_risk(report.version - self.book.checkpointed)
@@ -169,7 +170,7 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     if config.job.spec.record:
         circumstances.write(ledger_folder, circumstances.here(transport.chunk_bytes))
     note(records, restored, losses)
-    shard = _shard(config, joined, records)
+    shard = _shard(config, joined, records, transport.chunk_bytes)
     if restored is not None:
         shard.restore(restored)
     _admit(shard, joined, transport.chunk_bytes)
@@ -222,13 +223,14 @@ def _records(config: LaunchConfig, joined: Joined, acknowledged: AcknowledgedFil
     )
 
 
-def _shard(config: LaunchConfig, joined: Joined, records: Records) -> Shard:
+def _shard(config: LaunchConfig, joined: Joined, records: Records, chunk_bytes: int) -> Shard:
     state = ShardState(
         index=config.shard_index,
         incarnation=joined.member.incarnation,
         shards=config.job.spec.parameter_server.shards,
     )
-    return assembly.build(state, config.job.spec.strategy.rule.optimizer.rule, records)
+    reload = beginning.reloading(config, chunk_bytes)
+    return assembly.build_for(config.job.spec, state, records, reload)
 
 
 def _admit(shard: Shard, joined: Joined, chunk_bytes: int) -> None:

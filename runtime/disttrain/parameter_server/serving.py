@@ -51,7 +51,7 @@ class Serving:
             # such a FETCH would write into memory that the sender uses for something else by now.
             return
         header = request.header
-        if header.verb == Verb.PUSH:
+        if header.verb in (Verb.PUSH, Verb.STAGE):
             self._pushed_bytes += request.payload.nbytes
         for answer in self._shard.handle(header, request.payload):
             if answer.header.verb == Verb.WELCOME:

@@ -1,10 +1,13 @@
-"""One shard: requests in, answers out. No socket, no clock; one thread."""
+"""What a shard of every strategy answers. No socket, no clock; one thread."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
-from disttrain.layout import ELEMENT_TYPES
-from disttrain.parameter_server.applying import Applier
+from disttrain.coordinator.protocol import orders
+from disttrain.layout import ELEMENT_TYPES, Range
+from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
@@ -13,35 +16,54 @@ from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.state import REASONS, Answer, ShardState
 from disttrain.parameter_server.upload import UploadProgress, store_chunk
 from disttrain.parameter_server.values import Values, ranges_of
+from disttrain.parameter_server.writing import Cut
 from disttrain.transport.header import Header, Reason, Role, Vector, Verb
 
-Answers = Iterable[Answer]
+Answers: TypeAlias = Iterable[Answer]
+Handler: TypeAlias = Callable[[Header, memoryview], Answers]
+Problem: TypeAlias = tuple[Reason, str]
+"""Why a request is not carried out, as a reason and as a sentence."""
 
 
-class Shard:
-    """Carries out what replicas ask of one shard."""
+class Shard(ABC):
+    """Introductions, initial values and fetches; what changes the values is a strategy's own."""
 
-    def __init__(self, state: ShardState, applier: Applier, records: Records) -> None:
+    def __init__(self, state: ShardState, records: Records) -> None:
         self.state = state
-        self.applier = applier
         self.refused: Counter[str] = Counter()
         """Requests not carried out, by the lower-case name of the reason."""
         self.records = records
         self._upload: UploadProgress | None = None
-        self._handlers: dict[int, Callable[[Header, memoryview], Answers]] = {
+        self._handlers: dict[int, Handler] = {
             Verb.HELLO: self._hello,
             Verb.UPLOAD: self._store,
-            Verb.PUSH: self._push,
             Verb.FETCH: self._fetch,
         }
+
+    @property
+    def figures(self) -> BatchFigures:
+        """What a batch method takes, if the strategy has one."""
+        return BatchFigures()
+
+    @abstractmethod
+    def make_room(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> Values:
+        """Values of zeros."""
+
+    @abstractmethod
+    def protect(self, cut: Cut | None) -> None:
+        """Tell the cut of what is about to change from now on; None: it is complete."""
+
+    def carry_out(self, order: orders.Order) -> orders.Result:
+        """An order that is the strategy's own."""
+        return orders.OrderFailed(message=f"a shard does not know {order.kind}")
 
     def configure(self, elements: Mapping[Vector, int], shards: int, chunk_bytes: int) -> None:
         """Learn the length of the model's vectors and make room. Said again, it changes nothing."""
         if self.state.values is None:
             self.state.elements = dict(elements)
             self.state.shards = shards
-            self.state.values = Values(ranges_of(elements, self.state.index, shards), chunk_bytes)
-            self.state.values.add_state(self.applier.initial_state)
+            ranges = ranges_of(elements, self.state.index, shards)
+            self.state.values = self.make_room(ranges, chunk_bytes)
 
     def restore(self, restored: RestoredShard) -> None:
         """Begin with the values of a checkpoint."""
@@ -116,26 +138,18 @@ class Shard:
             self._upload = UploadProgress(life, self._values)
         return self._upload
 
-    def _push(self, header: Header, payload: memoryview) -> Answers:
-        unready = self._unready(header)
-        if unready:
-            return self._refuse(header, *unready)
-        answers = self.applier.push(header, payload)
-        for answer in answers:
-            if answer.header.verb == Verb.REFUSED:
-                self.refused[Reason(answer.header.reason).name.lower()] += 1
-        return answers
-
     def _fetch(self, header: Header, _payload: memoryview) -> Answers:
-        unready = self._unready(header)
-        if unready:
-            return self._refuse(header, *unready)
+        problem = self._unready(header) or self._unfetchable(header)
+        if problem:
+            return self._refuse(header, *problem)
+        return self._chunks(header, Vector(header.vector))
+
+    def _unfetchable(self, header: Header) -> Problem | None:
         vector, end = Vector(header.vector), header.chunk + header.count
-        known = vector in self._values.ranges and end <= self._values.chunks(vector)
-        if not known or header.count > MOST_CHUNKS_PER_FETCH:
-            sentence = f"chunks {header.chunk} to {end} of {vector.name} are not here"
-            return self._refuse(header, Reason.WRONG_LAYOUT, sentence)
-        return self._chunks(header, vector)
+        known = self._values.has(vector) and end <= self._values.chunks(vector)
+        if known and header.count <= MOST_CHUNKS_PER_FETCH:
+            return None
+        return Reason.WRONG_LAYOUT, f"chunks {header.chunk} to {end} of {vector.name} are not here"
 
     def _chunks(self, header: Header, vector: Vector) -> Answers:
         answer = self.state.answer(Verb.FETCHED, header)._replace(
@@ -162,7 +176,7 @@ class Shard:
             raise AssertionError(message)
         return values
 
-    def _unready(self, header: Header) -> tuple[Reason, str] | None:
+    def _unready(self, header: Header) -> Problem | None:
         if not self.state.is_initialised:
             return Reason.NOT_READY, "the initial values are not complete"
         if header.receiver_incarnation != self.state.incarnation:

@@ -6,7 +6,7 @@ the shard stops for one chunk's copy at a time.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 from torch import Tensor
@@ -50,19 +50,27 @@ class Snapshot:
             vector: _Picture(tensor, values.chunk_elements(vector))
             for vector, tensor in values.vectors.items()
         }
-        size = values.chunk_elements(Vector.PARAMETERS)
+        size = values.chunk_elements(values.trainable)
         self._states = {name: _Picture(tensor, size) for name, tensor in values.state.items()}
 
     def before_change(self, vector: Vector, part: Range) -> None:
         """Copy what is about to change, if it was not copied before."""
         pictures = [self._vectors[vector]]
-        if vector is Vector.PARAMETERS:
+        if vector is self._values.trainable:
             pictures.extend(self._states.values())
         first = part.first - self._values.ranges[vector].first
         size = pictures[0].chunk_elements
         for number in range(first // size, -(-(first + part.count) // size)):
             for picture in pictures:
                 self._keep(picture, number)
+
+    def before_change_of(self, tensors: Sequence[Tensor]) -> None:
+        """Copy whole vectors that are about to change, if they are in the picture."""
+        changing = {tensor.data_ptr() for tensor in tensors}
+        for picture in (*self._vectors.values(), *self._states.values()):
+            if picture.live.data_ptr() in changing:
+                for number in range(len(picture.state)):
+                    self._keep(picture, number)
 
     def values_of(self, vector: Vector) -> Iterator[memoryview]:
         """The bytes of a vector as they were, chunk by chunk. Once."""

@@ -43,6 +43,8 @@ class ShardState:
     samples: int = 0
     """Samples of all pushes applied completely, which the schedule goes by."""
     live_replicas: int = 1
+    description: dict[str, str] = field(default_factory=dict)
+    """What else a strategy wants to find again in a checkpoint."""
 
     @property
     def version(self) -> Version:

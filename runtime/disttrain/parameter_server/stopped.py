@@ -120,14 +120,14 @@ def _read(path: Path) -> Stop:
 
 def _restored(file: ShardFile, stop: Stop, wanted: Wanted) -> RestoredShard:
     elements = {Vector(vector): count for vector, count in stop.elements.items()}
-    values = Values(ranges_of(elements, wanted.shard, wanted.shards), wanted.chunk_bytes)
-    values.add_state(dict.fromkeys(wanted.state_names, 0.0))
+    ranges = ranges_of(elements, wanted.shard, wanted.shards)
+    values = wanted.make(ranges, wanted.chunk_bytes, file.metadata)
     for vector, held in values.ranges.items():
         if held.count:
             file.read(names.values(vector), 0, values.bytes_of(vector, held))
     for name, state in values.state.items():
         if state.numel():
-            file.read(names.state(Vector.PARAMETERS, name), 0, bytes_of(state))
+            file.read(names.state(values.trainable, name), 0, bytes_of(state))
     delivered = restoring.table_of(file)
     return RestoredShard(
         checkpoint=stop.checkpoint,

@@ -27,15 +27,10 @@ def store_chunk(values: Values, header: Header, payload: memoryview) -> Reason:
     if not values.holds(header):
         return Reason.WRONG_LAYOUT
     vector = Vector(header.vector)
-    part = values.chunk(vector, header.chunk)
-    if (part.first, part.count, values.chunks(vector)) != (
-        header.first,
-        header.count,
-        header.chunks,
-    ):
+    if not values.is_cut_so(header):
         return Reason.WRONG_LAYOUT
     sent = tensor_of(payload, ELEMENT_TYPES[vector])
-    if vector is Vector.PARAMETERS and not is_finite(sent):
+    if vector is values.trainable and not is_finite(sent):
         return Reason.NOT_FINITE
-    values.part(vector, part).copy_(sent)
+    values.part(vector, values.chunk(vector, header.chunk)).copy_(sent)
     return Reason.NONE

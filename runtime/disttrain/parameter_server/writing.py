@@ -2,11 +2,12 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from torch import Tensor
 
 from disttrain.checkpoint import names, shard_file, tensor_file
 from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES
@@ -30,6 +31,7 @@ class Cut:
     number: int
     snapshot: Snapshot
     ranges: Mapping[Vector, int]
+    trainable: Vector
     state_names: tuple[str, ...]
     table: dict[SenderLife, Delivered]
     version: int
@@ -46,11 +48,19 @@ class Cut:
         self.snapshot.before_change(vector, part)
         self.blocking_seconds = max(self.blocking_seconds, time.perf_counter() - began)
 
+    def before_change_of(self, tensors: Sequence[Tensor]) -> None:
+        """The same for whole vectors."""
+        began = time.perf_counter()
+        self.snapshot.before_change_of(tensors)
+        self.blocking_seconds = max(self.blocking_seconds, time.perf_counter() - began)
+
 
 def cut(number: int, state: ShardState, values: Values) -> Cut:
     """Take everything as it is now; costs no copy of values."""
     began = time.perf_counter()
     metadata = {
+        **values.description,
+        **state.description,
         "version": str(state.count),
         "samples": str(state.samples),
         "shard": str(state.index),
@@ -62,6 +72,7 @@ def cut(number: int, state: ShardState, values: Values) -> Cut:
         number=number,
         snapshot=Snapshot(values),
         ranges={vector: part.count for vector, part in values.ranges.items()},
+        trainable=values.trainable,
         state_names=tuple(values.state),
         table=state.deliveries.copy(),
         version=state.count,
@@ -105,14 +116,9 @@ def contents(made: Cut) -> list[Content]:
         _content(names.values(vector), vector, count, made.snapshot.values_of(vector))
         for vector, count in made.ranges.items()
     ]
-    count = made.ranges[Vector.PARAMETERS]
+    kept, count = made.trainable, made.ranges[made.trainable]
     states = [
-        _content(
-            names.state(Vector.PARAMETERS, name),
-            Vector.PARAMETERS,
-            count,
-            made.snapshot.state_of(name),
-        )
+        _content(names.state(kept, name), kept, count, made.snapshot.state_of(name))
         for name in made.state_names
     ]
     rows = np.array(deliveries.to_rows(made.table), dtype="<i8")

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from disttrain import layout
 from disttrain.layout import ELEMENT_TYPES
 from disttrain.parameter_server import parts
 from disttrain.parameter_server.client import FetchResult, Push, Version
@@ -184,7 +185,7 @@ class ReplayedFetches:
         self.current = None
         self._land()
         versions = tuple(fetch.versions[shard] for shard in range(len(self._welcomes)))
-        has_buffers = any(vector >= Vector.BUFFERS_FLOAT32 for vector in fetch.into)
+        has_buffers = not layout.BUFFERS.isdisjoint(fetch.into)
         changed = has_buffers and versions != self._versions
         self._versions = versions
         samples = min(fetch.samples.values())

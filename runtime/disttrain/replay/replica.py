@@ -6,6 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from disttrain.coordinator.leases import permutation
+from disttrain.job import defaults
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.messages import Welcome
 from disttrain.replay.comparing import ComparingLedger, Differences
@@ -40,7 +41,7 @@ class ReplayedReplica:
         self._has_begun = False
         self._stepped: Stepped | None = None
         self._move = device.mover(place)
-        examples = task.examples(Split.TRAIN, spec.batch_size)
+        examples = task.examples(Split.TRAIN, defaults.samples_per_step(spec))
         config = PipelineConfig(seed=recording.data.seed)
         self._batches = Batches(examples.dataset, task.collate, config, seeded=True)
 

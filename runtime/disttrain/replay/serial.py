@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from disttrain.job import defaults
 from disttrain.parameter_server import parts
 from disttrain.parameter_server.client import Push, Version
 from disttrain.parameter_server.deliveries import SenderLife
@@ -37,7 +38,7 @@ class SerialTraining:
         self._move = device.mover(place)
         self._recording = recording
         self._shard = _shard(recording, self._model)
-        examples = task.examples(Split.TRAIN, spec.batch_size)
+        examples = task.examples(Split.TRAIN, defaults.samples_per_step(spec))
         config = PipelineConfig(seed=recording.data.seed)
         self._batches = Batches(examples.dataset, task.collate, config, seeded=True)
         self._step = self._model.outgoing[1]
@@ -82,7 +83,7 @@ class SerialTraining:
         loss = self._recording.task.loss(self.module, self._move(batch))
         loss.backward()  # type: ignore[no-untyped-call]
         squared_norm, value = device.numbers(torch.dot(gradient, gradient), loss)
-        clip_norm = self._recording.spec.strategy.rule.optimizer.rule.clip_norm
+        clip_norm = self._recording.spec.strategy.only_downpour.optimizer.rule.clip_norm
         verdict = gradient_check.check(squared_norm, value, clip_norm)
         if not verdict.finite:
             return (gradient.zero_(),)

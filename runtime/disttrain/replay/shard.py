@@ -181,7 +181,7 @@ class ReplayedShard:
 
 def build(recording: Recording, state: ShardState, records: NoRecords) -> Shard:
     """A shard with the run's update rule."""
-    return assembly.build(state, recording.spec.strategy.rule.optimizer.rule, records)
+    return assembly.build(state, recording.spec.strategy.only_downpour.optimizer.rule, records)
 
 
 def sender(record: np.void) -> SenderLife:

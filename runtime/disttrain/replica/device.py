@@ -1,4 +1,4 @@
-"""Where a replica computes, how a batch gets there, and how numbers come back."""
+"""Where and with which numbers a replica computes, how a batch gets there, and numbers back."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,14 +28,23 @@ def mover(device: torch.device) -> Callable[[Any], Any]:
 
 def move(batch: Any, device: torch.device) -> Any:
     """The batch with every tensor in tuples, lists and dicts on the device."""
+    return _each_tensor(batch, lambda tensor: tensor.to(device, non_blocking=True))
+
+
+def in_double_precision(batch: Any) -> Any:
+    """The batch with every floating-point tensor in tuples, lists and dicts as float64."""
+    return _each_tensor(batch, lambda one: one.double() if one.is_floating_point() else one)
+
+
+def _each_tensor(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(batch, Tensor):
-        return batch.to(device, non_blocking=True)
+        return change(batch)
     if isinstance(batch, dict):
-        return {name: move(part, device) for name, part in batch.items()}
+        return {name: _each_tensor(part, change) for name, part in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(move(part, device) for part in batch))
+        return type(batch)(*(_each_tensor(part, change) for part in batch))
     if isinstance(batch, list | tuple):
-        return type(batch)(move(part, device) for part in batch)
+        return type(batch)(_each_tensor(part, change) for part in batch)
     return batch
 
 

@@ -39,7 +39,7 @@ class DownpourConfig:
 
 def from_spec(spec: Spec) -> DownpourConfig:
     """What the manifest says."""
-    downpour = spec.strategy.rule
+    downpour = spec.strategy.only_downpour
     return DownpourConfig(
         push_every=downpour.push_every,
         fetch_every=downpour.fetch_every,
@@ -56,7 +56,7 @@ def gradient_buffers(spec: Spec) -> int:
     When several steps accrue, a step's gradient has to lie beside their sum. Local steps get one
     buffer more for that; without them the step waits as soon as maxInFlight pushes are unanswered.
     """
-    downpour = spec.strategy.rule
+    downpour = spec.strategy.only_downpour
     if downpour.push_every == 1:
         return downpour.max_in_flight + 1
     has_local_steps = defaults.local_learning_rate(downpour) > 0

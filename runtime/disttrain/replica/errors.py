@@ -3,6 +3,7 @@
 FinalError
 ├── ModelNotSupported    the model holds a tensor that a flat vector cannot
 ├── DeviceNotFound       the manifest asks for a GPU that is not there
+├── WrongStrategy        a loop of its own wants to join a job that is not of downpour
 └── JobEnded             a loop of its own goes on after the job has ended
 """
 
@@ -15,6 +16,10 @@ class ModelNotSupported(FinalError):
 
 class DeviceNotFound(FinalError):
     """The device of the manifest is not on this machine."""
+
+
+class WrongStrategy(FinalError):
+    """The job works in another way than who wants to join it."""
 
 
 class JobEnded(FinalError):

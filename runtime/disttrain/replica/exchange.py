@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Protocol, TypeAlias
 
-from disttrain.parameter_server.client import FetchResult, Push, PushResult, Version
+from disttrain.parameter_server.client import FetchResult, Push, PushResult, Stage, Version
 from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
 
@@ -44,4 +44,32 @@ class FetchSide(Protocol):
 
     def close(self) -> None:
         """Drop what was not sent."""
+        ...
+
+
+class StageSide(Protocol):
+    """The half that pushes, for a batch method: `PushClient`. As `PushSide`."""
+
+    def stage(self, stage: Stage) -> tuple[int, ...]:
+        """Send a group's gradient; blocks until every shard has it: their incarnations."""
+        ...
+
+    def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
+        """As `PushSide.upload`."""
+        ...
+
+    def stop(self) -> None:
+        """As `PushSide.stop`."""
+        ...
+
+    def close(self) -> None:
+        """As `PushSide.close`."""
+        ...
+
+
+class TrialSide(FetchSide, Protocol):
+    """The half that fetches, for a batch method: `FetchClient`. As `FetchSide`."""
+
+    def fetch_trial(self, evaluation: int, trial: Vector, into: Buffer) -> None:
+        """Fill the buffer with an evaluation's point; blocks until every shard has answered."""
         ...

@@ -9,25 +9,40 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from disttrain import layout
+from disttrain.job.sandblaster import Precision
 from disttrain.layout import ELEMENT_TYPES
 from disttrain.replica import model_tensors
 from disttrain.replica.flat_vector import FlatVector, PinnedVector, side_stream
-from disttrain.replica.model_tensors import BUFFER_VECTORS, ELEMENT_DTYPES, ModelTensors
+from disttrain.replica.model_tensors import (
+    BUFFER_VECTORS,
+    ELEMENT_DTYPES,
+    FROZEN_VECTORS,
+    ModelTensors,
+)
 from disttrain.transport.header import ELEMENT_BYTES, Vector
 from disttrain.transport.interface import Buffer, Memory
 
 Allocate = Callable[[str, Vector], FlatVector]
 
 
-class Outgoing:
+class Gradient:
+    """Memory for one gradient."""
+
+    def __init__(self, tensors: ModelTensors, allocate: Allocate, number: int) -> None:
+        vector = layout.trainable(tensors.vectors)
+        self.gradient = allocate(f"gradient-{number}", vector)
+        self.gradient_views = self.gradient.views(tensors.specs(vector))
+
+
+class Outgoing(Gradient):
     """One gradient on its way to the shards, with the model's buffers as they were after the step.
 
     From `leave` until the push is answered nothing may be written to it.
     """
 
     def __init__(self, tensors: ModelTensors, allocate: Allocate, number: int) -> None:
-        self.gradient = allocate(f"gradient-{number}", Vector.PARAMETERS)
-        self.gradient_views = self.gradient.views(tensors.specs(Vector.PARAMETERS))
+        super().__init__(tensors, allocate, number)
         self.buffers = _ModelBuffers(tensors, allocate, f"outgoing-{number}")
 
     def leave(self) -> None:
@@ -46,18 +61,27 @@ class FlatModel:
     """Puts a model's parameters into flat vectors, and exchanges them when others were fetched."""
 
     def __init__(
-        self, model: nn.Module, memory: Memory, device: torch.device, *, outgoing_buffers: int
+        self,
+        model: nn.Module,
+        memory: Memory,
+        device: torch.device,
+        *,
+        outgoing_buffers: int,
+        precision: Precision = Precision.FLOAT32,
     ) -> None:
         self.model = model.to(device)
         self.device = device
-        self.tensors = model_tensors.describe(model)
+        self.tensors = model_tensors.describe(model, precision)
         self._allocate = _allocator(self.tensors, memory, device)
-        self.trainable = self.tensors.tensors(Vector.PARAMETERS)
+        self.vector = layout.trainable(self.tensors.vectors)
+        """Which vector is trained."""
+        self.trainable = self.tensors.tensors(self.vector)
         """The trainable parameters, in the order of their vector."""
         self._gradient_views: Sequence[Tensor] = ()
-        self._current = self._half("parameters-a", Vector.PARAMETERS)
-        self._spare = self._half("parameters-b", Vector.PARAMETERS)
-        self._frozen = self._half("frozen", Vector.FROZEN) if self._has(Vector.FROZEN) else None
+        self._current = self._half("parameters-a", self.vector)
+        self._spare = self._half("parameters-b", self.vector)
+        self._frozen_vector = next(filter(self._has, FROZEN_VECTORS), Vector.NONE)
+        self._frozen = self._half("frozen", self._frozen_vector) if self._frozen_vector else None
         self._incoming_buffers = _ModelBuffers(self.tensors, self._allocate, "incoming")
         self.outgoing = [
             Outgoing(self.tensors, self._allocate, number) for number in range(outgoing_buffers)
@@ -119,7 +143,7 @@ class FlatModel:
             vector.arrive()
         self._incoming_buffers.scatter()
         if self._frozen is not None:
-            torch._foreach_copy_(self.tensors.tensors(Vector.FROZEN), self._frozen[1])
+            torch._foreach_copy_(self.tensors.tensors(self._frozen_vector), self._frozen[1])
 
     def fetch_into(self) -> dict[Vector, Buffer]:
         """Where fetched values go: memory that computing does not use (fetch thread)."""
@@ -129,6 +153,22 @@ class FlatModel:
         """Bring fetched values from the host to where the model computes (fetch thread)."""
         for vector in self._fetched().values():
             vector.arrive()
+
+    def new_gradient(self, number: int) -> Gradient:
+        """Memory for a gradient without buffers; its name has this number."""
+        return Gradient(self.tensors, self._allocate, number)
+
+    def trial_into(self) -> Buffer:
+        """Where a point to be tried goes; then `land_trial`, then `adopt`, as after a fetch."""
+        return self._spare[0].buffer
+
+    def land_trial(self) -> None:
+        """Bring a fetched point from the host to where the model computes (fetch thread)."""
+        self._spare[0].arrive()
+
+    def restore_buffers(self) -> None:
+        """Make the model's buffers what was fetched last, whatever a forward pass did to them."""
+        self._incoming_buffers.restore()
 
     def adopt(self, *, buffers: bool) -> None:
         """Compute with the fetched values from now on; between two steps only."""
@@ -140,13 +180,13 @@ class FlatModel:
             self._incoming_buffers.scatter()
 
     def _first_fetch(self) -> dict[Vector, FlatVector]:
-        vectors = {Vector.PARAMETERS: self._current[0], **self._incoming_buffers.vectors}
+        vectors = {self.vector: self._current[0], **self._incoming_buffers.vectors}
         if self._frozen is not None:
-            vectors[Vector.FROZEN] = self._frozen[0]
+            vectors[self._frozen_vector] = self._frozen[0]
         return vectors
 
     def _fetched(self) -> dict[Vector, FlatVector]:
-        return {Vector.PARAMETERS: self._spare[0], **self._incoming_buffers.vectors}
+        return {self.vector: self._spare[0], **self._incoming_buffers.vectors}
 
     def _has(self, vector: Vector) -> bool:
         return self.tensors.layout.elements(vector) > 0
@@ -156,7 +196,7 @@ class FlatModel:
         return flat, flat.views(self.tensors.specs(vector))
 
     def _take_over(self) -> None:
-        halves = {Vector.PARAMETERS: self._current, Vector.FROZEN: self._frozen}
+        halves = {self.vector: self._current, self._frozen_vector: self._frozen}
         for vector, half in halves.items():
             if half is None:
                 continue
@@ -180,6 +220,11 @@ class _ModelBuffers:
         for vector, views in self._views.items():
             torch._foreach_copy_(views, self._tensors.tensors(vector))
             self.vectors[vector].leave()
+
+    def restore(self) -> None:
+        """Copy what lies here into the model's buffers as it is."""
+        for vector, views in self._views.items():
+            torch._foreach_copy_(self._tensors.tensors(vector), views)
 
     def scatter(self) -> None:
         """Copy what lies here into the model's buffers; counters never go backwards."""

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -48,3 +49,13 @@ class Halt:
                 return source.get(timeout=_LOOK_AGAIN_SECONDS)
             except queue.Empty:
                 self.check()
+
+    def settled(self, future: "Future[T]") -> "Future[T]":
+        """Return when the future is done; raises as `check` while it is not."""
+        while wait([future], _LOOK_AGAIN_SECONDS).not_done:
+            self.check()
+        return future
+
+    def result(self, future: "Future[T]") -> T:
+        """What comes of the future; raises as `check` while it is not done."""
+        return self.settled(future).result()

@@ -9,13 +9,14 @@ from torch import nn
 from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.coordinator.protocol.messages import Join, Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.job import names
+from disttrain.job import defaults, names
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity
 from disttrain.replica import downpour, ledger
+from disttrain.replica.batch_connection import BatchConnection, BatchSides
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
@@ -24,6 +25,7 @@ from disttrain.transport import malloc
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
+from disttrain.transport.interface import Memory
 
 _FLUSH_SECONDS = 2.0
 
@@ -77,23 +79,40 @@ class Membership:
 
     def connect(self, joined: Joined, model: nn.Module, device: torch.device) -> Connection:
         """Put the model into flat vectors and start the threads that push and fetch them."""
-        index, incarnation = joined.member.index, joined.member.incarnation
-        owner = f"{names.replica_name(index)}-i{incarnation}"
         buffers = downpour.gradient_buffers(self._spec)
-        flat = FlatModel(model, self._transport.memory(owner), device, outgoing_buffers=buffers)
+        memory = self._memory(joined)
+        flat = FlatModel(model, memory, device, outgoing_buffers=buffers)
+        index, incarnation = joined.member.index, joined.member.incarnation
+        path = ledger.path_of(self._ledger_folder, index, incarnation)
+        log = Ledger(path, records_steps=self._spec.record)
+        push, fetch = self._clients(joined, flat)
+        return Connection(flat, Sides(push=push, fetch=fetch), self.halt, log)
+
+    def connect_batch(
+        self, joined: Joined, model: nn.Module, device: torch.device
+    ) -> BatchConnection:
+        """The same for a batch method, in its precision."""
+        precision = defaults.precision(self._spec)
+        memory = self._memory(joined)
+        flat = FlatModel(model, memory, device, outgoing_buffers=0, precision=precision)
+        push, fetch = self._clients(joined, flat)
+        return BatchConnection(flat, BatchSides(push=push, fetch=fetch), self.halt)
+
+    def _memory(self, joined: Joined) -> Memory:
+        owner = names.replica_name(joined.member.index)
+        return self._transport.memory(f"{owner}-i{joined.member.incarnation}")
+
+    def _clients(self, joined: Joined, flat: FlatModel) -> tuple[PushClient, FetchClient]:
         # The memory in which the task made its parameters is free now, and as large as they are.
         malloc.trim()
         client = ClientConfig(
             transport=self._transport,
-            identity=Identity(index=index, incarnation=incarnation),
+            identity=Identity(index=joined.member.index, incarnation=joined.member.incarnation),
             directory=lambda: self.coordinator.shards,
             sizes={vector: flat.tensors.layout.elements(vector) for vector in flat.tensors.vectors},
         )
         shards = self._spec.parameter_server.shards
-        sides = Sides(push=PushClient(client, shards), fetch=FetchClient(client, shards))
-        path = ledger.path_of(self._ledger_folder, index, incarnation)
-        log = Ledger(path, records_steps=self._spec.record)
-        return Connection(flat, sides, self.halt, log)
+        return PushClient(client, shards), FetchClient(client, shards)
 
     def close(self) -> None:
         """End the connection to the coordinator when it has answered everything."""

@@ -7,10 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from disttrain.job.sandblaster import Precision
 from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.transport.header import Vector
 
+FROZEN_VECTORS = (Vector.FROZEN, Vector.FROZEN_FLOAT64)
 BUFFER_VECTORS = (Vector.BUFFERS_FLOAT32, Vector.BUFFERS_FLOAT64, Vector.BUFFERS_INT64)
 
 ELEMENT_DTYPES = {
@@ -19,6 +21,8 @@ ELEMENT_DTYPES = {
     Vector.BUFFERS_FLOAT32: torch.float32,
     Vector.BUFFERS_FLOAT64: torch.float64,
     Vector.BUFFERS_INT64: torch.int64,
+    Vector.PARAMETERS_FLOAT64: torch.float64,
+    Vector.FROZEN_FLOAT64: torch.float64,
 }
 
 _BUFFER_VECTOR = {
@@ -33,7 +37,28 @@ _BUFFER_VECTOR = {
     torch.uint8: Vector.BUFFERS_INT64,
     torch.bool: Vector.BUFFERS_INT64,
 }
-_FROZEN_TYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+class _Kinds(NamedTuple):
+    """Which vectors hold parameters in one precision, and parameters of which types."""
+
+    trained: Vector
+    trained_type: torch.dtype
+    frozen: Vector
+    frozen_types: tuple[torch.dtype, ...]
+
+
+_KINDS = {
+    Precision.FLOAT32: _Kinds(
+        Vector.PARAMETERS,
+        torch.float32,
+        Vector.FROZEN,
+        (torch.float32, torch.float16, torch.bfloat16),
+    ),
+    Precision.FLOAT64: _Kinds(
+        Vector.PARAMETERS_FLOAT64, torch.float64, Vector.FROZEN_FLOAT64, (torch.float64,)
+    ),
+}
 
 
 class Place(NamedTuple):
@@ -69,17 +94,18 @@ class ModelTensors:
         return tuple(vector for vector in ELEMENT_DTYPES if self.layout.elements(vector))
 
 
-def describe(model: nn.Module) -> ModelTensors:
+def describe(model: nn.Module, precision: Precision = Precision.FLOAT32) -> ModelTensors:
     """Assign every parameter and every persistent buffer a place in a flat vector.
 
     Tied tensors get one place and several names. Raises ModelNotSupported for a type that no
-    vector carries.
+    vector carries, or that is not of this precision.
     """
+    kinds = _KINDS[precision]
     names = _names_by_tensor(model)
     specs: list[TensorSpec] = []
     places: dict[Vector, tuple[Place, ...]] = {}
     for vector in ELEMENT_DTYPES:
-        members = [found for found in names if _vector_of(*found) is vector]
+        members = [found for found in names if _vector_of(*found, kinds) is vector]
         specs.extend(_specs(vector, members))
         if members:
             places[vector] = tuple(_place(model, names[0]) for _, names in members)
@@ -101,13 +127,13 @@ def _state(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
             yield name, buffer
 
 
-def _vector_of(tensor: Tensor, names: list[str]) -> Vector:
+def _vector_of(tensor: Tensor, names: list[str], kinds: _Kinds) -> Vector:
     if not isinstance(tensor, nn.Parameter):
         vector = _BUFFER_VECTOR.get(tensor.dtype)
     elif tensor.requires_grad:
-        vector = Vector.PARAMETERS if tensor.dtype is torch.float32 else None
+        vector = kinds.trained if tensor.dtype is kinds.trained_type else None
     else:
-        vector = Vector.FROZEN if tensor.dtype in _FROZEN_TYPES else None
+        vector = kinds.frozen if tensor.dtype in kinds.frozen_types else None
     if vector is None:
         kind = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
         message = (

@@ -32,12 +32,12 @@ from disttrain.coordinator.protocol.orders import (
     Upload,
 )
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.job import names
+from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
 from disttrain.launch.run_folder import RunFolder
 from disttrain.replica import downpour, model_tensors
 from disttrain.replica.downpour import Downpour
-from disttrain.replica.errors import JobEnded
+from disttrain.replica.errors import JobEnded, WrongStrategy
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.membership import JobAddress, Membership
 from disttrain.replica.report import progress, replica_report
@@ -60,12 +60,16 @@ class DownpourOptimizer(torch.optim.Optimizer):
         """Join the job whose output folder is `run`; waits until its shards have values.
 
         `batch_size`: samples per step, by default the job's. Raises InvalidLaunchConfig without a
-        job there, ModelNotSupported, and NotJoined for a model that is not the job's.
+        job there, WrongStrategy for one that is not of downpour, ModelNotSupported, and NotJoined
+        for a model that is not the job's.
         """
         folder = RunFolder(Path(run).resolve())
         config = launch_config.read(folder.config(names.COORDINATOR))
         self._spec = config.job.spec
-        self._samples = batch_size or self._spec.batch_size
+        if self._spec.strategy.downpour is None:
+            message = f"the job in {folder.path} gives out portions: a loop of its own has no part"
+            raise WrongStrategy(message)
+        self._samples = batch_size or defaults.samples_per_step(self._spec)
         self._ended = ""
         self._closed = False
         self._joined = False

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from disttrain.job import defaults
+from disttrain.job.sandblaster import Sandblaster
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica import device, model_tensors, task_calls
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.replica.task_calls import Examples, TaskCalls
+from disttrain.task import checks
 from disttrain.task.task import Split
 
 
@@ -29,11 +32,15 @@ def prepare(config: LaunchConfig) -> Prepared:
     spec = config.job.spec
     task = task_calls.load(config.job, config.task_folder)
     model = task.model(spec.seed)
+    if isinstance(spec.strategy.rule, Sandblaster):
+        checks.check_sum_over_samples(model)
+    # Portions may be larger than the data: then there is one.
+    batch = spec.batch_size or 1
     return Prepared(
         task=task,
         model=model,
-        tensors=model_tensors.describe(model),
-        train=task.examples(Split.TRAIN, spec.batch_size),
-        test=task.examples(Split.TEST, spec.batch_size),
+        tensors=model_tensors.describe(model, defaults.precision(spec)),
+        train=task.examples(Split.TRAIN, batch),
+        test=task.examples(Split.TEST, batch),
         device=device.resolve(config.device),
     )

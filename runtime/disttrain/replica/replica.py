@@ -1,36 +1,22 @@
-"""One life of a replica: join, take over the shards' values, train, carry out orders, end."""
+"""One life of a replica: take over the shards' values, train, carry out orders, end."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import wait
-from functools import partial
-from typing import Any
-
-from torch import Tensor
 
 from disttrain.coordinator.errors import MemberFenced
-from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol import farewells
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined, Leave
 from disttrain.coordinator.protocol.orders import End, Evaluate, NumberedOrder
-from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.job.spec import Spec
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced
-from disttrain.replica import device, downpour, report
-from disttrain.replica.connection import Connection
-from disttrain.replica.downpour import Downpour
-from disttrain.replica.halt import Halt, Halted
-from disttrain.replica.leases import LeaseSource
-from disttrain.replica.loop import TrainingLoop
-from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.halt import Halted
 from disttrain.replica.membership import Membership
 from disttrain.replica.orders import Abilities, Orders
-from disttrain.replica.pipeline import Pipeline, PipelineConfig
 from disttrain.replica.prepared import Prepared
-from disttrain.replica.work import Cutting
+from disttrain.replica.training import Training
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -41,38 +27,24 @@ _HEARD_SECONDS = 5.0
 
 
 class Replica:
-    """Belongs to the compute thread, but for `report` and `leave`."""
+    """Belongs to the compute thread, but for `leave`."""
 
     def __init__(
-        self,
-        spec: Spec,
-        prepared: Prepared,
-        membership: Membership,
-        joined: Joined,
-        connection: Connection,
+        self, prepared: Prepared, membership: Membership, joined: Joined, training: Training
     ) -> None:
-        self._coordinator = coordinator = membership.coordinator
+        self._coordinator = membership.coordinator
         self._farewells = membership.farewells
         self._member = joined.member
-        self._connection = connection
+        self._training = training
         self._halt = membership.halt
         self._exit_code: ExitCode | None = None
         self._leaving = False
         self._has_begun = False
         self._postponed: list[NumberedOrder] = []
-
-        loss = _loss_on_device(prepared)
-        self._downpour = Downpour(connection, downpour.from_spec(spec))
-        self._lost = LostLeases(lambda: coordinator.lost_leases)
-        source = LeaseSource(coordinator, joined.member, self._progress, membership.halt)
-        pipeline = _pipeline(spec, prepared, joined, source, membership.halt)
-        self._loop = TrainingLoop(self._downpour, loss, pipeline, source, self._lost, joined.seed)
-        self._orders = self._orders_for(prepared)
-
-    def report(self) -> ReplicaReport:
-        """The counters as they are now."""
-        pushes, fetches = self._connection.pushes, self._connection.fetches
-        return report.replica_report(self._downpour.counters, pushes, fetches, self._lost)
+        abilities = Abilities(
+            upload=training.upload, fetch_now=training.fetch_now, drain=self._drain
+        )
+        self._orders = Orders(prepared.task, prepared.model, prepared.device, abilities)
 
     def leave(self, patience_seconds: float) -> None:
         """End after the current step; the rest of the work goes to others. For signal handlers.
@@ -101,20 +73,14 @@ class Replica:
             self._say_farewell(None)
             return ExitCode.INTERRUPTED
 
-    def _orders_for(self, prepared: Prepared) -> Orders:
-        abilities = Abilities(
-            upload=self._connection.upload, fetch_now=self._downpour.fetch_now, drain=self._drain
-        )
-        return Orders(prepared.task, prepared.model, prepared.device, abilities)
-
     def _train(self) -> None:
         try:
-            self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
+            self._training.begin(self._wait_for_order)
         except _Ended:
             return
         self._has_begun = True
         LOG.info("trains", incarnation=self._member.incarnation)
-        self._loop.train_until(self._ends)
+        self._training.train_until(self._ends)
 
     def _ends(self) -> bool:
         self._carry_out_orders()
@@ -129,9 +95,7 @@ class Replica:
         for numbered in self._orders_now():
             self._coordinator.answer(numbered, self._orders.carry_out(numbered.order))
             if isinstance(numbered.order, Evaluate) and numbered.order.model_file is None:
-                # The others went on meanwhile: the next gradient would be of values as old as the
-                # evaluation was long.
-                self._downpour.fetch_now()
+                self._training.evaluated()
             if isinstance(numbered.order, End):
                 self._exit_code = ExitCode.COMPLETE if numbered.id else ExitCode.RESTART
 
@@ -148,15 +112,12 @@ class Replica:
                 self._postponed.append(numbered)
 
     def _drain(self) -> Progress:
-        self._loop.drain()
-        return self._progress()
-
-    def _progress(self) -> Progress:
-        return report.progress(self._connection.pushes, self._lost)
+        self._training.drain()
+        return self._training.progress()
 
     def _say_goodbye(self) -> ExitCode:
         progress = self._drain()
-        self._connection.ledger.left()
+        self._training.ledger.left()
         self._say_farewell(progress)
         LOG.info("left", samples=progress.samples)
         return ExitCode.INTERRUPTED
@@ -170,26 +131,3 @@ class Replica:
 
 class _Ended(Exception):
     """Told to end before the first step."""
-
-
-def _loss_on_device(prepared: Prepared) -> Callable[[Any], Tensor]:
-    """The task's loss of a batch, which is moved to the model's device first."""
-    place = device.mover(prepared.device)
-    return lambda batch: prepared.task.loss(prepared.model, place(batch))
-
-
-def _pipeline(
-    spec: Spec, prepared: Prepared, joined: Joined, source: LeaseSource, halt: Halt
-) -> Pipeline:
-    wanted = prepared.task.input_pipeline()
-    config = PipelineConfig(
-        workers=wanted.workers,
-        prefetch=wanted.prefetch,
-        pin_memory=prepared.device.type == "cuda",
-        seed=joined.seed,
-    )
-    indices = partial(
-        permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
-    )
-    cutting = Cutting(batch_size=spec.batch_size, portion_indices=indices)
-    return Pipeline(prepared.train.dataset, prepared.task.collate, source, cutting, config, halt)

@@ -8,15 +8,20 @@ import uuid
 import torch
 
 from disttrain.coordinator.errors import JobOver
-from disttrain.coordinator.protocol.messages import Join
+from disttrain.coordinator.protocol.messages import Join, Joined
 from disttrain.job import names
+from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.strategy import Downpour
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica import prepared
+from disttrain.replica.batch_training import BatchTraining
+from disttrain.replica.downpour_training import DownpourTraining
 from disttrain.replica.membership import JobAddress, Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.replica import Replica
 from disttrain.replica.served_metrics import ServedMetrics
+from disttrain.replica.training import Training
 from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role
@@ -52,20 +57,30 @@ def _live(
 ) -> int:
     joined = membership.join(_join(config, ready, served.address), served.latest_report)
     logs.rename(names.replica_name(joined.member.index))
-    connection = membership.connect(joined, ready.model, ready.device)
+    training = _training(config, ready, membership, joined)
     try:
         with Watchdog(config.job.spec.replicas.call_timeout_seconds):
-            replica = Replica(config.job.spec, ready, membership, joined, connection)
-            served.source = replica.report
-            served.pushes = connection.pushes.transfers
-            served.fetches = connection.fetches.transfers
-            served.ledger = connection.ledger
+            replica = Replica(ready, membership, joined, training)
+            served.source = training.report
+            served.pushes = training.pushes
+            served.fetches = training.fetches
+            served.ledger = training.ledger
             patience = _LEAVE_SECONDS[config.supervisor]
             signal.signal(signal.SIGTERM, lambda *_: replica.leave(patience))
             served.readiness.is_ready = True
             return replica.run()
     finally:
-        connection.close()
+        training.close()
+
+
+def _training(
+    config: LaunchConfig, ready: Prepared, membership: Membership, joined: Joined
+) -> Training:
+    match config.job.spec.strategy.rule:
+        case Downpour():
+            return DownpourTraining(config.job.spec, ready, membership, joined)
+        case Sandblaster() as rule:
+            return BatchTraining(rule, ready, membership, joined)
 
 
 def _join(config: LaunchConfig, ready: Prepared, metrics_address: str) -> Join:

@@ -7,8 +7,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from disttrain.job import defaults
+from disttrain.job.sandblaster import Precision
 from disttrain.job.spec import DistTrainJob
-from disttrain.replica import seeding
+from disttrain.replica import device, seeding
 from disttrain.task import checks, loading, user_code
 from disttrain.task.task import InputPipeline, Split, Task
 
@@ -23,10 +25,14 @@ class Examples:
 
 
 class TaskCalls:
-    """A task whose errors name the method, and whose values are checked."""
+    """A task whose errors name the method, and whose values are checked.
 
-    def __init__(self, task: Task) -> None:
+    In double precision its models and batches are, whatever the task makes.
+    """
+
+    def __init__(self, task: Task, precision: Precision = Precision.FLOAT32) -> None:
         self._task = task
+        self._is_double = precision is Precision.FLOAT64
         self._name = type(task).__name__
         self._examples: dict[Split, Examples] = {}
 
@@ -35,7 +41,8 @@ class TaskCalls:
         seeding.seed_model(seed)
         with user_code.running(f"{self._name}.model()"):
             model: object = self._task.model()
-        return checks.check_model(model).train()
+        checked = checks.check_model(model).train()
+        return checked.double() if self._is_double else checked
 
     def examples(self, split: Split, batch_size: int) -> Examples:
         """The data of a split, made once. Raises TaskError."""
@@ -54,7 +61,8 @@ class TaskCalls:
     def collate(self, samples: Any) -> Any:
         """A batch of samples."""
         with user_code.running(f"{self._name}.collate()"):
-            return self._task.collate(samples)
+            batch = self._task.collate(samples)
+        return device.in_double_precision(batch) if self._is_double else batch
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         """The loss of a training step."""
@@ -75,4 +83,5 @@ class TaskCalls:
 def load(job: DistTrainJob, folder: Path) -> TaskCalls:
     """The task of a manifest. Raises TaskError."""
     reference = job.spec.task
-    return TaskCalls(loading.load_task(reference.entrypoint, reference.arguments, folder))
+    task = loading.load_task(reference.entrypoint, reference.arguments, folder)
+    return TaskCalls(task, defaults.precision(job.spec))

@@ -1,6 +1,6 @@
 """A method that is carried out by fused orders; its state can be written and read as JSON."""
 
-from disttrain.sandblaster.descent import Descent, State
+from disttrain.sandblaster.frame import Frame, State
 from disttrain.sandblaster.json_form import JsonForm
 from disttrain.sandblaster.method import Answer, Progress, Request
 
@@ -11,9 +11,9 @@ STATE_JSON = JsonForm(State)
 class BatchMethod:
     """One run of a method; see `method.Method`."""
 
-    def __init__(self, descent: Descent, state: State | None = None) -> None:
+    def __init__(self, frame: Frame, state: State | None = None) -> None:
         self.state = State() if state is None else state
-        self._descent = descent
+        self._frame = frame
 
     @property
     def progress(self) -> Progress:
@@ -22,8 +22,8 @@ class BatchMethod:
 
     def advance(self, answer: Answer | None) -> Request | None:
         """See `Method.advance`."""
-        step = self._descent.begin()
+        step = self._frame.begin()
         if answer is not None:
-            step = self._descent.advance(self.state, answer)
+            step = self._frame.advance(self.state, answer)
         self.state = step.state
         return step.request

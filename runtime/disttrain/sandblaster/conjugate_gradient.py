@@ -3,11 +3,17 @@
 Nocedal and Wright, Numerical Optimization (2006), equation 5.45.
 """
 
+from dataclasses import replace
+
 from disttrain.sandblaster.directions import Chosen, FirstStep, Remembered
+from disttrain.sandblaster.line_search.search import SearchRules
+from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
 from disttrain.sandblaster.names import ARRIVED, DIRECTION, GRADIENT
 from disttrain.sandblaster.operations import Combination, Scale
 from disttrain.sandblaster.products import Products
 
+_CURVATURE = 0.1
+"""The slope that is flat enough, as a fraction of the first one (Nocedal and Wright, p. 122)."""
 _ARRIVED: Combination = {ARRIVED: 1.0}
 _GRADIENT: Combination = {GRADIENT: 1.0}
 
@@ -39,3 +45,9 @@ class ConjugateGradient:
     def pruned(self, products: Products) -> Products:
         """See `Directions.pruned`."""
         return products
+
+    def suited(self, search: SearchRules) -> SearchRules:
+        """See `Directions.suited`: a direction is conjugate to the last one from its minimum."""
+        if isinstance(search, WolfeRules) and search.curvature > _CURVATURE:
+            return replace(search, curvature=_CURVATURE)
+        return search

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from disttrain.sandblaster.line_search.search import SearchRules
 from disttrain.sandblaster.names import DIRECTION, GRADIENT
 from disttrain.sandblaster.operations import Combination, Operation
 from disttrain.sandblaster.products import Products
@@ -63,6 +64,10 @@ class Directions(Protocol):
         """Without what turned out to be useless."""
         ...
 
+    def suited(self, search: SearchRules) -> SearchRules:
+        """The line search, made as exact as the directions need it."""
+        ...
+
 
 class SteepestDescent:
     """Against the gradient: gradient descent with a line search."""
@@ -84,3 +89,7 @@ class SteepestDescent:
     def pruned(self, products: Products) -> Products:
         """See `Directions.pruned`."""
         return products
+
+    def suited(self, search: SearchRules) -> SearchRules:
+        """See `Directions.suited`."""
+        return search

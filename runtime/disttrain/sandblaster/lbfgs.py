@@ -5,16 +5,16 @@ the history vectors and the gradient. So its result is a combination of them, wh
 from their inner products.
 """
 
-import math
 from dataclasses import dataclass
 
+from disttrain.sandblaster import curvature
+from disttrain.sandblaster.curvature import WeakPairs
 from disttrain.sandblaster.directions import Chosen, FirstStep, Remembered
+from disttrain.sandblaster.line_search.search import SearchRules
 from disttrain.sandblaster.names import ARRIVED, DIRECTION, GRADIENT, pair
 from disttrain.sandblaster.operations import Combination, Combine
 from disttrain.sandblaster.products import Products
 
-_LEAST_CURVATURE = 1e-10
-"""Cosine between step and change of the gradient; a pair with less says nothing about curvature."""
 _NEW_STEP, _NEW_CHANGE = "new step", "new change"
 """What the newest pair is called until the oldest one has left."""
 
@@ -29,6 +29,7 @@ class Lbfgs:
     """Relative error of an inner product that a shard computes."""
     tolerance: float = 1e-8
     """Relative error of a new pair's products from which on they are computed exactly."""
+    weak_pairs: WeakPairs = WeakPairs.SKIP
 
     def choose(self, products: Products) -> Chosen:
         """See `Directions.choose`."""
@@ -39,7 +40,7 @@ class Lbfgs:
     def remember(self, products: Products, along: Combination, step: float) -> Remembered:
         """See `Directions.remember`: the newest pair takes the place of the oldest."""
         move = {name: step * factor for name, factor in along.items()}
-        change = {ARRIVED: 1.0, GRADIENT: -1.0}
+        change = self._change(products, move, step)
         is_doubtful = any(
             self._cancels(products, left, right)
             for left, right in ((move, move), (move, change), (change, change))
@@ -68,6 +69,23 @@ class Lbfgs:
         kept = [name for name in products.names if name not in bad]
         return products.keeping(kept) if bad else products
 
+    def suited(self, search: SearchRules) -> SearchRules:
+        """See `Directions.suited`."""
+        return search
+
+    def share_of_change(self, products: Products, product: float, expected: float) -> float:
+        """See `curvature.share_of_change`. Before there is a pair nothing is expected."""
+        if self.weak_pairs is WeakPairs.SKIP or not slots(products):
+            return 1.0
+        return curvature.share_of_change(product, expected)
+
+    def _change(self, products: Products, move: Combination, step: float) -> Combination:
+        change = {ARRIVED: 1.0, GRADIENT: -1.0}
+        # What the matrix of a direction makes of it is the gradient again, with the other sign.
+        expected = -step * products.of({GRADIENT: 1.0}, move)
+        share = self.share_of_change(products, products.of(move, change), expected)
+        return change if share == 1.0 else mixed(change, share, step)
+
     def _cancels(self, products: Products, left: Combination, right: Combination) -> bool:
         error = self.rounding * products.magnitude(left, right)
         return error > self.tolerance * abs(products.of(left, right))
@@ -83,9 +101,11 @@ def free_slot(used: list[int], history: int) -> int:
     return next((slot for slot in range(history) if slot not in used), used[0] if used else 0)
 
 
-def has_curvature(product: float, squares: float) -> bool:
-    """Whether the gradient grew along a step. `squares`: of the pair's lengths, multiplied."""
-    return math.isfinite(product) and product > _LEAST_CURVATURE * math.sqrt(max(0.0, squares))
+def mixed(change: Combination, share: float, step: float) -> Combination:
+    """A change of the gradient and what was expected of it, `-step` times the gradient."""
+    kept = {name: share * factor for name, factor in change.items()}
+    kept[GRADIENT] = kept.get(GRADIENT, 0.0) - (1.0 - share) * step
+    return kept
 
 
 def two_loop(products: Products, pairs: list[int]) -> Combination:
@@ -114,4 +134,4 @@ def _between(products: Products, left: str, right: str) -> float:
 def _curves(products: Products, slot: int) -> bool:
     step, change = pair(slot)
     squares = _between(products, step, step) * _between(products, change, change)
-    return has_curvature(_between(products, step, change), squares)
+    return curvature.has_curvature(_between(products, step, change), squares)

@@ -7,16 +7,32 @@ from typing import Protocol
 from disttrain.sandblaster.operations import Operation
 
 
+class Part(StrEnum):
+    """Of which samples the gradient is wanted."""
+
+    WHOLE = "whole"
+    """All of the batch."""
+    NEW = "new"
+    """Those that the batch before did not have. Of the others it is known: the latest evaluation
+    was at the same point, and had them as the overlap with its next batch."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
     """What is to be done before the method can go on."""
 
     prepare: tuple[Operation, ...] = ()
     """One order to all shards."""
+    settles: int = 0
+    """So many of these operations, the first ones, make the point accepted last the parameters;
+    without answers of their own. 0: it is there already."""
     evaluates: bool = False
     """Then the loss over the batch at the trial point is wanted, and its gradient as `arrived`."""
     measure: tuple[Operation, ...] = ()
     """Then, with the gradient in place, this order."""
+    batch: int = 0
+    """Which one, if batches are smaller than the data."""
+    part: Part = Part.WHOLE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,6 +11,12 @@ TRIAL = "trial"
 ARRIVED = "arrived"
 """The gradient at the trial point, once all portions are in."""
 
+BEFORE, MIDDLE, AFTER = "before", "middle", "after"
+"""Gradients at the trial point over three runs of a batch that is smaller than the data: what it
+shares with the batch before, what only it has, and what it shares with the next one."""
+KEPT = "kept"
+"""What `AFTER` was at the point that was accepted last."""
+
 
 def pair(slot: int) -> tuple[str, str]:
     """A pair of L-BFGS: how far an iteration went (s), how its gradient changed on the way (y)."""

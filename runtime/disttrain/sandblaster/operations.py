@@ -112,6 +112,17 @@ Operation: TypeAlias = Annotated[
 ]
 
 
+def written_by(operation: Operation) -> tuple[str, ...]:
+    """The vectors whose elements an operation changes."""
+    match operation:
+        case Scale():
+            return (operation.vector,)
+        case Axpy() | Multiply() | Copy() | Combine():
+            return (operation.target,)
+        case _:
+            return ()
+
+
 def reductions(operation: Operation) -> tuple[Reduction, ...]:
     """How each scalar of an operation's answer is made of the shards'."""
     match operation:

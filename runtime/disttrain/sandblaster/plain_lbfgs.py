@@ -9,8 +9,9 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import TypeAlias
 
-from disttrain.sandblaster import descent, lbfgs
+from disttrain.sandblaster import curvature, descent, lbfgs
 from disttrain.sandblaster import operations as ops
+from disttrain.sandblaster.curvature import WeakPairs
 from disttrain.sandblaster.descent import DescentRules
 from disttrain.sandblaster.line_search.point import Point, Stage
 from disttrain.sandblaster.method import Answer, End, Progress, Request
@@ -26,10 +27,13 @@ Order: TypeAlias = Generator[Request, Answer, None]
 class PlainLbfgs:
     """One run; see `method.Method`."""
 
-    def __init__(self, rules: DescentRules, history: int = 10) -> None:
+    def __init__(
+        self, rules: DescentRules, history: int = 10, weak_pairs: WeakPairs = WeakPairs.SKIP
+    ) -> None:
         self.progress = Progress()
         self._rules = rules
         self._history = history
+        self._weak_pairs = weak_pairs
         self._pairs: list[int] = []
         """Slots of the history, the oldest first."""
         self._run = self._minimise()
@@ -78,17 +82,17 @@ class PlainLbfgs:
         shares: dict[int, float] = {}
         for slot in reversed(self._pairs):
             step, change = pair(slot)
-            along, curvature = (yield from _dot(step, DIRECTION)), (yield from _dot(step, change))
-            shares[slot] = along / curvature
+            along, product = (yield from _dot(step, DIRECTION)), (yield from _dot(step, change))
+            shares[slot] = along / product
             yield _one(ops.Axpy(factor=-shares[slot], source=change, target=DIRECTION))
         if self._pairs:
             step, change = pair(self._pairs[-1])
-            curvature, square = (yield from _dot(step, change)), (yield from _dot(change, change))
-            yield _one(ops.Scale(vector=DIRECTION, factor=curvature / square))
+            product, square = (yield from _dot(step, change)), (yield from _dot(change, change))
+            yield _one(ops.Scale(vector=DIRECTION, factor=product / square))
         for slot in self._pairs:
             step, change = pair(slot)
-            back, curvature = (yield from _dot(change, DIRECTION)), (yield from _dot(step, change))
-            factor = shares[slot] - back / curvature
+            back, product = (yield from _dot(change, DIRECTION)), (yield from _dot(step, change))
+            factor = shares[slot] - back / product
             yield _one(ops.Axpy(factor=factor, source=step, target=DIRECTION))
 
     def _search(self, slope: float) -> Ask:
@@ -124,10 +128,18 @@ class PlainLbfgs:
         yield _one(ops.Scale(vector=step, factor=length))
         yield _one(ops.Copy(source=ARRIVED, target=change))
         yield _one(ops.Axpy(factor=-1.0, source=GRADIENT, target=change))
-        curvature = yield from _dot(step, change)
+        if self._pairs and self._weak_pairs is WeakPairs.DAMP:
+            yield from self._damp(step, change, length)
+        product = yield from _dot(step, change)
         squares = (yield from _dot(step, step)) * (yield from _dot(change, change))
-        if lbfgs.has_curvature(curvature, squares):
+        if curvature.has_curvature(product, squares):
             self._pairs.append(slot)
+
+    def _damp(self, step: str, change: str, length: float) -> Order:
+        product, slope = (yield from _dot(step, change)), (yield from _dot(step, GRADIENT))
+        share = curvature.share_of_change(product, -length * slope)
+        yield _one(ops.Scale(vector=change, factor=share))
+        yield _one(ops.Axpy(factor=-length * (1.0 - share), source=GRADIENT, target=change))
 
 
 def _one(operation: Operation) -> Request:

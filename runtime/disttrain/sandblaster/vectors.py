@@ -38,6 +38,11 @@ class Vectors:
         """The vectors that there are."""
         return tuple(self._rows)
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """All names, in the order in which the vectors lie in memory."""
+        return tuple(sorted(self._rows, key=lambda name: self._place(self._rows[name])))
+
     def __getitem__(self, name: str) -> Array:
         """The vector's part, as it is. Raises UnknownVector."""
         return _read(self._rows, name).values
@@ -56,6 +61,28 @@ class Vectors:
                 kernel.on(block)
         self._rows = rows
         return tuple(scalar for kernel in prepared for scalar in kernel.scalars)
+
+    def changed_by(
+        self, order: Sequence[Operation], committed: Sequence[str] = ()
+    ) -> Sequence[Array]:
+        """Vectors that an order writes to, as far as they are there; nothing is carried out.
+
+        `committed`: those that it makes of gradients before its operations.
+        """
+        rows = dict(self._rows)
+        found = [rows[name] for name in committed if name in rows]
+        for one in order:
+            if isinstance(one, ops.Swap):
+                rows[one.first], rows[one.second] = (
+                    self._made(rows, one.second),
+                    self._made(rows, one.first),
+                )
+            found.extend(rows[name] for name in ops.written_by(one) if name in rows)
+        return [row.values for row in found]
+
+    def _place(self, row: Row) -> tuple[int, int]:
+        matrix = next(at for at, one in enumerate(self._matrices) if one is row.matrix)
+        return matrix, row.index
 
     def _prepared(self, operation: Operation, rows: dict[str, Row]) -> Sequence[Kernel]:
         """Names mean what they mean at this place of the order: exchanges come before."""

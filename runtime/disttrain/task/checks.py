@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 from torch.utils.data import IterableDataset
 
@@ -53,6 +54,23 @@ def _check_parameter(name: str, parameter: nn.Parameter) -> None:
     else:
         return
     raise ModelError(message)
+
+
+def check_sum_over_samples(model: nn.Module) -> None:
+    """Refuse a model in training mode whose output for a sample depends on the rest of its batch.
+
+    Then the loss over the data depends on how these are cut into portions, and no portion's
+    gradient is a part of its gradient. Raises ModelError with the name of the module.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats):
+            message = (
+                f"the module '{name}' is a {type(module).__name__}, whose output for a sample "
+                "depends on the other samples of its portion; sandblaster needs a loss that is a "
+                "mean over samples: use GroupNorm or LayerNorm, or a module whose train() leaves "
+                "its BatchNorm in eval mode with the statistics that it has"
+            )
+            raise ModelError(message)
 
 
 def check_dataset(dataset: Any, split: Split, *, batch_size: int) -> int:

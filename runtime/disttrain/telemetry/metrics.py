@@ -81,12 +81,20 @@ class ShardMetrics:
     ledger_records_missing: Counter
     messages_dropped: Counter
     """Label `reason`: why the transport dropped what arrived."""
+    staged_bytes: Gauge
+    orders: Counter
+    order_seconds: Counter
 
     @classmethod
     def register(cls, registry: CollectorRegistry) -> Self:
         """Make the group in `registry`, once per registry."""
         new = _Maker(registry)
         return cls(
+            staged_bytes=new.gauge(
+                "staged_bytes", "Gradients of a batch method that no order has committed yet."
+            ),
+            orders=new.counter("orders", "Orders of a batch method carried out on vectors."),
+            order_seconds=new.counter("order_seconds", "Time spent on orders of a batch method."),
             version=new.gauge("shard_version", "Updates that this shard has applied."),
             incarnation=new.gauge("shard_incarnation", "Life number of this shard."),
             updates_applied=new.counter("updates_applied", "Updates applied completely."),
@@ -106,6 +114,41 @@ class ShardMetrics:
             ledger_records_missing=new.ledger_records_missing(),
             messages_dropped=new.counter(
                 "messages_dropped", "Messages that are not this protocol's.", "reason"
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchMetrics:
+    """What the coordinator counts of a batch method; zeros for other strategies."""
+
+    iteration: Gauge
+    evaluations: Gauge
+    objective: Gauge
+    gradient_norm: Gauge
+    returns: Gauge
+    groups_done: Counter
+    groups_requeued: Counter
+    groups_copied: Counter
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> Self:
+        """Make the group in `registry`, once per registry."""
+        new = _Maker(registry)
+        return cls(
+            iteration=new.gauge("batch_iteration", "Points that a batch method has accepted."),
+            evaluations=new.gauge("batch_evaluations", "Evaluations of loss and gradient."),
+            objective=new.gauge("batch_objective", "Loss over the batch at the accepted point."),
+            gradient_norm=new.gauge(
+                "batch_gradient_norm", "Largest absolute value of the gradient's elements there."
+            ),
+            returns=new.gauge("batch_returns", "How often all went back to a checkpoint."),
+            groups_done=new.counter("batch_groups_done", "Groups of portions that count."),
+            groups_requeued=new.counter(
+                "batch_groups_requeued", "Groups that came back without a result."
+            ),
+            groups_copied=new.counter(
+                "batch_groups_copied", "Backup tasks: copies of groups that somebody had begun."
             ),
         )
 

@@ -27,9 +27,9 @@ _ROLES = frozenset(map(int, Role))
 _REASONS = frozenset(map(int, Reason))
 _VECTORS = frozenset(map(int, Vector))
 _ELEMENT_BYTES = {int(element_type): size for element_type, size in ELEMENT_BYTES.items()}
-_CHUNK_VERBS = frozenset({int(Verb.UPLOAD), int(Verb.PUSH), int(Verb.FETCHED)})
+_CHUNK_VERBS = frozenset(map(int, (Verb.UPLOAD, Verb.PUSH, Verb.FETCHED, Verb.STAGE)))
 _SEGMENT_VERBS = _CHUNK_VERBS | {int(Verb.FETCH)}
-_WITHOUT_PAYLOAD = frozenset({int(Verb.UPLOADED), int(Verb.PUSHED)})
+_WITHOUT_PAYLOAD = frozenset(map(int, (Verb.UPLOADED, Verb.PUSHED, Verb.STAGED)))
 
 
 def encode(header: Header, *, job: int, place: tuple[int, int, int, int] = (0, 0, 0, 0)) -> bytes:

@@ -42,6 +42,12 @@ class Verb(IntEnum):
     """Asks for `count` chunks from `chunk` on; the answer goes to `segment` unless that is zero."""
     FETCHED = 23
     """One chunk of the values, of `version`."""
+    STAGE = 24
+    """One chunk of the gradient of a group of portions: an attempt's (`lease`) at group
+    `lease_offset` of evaluation `sequence`. The shard keeps it until one attempt is committed."""
+    STAGED = 25
+    """Nothing more of the attempt `lease` is needed here: all of it has arrived, or another one
+    has won its group."""
     REFUSED = 31
     """A request was not carried out; `reason` says why, the payload is a sentence."""
 
@@ -62,6 +68,13 @@ class Vector(IntEnum):
     BUFFERS_FLOAT64 = 4
     BUFFERS_INT64 = 5
     """Whole-number buffers (narrower ones and bool are widened): a push takes the maximum."""
+    TRIAL = 6
+    """Sandblaster: the point at which evaluation `sequence` of a FETCH takes place. As long as the
+    parameters; the model has none of its own."""
+    PARAMETERS_FLOAT64 = 7
+    """Trainable parameters of a model in double precision, which has no other ones."""
+    FROZEN_FLOAT64 = 8
+    TRIAL_FLOAT64 = 9
 
 
 class ElementType(IntEnum):
@@ -104,6 +117,8 @@ class Reason(IntEnum):
     NOT_ALLOWED = 20
     """The verb is not for this role."""
     MALFORMED = 21
+    WRONG_EVALUATION = 22
+    """The evaluation that the gradient is for is over, or has never begun: drop the attempt."""
 
 
 class Header(NamedTuple):
@@ -120,6 +135,8 @@ class Header(NamedTuple):
     receiver_incarnation: int
     """Life number of the process addressed, as far as the sender knows; 0 is unknown."""
     sequence: int
+    """Number of the push or fetch in its sender's life; STAGE, and FETCH of a trial point: of the
+    evaluation."""
     version_incarnation: int
     version: int
     """Updates applied (FETCHED, PUSHED), or those the gradient was computed on (PUSH)."""
@@ -137,9 +154,9 @@ class Header(NamedTuple):
     samples: int
     """Training samples behind a push (PUSH), or in all complete pushes to the shard (FETCHED)."""
     lease: int
-    """Lease that the last sample of a push belongs to; 0 is none."""
+    """Lease that the last sample of a push belongs to; 0 is none. STAGE: the attempt."""
     lease_offset: int
-    """Samples of that lease that are in this push or an earlier one."""
+    """Samples of that lease that are in this push or an earlier one. STAGE: the group."""
     scale: float
     """Factor for the payload before it is applied: gradient-norm clipping."""
     staleness: int

@@ -31,6 +31,7 @@ class Job:
     """What outlives processes: the disk, who is who, and what is checked at the end."""
 
     clock: Clockwork
+    kind: problem.Kind = problem.Kind.WHOLE
     cut: bytes = b""
     cut_shards: "list[BatchShard]" = field(default_factory=list)
     coordinator: "SimCoordinator | None" = None
@@ -60,7 +61,7 @@ class SimShard(Process):
         try:
             answer = self.inner.carry_out(order)
         except OrderRefused:
-            if order.coordinator == self.inner.coordinator:
+            if order.coordinator == self.inner.log.coordinator:
                 self.job.clock.send(sender, lambda: sender.refused(self, order.number))
             return
         except Exception as error:
@@ -98,7 +99,7 @@ class SimCoordinator(Process):
 
     def __init__(self, job: Job, incarnation: int) -> None:
         super().__init__()
-        self.job, self.incarnation, self.driver = job, incarnation, problem.driver()
+        self.job, self.incarnation, self.driver = job, incarnation, problem.driver(job.kind)
         self.heard: dict[Worker, float] = {}
         self.course: Course
         if job.coordinator is not None:
@@ -270,6 +271,7 @@ class SimReplica(Process):
         layout = layout_of(values)
         for number in range(layout.chunks):
             chunk = Chunk(
+                sender=self.worker,
                 evaluation=self.evaluation,
                 group=self.attempt.group,
                 attempt=self.attempt.number,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from disttrain.sandblaster import names
 from disttrain.sandblaster.batch import driver as driving
-from disttrain.sandblaster.batch.driver import Course, Stage
+from disttrain.sandblaster.batch.driver import Course, Driver, Stage
 from disttrain.sandblaster.batch.groups import Result, Worker
 from disttrain.sandblaster.batch.staging import Chunk
 from simulation.clockwork import Clockwork, Weather
@@ -18,6 +18,7 @@ from simulation.sandblaster.actors import (
     first_shards,
     layout_of,
 )
+from simulation.sandblaster.problem import Kind
 
 LONGEST = 2000.0
 """Simulated seconds in which every run must end."""
@@ -25,9 +26,10 @@ _STORMY_SECONDS = 15.0
 REPLICAS = 3
 
 
-def serial() -> tuple[Course, bytes]:
+def serial(driver: Driver | None = None) -> tuple[Course, bytes]:
     """The same job where nothing happens at the same time: its end, and its parameters."""
-    driver, course = problem.driver(), problem.driver().begin(1, (1,) * problem.SHARDS)
+    driver = driver or problem.driver()
+    course = driver.begin(1, (1,) * problem.SHARDS)
     shards = first_shards(Job(Clockwork(0, Weather())))
     worker = Worker(0, 1)
     while course.stage is not Stage.DONE:
@@ -43,6 +45,7 @@ def serial() -> tuple[Course, bytes]:
                 layout = layout_of(values)
                 for place in range(layout.chunks):
                     chunk = Chunk(
+                        sender=worker,
                         evaluation=number,
                         group=attempt.group,
                         attempt=attempt.number,
@@ -131,7 +134,7 @@ class Storm:
             self.clock.after(0.2, None, lambda: self.restart_shards(lost))
 
 
-def run(seed: int) -> Job:
+def run(seed: int, kind: Kind = Kind.WHOLE) -> Job:
     """One job among faults; what was wrong with it is in `violations`."""
     chance = random.Random(seed)
     weather = Weather(
@@ -140,7 +143,7 @@ def run(seed: int) -> Job:
         delay=chance.choice((0.01, 0.05, 0.5)),
     )
     clock = Clockwork(seed, weather)
-    job = Job(clock)
+    job = Job(clock, kind)
     job.shards = first_shards(job)
     job.coordinator = SimCoordinator(job, 1)
     job.cut, job.cut_shards = (
@@ -164,7 +167,7 @@ def _wrong(job: Job) -> list[str]:
         for one in job.committed.values()
         if len(one) > 1
     ]
-    course, wanted = _SERIAL
+    course, wanted = _SERIAL[job.kind]
     assert job.coordinator is not None
     if parameters(job.shards).tobytes() != wanted:
         found.append("the parameters are not those of an undisturbed run")
@@ -173,4 +176,4 @@ def _wrong(job: Job) -> list[str]:
     return found
 
 
-_SERIAL = serial()
+_SERIAL = {kind: serial(problem.driver(kind)) for kind in Kind}

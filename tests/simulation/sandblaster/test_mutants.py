@@ -38,7 +38,7 @@ def test_committing_two_winners_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(groups, "take", take)
     monkeypatch.setattr(groups, "winners", lambda one: (*winners(one), *second.pop(one.number, [])))
 
-    assert found("are not staged here")
+    assert found("attempts do not make evaluation")
 
 
 def test_committing_before_all_is_staged_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,3 +40,15 @@ def test_whole_numbers_keep_their_values_or_are_refused(name: str) -> None:
 
 def test_bool_is_zero_or_one() -> None:
     assert TYPES["bool"].narrow(np.array([0, 1, 7], np.int64)).tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["float64", "float32", "float16"])
+@given(numbers=st.lists(st.floats(), min_size=1, max_size=20))
+def test_double_precision_is_rounded_once_to_the_models_own_type(
+    name: str, numbers: list[float]
+) -> None:
+    values = np.array(numbers, np.float64)
+    ours = torch.from_numpy(TYPES[name].narrow(values))
+    wanted = torch.from_numpy(values).to(getattr(torch, name))
+    assert torch.equal(ours.nan_to_num(7), wanted.nan_to_num(7))
+    assert torch.equal(ours.isnan(), wanted.isnan())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import batch_shards
 from builders.checkpoints import SMALL, a_checkpoint, a_layout, a_tensor, flip_bit
 from disttrain.checkpoint import names
 from disttrain.cli import main
@@ -82,3 +83,16 @@ def test_names_cannot_steer_the_terminal(
     said = capsys.readouterr().out
     assert "\x1b" not in said
     assert "?[2Jw?" in said
+
+
+def test_the_vectors_of_a_batch_method_are_counted_instead_of_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shard = batch_shards.a_shard(Vector.PARAMETERS_FLOAT64)
+    batch_shards.one_iteration([shard])
+    checkpoint = batch_shards.commit(tmp_path, [shard])
+
+    assert inspected(monkeypatch, checkpoint.path) == 0
+
+    line = next(one for one in capsys.readouterr().out.splitlines() if one.startswith("0 "))
+    assert "PARAMETERS_FLOAT64 40  5 vectors, 1.6 kB" in line

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from disttrain.job import defaults
 from disttrain.job.parsing import parse_job
 from disttrain.task import checks
 from disttrain.task.loading import load_task
@@ -11,8 +12,11 @@ from disttrain.task.task import Split
 
 MANIFEST_FILES = ("job.yaml", "job-small.yaml")
 EXAMPLES = Path(__file__).parents[3] / "examples"
-EXAMPLE_NAMES = ("digits", "cifar10", "speech")
-MANIFESTS = [EXAMPLES / name / file for name in EXAMPLE_NAMES for file in MANIFEST_FILES]
+EXAMPLE_NAMES = ("digits", "cifar10", "softmax_regression", "speech")
+MANIFESTS = [
+    *(EXAMPLES / name / file for name in EXAMPLE_NAMES for file in MANIFEST_FILES),
+    EXAMPLES / "speech" / "job-sandblaster.yaml",
+]
 
 
 def test_each_example_has_a_manifest_a_small_one_and_a_readme() -> None:
@@ -28,7 +32,9 @@ def test_a_manifest_leads_to_a_task_that_can_be_trained(path: Path) -> None:
     task = load_task(reference.entrypoint, reference.arguments, path.parent)
     model = checks.check_model(task.model())
     samples = [
-        checks.check_dataset(task.dataset(split), split, batch_size=job.spec.batch_size)
+        checks.check_dataset(
+            task.dataset(split), split, batch_size=defaults.samples_per_step(job.spec)
+        )
         for split in Split
     ]
     dataset = task.dataset(Split.TRAIN)

@@ -19,7 +19,7 @@ OPTIMIZER = "spec.strategy.downpour.optimizer"
     ],
 )
 def test_local_learning_rate(assignments: tuple[str, ...], expected: float) -> None:
-    downpour = a_job(*assignments).spec.strategy.rule
+    downpour = a_job(*assignments).spec.strategy.only_downpour
     assert defaults.local_learning_rate(downpour) == expected
 
 
@@ -36,12 +36,12 @@ def test_evaluation_batch_size(assignments: tuple[str, ...], expected: int) -> N
 
 
 def test_without_a_warm_start_it_takes_no_samples() -> None:
-    assert defaults.warm_start_samples(a_job().spec.strategy.rule) == 0
+    assert defaults.warm_start_samples(a_job().spec.strategy.only_downpour) == 0
 
 
 def test_warm_start_samples_are_those_of_the_manifest() -> None:
     job = a_job("spec.strategy.downpour.warmStart.samples=500")
-    assert defaults.warm_start_samples(job.spec.strategy.rule) == 500
+    assert defaults.warm_start_samples(job.spec.strategy.only_downpour) == 500
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,5 @@ def test_a_staleness_bound_allows_what_the_strategy_causes(
         f"spec.strategy.downpour.pushEvery={push_every}",
         f"spec.strategy.downpour.fetchEvery={fetch_every}",
         f"spec.strategy.downpour.maxInFlight={in_flight}",
-    ).spec.strategy.rule
+    ).spec.strategy.only_downpour
     assert defaults.staleness_bound(downpour) == expected

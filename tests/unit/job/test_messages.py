@@ -30,14 +30,14 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         (
             "batchSize: 32",
             "batchSize:",
-            "9: spec.batchSize: must be a whole number, got nothing (null)",
+            "9: spec.batchSize: required for downpour, for example 32",
         ),
         (
             "batchSize: 32",
             "batchSize: [1]",
             "9: spec.batchSize: must be a whole number, got a list",
         ),
-        ("  batchSize: 32\n", "", "4: spec.batchSize: required, for example 32"),
+        ("  batchSize: 32\n", "", "4: spec.batchSize: required for downpour, for example 32"),
         (
             "batchSize: 32",
             "batchSize: 32\n  batchSize: 33",
@@ -174,12 +174,13 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         (
             "downpour:\n      optimizer: {sgd: {learningRate: 0.1}}",
             "{}",
-            "6: spec.strategy: must have downpour, got nothing",
+            "6: spec.strategy: must have exactly one of downpour, sandblaster, got none of them",
         ),
         (
             "    downpour:",
-            "    sandblaster: {}\n    downpour:",
-            "7: spec.strategy.sandblaster: unknown field; known here: downpour",
+            "    sandblaster: {optimizer: {lbfgs: {}}}\n    downpour:",
+            "6: spec.strategy: must have exactly one of downpour, sandblaster, "
+            "got downpour and sandblaster",
         ),
         (
             "    downpour:",
@@ -189,8 +190,8 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         (
             "{epochs: 1}",
             "{}",
-            "10: spec.stop: must say when to stop: give epochs, steps, samples, seconds or "
-            "targetMetric",
+            "10: spec.stop: must say when to stop: give epochs, steps, iterations, "
+            "samples, seconds or targetMetric",
         ),
         (
             "{epochs: 1}",

@@ -23,8 +23,8 @@ def test_the_last_assignment_wins() -> None:
 def test_null_takes_away() -> None:
     optimizer = "spec.strategy.downpour.optimizer"
     job = a_job(f"{optimizer}.sgd=null", f"{optimizer}.adagrad.learningRate=1e-2")
-    assert job.spec.strategy.rule.optimizer.adagrad is not None
-    assert job.spec.strategy.rule.optimizer.rule.learning_rate == 0.01
+    assert job.spec.strategy.only_downpour.optimizer.adagrad is not None
+    assert job.spec.strategy.only_downpour.optimizer.rule.learning_rate == 0.01
 
 
 def test_free_mappings_take_every_name() -> None:
@@ -35,7 +35,7 @@ def test_free_mappings_take_every_name() -> None:
 
 def test_an_index_changes_an_item_of_a_list() -> None:
     job = parse_job(STEPS, assignments=[f"{AT_SAMPLES}[1]=30"])
-    steps = job.spec.strategy.rule.optimizer.rule.schedule.steps
+    steps = job.spec.strategy.only_downpour.optimizer.rule.schedule.steps
     assert steps is not None
     assert steps.at_samples == (10, 30)
 

@@ -14,8 +14,8 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
 def test_the_smallest_manifest_gets_every_default() -> None:
     spec = a_job().spec
     assert (spec.replicas.count, spec.parameter_server.shards, spec.seed) == (1, 1, 0)
-    assert spec.strategy.rule.max_in_flight == 1
-    assert spec.strategy.rule.optimizer.rule.schedule.constant is not None
+    assert spec.strategy.only_downpour.max_in_flight == 1
+    assert spec.strategy.only_downpour.optimizer.rule.schedule.constant is not None
     assert spec.evaluation is not None
     assert spec.evaluation.every_epochs == 1
     assert spec.checkpoint.keep_last == 3

@@ -32,7 +32,6 @@ def test_a_dumped_job_is_accepted_where_unused_options_are_left_out() -> None:
     [
         ("batchSize: 32", "batchSize: 0"),
         ("batchSize: 32", "batchSize: '3'"),
-        ("batchSize: 32", "replicas: {count: 3}"),
         ("batchSize: 32", "batchSize: 32\n  paused: true"),
         ("batchSize: 32", "batchSize: 32\n  replicas: {device: gpu}"),
         ("learningRate: 0.1", "learningRate: 0"),

@@ -8,6 +8,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
+from builders import batch_shards
 from disttrain.checkpoint import shard_file
 from disttrain.checkpoint.shard_file import Content, Written
 from disttrain.coordinator.protocol import orders
@@ -71,3 +72,17 @@ def test_a_checkpoint_waits_for_the_end_of_one_that_was_given_up(
     assert isinstance(finished[1][1], orders.ShardWritten)
     assert disk.written == ["c1", "c3"]
     assert not book.is_writing
+
+
+def test_after_a_return_nothing_is_at_risk(tmp_path: Path) -> None:
+    shard = batch_shards.a_shard(reload=lambda _: batch_shards.read(checkpoint))
+    batch_shards.one_iteration([shard])
+    checkpoint = batch_shards.commit(tmp_path, [shard], number=3)
+    serving = create_autospec(Serving, instance=True)
+    metrics = create_autospec(ServedMetrics, instance=True)
+    book = OrderBook(shard, serving, CHUNK_BYTES, metrics)
+
+    answer = book.carry_out(NumberedOrder(id=1, order=orders.ReturnTo(checkpoint=3)))
+
+    assert answer == orders.Done()
+    assert (book.checkpoint, book.checkpointed) == (3, shard.state.count)

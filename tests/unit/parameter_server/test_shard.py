@@ -7,8 +7,8 @@ from builders.transports import a_chunk_header
 from disttrain.job.optimizer import Sgd
 from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.transport.header import Header, Reason, Vector, Verb
 

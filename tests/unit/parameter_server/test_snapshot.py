@@ -19,10 +19,10 @@ from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.parameter_server import assembly, reporting, restoring, writing
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
 from disttrain.parameter_server.errors import WrongSnapshot
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import Wanted
-from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.writing import Cut
 from disttrain.transport.header import EMPTY, ElementType, Role, Vector, Verb
@@ -125,7 +125,7 @@ def wanted(shard: int = 0, shards: int = 1, rule: str = "sgd") -> Wanted:
         shards=shards,
         chunk_bytes=CHUNK_BYTES,
         update_rule=rule,
-        state_names=names_of_state,
+        make=assembly.with_state(names_of_state),
     )
 
 

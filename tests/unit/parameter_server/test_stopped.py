@@ -12,10 +12,10 @@ from disttrain.checkpoint.manifest import FileEntry, Manifest, ShardEntry
 from disttrain.job.optimizer import Momentum
 from disttrain.parameter_server import assembly, stopped
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
 from disttrain.parameter_server.parting import LINGER_SECONDS, QUIET_SECONDS, Parting
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import Wanted
-from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.stopped import Saver
 from disttrain.transport.header import Vector
@@ -23,7 +23,11 @@ from disttrain.transport.header import Vector
 CHUNK_BYTES = 64
 REPLICA = SenderLife(3, 2)
 WANTED = Wanted(
-    shard=1, shards=2, chunk_bytes=CHUNK_BYTES, update_rule="momentum", state_names=("momentum",)
+    shard=1,
+    shards=2,
+    chunk_bytes=CHUNK_BYTES,
+    update_rule="momentum",
+    make=assembly.with_state(("momentum",)),
 )
 
 
@@ -73,7 +77,11 @@ def test_what_is_not_of_this_job_as_it_is_now_is_passed_over(
 ) -> None:
     save(tmp_path)
     wanted = Wanted(
-        shard=1, shards=shards, chunk_bytes=CHUNK_BYTES, update_rule=rule, state_names=()
+        shard=1,
+        shards=shards,
+        chunk_bytes=CHUNK_BYTES,
+        update_rule=rule,
+        make=assembly.with_state(()),
     )
     assert stopped.read(tmp_path, job_uid, wanted) is None
 

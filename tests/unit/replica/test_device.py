@@ -1,9 +1,11 @@
-"""Scalars that a step needs on the host come together, and exactly."""
+"""Scalars that a step needs on the host come together, and exactly; batches in double precision."""
 
 import math
+from typing import NamedTuple
 
 import pytest
 import torch
+from torch import Tensor
 
 from disttrain.replica import device
 
@@ -27,3 +29,21 @@ def test_numbers_that_are_not_finite_stay_so() -> None:
 
     assert math.isnan(nan)
     assert infinite == -math.inf
+
+
+class Sample(NamedTuple):
+    inputs: Tensor
+    label: Tensor
+
+
+def test_floating_point_tensors_become_double_wherever_they_are() -> None:
+    sample = Sample(torch.ones(2, dtype=torch.float16), torch.tensor([3]))
+    batch = {"samples": [sample], "weights": (torch.ones(1),), "name": "a"}
+
+    doubled = device.in_double_precision(batch)
+
+    assert doubled["samples"][0].inputs.dtype is torch.float64
+    assert doubled["samples"][0].label.dtype is torch.int64
+    assert doubled["weights"][0].dtype is torch.float64
+    assert doubled["name"] == "a"
+    assert isinstance(doubled["samples"][0], Sample)

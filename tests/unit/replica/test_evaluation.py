@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
+from disttrain.job.sandblaster import Precision
 from disttrain.replica import evaluation
 from disttrain.replica.task_calls import Examples, TaskCalls
 from disttrain.task.errors import UserCodeError
@@ -76,3 +77,11 @@ def test_the_mode_comes_back_after_an_error_of_the_task() -> None:
     with pytest.raises(UserCodeError, match=r"Numbers\.loss\(\) raised KeyError"):
         evaluated(task, model, 10)
     assert model.training
+
+
+def test_in_double_precision_models_and_batches_are_double() -> None:
+    calls = TaskCalls(Numbers(), Precision.FLOAT64)
+
+    samples = [(torch.tensor(1.0),), (torch.tensor(2.0),)]
+    assert calls.collate(samples)[0].dtype is torch.float64
+    assert {one.dtype for one in calls.model(seed=0).parameters()} == {torch.float64}

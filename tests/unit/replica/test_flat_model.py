@@ -3,6 +3,7 @@ from torch import Tensor, nn
 
 from builders.networks import Unusual, a_network, a_normalised_network
 from builders.parameter_servers import tensor
+from disttrain.job.sandblaster import Precision
 from disttrain.replica.flat_model import FlatModel
 from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
@@ -148,3 +149,39 @@ def test_memory_is_parameters_incoming_copy_and_gradient_buffers() -> None:
     FlatModel(model, memory, torch.device("cpu"), outgoing_buffers=2)
 
     assert memory.total == 4 * 1000 * 4
+
+
+def test_a_point_to_be_tried_takes_the_parameters_place_in_double_precision() -> None:
+    model = Unusual().double()
+    flattened = FlatModel(
+        model,
+        OrdinaryMemory(),
+        torch.device("cpu"),
+        outgoing_buffers=0,
+        precision=Precision.FLOAT64,
+    )
+    frozen = model.frozen.weight.clone()
+
+    torch.frombuffer(flattened.trial_into().view, dtype=torch.float64).fill_(0.125)
+    flattened.land_trial()
+    assert not bool((model.out.bias == 0.125).any())
+    flattened.adopt(buffers=False)
+
+    assert bool((model.out.bias == 0.125).all())
+    assert bool((model.embed.weight == 0.125).all())
+    assert torch.equal(model.frozen.weight, frozen)
+    assert flattened.vector is Vector.PARAMETERS_FLOAT64
+    assert flattened.first_fetch_into().keys() >= {flattened.vector, Vector.FROZEN_FLOAT64}
+
+
+def test_buffers_become_again_what_was_fetched_counters_too() -> None:
+    model = a_normalised_network()
+    flattened = a_flat_model(model, outgoing=0)
+    flattened.values_to_upload()
+    before = {name: value.clone() for name, value in model.named_buffers()}
+
+    model(torch.ones(4, 1, 8, 8))
+    assert any(not torch.equal(value, before[name]) for name, value in model.named_buffers())
+    flattened.restore_buffers()
+
+    assert all(torch.equal(value, before[name]) for name, value in model.named_buffers())

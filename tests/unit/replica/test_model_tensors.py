@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from builders.networks import Unusual, a_normalised_network
+from disttrain.job.sandblaster import Precision
 from disttrain.replica import model_tensors
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.transport.header import Vector
@@ -78,3 +79,18 @@ def test_a_model_may_be_a_single_module() -> None:
     (weight,) = model_tensors.describe(nn.Linear(2, 3, bias=False)).specs(Vector.PARAMETERS)
 
     assert (weight.name, weight.shape) == ("weight", (3, 2))
+
+
+def test_in_double_precision_parameters_lie_in_vectors_of_that_type() -> None:
+    model = Unusual().double()
+
+    described = model_tensors.describe(model, Precision.FLOAT64)
+
+    assert names(described, Vector.PARAMETERS_FLOAT64) == ["embed.weight", "out.bias"]
+    assert names(described, Vector.FROZEN_FLOAT64) == ["frozen.weight", "frozen.bias"]
+    assert {Vector.PARAMETERS, Vector.FROZEN}.isdisjoint(described.vectors)
+
+
+def test_a_model_of_another_precision_than_the_jobs_is_refused() -> None:
+    with pytest.raises(ModelNotSupported, match=r"embed\.weight.*float32"):
+        model_tensors.describe(Unusual(), Precision.FLOAT64)

@@ -58,6 +58,21 @@ def test_conjugate_gradients_need_fewer_evaluations_than_gradient_descent() -> N
     assert needed["conjugate gradient"] < needed["gradient descent"] / 2
 
 
+def test_conjugate_gradients_get_the_line_search_that_they_need() -> None:
+    given, exact = (
+        BatchMethod(Descent(replace(RULES, search=search), ConjugateGradient()))
+        for search in (WolfeRules(), WolfeRules(curvature=0.1))
+    )
+
+    points = [iterates(method, shards_of(easy()), 10)[-1].tobytes() for method in (given, exact)]
+
+    assert points[0] == points[1]
+    exacter = WolfeRules(curvature=0.01)
+    assert ConjugateGradient().suited(exacter) == exacter
+    assert ConjugateGradient().suited(ArmijoRules()) == ArmijoRules()
+    assert Lbfgs().suited(WolfeRules()) == WolfeRules()
+
+
 def test_conjugate_gradients_go_on_after_a_restart() -> None:
     rules = replace(RULES, search=WolfeRules(curvature=0.1), gradient_tolerance=1e-5)
     method = BatchMethod(Descent(rules, ConjugateGradient()))

@@ -139,3 +139,29 @@ def test_other_measures_are_refused(measures: object, message: str) -> None:
 def test_the_sum_of_a_measure_may_need_a_gradient() -> None:
     value: Tensor = torch.tensor(2.0, requires_grad=True)
     assert checks.check_measures({"loss": value.detach()}) == {"loss": 2.0}
+
+
+class Statistics(nn.Module):
+    """Keeps its BatchNorm in eval mode, whatever it is told."""
+
+    def __init__(self, *, track: bool = True) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(2, track_running_stats=track)
+
+    def train(self, mode: bool = True) -> "Statistics":  # noqa: FBT001, FBT002 - PyTorch's own.
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+
+@pytest.mark.parametrize("model", [nn.Sequential(nn.BatchNorm1d(2)), Statistics(track=False)])
+def test_outputs_that_depend_on_the_other_samples_are_no_sum_over_samples(
+    model: nn.Module,
+) -> None:
+    with pytest.raises(ModelError, match=r"is a BatchNorm1d.*use GroupNorm"):
+        checks.check_sum_over_samples(model.train())
+
+
+def test_statistics_that_stay_as_they_are_do_not_matter() -> None:
+    checks.check_sum_over_samples(Statistics().train())
+    checks.check_sum_over_samples(nn.Sequential(nn.GroupNorm(1, 2), nn.LayerNorm(2)).train())

@@ -33,7 +33,7 @@ def chunk_headers(draw: st.DrawFn) -> tuple[Header, tuple[int, int, int, int]]:
     count = draw(st.integers(0, 1 << 40))
     chunks = draw(st.integers(1, (1 << 32) - 1))
     header = a_header(
-        draw(st.sampled_from([Verb.UPLOAD, Verb.PUSH, Verb.FETCHED])),
+        draw(st.sampled_from([Verb.UPLOAD, Verb.PUSH, Verb.STAGE, Verb.FETCHED])),
         role=draw(st.sampled_from(Role)),
         sender=draw(small),
         incarnation=draw(small),
@@ -106,7 +106,7 @@ def check_promises(header: Header) -> None:
     assert header.segment_offset + header.payload_bytes < 1 << 63
     assert max(header.version, header.lease, header.lease_offset, header.sequence) < 1 << 62
     assert header.samples < 1 << (40 if header.verb == Verb.PUSH else 62)
-    if header.verb in (Verb.UPLOAD, Verb.PUSH, Verb.FETCHED):
+    if header.verb in (Verb.UPLOAD, Verb.PUSH, Verb.STAGE, Verb.FETCHED):
         size = ELEMENT_BYTES[ElementType(header.element_type)]
         assert header.count * size == header.payload_bytes
         assert header.segment_offset % size == 0
@@ -119,7 +119,7 @@ def check_promises(header: Header) -> None:
         ({"verb": 99}, (0, 0, 16, 0), Refusal.FIELDS),
         ({"role": 0}, (0, 0, 16, 0), Refusal.FIELDS),
         ({"reason": 200}, (0, 0, 16, 0), Refusal.FIELDS),
-        ({"vector": 6}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"vector": 200}, (0, 0, 16, 0), Refusal.FIELDS),
         ({"element_type": 4}, (0, 0, 16, 0), Refusal.FIELDS),
         ({"scale": math.nan}, (0, 0, 16, 0), Refusal.FIELDS),
         ({"scale": math.inf}, (0, 0, 16, 0), Refusal.FIELDS),
@@ -131,6 +131,7 @@ def check_promises(header: Header) -> None:
         ({"lease_offset": (1 << 64) - 1}, (0, 0, 16, 0), Refusal.FIELDS),
         ({"version": 1 << 63}, (0, 0, 16, 0), Refusal.FIELDS),
         ({"verb": Verb.PUSHED}, (0, 0, 16, 0), Refusal.FIELDS),
+        ({"verb": Verb.STAGED}, (0, 0, 16, 0), Refusal.FIELDS),
         ({"verb": Verb.HELLO}, (1, 0, 16, 0), Refusal.FIELDS),
         ({}, (1, 2, 16, 0), Refusal.FIELDS),
         ({}, (1, 1 << 62, 16, 0), Refusal.FIELDS),

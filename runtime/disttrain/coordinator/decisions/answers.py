@@ -1,5 +1,6 @@
 """What the answers to orders lead to. Decides; no I/O."""
 
+from disttrain.coordinator.decisions import batch_return, batch_work
 from disttrain.coordinator.decisions.turn import CommitCheckpoint, Turn
 from disttrain.coordinator.journal import entries, fold
 from disttrain.coordinator.journal.state import Evaluation, IssuedOrder, Phase
@@ -8,13 +9,17 @@ from disttrain.coordinator.protocol.messages import FailureReason, OrderDone
 from disttrain.coordinator.protocol.orders import (
     Checkpoint,
     Configure,
+    Decide,
     Drained,
     Evaluate,
     Evaluated,
     Export,
     Fenced,
     OrderFailed,
+    Perform,
+    Performed,
     Result,
+    ReturnTo,
     ShardWritten,
     Upload,
 )
@@ -37,6 +42,10 @@ def order_done(turn: Turn, request: OrderDone) -> None:
     turn.record(entries.OrderClosed(id=issued.id))
     if isinstance(request.result, OrderFailed):
         _failed(turn, issued, request.result)
+    elif isinstance(request.result, Performed):
+        batch_work.performed(turn, issued, request.result)
+    elif isinstance(issued.order, ReturnTo):
+        batch_return.returned(turn, issued)
     else:
         _succeeded(turn, issued, request.result)
 
@@ -46,6 +55,8 @@ def _failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
     if isinstance(order, Checkpoint):
         if turn.state.checkpoint is not None and turn.state.checkpoint.number == order.number:
             turn.end_checkpoint(order.number, result.message)
+    elif isinstance(order, Perform | Decide | ReturnTo):
+        batch_return.failed(turn, issued, result)
     elif (reason := _FATAL.get(type(order))) is not None:
         member = f"{issued.member.role.name.lower()}-{issued.member.index}"
         turn.fail(reason, f"{member}: {result.message}")

@@ -16,6 +16,9 @@ def drain(turn: Turn) -> None:
     """Every replica pushes what it has; then nothing is under way any more."""
     draining = {issued.member for issued in turn.open_orders(Drain)}
     busy = [replica for replica in turn.live_replicas() if not replica.drained]
+    if turn.settings.batch is not None:
+        # It closes only where nothing is under way.
+        busy = []
     if turn.state.may_go_on:
         # Who was drained does not train again: replicas only finish what they hold. A loop with
         # its own data holds nothing that could be finished.

@@ -75,6 +75,9 @@ def _refusal(turn: Turn, request: Join) -> Refused | None:
     if request.index is not None and request.index >= count:
         message = f"index {request.index} of {request.role.name.lower()}s; there are {count}"
         return _refused(RefusalReason.NO_SUCH_INDEX, message)
+    if _brings_own_data(request) and turn.settings.batch is not None:
+        message = "a loop with its own data cannot be part of a batch; sandblaster has replicas"
+        return _refused(RefusalReason.NOT_ALLOWED, message)
     if request.role is Role.REPLICA:
         return _wrong_data(turn, request) or _wrong_model(turn, request)
     return None
@@ -101,7 +104,8 @@ def _wrong_data(turn: Turn, request: Join) -> Refused | None:
         message = "the training data is empty: dataset(Split.TRAIN) has length 0"
         return _fatal(turn, FailureReason.EMPTY_DATA, message)
     if batch > samples:
-        message = f"batchSize is {batch}, the training data has only {samples} samples"
+        name = "batchSize" if turn.settings.batch is None else "portionSize"
+        message = f"{name} is {batch}, the training data has only {samples} samples"
         return _fatal(turn, FailureReason.BATCH_TOO_LARGE, message)
     known = turn.state.data.samples
     if known and samples != known:

@@ -1,8 +1,17 @@
 """The coordinator without its socket: events in, decisions out. Runs in the simulator as it is."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from disttrain.coordinator.decisions import answers, joining, membership, running, steering, work
+from disttrain.coordinator.decisions import (
+    answers,
+    batch_work,
+    joining,
+    membership,
+    running,
+    steering,
+    work,
+)
 from disttrain.coordinator.decisions.turn import Effect, Places, Turn
 from disttrain.coordinator.journal import entries, totals
 from disttrain.coordinator.journal.state import IssuedOrder, State
@@ -12,6 +21,15 @@ from disttrain.coordinator.protocol.orders import NumberedOrder
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import status
 from disttrain.coordinator.status.watch import Watch
+
+MemberRequest: TypeAlias = (
+    messages.Heartbeat
+    | messages.RequestWork
+    | messages.GroupDone
+    | messages.OrderDone
+    | messages.Leave
+)
+"""Requests of those who have joined."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,22 +142,22 @@ class Coordinator:
             return messages.Acknowledged()
         return self._member_reply(turn, request)
 
-    def _member_reply(
-        self,
-        turn: Turn,
-        request: messages.Heartbeat | messages.RequestWork | messages.OrderDone | messages.Leave,
-    ) -> messages.Reply:
+    def _member_reply(self, turn: Turn, request: MemberRequest) -> messages.Reply | None:
         if isinstance(request, messages.Leave):
             membership.leave(turn, request)
             return messages.Acknowledged()
         if refusal := membership.standing(turn, request.member):
             return refusal
         if isinstance(request, messages.RequestWork):
-            return work.request_work(turn, request)
-        if isinstance(request, messages.OrderDone):
-            answers.order_done(turn, request)
-            return messages.Acknowledged()
-        return self._heard(turn, request)
+            is_batch = self.settings.batch is not None
+            give_work = batch_work.request_work if is_batch else work.request_work
+            return give_work(turn, request)
+        if isinstance(request, messages.Heartbeat):
+            return self._heard(turn, request)
+        if isinstance(request, messages.GroupDone):
+            return batch_work.group_done(turn, request)
+        answers.order_done(turn, request)
+        return messages.Acknowledged()
 
     def _heard(self, turn: Turn, request: messages.Heartbeat) -> messages.Reply:
         if request.replica is not None:

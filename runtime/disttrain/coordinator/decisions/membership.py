@@ -1,7 +1,8 @@
 """Who is part of the job: lives and their incarnations, fencing, silence. Decides; no I/O."""
 
+from disttrain.coordinator.decisions import batch_return
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import entries, fold, totals
+from disttrain.coordinator.journal import batch_fold, entries, fold, totals
 from disttrain.coordinator.journal.state import Life, LifeState, Phase
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
@@ -162,7 +163,10 @@ def answer_fences(turn: Turn, shard: int, restored: Restored | None) -> None:
 
 
 def _expire(turn: Turn, member: MemberId) -> None:
-    if any(not held.lost for held in turn.state.data.held(member)):
+    batch = turn.state.batch
+    attempts = [] if batch is None else batch.course.evaluation.attempts.values()
+    has_group = any(attempt.worker == batch_fold.worker(member) for attempt in attempts)
+    if has_group or any(not held.lost for held in turn.state.data.held(member)):
         turn.record(entries.LeasesExpired(member=member))
 
 
@@ -176,6 +180,7 @@ def _fence(turn: Turn, replica: MemberId) -> None:
 
 
 def _shard_lost(turn: Turn, shard: Life, reason: str) -> None:
+    batch_return.shard_lost(turn)
     if turn.state.checkpoint is not None:
         turn.end_checkpoint(turn.state.checkpoint.number, f"shard-{shard.index} died: {reason}")
     trained = turn.state.began is not None and not turn.state.phase.ended

@@ -15,17 +15,19 @@ def run(turn: Turn) -> None:
         turn.go_to(Phase.DRAINING, reason)
         return
     _evaluate_if_due(turn)
-    _checkpoint_if_due(turn)
+    if is_checkpoint_due(turn):
+        begin_checkpoint(turn)
 
 
 def reached(turn: Turn) -> stop_rules.Reached:
     """How far the job is now."""
-    data, evaluations = turn.state.data, turn.state.evaluations
+    data, evaluations, batch = turn.state.data, turn.state.evaluations, turn.state.batch
     return stop_rules.Reached(
         epochs=data.epochs_done,
         steps=data.steps_done,
         samples=turn.state.samples,
         seconds=turn.state.seconds(turn.now),
+        iterations=0 if batch is None else batch.course.method.progress.iteration,
         measures=evaluations[-1].measures if evaluations else {},
     )
 
@@ -55,7 +57,10 @@ def begin_checkpoint(turn: Turn) -> None:
 def save_now(turn: Turn) -> None:
     """Begins a checkpoint whether it is due or not, while the job trains."""
     found = turn.state
-    if found.phase is Phase.RUNNING and found.checkpoint is None and turn.shards_ready():
+    # The journal holds the whole course of a batch method, and seldom there is nothing under way.
+    is_cut_anywhere = turn.settings.batch is None
+    is_running = found.phase is Phase.RUNNING and turn.shards_ready()
+    if is_cut_anywhere and is_running and found.checkpoint is None:
         begin_checkpoint(turn)
 
 
@@ -63,15 +68,19 @@ def _evaluate_if_due(turn: Turn) -> None:
     replicas = turn.workers()
     if not replicas or turn.open_orders(Evaluate):
         return
+    if turn.state.evaluating or is_evaluation_due(turn):
+        evaluate(turn, replicas)
+
+
+def evaluate(turn: Turn, replicas: list[Life]) -> None:
+    """One of the replicas shall measure the shards' values, if need be another one than before."""
     if not turn.state.evaluating:
-        if not _is_evaluation_due(turn):
-            return
         turn.record(entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
-    # Begun, and nobody is at it: whoever was has died.
     turn.issue(_evaluator(turn, replicas).member, evaluation(turn, None))
 
 
-def _is_evaluation_due(turn: Turn) -> bool:
+def is_evaluation_due(turn: Turn) -> bool:
+    """By epochs or seconds."""
     rules, found = turn.settings.evaluation, turn.state
     if rules is None or not found.test_samples:
         return False
@@ -88,15 +97,15 @@ def _evaluator(turn: Turn, replicas: list[Life]) -> Life:
     return replicas[turn.state.totals.evaluations % len(replicas)]
 
 
-def _checkpoint_if_due(turn: Turn) -> None:
+def is_checkpoint_due(turn: Turn) -> bool:
+    """By seconds, if it can be made now."""
     found = turn.state
     if turn.settings.durability is Durability.NONE:
-        return
+        return False
     tried = found.checkpoint_tried
     due = schedule.checkpoint_due(
         since_last=None if tried is None else turn.now - tried,
         every=turn.settings.checkpoint_seconds,
         last_failed=found.last_checkpoint != found.next_checkpoint - 1,
     )
-    if due and found.checkpoint is None and turn.shards_ready():
-        begin_checkpoint(turn)
+    return due and found.checkpoint is None and turn.shards_ready()

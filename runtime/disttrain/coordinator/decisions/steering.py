@@ -4,7 +4,7 @@ Everything here may be called at any time and again: a step is taken when the st
 needed and not under way.
 """
 
-from disttrain.coordinator.decisions import closing, preparing, running
+from disttrain.coordinator.decisions import batch, batch_return, closing, preparing, running
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import entries
 from disttrain.coordinator.journal.state import Phase, StopReason
@@ -18,6 +18,7 @@ def advance(turn: Turn) -> None:
     _check_gradients(turn)
     if not turn.state.phase.ended:
         preparing.prepare_shards(turn)
+        batch_return.check_closing(turn)
     before = None
     while turn.state.phase is not before and not turn.state.phase.ended:
         before = turn.state.phase
@@ -34,6 +35,9 @@ def stop(turn: Turn, request: Stop) -> None:
         return
     if request.at_once or phase is Phase.WAITING:
         turn.go_to(Phase.STOPPED, StopReason.STOPPED, request.reason)
+    elif phase is Phase.RUNNING and turn.settings.batch is not None:
+        # It ends where nothing is under way.
+        turn.record(entries.StopAsked())
     elif phase is Phase.RUNNING:
         turn.record(entries.StopAsked())
         turn.go_to(Phase.DRAINING, StopReason.STOPPED, request.reason)
@@ -58,9 +62,16 @@ def _wait(turn: Turn) -> None:
         turn.go_to(Phase.RUNNING)
 
 
+def _run(turn: Turn) -> None:
+    if turn.settings.batch is None:
+        running.run(turn)
+    else:
+        batch.run(turn)
+
+
 _STEPS = {
     Phase.WAITING: _wait,
-    Phase.RUNNING: running.run,
+    Phase.RUNNING: _run,
     Phase.DRAINING: closing.drain,
     Phase.CHECKPOINTING: closing.save,
     Phase.EXPORTING: closing.export,

@@ -18,6 +18,8 @@ class Reached:
     seconds: float
     measures: Mapping[str, float]
     """Of the last evaluation."""
+    iterations: int = 0
+    """Of a batch method."""
 
 
 def met(stop: Stop, reached: Reached) -> StopReason | None:
@@ -25,6 +27,7 @@ def met(stop: Stop, reached: Reached) -> StopReason | None:
     limits = (
         (StopReason.EPOCHS, stop.epochs, reached.epochs),
         (StopReason.STEPS, stop.steps, reached.steps),
+        (StopReason.ITERATIONS, stop.iterations, reached.iterations),
         (StopReason.SAMPLES, stop.samples, reached.samples),
         (StopReason.SECONDS, stop.seconds, reached.seconds),
     )

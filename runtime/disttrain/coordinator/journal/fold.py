@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
-from disttrain.coordinator.journal import entries, totals
+from disttrain.coordinator.journal import batch_fold, entries, totals
 from disttrain.coordinator.journal.state import (
     Fencing,
     IssuedOrder,
@@ -61,6 +61,7 @@ def _meaning(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., N
 @_meaning(entries.Restarted)
 def _(_: entries.Restarted, state: State) -> None:
     totals.add_restart(state.totals, Role.COORDINATOR)
+    batch_fold.take_over(state)
 
 
 @_meaning(entries.PhaseChanged)
@@ -175,6 +176,7 @@ def _(entry: entries.MemberLost, state: State) -> None:
         del state.orders[number]
     if entry.member.role is not Role.REPLICA:
         return
+    batch_fold.lose(state, entry.member)
     totals.add_non_finite(state.totals, entry.member.index, found.non_finite)
     found.non_finite = 0
     if entry.shards:
@@ -207,6 +209,7 @@ def _(entry: entries.OrderIssued, state: State) -> None:
     state.orders[entry.id] = IssuedOrder(
         id=entry.id, member=entry.member, order=entry.order, shards=entry.shards
     )
+    batch_fold.give(state, entry.order)
 
 
 @_meaning(entries.OrderClosed)
@@ -245,6 +248,7 @@ def _count_own_data(state: State, found: Life, samples: int) -> None:
 @_meaning(entries.LeasesExpired)
 def _(entry: entries.LeasesExpired, state: State) -> None:
     state.data.expire(entry.member)
+    batch_fold.lose(state, entry.member)
 
 
 @_meaning(entries.Drained)
@@ -281,6 +285,7 @@ def _(entry: entries.CheckpointBegun, state: State) -> None:
     state.checkpoint = OpenCheckpoint(number=entry.number, began=entry.now, samples=state.samples)
     state.checkpoint_tried = entry.now
     state.next_checkpoint = entry.number + 1
+    batch_fold.open_checkpoint(state)
 
 
 @_meaning(entries.ShardPartWritten)
@@ -294,6 +299,7 @@ def _(entry: entries.ShardPartWritten, state: State) -> None:
 @_meaning(entries.CheckpointEnded)
 def _(entry: entries.CheckpointEnded, state: State) -> None:
     opened, state.checkpoint = state.checkpoint, None
+    batch_fold.end_checkpoint(state, entry.number, is_committed=entry.committed)
     if entry.committed:
         state.last_checkpoint = entry.number
         state.saved = None if opened is None else _saved(opened)
@@ -316,6 +322,8 @@ def _(entry: entries.EvaluationBegun, state: State) -> None:
     state.evaluating = True
     state.evaluation_tried = entry.now
     state.evaluated_epoch = max(state.evaluated_epoch, entry.epoch)
+    if state.batch is not None:
+        state.batch.evaluated_iteration = state.batch.course.method.progress.iteration
 
 
 @_meaning(entries.EvaluationEnded)
@@ -325,3 +333,48 @@ def _(entry: entries.EvaluationEnded, state: State) -> None:
     state.evaluations.append(entry.evaluation)
     del state.evaluations[:-_EVALUATIONS_KEPT]
     totals.remember_best(state.best, entry.evaluation.measures)
+
+
+@_meaning(entries.CourseBegun)
+def _(entry: entries.CourseBegun, state: State) -> None:
+    batch_fold.begin(state, entry)
+
+
+@_meaning(entries.ShardPerformed)
+def _(entry: entries.ShardPerformed, state: State) -> None:
+    batch_fold.perform(state, entry)
+
+
+@_meaning(entries.CourseSettled)
+def _(_: entries.CourseSettled, state: State) -> None:
+    batch_fold.settle(state)
+
+
+@_meaning(entries.CourseInterrupted)
+def _(_: entries.CourseInterrupted, state: State) -> None:
+    batch_fold.interrupt(state)
+
+
+@_meaning(entries.GroupGranted)
+def _(entry: entries.GroupGranted, state: State) -> None:
+    batch_fold.grant(state, entry)
+
+
+@_meaning(entries.GroupStaged)
+def _(entry: entries.GroupStaged, state: State) -> None:
+    batch_fold.stage(state, entry)
+
+
+@_meaning(entries.ReturnBegun)
+def _(_: entries.ReturnBegun, state: State) -> None:
+    batch_fold.begin_return(state)
+
+
+@_meaning(entries.ShardReturned)
+def _(entry: entries.ShardReturned, state: State) -> None:
+    batch_fold.note_returned(state, entry.member)
+
+
+@_meaning(entries.CourseReturned)
+def _(entry: entries.CourseReturned, state: State) -> None:
+    batch_fold.go_back(state, entry.shards)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pydantic import TypeAdapter
 
 from disttrain.coordinator.journal import totals
+from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.totals import Extremes, Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Count, MemberId, Position, Progress, Strict
@@ -54,7 +55,10 @@ class StopReason(StrEnum):
     STEPS = "Steps"
     SAMPLES = "Samples"
     SECONDS = "Seconds"
+    ITERATIONS = "Iterations"
     TARGET_METRIC = "TargetMetric"
+    CONVERGED = "Converged"
+    """The batch method is done."""
     STOPPED = "Stopped"
     """A person stopped it."""
 
@@ -185,6 +189,8 @@ class State(Strict):
 
     job_uid: str = ""
     """Whose journal this is."""
+    incarnation: int = 1
+    """Life of the coordinator."""
     phase: Phase = Phase.WAITING
     reason: str = ""
     message: str = ""
@@ -200,6 +206,8 @@ class State(Strict):
     test_samples: int = 0
     layout: ModelLayout | None = None
     data: DataLedger = field(default_factory=DataLedger)
+    batch: Batch | None = None
+    """Of a batch method, once it has begun."""
     replicas: dict[int, Life] = field(default_factory=dict)
     shards: dict[int, Life] = field(default_factory=dict)
     incarnations: dict[str, int] = field(default_factory=dict)

@@ -1,12 +1,12 @@
 """The coordinator's Prometheus metrics, set from its state and served over HTTP."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.status import progress
+from disttrain.coordinator.status import progress, status
 from disttrain.job.roles import Durability
 from disttrain.telemetry import exporter, metrics
 from disttrain.transport.header import Role
@@ -19,6 +19,7 @@ class ServedMetrics:
         """Serve on `address`. Raises MetricsAddressError."""
         registry = metrics.new_registry()
         self._metrics = metrics.CoordinatorMetrics.register(registry)
+        self._batch = metrics.BatchMetrics.register(registry)
         self._counted: dict[str, float] = {}
         self._dropped: dict[str, int] = {}
         self.readiness = exporter.Readiness()
@@ -41,10 +42,8 @@ class ServedMetrics:
             "failures": (found.checkpoint_failures, state.totals.checkpoint_failures),
         }
         for name, (counter, value) in counters.items():
-            # A loss may be taken back; a counter goes only up, and counts none of them twice.
-            known = self._counted.get(name, 0.0)
-            counter.inc(max(0.0, value - known))
-            self._counted[name] = max(value, known)
+            self._count(name, counter.inc, value)
+        self._update_batch(state)
         for role, value in state.totals.restarts.items():
             found.restarts.labels(role=role).inc(max(0.0, value - self._counted.get(role, 0.0)))
             self._counted[role] = value
@@ -60,6 +59,26 @@ class ServedMetrics:
             self._metrics.messages_dropped.labels(reason).inc(count - counted)
             self._dropped[reason] = count
 
+    def _count(self, name: str, add: Callable[[float], None], value: float) -> None:
+        # A loss may be taken back; a counter goes only up, and counts none of them twice.
+        known = self._counted.get(name, 0.0)
+        add(max(0.0, value - known))
+        self._counted[name] = max(value, known)
+
+    def _update_batch(self, state: State) -> None:
+        batch, found = state.batch, self._batch
+        if batch is None:
+            return
+        progress = batch.course.method.progress
+        found.iteration.set(progress.iteration)
+        found.evaluations.set(progress.evaluations)
+        found.objective.set(progress.loss)
+        found.gradient_norm.set(progress.largest)
+        found.returns.set(batch.returns)
+        self._count("groups_done", found.groups_done.inc, batch.all_groups_done)
+        self._count("groups_requeued", found.groups_requeued.inc, batch.all_requeued)
+        self._count("groups_copied", found.groups_copied.inc, batch.all_copies)
+
     def _update_gauges(self, machine: Coordinator, now: float) -> None:
         state, watch, found = machine.state, machine.watch, self._metrics
         speed = watch.samples_per_second()
@@ -74,7 +93,7 @@ class ServedMetrics:
         found.progress.set(estimate.fraction)
         found.remaining_seconds.set(estimate.remaining_seconds or 0.0)
         found.samples_per_second.set(speed)
-        loss = watch.loss()
+        loss = status.loss(state, watch)
         found.loss.set(loss if loss is not None else 0.0)
         if state.evaluations:
             for name, value in state.evaluations[-1].measures.items():

@@ -21,6 +21,7 @@ from disttrain.coordinator.protocol.fields import (
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.layout import ModelLayout
+from disttrain.sandblaster.batch.groups import Result as GroupResult
 from disttrain.transport.header import Role
 
 
@@ -102,6 +103,17 @@ class RequestWork(Strict):
     again.
     """
     progress: Progress
+    attempts: tuple[Count, ...] = ()
+    """With a batch method: attempts at groups received and not yet told of by `GroupDone`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupDone(Strict):
+    """A replica's gradient of a group is staged on every shard. Answer `Acknowledged`."""
+
+    kind: Literal["group_done"] = "group_done"
+    member: MemberId
+    result: GroupResult
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,7 +212,16 @@ class Stop(Strict):
 
 
 Request: TypeAlias = Annotated[
-    Join | Heartbeat | RequestWork | OrderDone | Leave | Fail | MemberDied | Status | Stop,
+    Join
+    | Heartbeat
+    | RequestWork
+    | GroupDone
+    | OrderDone
+    | Leave
+    | Fail
+    | MemberDied
+    | Status
+    | Stop,
     Field(discriminator="kind"),
 ]
 
@@ -278,6 +299,21 @@ class HeartbeatReply(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class GroupLease(Strict):
+    """An attempt at a group of portions, in one evaluation of a batch method."""
+
+    attempt: Count
+    """Unique in the job."""
+    group: Count
+    evaluation: Count
+    """Groups of an earlier evaluation are void as soon as one of a later is seen."""
+    portions: tuple[Count, Count]
+    """The first one, and the one after the last; as `permutation.portion_indices` cuts epoch 0."""
+    shards: tuple[Count, ...]
+    """Incarnations of the shards that shall stage it, by their indices."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Work(Strict):
     """Leases to process, in this order, after those held.
 
@@ -293,6 +329,8 @@ class Work(Strict):
     after_seconds: float = 0.1
     lost_leases: tuple[Count, ...] = ()
     live_replicas: Count = 0
+    groups: tuple[GroupLease, ...] = ()
+    """Instead of leases, with a batch method."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from disttrain.coordinator.protocol.fields import Count, Progress, SenderPosition, Strict, Text
+from disttrain.sandblaster.batch import orders as batch_orders
 from disttrain.transport.header import Vector
 
 
@@ -115,8 +116,53 @@ class End(Strict):
     reason: Text
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Perform(Strict):
+    """To a shard of a batch method: carry out an order of the method, once.
+
+    Answer `Performed` or `OrderFailed`.
+    """
+
+    kind: Literal["perform"] = "perform"
+    order: batch_orders.Order
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decide(Strict):
+    """To a shard of a batch method: winners so far, so that it need not keep the others.
+
+    Answer `Done`.
+    """
+
+    kind: Literal["decide"] = "decide"
+    news: batch_orders.Decided
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReturnTo(Strict):
+    """To a shard of a batch method: all is again as in this checkpoint.
+
+    So are the orders that it has carried out, and nothing is staged. Answer `Done` or
+    `OrderFailed`.
+    """
+
+    kind: Literal["return_to"] = "return_to"
+    checkpoint: Count
+
+
 Order: TypeAlias = Annotated[
-    Configure | Admit | Fence | Checkpoint | Upload | Evaluate | Export | Drain | End,
+    Configure
+    | Admit
+    | Fence
+    | Checkpoint
+    | Upload
+    | Evaluate
+    | Export
+    | Drain
+    | End
+    | Perform
+    | Decide
+    | ReturnTo,
     Field(discriminator="kind"),
 ]
 
@@ -136,12 +182,23 @@ class Done(Strict):
     kind: Literal["done"] = "done"
 
 
+class WhyFailed(StrEnum):
+    """What a failed order leads to."""
+
+    OTHER = "other"
+    """What follows depends on the order."""
+    OUT_OF_STEP = "out_of_step"
+    """`Perform`: the shard lacks a vector or a gradient that the order counts on, or an order
+    before it. All shards return to a checkpoint."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OrderFailed(Strict):
     """The order could not be carried out."""
 
     kind: Literal["failed"] = "failed"
     message: Text
+    why: WhyFailed = WhyFailed.OTHER
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -194,6 +251,15 @@ class Drained(Strict):
     progress: Progress
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Performed(Strict):
+    """A shard has carried out an order of a batch method, now or before."""
+
+    kind: Literal["performed"] = "performed"
+    performed: batch_orders.Performed
+
+
 Result: TypeAlias = Annotated[
-    Done | OrderFailed | Fenced | ShardWritten | Evaluated | Drained, Field(discriminator="kind")
+    Done | OrderFailed | Fenced | ShardWritten | Evaluated | Drained | Performed,
+    Field(discriminator="kind"),
 ]

@@ -14,13 +14,14 @@ from typing import Any
 from disttrain.checkpoint import names
 from disttrain.coordinator.journal.state import Saved, State
 from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.status import progress, status
+from disttrain.coordinator.status import batch_status, progress, status
 from disttrain.coordinator.status.watch import Watch
 from disttrain.job import spec
 from disttrain.job.status import (
     CheckpointStatus,
     DataStatus,
     ParameterServerStatus,
+    SandblasterStatus,
     ShardStatus,
     TrainingStatus,
 )
@@ -52,6 +53,9 @@ def fields(state: State, settings: Settings, watch: Watch, now: float) -> Json:
         "data": _data(state).as_json(),
         "parameterServer": _parameter_server(state, watch).as_json(),
     }
+    batch = batch_status.batch(state)
+    if batch is not None:
+        found["sandblaster"] = SandblasterStatus.model_validate(batch).as_json()
     if state.saved is not None:
         found["checkpoint"] = _checkpoint(state.saved, settings.checkpoint_uri).as_json()
     return found
@@ -125,7 +129,7 @@ def _training(state: State, settings: Settings, watch: Watch, now: float) -> Tra
         steps=state.data.steps_done,
         samples=state.samples,
         samples_per_second=speed,
-        loss=watch.loss(),
+        loss=status.loss(state, watch),
         metrics=measures,
         measure=_measure(settings, measures),
         staleness_p50=staleness["p50"],

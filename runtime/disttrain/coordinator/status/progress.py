@@ -25,7 +25,7 @@ def estimate(state: State, settings: Settings, now: float, speed: float) -> Esti
     """What is left, at the present speed in samples per second."""
     if state.phase is Phase.COMPLETE:
         return Estimate(fraction=1.0, remaining_seconds=0.0)
-    estimates = _by_samples(state, settings, speed)
+    estimates = [*_by_samples(state, settings, speed), *_by_iterations(state, settings, now)]
     if state.phase.ended:
         # Stopped or failed: how far it came.
         reached = max((item.fraction for item in estimates), default=0.0)
@@ -40,6 +40,15 @@ def estimate(state: State, settings: Settings, now: float, speed: float) -> Esti
         return min(known, key=lambda item: item.remaining_seconds or 0.0)
     fraction = max((item.fraction for item in estimates), default=0.0)
     return Estimate(fraction=fraction, remaining_seconds=None)
+
+
+def _by_iterations(state: State, settings: Settings, now: float) -> list[Estimate]:
+    limit, batch = settings.stop.iterations, state.batch
+    if limit is None or batch is None or not batch.course.method.progress.iteration:
+        return []
+    fraction = min(1.0, batch.course.method.progress.iteration / limit)
+    remaining = state.seconds(now) * (1.0 - fraction) / fraction
+    return [Estimate(fraction=fraction, remaining_seconds=remaining)]
 
 
 def _by_samples(state: State, settings: Settings, speed: float) -> list[Estimate]:

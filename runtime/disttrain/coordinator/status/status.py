@@ -11,7 +11,7 @@ from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.status import limiting, progress
+from disttrain.coordinator.status import batch_status, limiting, progress
 from disttrain.coordinator.status.watch import Watch
 
 Json = dict[str, Any]
@@ -27,7 +27,7 @@ def status(state: State, settings: Settings, watch: Watch, now: float) -> Json:
         **_result(state, watch, now),
         "epoch": progress.epochs_processed(state),
         "samplesPerSecond": speed,
-        "loss": watch.loss(),
+        "loss": loss(state, watch),
         "progress": estimate.fraction,
         "remainingSeconds": estimate.remaining_seconds,
         "liveReplicas": sum(life.live for life in state.replicas.values()),
@@ -55,7 +55,7 @@ def metrics_line(state: State, watch: Watch, now: float) -> Json:
             "steps": state.data.steps_done,
             "epoch": progress.epochs_processed(state),
             "samplesPerSecond": watch.samples_per_second(),
-            "loss": watch.loss(),
+            "loss": loss(state, watch),
             "stalenessP50": reports.staleness_quantile(histogram, 0.5),
             "stalenessP99": reports.staleness_quantile(histogram, 0.99),
             "liveReplicas": sum(life.live for life in state.replicas.values()),
@@ -74,6 +74,11 @@ def evaluation_line(state: State) -> Json:
             "evaluation": {"loss": latest.loss, "final": latest.final, **latest.measures},
         }
     )
+
+
+def loss(state: State, watch: Watch) -> float | None:
+    """Of a batch method the objective, else what the replicas' batches had lately."""
+    return watch.loss() if state.batch is None else batch_status.objective(state)
 
 
 def finite(content: Json) -> Json:
@@ -102,6 +107,7 @@ def _result(state: State, watch: Watch, now: float) -> Json:
         "epochs": state.data.epochs_done,
         **_measures(state),
         "evaluations": state.totals.evaluations,
+        **_batch(state),
         "staleness": staleness_figures(state, watch),
         "restarts": _restarts(state.totals),
         **_portions(state.data),
@@ -122,6 +128,11 @@ def _measures(state: State) -> Json:
             for name, item in state.best.items()
         },
     }
+
+
+def _batch(state: State) -> Json:
+    found = batch_status.batch(state)
+    return {} if found is None else {"sandblaster": found}
 
 
 def _restarts(counted: Totals) -> Json:

@@ -9,10 +9,19 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from disttrain.sandblaster import operations
-from disttrain.sandblaster.batch import groups
-from disttrain.sandblaster.batch.groups import Attempt, BackupRules, Evaluation, Result, Worker
+from disttrain.sandblaster.batch import commit, groups
+from disttrain.sandblaster.batch.batches import Batches
+from disttrain.sandblaster.batch.groups import (
+    Attempt,
+    BackupRules,
+    Evaluation,
+    Result,
+    Tally,
+    Worker,
+)
 from disttrain.sandblaster.batch.orders import Decided, Order, Performed
-from disttrain.sandblaster.descent import Descent, State
+from disttrain.sandblaster.batch.runs import Run
+from disttrain.sandblaster.frame import Frame, State
 from disttrain.sandblaster.json_form import JsonForm
 from disttrain.sandblaster.method import Answer, Request
 
@@ -23,6 +32,8 @@ ATTEMPTS_OF_A_LIFE = 2**32
 class Stage(StrEnum):
     """What is waited for."""
 
+    SETTLING = "settling"
+    """Answers to an order that only makes the point accepted last the parameters."""
     PREPARING = "preparing"
     """Answers to the order before an evaluation."""
     COMPUTING = "computing"
@@ -49,6 +60,12 @@ class Course:
     """Scalars of the order before the evaluation."""
     evaluation: Evaluation
     """Under way, or the latest."""
+    overlap: Tally | None = None
+    """Of what the latest batch shares with the next one, where it was evaluated last."""
+    tally: Tally = field(default_factory=lambda: Tally(loss_sum=0.0, samples=1))
+    """Of all samples of the batch in the latest evaluation that was complete."""
+    samples: int = 0
+    """That were worked on: of all evaluations since the beginning that are complete."""
 
 
 COURSE_JSON = JsonForm(Course)
@@ -60,42 +77,81 @@ class DriverRules:
     """How a batch is worked on."""
 
     groups: int
-    """Of the batch."""
+    """Of the data."""
     backup: BackupRules = field(default_factory=BackupRules)
+    batches: Batches | None = None
+    """None: all of the data is one batch."""
+
+    def groups_of(self, request: Request) -> int | tuple[Run, ...]:
+        """What a request is to be evaluated on: so many groups from 0 on, or those of some runs."""
+        if self.batches is None:
+            return self.groups
+        return self.batches.batch(request.batch).runs(request.part)
 
 
 class Driver:
     """The transitions. Holds no state."""
 
-    def __init__(self, descent: Descent, rules: DriverRules) -> None:
-        self._descent = descent
+    def __init__(self, frame: Frame, rules: DriverRules) -> None:
+        self._frame = frame
         self._rules = rules
 
     def begin(self, coordinator: int, shards: tuple[int, ...]) -> Course:
         """The first order. `shards`: their incarnations, by index."""
-        step = self._descent.begin()
+        step = self._frame.begin()
         if step.request is None:
             message = "a method begins with a request"
             raise AssertionError(message)
-        first = groups.begun(1, self._rules.groups, shards)
+        first = groups.begun(1, self._rules.groups_of(step.request), shards)
         order = Order(
             coordinator=coordinator,
             number=1,
             iteration=0,
             evaluation=1,
-            groups=self._rules.groups,
+            groups=first.groups,
+            runs=first.runs,
             operations=step.request.prepare,
         )
         return Course(method=step.state, request=step.request, order=order, evaluation=first)
 
     def answered(self, course: Course, shard: int, performed: Performed) -> None:
         """A shard's answer; one to an earlier order, and one said again, change nothing."""
-        is_awaited = course.stage in {Stage.PREPARING, Stage.MEASURING}
+        is_awaited = course.stage in {Stage.SETTLING, Stage.PREPARING, Stage.MEASURING}
         if performed.number != course.order.number or not is_awaited:
             return
         course.answers[shard] = performed.scalars
         if len(course.answers) == len(course.evaluation.shards):
             self._all_answered(course)
+
+    def settle_first(self, course: Course) -> None:
+        """The latest order, which nobody has heard of, becomes two: see `Request.settles`.
+
+        So whoever reads the parameters between them sees the point accepted last.
+        """
+        settles = course.request.settles
+        settling, rest = course.request.prepare[:settles], course.request.prepare[settles:]
+        course.request = replace(course.request, prepare=rest, settles=0)
+        course.order = replace(course.order, operations=settling, evaluation=0, groups=0, runs=())
+        course.stage = Stage.SETTLING
+
+    def interrupted(self, course: Course) -> None:
+        """What was computed of the evaluation under way is dropped; it begins again by an order.
+
+        Only while groups are computed.
+        """
+        done = course.evaluation
+        course.request = replace(course.request, prepare=(), settles=0)
+        course.stage = Stage.PREPARING
+        course.evaluation = groups.begun(
+            done.number + 1, done.runs or done.groups, done.shards, done
+        )
+        self._order(course, replace(course.order, evaluation=course.evaluation.number), ())
+
+    def has_group(self, course: Course, worker: Worker) -> bool:
+        """Whether `request_group` has a group for a replica beyond those it was given."""
+        if course.stage is not Stage.COMPUTING:
+            return False
+        return groups.has_work(course.evaluation, worker, self._rules.backup)
 
     def request_group(
         self, course: Course, worker: Worker, holding: Collection[int] = ()
@@ -111,20 +167,16 @@ class Driver:
             return
         groups.take(course.evaluation, worker, result)
         if course.evaluation.is_complete:
-            course.stage = Stage.MEASURING
-            commits = groups.winners(course.evaluation)
-            samples = groups.samples(course.evaluation)
-            # From here on gradients that come too late are refused: no evaluation is under way.
-            self._order(
-                course,
-                replace(course.order, evaluation=0, groups=0, commits=commits, samples=samples),
-                course.request.measure,
-            )
+            self._commit(course)
 
-    def decided(self, course: Course) -> Decided:
-        """What shards may be told meanwhile; journaled before, as an order is."""
+    def decided(self, course: Course, told: int = 0) -> Decided:
+        """What shards may be told meanwhile; journaled before, as an order is.
+
+        Of the winners so far, in the order in which they won, the first `told` are left out.
+        """
         found = course.evaluation
-        winners = {group: winner.attempt for group, winner in found.winners.items()}
+        won = list(found.winners.items())[told:]
+        winners = {group: winner.attempt for group, winner in won}
         return Decided(
             coordinator=course.order.coordinator, evaluation=found.number, winners=winners
         )
@@ -154,9 +206,11 @@ class Driver:
         Numbers of evaluations and attempts are never used again.
         """
         course.method, course.request, course.prepared = cut.method, cut.request, cut.prepared
-        course.stage = Stage.PREPARING
+        course.stage = Stage.DONE if cut.stage is Stage.DONE else Stage.PREPARING
+        course.overlap, course.samples = cut.overlap, cut.samples
         number = course.evaluation.number + 1
-        course.evaluation = groups.begun(number, self._rules.groups, shards, course.evaluation)
+        wanted = self._rules.groups_of(cut.request)
+        course.evaluation = groups.begun(number, wanted, shards, course.evaluation)
         coordinator = course.order.coordinator
         opened = number if cut.request.evaluates else 0
         course.order = replace(cut.order, coordinator=coordinator, evaluation=opened)
@@ -165,28 +219,54 @@ class Driver:
     def _all_answered(self, course: Course) -> None:
         answers = [course.answers[shard] for shard in sorted(course.answers)]
         scalars = operations.merged(course.order.operations, answers)
-        if course.stage is Stage.PREPARING and course.request.evaluates:
+        if course.stage is Stage.SETTLING:
+            self._settled(course)
+        elif course.stage is Stage.PREPARING and course.request.evaluates:
             course.stage, course.prepared = Stage.COMPUTING, scalars
         elif course.stage is Stage.PREPARING:
             self._go_on(course, Answer(scalars=scalars))
         else:
-            answer = Answer(scalars=course.prepared + scalars, loss=groups.loss(course.evaluation))
+            loss = course.tally.loss_sum / course.tally.samples
+            answer = Answer(scalars=course.prepared + scalars, loss=loss)
             self._go_on(course, answer)
 
+    def _settled(self, course: Course) -> None:
+        course.stage = Stage.PREPARING
+        opened = course.order
+        if course.request.evaluates:
+            found = course.evaluation
+            opened = replace(opened, evaluation=found.number, groups=found.groups, runs=found.runs)
+        self._order(course, opened, course.request.prepare)
+
+    def _commit(self, course: Course) -> None:
+        """Every group has its winner."""
+        found = commit.of(course.evaluation, course.overlap)
+        course.stage, course.overlap, course.tally = Stage.MEASURING, found.overlap, found.batch
+        course.samples += found.samples
+        # From here on gradients that come too late are refused: no evaluation is under way.
+        committed = replace(
+            course.order,
+            evaluation=0,
+            groups=0,
+            runs=found.runs,
+            commits=groups.winners(course.evaluation),
+            samples=found.samples,
+        )
+        self._order(course, committed, (*found.adding, *course.request.measure))
+
     def _go_on(self, course: Course, answer: Answer) -> None:
-        step = self._descent.advance(course.method, answer)
+        step = self._frame.advance(course.method, answer)
         course.method = step.state
         if step.request is None:
             course.stage = Stage.DONE
             return
         course.request, course.stage, course.prepared = step.request, Stage.PREPARING, ()
-        number = 0
+        opened = replace(course.order, evaluation=0, groups=0, runs=(), commits=(), samples=0)
         if step.request.evaluates:
-            done = course.evaluation
-            number = done.number + 1
-            course.evaluation = groups.begun(number, done.groups, done.shards, done)
-        total = self._rules.groups if number else 0
-        opened = replace(course.order, evaluation=number, groups=total, commits=(), samples=0)
+            done, wanted = course.evaluation, self._rules.groups_of(step.request)
+            begun = groups.begun(done.number + 1, wanted, done.shards, done)
+            course.evaluation = begun
+            opened = replace(opened, evaluation=begun.number, groups=begun.groups, runs=begun.runs)
         self._order(course, opened, step.request.prepare)
 
     def _order(

@@ -5,14 +5,16 @@ is complete wins, and later ones change nothing: so a group counts once, whoever
 declared dead or answered twice.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add
 from typing import Annotated
 
 from pydantic import Field
 
+from disttrain.sandblaster.batch import runs
 from disttrain.sandblaster.batch.pairwise import pairwise
+from disttrain.sandblaster.batch.runs import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class Evaluation:
     winners: dict[int, Winner] = field(default_factory=dict)
     """By group."""
     groups: int
+    runs: tuple[Run, ...] = ()
+    """What is summed apart; empty: all groups from 0 on, in one sum."""
     next_attempt: int = 1
     requeued: int = 0
     """Groups that came back without a result."""
@@ -90,23 +94,59 @@ class Evaluation:
     """Attempts at groups that somebody else had begun."""
 
     @property
+    def places(self) -> Sequence[int]:
+        """The groups, run by run, by their places in the sums."""
+        return runs.places(self.runs, self.groups)
+
+    @property
     def is_complete(self) -> bool:
         """Whether every group has a winner."""
         return len(self.winners) == self.groups
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tally:
+    """What some groups came to."""
+
+    loss_sum: float
+    """Over all samples."""
+    samples: int
+
+
 def begun(
-    number: int, groups: int, shards: tuple[int, ...], before: Evaluation | None = None
+    number: int,
+    groups: int | tuple[Run, ...],
+    shards: tuple[int, ...],
+    before: Evaluation | None = None,
 ) -> Evaluation:
-    """A new evaluation; whoever had a group before gets it again if it asks in time."""
+    """A new evaluation; whoever had a group before gets it again if it asks in time.
+
+    `groups`: as many from 0 on, or those of some runs.
+    """
+    cut = () if isinstance(groups, int) else groups
+    places = range(groups) if isinstance(groups, int) else runs.places(cut, 0)
     return Evaluation(
         number=number,
         shards=shards,
-        groups=groups,
-        waiting=list(range(groups)),
+        groups=len(places),
+        runs=cut,
+        waiting=list(places),
         homes={} if before is None else dict(before.homes),
         next_attempt=1 if before is None else before.next_attempt,
     )
+
+
+def has_work(evaluation: Evaluation, worker: Worker, rules: BackupRules) -> bool:
+    """Whether there is a group that a replica could begin."""
+    return bool(evaluation.waiting) or _next_copy(evaluation, worker, rules) is not None
+
+
+def missed(evaluation: Evaluation, worker: Worker, holding: Collection[int]) -> Attempt | None:
+    """An attempt of a replica that it does not know of: the answer was lost."""
+    for attempt in evaluation.attempts.values():
+        if attempt.worker == worker and attempt.number not in holding:
+            return attempt
+    return None
 
 
 def grant(
@@ -116,9 +156,8 @@ def grant(
 
     `holding`: the attempts it has. One that it should have comes first: its answer was lost.
     """
-    for attempt in evaluation.attempts.values():
-        if attempt.worker == worker and attempt.number not in holding:
-            return attempt
+    if attempt := missed(evaluation, worker, holding):
+        return attempt
     group = _next_waiting(evaluation, worker)
     if group is not None:
         evaluation.waiting.remove(group)
@@ -162,19 +201,17 @@ def lose(evaluation: Evaluation, worker: Worker) -> None:
 
 
 def winners(evaluation: Evaluation) -> tuple[int, ...]:
-    """The attempts to be committed, by group; the evaluation is complete."""
-    return tuple(evaluation.winners[group].attempt for group in range(evaluation.groups))
+    """The attempts to be committed, by their groups' places; the evaluation is complete."""
+    return tuple(evaluation.winners[group].attempt for group in evaluation.places)
 
 
-def samples(evaluation: Evaluation) -> int:
-    """All samples of a complete evaluation."""
-    return sum(winner.samples for winner in evaluation.winners.values())
-
-
-def loss(evaluation: Evaluation) -> float:
-    """The mean loss over the samples of a complete evaluation, added up over the groups' places."""
-    sums = [evaluation.winners[group].loss_sum for group in range(evaluation.groups)]
-    return pairwise(sums, add) / samples(evaluation)
+def tally(evaluation: Evaluation, places: Sequence[int]) -> Tally:
+    """What these groups of a complete evaluation came to, added up over their places."""
+    found = [evaluation.winners[group] for group in places]
+    return Tally(
+        loss_sum=pairwise([one.loss_sum for one in found], add),
+        samples=sum(one.samples for one in found),
+    )
 
 
 def _next_waiting(evaluation: Evaluation, worker: Worker) -> int | None:

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.errors import OrderRefused
+from disttrain.sandblaster.names import ARRIVED
 from disttrain.sandblaster.operations import Operation
 
 
@@ -21,12 +23,27 @@ class Order:
     come too late are refused."""
     groups: int = 0
     """Of that evaluation."""
+    runs: tuple[Run, ...] = ()
+    """Those groups, if they are not all from 0 on, or are not all in one sum; in an order that
+    commits them, with their samples."""
     commits: tuple[int, ...] = ()
-    """Attempts whose sum becomes the gradient that arrived, by group; empty: nothing is committed.
-    """
+    """Attempts whose sums become gradients, by their groups' places; empty: nothing is committed.
+    Without runs it is one sum, and becomes the gradient that arrived."""
     samples: int = 0
     """Of all these groups together."""
     operations: tuple[Operation, ...] = ()
+
+    @property
+    def sums(self) -> tuple[Run, ...]:
+        """What its commits become, run by run."""
+        if not self.commits:
+            return ()
+        return self.runs or (Run(vector=ARRIVED, groups=(), samples=self.samples),)
+
+    @property
+    def committed(self) -> tuple[str, ...]:
+        """The vectors that its commits become."""
+        return tuple(run.vector for run in self.sums)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,11 +77,12 @@ class OrderLog:
     def carry_out(self, order: Order, perform: Callable[[Order], tuple[float, ...]]) -> Performed:
         """The answer to an order: one that is said again is not done again.
 
-        Raises OrderRefused for an order of an old coordinator, one that was overtaken, and one
-        that comes after another which never arrived. What `perform` raises leaves all as it was.
+        Raises OrderRefused for an order of an old coordinator, one that was overtaken, one that
+        comes after another which never arrived, and one whose answer an earlier life of the shard
+        has given. What `perform` raises leaves all as it was.
         """
         self.check(order.coordinator)
-        if order.number == self.last:
+        if order.number == self.last == self._answer.number:
             return self._answer
         if order.number != self.last + 1:
             message = f"order {order.number} does not follow on {self.last}"

@@ -2,43 +2,61 @@
 
 import numpy as np
 
+from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog, Performed
 from disttrain.sandblaster.batch.staging import Chunk, Layout, Staging
 from disttrain.sandblaster.kernels import Array
-from disttrain.sandblaster.names import ARRIVED
 from disttrain.sandblaster.vectors import Vectors
 
 
 class BatchShard:
     """One life of a shard. Belongs to one thread."""
 
-    def __init__(self, layout: Layout, most_staged_bytes: int) -> None:
-        self.vectors = Vectors(layout.elements, layout.element_type)
+    def __init__(
+        self,
+        layout: Layout,
+        most_staged_bytes: int,
+        vectors: Vectors | None = None,
+        log: OrderLog | None = None,
+    ) -> None:
+        """`vectors` and `log`: of an earlier life, both of one moment; None: nothing is there."""
+        self.vectors = vectors or Vectors(layout.elements, layout.element_type)
+        self.log = log or OrderLog()
         self._staging = Staging(layout, most_bytes=most_staged_bytes)
-        self._log = OrderLog()
 
     @property
-    def coordinator(self) -> int:
-        """The newest incarnation of the coordinator that was heard."""
-        return self._log.coordinator
+    def evaluation(self) -> int:
+        """That is under way; 0 if none is."""
+        return self._staging.evaluation
+
+    @property
+    def staged_bytes(self) -> int:
+        """Memory of gradients that are not committed."""
+        return self._staging.held_bytes
 
     def stage(self, chunk: Chunk, values: Array) -> bool:
         """See `Staging.stage`."""
         return self._staging.stage(chunk, values)
 
+    def forget(self, sender: Worker) -> None:
+        """See `Staging.forget`."""
+        self._staging.forget(sender)
+
     def decide(self, news: Decided) -> None:
         """See `Staging.decide`. Raises OrderRefused for news of an old coordinator, too."""
-        self._log.check(news.coordinator)
+        self.log.check(news.coordinator)
         self._staging.decide(news.evaluation, news.winners)
 
     def carry_out(self, order: Order) -> Performed:
         """See `OrderLog.carry_out`. Raises NotStaged and UnknownVector, too."""
-        return self._log.carry_out(order, self._perform)
+        return self.log.carry_out(order, self._perform)
 
     def _perform(self, order: Order) -> tuple[float, ...]:
         if order.commits:
-            total = self._staging.total(order.commits)
-            np.divide(total, order.samples, out=self.vectors.make(ARRIVED), casting="same_kind")
+            totals = self._staging.totals(order.commits)
+            for run, total in zip(order.sums, totals, strict=True):
+                made = self.vectors.make(run.vector)
+                np.divide(total, run.samples, out=made, casting="same_kind")
         scalars = self.vectors.perform(order.operations)
-        self._staging.begin(order.evaluation, order.groups)
+        self._staging.begin(order.evaluation, order.groups, order.runs)
         return scalars

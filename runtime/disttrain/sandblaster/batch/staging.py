@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.pairwise import Folding
+from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.errors import (
     NotStaged,
     OrderRefused,
@@ -22,6 +24,7 @@ class Piece:
     """One attempt's sum of gradients, as far as it has arrived."""
 
     group: int
+    sender: Worker
     values: Array
     missing: set[int]
     """Chunks that have not arrived."""
@@ -31,6 +34,7 @@ class Piece:
 class Chunk:
     """A part of a piece, as a message carries it."""
 
+    sender: Worker
     evaluation: int
     group: int
     attempt: int
@@ -48,8 +52,8 @@ class Layout:
 
     @property
     def chunks(self) -> int:
-        """How many a piece has."""
-        return -(-self.elements // self.chunk_elements)
+        """How many a piece has; an empty one has one that is empty."""
+        return max(1, -(-self.elements // self.chunk_elements))
 
     @property
     def bytes(self) -> int:
@@ -73,22 +77,38 @@ class Staging:
     def __init__(self, layout: Layout, *, most_bytes: int) -> None:
         self.evaluation = 0
         """0: none is under way."""
-        self._groups = 0
+        self._places: dict[int, tuple[int, int]] = {}
+        """Run, and place in it, by group."""
         self._layout = layout
         self._most_bytes = most_bytes
         self._pieces: dict[int, Piece] = {}
         self._winners: dict[int, int] = {}
         """Attempts that were added up, by group."""
-        self._sum: Folding[Array] = _folding(0)
+        self._sums: list[Folding[Array]] = []
+        """By run."""
 
-    def begin(self, evaluation: int, groups: int) -> None:
-        """Forget everything of other evaluations. Said again, it changes nothing."""
+    @property
+    def held_bytes(self) -> int:
+        """Of all pieces and sums."""
+        held = sum(folding.held for folding in self._sums)
+        return (len(self._pieces) + held) * self._layout.bytes
+
+    def begin(self, evaluation: int, groups: int, runs: Sequence[Run] = ()) -> None:
+        """Forget everything of other evaluations. Said again, it changes nothing.
+
+        Without runs the groups are all from 0 on, in one sum.
+        """
         if evaluation != self.evaluation:
             self.evaluation = evaluation
-            self._groups = groups
             self._pieces.clear()
             self._winners.clear()
-            self._sum = _folding(groups)
+            sums = [run.groups for run in runs] if runs else [range(groups)]
+            self._places = {
+                group: (run, place)
+                for run, members in enumerate(sums)
+                for place, group in enumerate(members)
+            }
+            self._sums = [_folding(len(members)) for members in sums]
 
     def stage(self, chunk: Chunk, values: Array) -> bool:
         """Keep a chunk; whether nothing more of its attempt is needed now.
@@ -103,13 +123,28 @@ class Staging:
         if chunk.group in self._winners:
             return True
         piece = self._pieces.get(chunk.attempt) or self._new_piece(chunk)
-        if piece.group != chunk.group:
-            message = f"attempt {chunk.attempt} is at group {piece.group}, got {chunk.group}"
+        if (piece.group, piece.sender) != (chunk.group, chunk.sender):
+            message = (
+                f"attempt {chunk.attempt} is at group {piece.group} and of {piece.sender}, "
+                f"got a part for group {chunk.group} of {chunk.sender}"
+            )
             raise WrongChunk(message)
         if chunk.number in piece.missing:
             piece.values[self._layout.place(chunk.number)] = values
             piece.missing.discard(chunk.number)
         return not piece.missing
+
+    def forget(self, sender: Worker) -> None:
+        """Drop what a life that is over will never complete. What is complete may still win."""
+        unfinished = [
+            attempt
+            for attempt, piece in self._pieces.items()
+            if piece.missing
+            and piece.sender.index == sender.index
+            and piece.sender.incarnation <= sender.incarnation
+        ]
+        for attempt in unfinished:
+            del self._pieces[attempt]
 
     def decide(self, evaluation: int, winners: Mapping[int, int]) -> None:
         """Add up the attempts that won, by group. Said again, or too late, it changes nothing.
@@ -123,17 +158,21 @@ class Staging:
         self._check(winners, new)
         for group, attempt in new.items():
             self._winners[group] = attempt
-            self._sum.put(group, self._pieces[attempt].values)
+            run, place = self._places[group]
+            self._sums[run].put(place, self._pieces[attempt].values)
         for attempt in [one for one, piece in self._pieces.items() if piece.group in new]:
             del self._pieces[attempt]
 
-    def total(self, attempts: Sequence[int]) -> Array:
-        """The sum of one attempt for each group, by the groups' places. Raises as `decide`."""
-        self.decide(self.evaluation, dict(enumerate(attempts)))
-        if self._sum.total is None:
+    def totals(self, attempts: Sequence[int]) -> list[Array]:
+        """The sum of each run, of one attempt for each group, by the groups' places.
+
+        Raises as `decide`.
+        """
+        if len(attempts) != len(self._places):
             message = f"{len(attempts)} attempts do not make evaluation {self.evaluation} complete"
             raise NotStaged(message)
-        return self._sum.total
+        self.decide(self.evaluation, dict(zip(self._places, attempts, strict=True)))
+        return [folding.total for folding in self._sums if folding.total is not None]
 
     def _check(self, winners: Mapping[int, int], new: Mapping[int, int]) -> None:
         others = {
@@ -148,8 +187,8 @@ class Staging:
             raise NotStaged(message)
 
     def _check_chunk(self, chunk: Chunk, values: Array) -> None:
-        if not 0 <= chunk.group < self._groups:
-            message = f"group {chunk.group} of {self._groups}"
+        if chunk.group not in self._places:
+            message = f"group {chunk.group} of {len(self._places)}"
             raise WrongChunk(message)
         if not 0 <= chunk.number < self._layout.chunks:
             message = f"chunk {chunk.number} of {self._layout.chunks}"
@@ -164,15 +203,14 @@ class Staging:
             raise WrongChunk(message)
 
     def _new_piece(self, chunk: Chunk) -> Piece:
-        size, held = self._layout.bytes, len(self._pieces) + self._sum.held
-        if (held + 1) * size > self._most_bytes:
+        if self.held_bytes + self._layout.bytes > self._most_bytes:
             message = (
-                f"{held} pieces of {size} bytes are staged, and {self._most_bytes} bytes are the "
-                "limit: let groups be larger, or take more shards"
+                f"{self.held_bytes} bytes are staged in pieces of {self._layout.bytes}, and "
+                f"{self._most_bytes} are the limit: let groups be larger, or take more shards"
             )
             raise StagingFull(message)
         empty = np.zeros(self._layout.elements, self._layout.element_type)
-        made = Piece(chunk.group, empty, set(range(self._layout.chunks)))
+        made = Piece(chunk.group, chunk.sender, empty, set(range(self._layout.chunks)))
         self._pieces[chunk.attempt] = made
         return made
 

@@ -3,7 +3,15 @@
 import pytest
 
 from disttrain.sandblaster.batch import groups
-from disttrain.sandblaster.batch.groups import Attempt, BackupRules, Evaluation, Result, Worker
+from disttrain.sandblaster.batch.groups import (
+    Attempt,
+    BackupRules,
+    Evaluation,
+    Result,
+    Tally,
+    Worker,
+)
+from disttrain.sandblaster.batch.runs import Run
 
 ANNA, BERTA, CLARA = (Worker(index, 1) for index in range(3))
 RULES = BackupRules(start_when_remaining=2, most_attempts=2)
@@ -83,7 +91,7 @@ def test_the_first_result_counts_and_the_second_changes_nothing() -> None:
     assert fast is not None
     assert evaluation.is_complete
     assert groups.winners(evaluation) == (fast.number,)
-    assert groups.loss(evaluation) == 0.3
+    assert groups.tally(evaluation, evaluation.places) == Tally(loss_sum=3.0, samples=10)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +132,7 @@ def test_the_groups_of_the_dead_are_given_to_others_unless_somebody_has_a_copy()
     assert finish(evaluation, copy)
 
 
-def test_losses_are_weighted_by_samples_and_added_up_over_the_groups_places() -> None:
+def test_losses_are_added_up_over_the_groups_places() -> None:
     sums = [0.1, 0.2, 0.3, 1e16, -1e16]
     losses = set()
     for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]):
@@ -132,6 +140,21 @@ def test_losses_are_weighted_by_samples_and_added_up_over_the_groups_places() ->
         attempts = [granted(evaluation, ANNA, NO_COPIES) for _ in sums]
         for place in order:
             finish(evaluation, attempts[place], sums[place])
-        losses.add(groups.loss(evaluation))
+        losses.add(groups.tally(evaluation, evaluation.places))
 
-    assert losses == {(((0.1 + 0.2) + (0.3 + 1e16)) + -1e16) / 50}
+    total = ((0.1 + 0.2) + (0.3 + 1e16)) + -1e16
+    assert losses == {Tally(loss_sum=total, samples=50)}
+
+
+def test_runs_of_groups_are_given_out_and_counted_apart() -> None:
+    runs = (Run(vector="a", groups=(4, 2)), Run(vector="b", groups=(7,)))
+    evaluation = groups.begun(1, runs, (1, 1))
+    attempts = [granted(evaluation, worker) for worker in (ANNA, BERTA, ANNA)]
+
+    assert [one.group for one in attempts if one] == [4, 2, 7]
+    for attempt, loss_sum in zip(attempts, (1.0, 2.0, 4.0), strict=True):
+        finish(evaluation, attempt, loss_sum)
+
+    assert groups.winners(evaluation) == (1, 2, 3)
+    assert groups.tally(evaluation, runs[0].groups) == Tally(loss_sum=3.0, samples=20)
+    assert groups.tally(evaluation, runs[1].groups) == Tally(loss_sum=4.0, samples=10)

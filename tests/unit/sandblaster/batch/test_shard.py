@@ -1,13 +1,16 @@
 """What one shard does with gradients and orders, each of them at most once."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from disttrain.sandblaster import operations as ops
-from disttrain.sandblaster.batch.orders import Decided, Order
+from disttrain.sandblaster.batch.groups import Worker
+from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog
 from disttrain.sandblaster.batch.pairwise import Folding
+from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.batch.shard import BatchShard
 from disttrain.sandblaster.batch.staging import Chunk, Layout
 from disttrain.sandblaster.errors import (
@@ -21,6 +24,7 @@ from disttrain.sandblaster.names import ARRIVED, PARAMETERS
 from disttrain.sandblaster.operations import Operation
 
 LENGTH = 4
+SENDER = Worker(0, 1)
 LAYOUT = Layout(elements=LENGTH, chunk_elements=2, element_type=np.float64)
 DOUBLE: tuple[Operation, ...] = (ops.Scale(vector=PARAMETERS, factor=2.0),)
 
@@ -39,6 +43,7 @@ def stage(
     complete = False
     for number in range(LAYOUT.chunks):
         chunk = Chunk(
+            sender=SENDER,
             evaluation=evaluation,
             group=attempt if group is None else group,
             attempt=attempt,
@@ -80,10 +85,58 @@ def test_a_chunk_that_came_before_is_left_alone() -> None:
     assert shard.vectors[ARRIVED].tolist() == [10.0] * LENGTH
 
 
+def test_a_chunk_of_somebody_elses_attempt_is_refused() -> None:
+    shard = a_shard(groups=2)
+    half = Chunk(sender=SENDER, evaluation=1, group=0, attempt=1, number=0)
+    shard.stage(half, np.ones(2))
+
+    with pytest.raises(WrongChunk, match=r"attempt 1 is at group 0 and of .*incarnation=1"):
+        shard.stage(replace(half, sender=Worker(0, 2), number=1), np.ones(2))
+
+
+def test_what_a_dead_replica_left_unfinished_takes_no_memory() -> None:
+    shard = a_shard(groups=2, most_pieces=2)
+    stage(shard, 1, 1.0, group=0)
+    shard.stage(Chunk(sender=SENDER, evaluation=1, group=1, attempt=2, number=0), np.ones(2))
+    assert shard.staged_bytes == 2 * LAYOUT.bytes
+
+    shard.forget(SENDER)
+
+    assert shard.staged_bytes == LAYOUT.bytes
+    stage(shard, 3, 2.0, group=1)
+    shard.carry_out(commit(1, 3))
+    assert shard.vectors[ARRIVED].tolist() == [3.0] * LENGTH
+
+
+def test_an_empty_range_takes_part_with_one_empty_chunk() -> None:
+    layout = Layout(elements=0, chunk_elements=2, element_type=np.float64)
+    shard = BatchShard(layout, 0)
+    shard.vectors.make(PARAMETERS)
+    shard.carry_out(Order(coordinator=1, number=1, iteration=0, evaluation=1, groups=1))
+
+    chunk = Chunk(sender=SENDER, evaluation=1, group=0, attempt=1, number=0)
+
+    assert shard.stage(chunk, np.ones(0))
+    assert shard.carry_out(commit(1)).scalars == (0.0,)
+
+
+def test_a_shard_that_begins_with_a_checkpoint_goes_on_with_the_next_order() -> None:
+    before = a_shard()
+    before.carry_out(replace(commit(), operations=DOUBLE))
+    log = OrderLog(coordinator=before.log.coordinator, last=before.log.last)
+
+    shard = BatchShard(LAYOUT, LAYOUT.bytes, before.vectors, log)
+
+    with pytest.raises(OrderRefused, match="order 2 does not follow on 2"):
+        shard.carry_out(replace(commit(), operations=DOUBLE))
+    shard.carry_out(replace(commit(), number=3, operations=DOUBLE))
+    assert shard.vectors[PARAMETERS].tolist() == [4.0] * LENGTH
+
+
 def test_half_an_attempt_is_not_committed() -> None:
     shard = a_shard()
     stage(shard, 1, 1.0, group=0)
-    half = Chunk(evaluation=1, group=1, attempt=2, number=0)
+    half = Chunk(sender=SENDER, evaluation=1, group=1, attempt=2, number=0)
     assert not shard.stage(half, np.ones(2))
 
     with pytest.raises(NotStaged, match=r"attempts \[2\] of evaluation 1"):
@@ -122,7 +175,7 @@ def test_gradients_of_another_evaluation_and_after_the_commit_are_refused() -> N
         (0, -1, np.ones(2), "chunk -1 of 2"),
         (0, 0, np.ones(1), "chunk 0 has 1 elements of float64, wanted 2 of float64"),
         (0, 1, np.ones(2, np.float32), "chunk 1 has 2 elements of float32, wanted 2 of float64"),
-        (1, 0, np.ones(2), "attempt 1 is at group 0, got 1"),
+        (1, 0, np.ones(2), "attempt 1 is at group 0 and of .*, got a part for group 1"),
     ],
 )
 def test_a_chunk_that_fits_nowhere_changes_nothing(
@@ -131,8 +184,9 @@ def test_a_chunk_that_fits_nowhere_changes_nothing(
     shard = a_shard(groups=2)
     stage(shard, 1, 5.0, group=0)
 
+    chunk = Chunk(sender=SENDER, evaluation=1, group=group, attempt=1, number=number)
     with pytest.raises(WrongChunk, match=message):
-        shard.stage(Chunk(evaluation=1, group=group, attempt=1, number=number), values)
+        shard.stage(chunk, values)
 
     stage(shard, 2, 5.0, group=1)
     shard.carry_out(commit(1, 2))
@@ -151,7 +205,9 @@ def test_memory_for_attempts_is_bounded() -> None:
     stage(shard, 0, 1.0)
     stage(shard, 1, 1.0)
 
-    with pytest.raises(StagingFull, match="2 pieces of 32 bytes are staged, and 64 bytes"):
+    with pytest.raises(
+        StagingFull, match="64 bytes are staged in pieces of 32, and 64 are the limit"
+    ):
         stage(shard, 2, 1.0)
 
 
@@ -236,3 +292,40 @@ def test_neighbours_are_added_first_in_whatever_order_they_come(terms: str, want
             assert folding.total is None
             folding.put(place, terms[place])
         assert folding.total == wanted
+
+
+RUNS = (Run(vector="a", groups=(4, 2)), Run(vector="b", groups=(7,)))
+
+
+def a_shard_with_runs() -> BatchShard:
+    shard = BatchShard(LAYOUT, 10 * LAYOUT.bytes)
+    shard.carry_out(Order(coordinator=1, number=1, iteration=0, evaluation=1, groups=3, runs=RUNS))
+    return shard
+
+
+def test_runs_of_groups_become_means_of_their_own() -> None:
+    shard = a_shard_with_runs()
+    for attempt, group in ((1, 7), (2, 2), (3, 4)):
+        stage(shard, attempt, 10.0 * attempt, group)
+    shard.decide(news({7: 1}))
+
+    counted = tuple(replace(run, samples=5) for run in RUNS)
+    adding = ops.Combine(target=ARRIVED, terms={"a": 0.5, "b": 0.25})
+    shard.carry_out(replace(commit(3, 2, 1), runs=counted, operations=(adding,)))
+
+    assert shard.vectors["a"].tolist() == [10.0] * LENGTH
+    assert shard.vectors["b"].tolist() == [2.0] * LENGTH
+    assert shard.vectors[ARRIVED].tolist() == [5.5] * LENGTH
+
+
+def test_a_group_that_is_in_no_run_is_refused() -> None:
+    with pytest.raises(WrongChunk, match="group 3 of 3"):
+        stage(a_shard_with_runs(), 1, 1.0, group=3)
+
+
+def test_runs_without_all_their_groups_are_not_committed() -> None:
+    shard = a_shard_with_runs()
+    stage(shard, 1, 1.0, group=7)
+
+    with pytest.raises(NotStaged, match="1 attempts do not make"):
+        shard.carry_out(replace(commit(1), runs=RUNS))

@@ -1,0 +1,84 @@
+"""Promise 3: Sandblaster counts every portion of a batch once, on every shard."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from disttrain.audit.evidence import Evidence, Life
+from disttrain.audit.finding import Finding, judge
+from disttrain.parameter_server.ledger import Kind
+
+PROMISE = "3. every portion counts exactly once per batch (Sandblaster)"
+
+
+class _Evaluation(NamedTuple):
+    """Numbers are never used again, but by a resumed run that began before them."""
+
+    run: int
+    number: int
+
+
+class _Commit(NamedTuple):
+    """What one life of a shard added up for one evaluation."""
+
+    life: Life
+    attempts: tuple[tuple[int, int], ...]
+    """Group and attempt, in their order."""
+    samples: int
+    is_last: bool
+    """Of its life, which may have ended while it was written down."""
+
+
+def check(evidence: Evidence) -> Finding:
+    """One attempt of each group, the same ones on all shards, and all samples of the batch."""
+    commits: dict[_Evaluation, list[_Commit]] = defaultdict(list)
+    for life in evidence.shard_lives:
+        for number, commit in _commits(life):
+            commits[_Evaluation(life.run, number)].append(commit)
+    violations = [
+        text for one, found in commits.items() for text in _wrong(one.number, found, evidence)
+    ]
+    groups = max((len(found[0].attempts) for found in commits.values()), default=0)
+    text = f"{len(commits)} evaluations of {groups} groups on {len(evidence.shards)} shards"
+    return judge(PROMISE, violations, text)
+
+
+def _commits(life: Life) -> Iterator[tuple[int, _Commit]]:
+    records = life.of(Kind.COMMITTED)
+    numbers = list(dict.fromkeys(records["sequence"].tolist()))
+    for number in numbers:
+        found = records[records["sequence"] == number]
+        pairs = zip(found["lease_offset"].tolist(), found["lease"].tolist(), strict=True)
+        samples = int(found["samples"].max())
+        yield number, _Commit(life, tuple(pairs), samples, is_last=number == numbers[-1])
+
+
+def _wrong(number: int, commits: list[_Commit], evidence: Evidence) -> Iterator[str]:
+    longest = max(commits, key=lambda commit: len(commit.attempts))
+    for commit in commits:
+        where = f"{commit.life.name} in evaluation {number}"
+        groups = [group for group, _ in commit.attempts]
+        if len(set(groups)) < len(groups):
+            yield f"{where} added up a group twice: {groups}"
+        elif commit.attempts != longest.attempts[: len(commit.attempts)]:
+            yield f"{where} added up other attempts than {longest.life.name}"
+        elif len(groups) < len(longest.attempts) and not _may_lack(commit):
+            yield f"{where} left out groups: it has {groups}"
+        yield from (f"{where} {text}" for text in _wrong_samples(commit, longest, evidence))
+
+
+def _wrong_samples(commit: _Commit, longest: _Commit, evidence: Evidence) -> Iterator[str]:
+    size, groups = evidence.train_samples, [group for group, _ in longest.attempts]
+    if commit.samples != longest.samples:
+        yield f"counted {commit.samples} samples, {longest.life.name} {longest.samples}"
+    elif size and evidence.batch_is_everything and commit.samples != size:
+        yield f"counted {commit.samples} of {size} samples"
+    elif size and commit.samples > size:
+        yield f"counted {commit.samples} samples of {size} that there are"
+    if evidence.batch_is_everything and groups != list(range(len(groups))):
+        yield f"added up groups {groups}: some of the batch are missing"
+
+
+def _may_lack(commit: _Commit) -> bool:
+    """Whether records may be missing: the life was killed then, or its disk was full."""
+    return commit.is_last or commit.life.missing > 0

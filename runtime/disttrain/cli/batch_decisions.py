@@ -1,0 +1,62 @@
+"""What a checkpoint says about a batch method's decisions, one for each evaluation."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from disttrain.checkpoint import names
+from disttrain.coordinator.journal import state
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.status import batch_status, status
+from disttrain.sandblaster.decisions import Decision
+
+_HEAD = ("evaluation", "iteration", "step", "loss", "slope", "decision")
+
+
+def read(checkpoint: Path) -> State | None:
+    """The coordinator's part of a checkpoint; None if it cannot be read."""
+    try:
+        return state.from_json((checkpoint / names.COORDINATOR).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def rows(found: State | None) -> list[tuple[str, ...]]:
+    """A table with its head; empty for other strategies."""
+    if found is None or found.batch is None:
+        return []
+    return [_HEAD, *(_row(each) for each in found.batch.course.method.decisions)]
+
+
+def with_decisions(described: str, found: State | None) -> str:
+    """A checkpoint as one JSON object, with what is known of the method."""
+    if found is None or found.batch is None:
+        return described
+    batch = batch_status.batch(found) or {}
+    decisions = [_fields(each) for each in found.batch.course.method.decisions]
+    whole = {**json.loads(described), "sandblaster": {**batch, "decisions": decisions}}
+    return json.dumps(status.finite(whole), indent=2)
+
+
+def _row(each: Decision) -> tuple[str, ...]:
+    return (
+        str(each.evaluation),
+        str(each.iteration),
+        f"{each.step:.4g}",
+        f"{each.loss:.10g}",
+        f"{each.slope:.4g}",
+        each.verdict.value,
+    )
+
+
+def _fields(each: Decision) -> dict[str, Any]:
+    return {
+        "evaluation": each.evaluation,
+        "iteration": each.iteration,
+        "step": each.step,
+        "loss": each.loss,
+        "slope": each.slope,
+        "verdict": each.verdict.value,
+    }

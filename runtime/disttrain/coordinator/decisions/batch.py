@@ -1,0 +1,147 @@
+"""A batch method: orders to the shards, groups to the replicas, and what comes between two orders.
+
+Decides; no I/O. The method itself is decided by the `Driver`, which `fold` calls: here is what it
+is told, and when. Nothing is under way before an order that prepares an evaluation is given; so
+that is where checkpoints are cut, where the model is measured, and where the job ends.
+"""
+
+from disttrain.coordinator.decisions import batch_return, running, stop_rules
+from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.journal import batch_rules, entries
+from disttrain.coordinator.journal.batch_state import Batch
+from disttrain.coordinator.journal.state import Phase, StopReason
+from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.protocol.messages import FailureReason
+from disttrain.coordinator.protocol.orders import Decide, Evaluate, Perform
+from disttrain.job.roles import Durability
+from disttrain.sandblaster.batch.driver import Stage
+from disttrain.sandblaster.method import End
+
+_UNTOLD_BYTES = 64 * 2**20
+"""Of gradients that a shard may hold before it is told which of them count."""
+_ENDS = {
+    End.GRADIENT: "no element of the gradient is larger than gradientTolerance",
+    End.CHANGE: "the loss changed by no more than changeTolerance",
+    End.NO_DESCENT: "no step makes the loss smaller, as far as these numbers can tell",
+    End.NOT_FINITE: "the loss or the gradient at the first point is not a finite number",
+}
+
+
+def run(turn: Turn) -> None:
+    """Takes the steps that are due while the job runs."""
+    if not turn.shards_ready() or not turn.state.data.samples:
+        return
+    if turn.state.batch is None:
+        _begin(turn)
+    batch = turn.state.batch
+    if batch is None or not batch_return.are_together(turn, batch):
+        return
+    if batch.course.stage is Stage.COMPUTING and turn.state.stopping:
+        turn.record(entries.CourseInterrupted())
+    if batch.course.stage is Stage.COMPUTING:
+        _tell_winners(turn, batch)
+    elif batch.course.stage is Stage.DONE:
+        _end(turn, batch)
+    elif not _is_held_back(turn, batch):
+        _give(turn, batch)
+
+
+def _begin(turn: Turn) -> None:
+    data, rules = turn.state.data, turn.settings.batch
+    if rules is None:
+        message = "only jobs with a batch method have a course"
+        raise AssertionError(message)
+    portions = permutation.portion_count(data.samples, data.portion_size)
+    groups = -(-portions // rules.push_every_portions)
+    size = batch_rules.groups_of_a_batch(rules)
+    if size is not None and size >= groups:
+        message = (
+            f"strategy.sandblaster.batchSize is {rules.batch_size}, which makes {size} groups of "
+            f"portions, and the data has only {groups}: take batchSize all, or smaller portions"
+        )
+        turn.fail(FailureReason.BATCH_TOO_LARGE, message)
+        return
+    begun = entries.CourseBegun(
+        rules=rules, groups=groups, seed=turn.settings.seed, shards=batch_return.lives(turn)
+    )
+    turn.record(begun)
+
+
+def _end(turn: Turn, batch: Batch) -> None:
+    end = batch.course.method.progress.end
+    words = "" if end is None else _ENDS[end]
+    if end is End.NOT_FINITE:
+        turn.fail(FailureReason.DIVERGED, f"{words}. Try other initial parameters.")
+    else:
+        turn.go_to(Phase.DRAINING, StopReason.CONVERGED, words)
+
+
+def _is_held_back(turn: Turn, batch: Batch) -> bool:
+    """Whether the order waits for something else, which is begun if need be."""
+    if batch.course.stage is not Stage.PREPARING or batch.sent:
+        return False
+    if batch.course.method.progress.end is not None:
+        # The last order: only after it is the point accepted last there to be read.
+        return False
+    if turn.state.checkpoint is not None or turn.open_orders(Evaluate):
+        return True
+    stop = _why_stop(turn)
+    is_due = stop is not None or running.is_checkpoint_due(turn) or _is_evaluation_due(turn, batch)
+    if is_due and batch.course.request.settles:
+        # Whatever is due reads the parameters: they have to be the point accepted last.
+        turn.record(entries.CourseSettled())
+        return False
+    if stop is not None:
+        turn.go_to(Phase.DRAINING, stop)
+    elif running.is_checkpoint_due(turn):
+        running.begin_checkpoint(turn)
+    elif is_due:
+        running.evaluate(turn, turn.workers())
+    return is_due or _needs_a_cut(turn, batch)
+
+
+def _why_stop(turn: Turn) -> StopReason | None:
+    if turn.state.stopping:
+        return StopReason.STOPPED
+    return stop_rules.met(turn.settings.stop, running.reached(turn))
+
+
+def _is_evaluation_due(turn: Turn, batch: Batch) -> bool:
+    """Only where the point is another one than at the last evaluation."""
+    if not turn.workers():
+        return False
+    is_new = batch.course.method.progress.iteration != batch.evaluated_iteration
+    return turn.state.evaluating or (is_new and running.is_evaluation_due(turn))
+
+
+def _needs_a_cut(turn: Turn, batch: Batch) -> bool:
+    """Before the first order there is a checkpoint: whatever is lost later, all return to it."""
+    return batch.cut_number is None and turn.settings.durability is not Durability.NONE
+
+
+def _give(turn: Turn, batch: Batch) -> None:
+    """The order to every shard that has not answered it; an earlier life's is void."""
+    given = set()
+    for issued in turn.open_orders(Perform):
+        if isinstance(issued.order, Perform) and issued.order.order == batch.course.order:
+            given.add(issued.member)
+        else:
+            turn.record(entries.OrderClosed(id=issued.id))
+    for shard in turn.live_shards():
+        if shard.index not in batch.course.answers and shard.member not in given:
+            turn.issue(shard.member, Perform(order=batch.course.order))
+
+
+def _tell_winners(turn: Turn, batch: Batch) -> None:
+    untold = len(batch.course.evaluation.winners) - batch.told
+    if untold < _most_untold(turn) or turn.open_orders(Decide):
+        return
+    news = batch.driver.decided(batch.course, batch.told)
+    for shard in turn.live_shards():
+        turn.issue(shard.member, Decide(news=news))
+
+
+def _most_untold(turn: Turn) -> int:
+    layout = turn.state.layout
+    elements = 0 if layout is None else sum(tensor.elements for tensor in layout.tensors)
+    return max(1, _UNTOLD_BYTES * turn.settings.shards // (8 * max(1, elements)))

@@ -1,0 +1,105 @@
+"""Shards and the course of a batch method back at the same cut, after one of them was lost.
+
+Decides; no I/O.
+"""
+
+from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.journal import entries
+from disttrain.coordinator.journal.batch_state import Batch
+from disttrain.coordinator.journal.state import IssuedOrder, Phase
+from disttrain.coordinator.protocol.messages import FailureReason
+from disttrain.coordinator.protocol.orders import (
+    Decide,
+    Evaluate,
+    OrderFailed,
+    Perform,
+    ReturnTo,
+    WhyFailed,
+)
+from disttrain.job.roles import Durability
+
+
+def lives(turn: Turn) -> tuple[int, ...]:
+    """Incarnations of the living shards, by index."""
+    return tuple(shard.incarnation for shard in turn.live_shards())
+
+
+def are_together(turn: Turn, batch: Batch) -> bool:
+    """Whether the shards, which are all ready, are where the course is; if not, they will be."""
+    if not batch.returning and lives(turn) == batch.lives:
+        return True
+    if batch.cut_number is None:
+        return _are_at_the_beginning(turn)
+    if not batch.returning:
+        begin(turn, "a shard has a new life")
+    _order(turn, batch, batch.cut_number)
+    if any(batch.returned.get(shard.index) != shard.incarnation for shard in turn.live_shards()):
+        return False
+    turn.record(entries.CourseReturned(shards=lives(turn)))
+    return True
+
+
+def begin(turn: Turn, reason: str) -> None:
+    """All shards shall return; what they were to do before is void."""
+    turn.record(entries.ReturnBegun(reason=reason))
+    for kind in (Perform, Decide):
+        for issued in turn.open_orders(kind):
+            turn.record(entries.OrderClosed(id=issued.id))
+    shard_lost(turn)
+
+
+def shard_lost(turn: Turn) -> None:
+    """Whoever measures the shards' values now may read those of two points: it is done again.
+
+    A shard's next life serves no values before the coordinator knows that the last one is over.
+    """
+    for issued in turn.open_orders(Evaluate) if turn.state.batch is not None else ():
+        if isinstance(issued.order, Evaluate) and issued.order.model_file is None:
+            turn.record(entries.OrderClosed(id=issued.id))
+
+
+def returned(turn: Turn, issued: IssuedOrder) -> None:
+    """A shard says that it is back."""
+    batch = turn.state.batch
+    if batch is None or not isinstance(issued.order, ReturnTo):
+        return
+    if batch.returning and issued.order.checkpoint == batch.cut_number:
+        turn.record(entries.ShardReturned(member=issued.member))
+
+
+def failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
+    """A shard cannot do what it was told."""
+    batch, name = turn.state.batch, f"shard-{issued.member.index}"
+    if batch is None or isinstance(issued.order, ReturnTo):
+        turn.fail(FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
+    elif result.why is not WhyFailed.OUT_OF_STEP or batch.cut_number is None:
+        turn.fail(FailureReason.SHARD_LOST, f"{name}: {result.message}")
+    elif not batch.returning:
+        begin(turn, f"{name}: {result.message}")
+
+
+def check_closing(turn: Turn) -> None:
+    """A job that closes and has lost a shard goes on from the cut; see `are_together`."""
+    batch = turn.state.batch
+    closing = turn.state.phase in {Phase.DRAINING, Phase.CHECKPOINTING}
+    if batch is None or not closing or not turn.shards_ready():
+        return
+    if batch.returning or lives(turn) != batch.lives:
+        turn.go_to(Phase.RUNNING)
+
+
+def _are_at_the_beginning(turn: Turn) -> bool:
+    """No order is given before there is a checkpoint, if there will be any."""
+    if turn.settings.durability is Durability.NONE:
+        message = "a shard was lost and durability is none: nobody else has its vectors"
+        turn.fail(FailureReason.SHARD_LOST, message)
+        return False
+    turn.record(entries.CourseReturned(shards=lives(turn)))
+    return True
+
+
+def _order(turn: Turn, batch: Batch, number: int) -> None:
+    told = {issued.member for issued in turn.open_orders(ReturnTo)}
+    for shard in turn.live_shards():
+        if batch.returned.get(shard.index) != shard.incarnation and shard.member not in told:
+            turn.issue(shard.member, ReturnTo(checkpoint=number))

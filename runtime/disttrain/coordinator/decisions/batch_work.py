@@ -1,0 +1,106 @@
+"""Giving out groups of portions, and taking their results. Decides; no I/O."""
+
+from disttrain.coordinator.decisions import batch_return, membership
+from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.journal import batch_fold, entries
+from disttrain.coordinator.journal.batch_state import Batch
+from disttrain.coordinator.journal.state import IssuedOrder, Phase
+from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.protocol.messages import (
+    Acknowledged,
+    GroupDone,
+    GroupLease,
+    RequestWork,
+    Work,
+)
+from disttrain.coordinator.protocol.orders import Performed
+from disttrain.sandblaster.batch import groups
+from disttrain.sandblaster.batch.driver import Stage
+from disttrain.sandblaster.batch.groups import Attempt
+
+_MOST_HELD = 2
+"""Attempts of one replica: one that it computes, and one whose data it reads meanwhile."""
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.01, 0.1
+"""Before a replica without a group asks again, for each replica that there is: every evaluation
+begins with such a pause."""
+
+
+def request_work(turn: Turn, request: RequestWork) -> Work:
+    """A group for a replica, one first whose answer was lost on the way."""
+    membership.take_progress(turn, request.member, request.progress, 0)
+    batch = turn.state.batch
+    attempt = None
+    if batch is not None and _may_work(turn, batch):
+        attempt = _attempt(turn, batch, request)
+    given = () if batch is None or attempt is None else (_lease(turn, batch, attempt),)
+    live = len(turn.live_replicas())
+    return Work(
+        groups=given,
+        wait=not turn.state.phase.ended,
+        after_seconds=min(_PAUSE_SECONDS * live, _LONGEST_PAUSE_SECONDS),
+        live_replicas=live,
+    )
+
+
+def group_done(turn: Turn, request: GroupDone) -> Acknowledged | None:
+    """A result counts if it is of this evaluation, and of an attempt that its replica has.
+
+    None: it will count, but not before the shards have answered this life of the coordinator.
+    """
+    batch = turn.state.batch
+    if batch is None or not _is_wanted(batch, request):
+        return Acknowledged()
+    if batch.course.stage is Stage.PREPARING:
+        return None
+    if _may_work(turn, batch):
+        turn.record(entries.GroupStaged(member=request.member, result=request.result))
+    return Acknowledged()
+
+
+def performed(turn: Turn, issued: IssuedOrder, result: Performed) -> None:
+    """A shard has carried out the course's order, if this is the life that the course knows."""
+    batch, shard = turn.state.batch, issued.member
+    if batch is None or batch.returning or shard.index >= len(batch.lives):
+        return
+    if batch.lives[shard.index] == shard.incarnation:
+        turn.record(entries.ShardPerformed(shard=shard.index, performed=result.performed))
+
+
+def _is_wanted(batch: Batch, request: GroupDone) -> bool:
+    evaluation, result = batch.course.evaluation, request.result
+    attempt = evaluation.attempts.get(result.attempt)
+    if attempt is None or attempt.worker != batch_fold.worker(request.member):
+        return False
+    return (result.evaluation, result.shards) == (evaluation.number, evaluation.shards)
+
+
+def _may_work(turn: Turn, batch: Batch) -> bool:
+    is_computing = batch.course.stage is Stage.COMPUTING and not batch.returning
+    is_running = turn.state.phase is Phase.RUNNING and not turn.state.stopping
+    return is_computing and is_running and batch_return.lives(turn) == batch.lives
+
+
+def _attempt(turn: Turn, batch: Batch, request: RequestWork) -> Attempt | None:
+    evaluation, holding = batch.course.evaluation, request.attempts
+    worker = batch_fold.worker(request.member)
+    if missed := groups.missed(evaluation, worker, holding):
+        return missed
+    held = sum(number in evaluation.attempts for number in holding)
+    if held >= _MOST_HELD or not batch.driver.has_group(batch.course, worker):
+        return None
+    number = evaluation.next_attempt
+    turn.record(entries.GroupGranted(member=request.member, holding=holding))
+    return evaluation.attempts.get(number)
+
+
+def _lease(turn: Turn, batch: Batch, attempt: Attempt) -> GroupLease:
+    data, size = turn.state.data, batch.rules.push_every_portions
+    portions = permutation.portion_count(data.samples, data.portion_size)
+    first = attempt.group * size
+    return GroupLease(
+        attempt=attempt.number,
+        group=attempt.group,
+        evaluation=batch.course.evaluation.number,
+        portions=(first, min(first + size, portions)),
+        shards=batch.lives,
+    )

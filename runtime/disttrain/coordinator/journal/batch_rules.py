@@ -1,0 +1,95 @@
+"""The method that a manifest describes, as the pure core of Sandblaster takes it. Pure."""
+
+from functools import lru_cache
+
+from disttrain.job import batch_optimizer
+from disttrain.job.batch_optimizer import BatchRule, GradientDescent
+from disttrain.job.sandblaster import Precision, Sandblaster
+from disttrain.sandblaster.batch.batches import Batches
+from disttrain.sandblaster.batch.driver import Driver, DriverRules
+from disttrain.sandblaster.batch.groups import BackupRules
+from disttrain.sandblaster.conjugate_gradient import ConjugateGradient
+from disttrain.sandblaster.curvature import WeakPairs
+from disttrain.sandblaster.descent import Descent, DescentRules
+from disttrain.sandblaster.directions import Directions, SteepestDescent
+from disttrain.sandblaster.frame import Frame
+from disttrain.sandblaster.lbfgs import Lbfgs
+from disttrain.sandblaster.line_search.armijo import ArmijoRules
+from disttrain.sandblaster.line_search.search import SearchRules
+from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from disttrain.sandblaster.multi_batch import MultiBatch
+
+_ROUNDING_FLOAT32, _TOLERANCE_FLOAT32 = 2.0**-22, 1e-3
+"""Of inner products of vectors in single precision: with less care nothing is exact enough, with
+more every iteration would compute all of them again."""
+_SHARED = 0.2
+"""Fraction of a small batch that the next one has, too."""
+
+
+@lru_cache(maxsize=8)
+def driver(rules: Sandblaster, groups: int, seed: int) -> Driver:
+    """What decides the course of a job whose data has so many groups.
+
+    Raises ValueError if batches of the size that is asked for cannot be made of them.
+    """
+    backup = BackupRules(
+        enabled=rules.backup_tasks.enabled,
+        start_when_remaining=rules.backup_tasks.start_when_remaining,
+    )
+    batches = None
+    size = groups_of_a_batch(rules)
+    if size is not None:
+        overlap = max(1, round(_SHARED * size))
+        batches = Batches(seed=seed, groups=groups, size=size, overlap=overlap)
+    return Driver(_frame(rules), DriverRules(groups=groups, backup=backup, batches=batches))
+
+
+def groups_of_a_batch(rules: Sandblaster) -> int | None:
+    """None: all that the data has."""
+    if isinstance(rules.batch_size, str):
+        return None
+    return -(-rules.batch_size // (rules.portion_size * rules.push_every_portions))
+
+
+def _frame(rules: Sandblaster) -> Frame:
+    method, is_small = rules.optimizer.rule, groups_of_a_batch(rules) is not None
+    descent = DescentRules(
+        search=_search(method, is_small=is_small),
+        gradient_tolerance=method.gradient_tolerance,
+        change_tolerance=method.change_tolerance,
+    )
+    if is_small and isinstance(method, batch_optimizer.Lbfgs):
+        return MultiBatch(descent, _lbfgs(method, rules.precision, WeakPairs.DAMP))
+    return Descent(descent, _directions(method, rules.precision))
+
+
+def _search(method: BatchRule, *, is_small: bool) -> SearchRules:
+    if method.line_search is None:
+        return ArmijoRules() if is_small else WolfeRules()
+    if isinstance(method.line_search.rule, batch_optimizer.Armijo):
+        return ArmijoRules()
+    return WolfeRules()
+
+
+def _directions(
+    method: batch_optimizer.Lbfgs | batch_optimizer.ConjugateGradient | GradientDescent,
+    precision: Precision,
+) -> Directions:
+    match method:
+        case batch_optimizer.Lbfgs():
+            return _lbfgs(method, precision, WeakPairs.SKIP)
+        case batch_optimizer.ConjugateGradient():
+            return ConjugateGradient()
+        case GradientDescent():
+            return SteepestDescent()
+
+
+def _lbfgs(method: batch_optimizer.Lbfgs, precision: Precision, weak_pairs: WeakPairs) -> Lbfgs:
+    if precision is Precision.FLOAT64:
+        return Lbfgs(history=method.history, weak_pairs=weak_pairs)
+    return Lbfgs(
+        history=method.history,
+        rounding=_ROUNDING_FLOAT32,
+        tolerance=_TOLERANCE_FLOAT32,
+        weak_pairs=weak_pairs,
+    )

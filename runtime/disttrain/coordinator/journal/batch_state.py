@@ -1,0 +1,96 @@
+"""What the coordinator knows of a batch method; only `batch_fold` changes it."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import PlainSerializer, PlainValidator
+
+from disttrain.coordinator.journal import batch_rules
+from disttrain.coordinator.protocol.fields import Strict
+from disttrain.job.sandblaster import Sandblaster
+from disttrain.sandblaster.batch.driver import COURSE_JSON, Course, Driver
+
+
+def copied(course: Course) -> Course:
+    """The same course, which changes no more when the first one does."""
+    return COURSE_JSON.read(COURSE_JSON.write(course))
+
+
+def _course(content: object) -> Course:
+    return content if isinstance(content, Course) else COURSE_JSON.read(str(content).encode())
+
+
+def _text(course: Course) -> str:
+    return COURSE_JSON.write(course).decode()
+
+
+KeptCourse = Annotated[Course, PlainSerializer(_text, str), PlainValidator(_course)]
+"""A text within the JSON: so its infinities and its bits survive."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Batch(Strict):
+    """One run of a batch method."""
+
+    rules: Sandblaster
+    groups: int
+    """Of portions, in the data."""
+    seed: int
+    """Of the batches, if they are smaller than the data."""
+    course: KeptCourse
+    sent: bool = False
+    """The course's order was given to somebody, in this life of the coordinator or before."""
+    told: int = 0
+    """Winners of the evaluation that the shards were told of."""
+    cut: KeptCourse | None = None
+    """As it was at the newest checkpoint of this run; None before the first."""
+    cut_number: int | None = None
+    """Of that checkpoint."""
+    opened: KeptCourse | None = None
+    """As it was at the checkpoint in progress."""
+    returning: bool = False
+    """All shards are going back to the cut."""
+    returned: dict[int, int] = field(default_factory=dict)
+    """Incarnations of the shards that are there, by index."""
+    returns: int = 0
+    """How often all went back to a cut."""
+    evaluated_iteration: int = 0
+    """At the last evaluation on test data."""
+    requeued: int = 0
+    """Groups that came back without a result, in earlier evaluations."""
+    copies: int = 0
+    """Of groups that somebody else had begun, in earlier evaluations."""
+    groups_done: int = 0
+    """In earlier evaluations, dropped ones included."""
+    samples_of_others: int = 0
+    """Samples computed in evaluations that were dropped."""
+
+    @property
+    def driver(self) -> Driver:
+        """What changes the course."""
+        return batch_rules.driver(self.rules, self.groups, self.seed)
+
+    @property
+    def lives(self) -> tuple[int, ...]:
+        """Incarnations of the shards that the course counts on."""
+        return self.course.evaluation.shards
+
+    @property
+    def samples_now(self) -> int:
+        """Of the evaluation under way that are done."""
+        return sum(winner.samples for winner in self.course.evaluation.winners.values())
+
+    @property
+    def all_requeued(self) -> int:
+        """Groups that came back without a result."""
+        return self.requeued + self.course.evaluation.requeued
+
+    @property
+    def all_groups_done(self) -> int:
+        """Groups whose result was taken."""
+        return self.groups_done + len(self.course.evaluation.winners)
+
+    @property
+    def all_copies(self) -> int:
+        """Copies of groups that somebody else had begun."""
+        return self.copies + self.course.evaluation.copies

@@ -1,0 +1,40 @@
+"""How a batch method is doing. Pure."""
+
+from typing import Any
+
+from disttrain.coordinator.journal.state import State
+
+Json = dict[str, Any]
+
+
+def batch(state: State) -> Json | None:
+    """Everything that is told of it; None before it has begun, and for other strategies."""
+    found = state.batch
+    if found is None:
+        return None
+    course = found.course
+    progress = course.method.progress
+    search = course.method.search
+    return {
+        "iteration": progress.iteration,
+        "evaluation": course.evaluation.number,
+        "evaluations": progress.evaluations,
+        "objective": progress.loss,
+        "gradientNorm": progress.largest,
+        "evaluationsPerIteration": progress.evaluations / max(1, progress.iteration),
+        "step": None if search is None else search.trial,
+        "stage": course.stage,
+        "groupsDone": len(course.evaluation.winners),
+        "groups": course.evaluation.groups,
+        "requeued": found.all_requeued,
+        "copies": found.all_copies,
+        "returns": found.returns,
+        "end": progress.end,
+    }
+
+
+def objective(state: State) -> float | None:
+    """The loss over the batch at the point accepted last; None before it is known."""
+    if state.batch is None or not state.batch.course.method.progress.evaluations:
+        return None
+    return state.batch.course.method.progress.loss

@@ -1,0 +1,76 @@
+"""Sandblaster as a manifest describes it: batch optimisation over sharded vectors."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from disttrain.job.batch_optimizer import BatchOptimizer
+from disttrain.job.section import Count, Section
+
+ALL: Final = "all"
+"""A batch of everything."""
+
+
+def _size(value: object) -> object:
+    if value == ALL or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise PydanticCustomError(
+        "batch_size",
+        "must be all or a whole number of at least 1, got {seen}",
+        {"seen": str(value)[:60]},
+    )
+
+
+BatchSize = Annotated[
+    int | str,
+    BeforeValidator(_size),
+    WithJsonSchema(
+        {"anyOf": [{"const": ALL, "type": "string"}, {"minimum": 1, "type": "integer"}]}
+    ),
+]
+"""`all` or a number of samples."""
+
+
+class Precision(StrEnum):
+    """With which numbers a job computes."""
+
+    FLOAT32 = "float32"
+    """Single precision."""
+    FLOAT64 = "float64"
+    """Double precision: twice the memory and bytes, and many more correct digits."""
+
+
+class BackupTasks(Section):
+    """Copies of work that a slow replica has begun; the first result counts."""
+
+    enabled: bool = True
+    """Whether there are copies."""
+
+    start_when_remaining: Count = 8
+    """Groups of portions without a result from which on idle replicas get copies."""
+
+
+class Sandblaster(Section):
+    """Sandblaster (DistBelief 4.2): a method for whole batches, on vectors that the shards keep."""
+
+    precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
+    """Numbers of the model, of the vectors on the shards, and on the wire."""
+
+    batch_size: BatchSize = ALL
+    """Samples of a batch. all: those of the training data, in every iteration. A number, rounded
+    up to whole groups: other samples in every iteration, a fifth of them shared with the next one
+    (multi-batch L-BFGS)."""
+
+    portion_size: Count = 256
+    """Samples of a portion: what a replica computes at once."""
+
+    push_every_portions: Count = 4
+    """Portions in a group: what is handed out, pushed and counted as a whole."""
+
+    backup_tasks: BackupTasks = BackupTasks()
+    """Copies of what slow replicas have begun."""
+
+    optimizer: BatchOptimizer = Field(examples=[{"lbfgs": {"history": 10}}])
+    """The method."""

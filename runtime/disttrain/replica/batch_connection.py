@@ -1,0 +1,103 @@
+"""A model joined to the shards for a batch method: its flat vectors, and the threads beside it."""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from disttrain.layout import TRIAL_OF
+from disttrain.parameter_server.client import FetchResult, Stage
+from disttrain.replica.exchange import StageSide, TrialSide
+from disttrain.replica.flat_model import FlatModel, Gradient
+from disttrain.replica.halt import Halt
+from disttrain.replica.transfers import Transfers
+
+_CLOSE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchSides:
+    """Both halves of the parameter server's client; each belongs to one thread."""
+
+    push: StageSide
+    fetch: TrialSide
+
+
+class BatchConnection:
+    """For the compute thread. What is begun here ends in one thread per direction, in order."""
+
+    def __init__(self, model: FlatModel, sides: BatchSides, halt: Halt) -> None:
+        self.model = model
+        self.halt = halt
+        self.pushes, self.fetches = Transfers(), Transfers()
+        self._sides = sides
+        self._push_thread = ThreadPoolExecutor(1, "push")
+        self._fetch_thread = ThreadPoolExecutor(1, "fetch")
+
+    def upload(self, shards: Sequence[int]) -> None:
+        """Send the model's present values to these shards; return when they have them."""
+        values = self.model.values_to_upload()
+        self.halt.result(self._push_thread.submit(self._sides.push.upload, values, shards))
+
+    def stage(self, stage: Stage, gradient: Gradient) -> "Future[tuple[int, ...]]":
+        """Send a gradient: the shards' incarnations, when all of them have it.
+
+        Until then nothing may be written to it. The future may raise EvaluationOver.
+        """
+        gradient.gradient.leave()
+
+        def send() -> tuple[int, ...]:
+            began = time.perf_counter()
+            gradient.gradient.wait_left()
+            staged = self._sides.push.stage(stage)
+            self.pushes.add(time.perf_counter() - began, stage.gradient.nbytes)
+            return staged
+
+        return self._push_thread.submit(send)
+
+    def fetch_trial(self, evaluation: int) -> "Future[None]":
+        """Fetch the point of an evaluation for `FlatModel.adopt`; may raise EvaluationOver."""
+
+        def fetch() -> None:
+            began = time.perf_counter()
+            into = self.model.trial_into()
+            self._sides.fetch.fetch_trial(evaluation, TRIAL_OF[self.model.vector], into)
+            self.model.land_trial()
+            self.fetches.add(time.perf_counter() - began, into.nbytes)
+
+        return self._fetch_thread.submit(fetch)
+
+    def fetch(self) -> FetchResult:
+        """Compute with the shards' present values from now on. Raises Halted."""
+
+        def fetch() -> FetchResult:
+            fetched = self._sides.fetch.fetch(self.model.fetch_into())
+            self.model.land()
+            return fetched
+
+        fetched = self.halt.result(self._fetch_thread.submit(fetch))
+        self.model.adopt(buffers=fetched.buffers_changed)
+        return fetched
+
+    def first_fetch(self, meanwhile: Callable[[], None]) -> FetchResult:
+        """As `connection.Connection.first_fetch`."""
+        into = self.model.first_fetch_into()
+        fetching = self._fetch_thread.submit(self._sides.fetch.fetch, into)
+        while not fetching.done():
+            meanwhile()
+            self.halt.check()
+        self.model.adopt_first_fetch()
+        return fetching.result()
+
+    def close(self) -> None:
+        """End the threads; what is under way is not waited for long."""
+        self.halt.say()
+        self._sides.push.stop()
+        self._sides.fetch.stop()
+        ends = [
+            self._push_thread.submit(self._sides.push.close),
+            self._fetch_thread.submit(self._sides.fetch.close),
+        ]
+        wait(ends, _CLOSE_SECONDS)
+        self._push_thread.shutdown(wait=False)
+        self._fetch_thread.shutdown(wait=False)

@@ -1,0 +1,156 @@
+"""The loop of a batch method: portion after portion, their gradients added up by groups."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from disttrain.parameter_server.errors import EvaluationOver
+from disttrain.replica import device, seeding
+from disttrain.replica.group_staging import GroupStaging, GroupSum
+from disttrain.replica.held_groups import HeldGroups
+from disttrain.replica.pipeline import Loaded, Pipeline
+from disttrain.replica.trial_point import TrialPoint
+from disttrain.task import user_code
+
+_IDLE_SECONDS = 0.01
+"""How long anything is waited for before the coordinator's orders are looked at again."""
+
+
+@dataclass(slots=True)
+class BatchCounters:
+    """What was done since the process started; written by the compute thread only."""
+
+    portions: int = 0
+    loss_sum: float = 0.0
+    losses: int = 0
+    """Portions with a finite loss."""
+    compute_seconds: float = 0.0
+    data_seconds: float = 0.0
+    """Waiting for the data of groups that are held; without groups it is nobody's fault."""
+    push_seconds: float = 0.0
+
+
+def add_portion(
+    unfinished: GroupSum, loaded: Loaded, loss: Callable[[Any], Tensor], seed: int
+) -> float:
+    """Add a portion's gradient and loss to its group's; the mean loss.
+
+    What is drawn depends on the seed and the portion only: the same in each evaluation.
+    """
+    item, samples = loaded.item, len(loaded.item.indices)
+    seeding.seed_step(seeding.batch_seed(seed, item.epoch, item.portion, item.first))
+    value = loss(loaded.batch)
+    with user_code.running("the loss's backward()"):
+        (value * samples).backward()  # type: ignore[no-untyped-call]
+    (mean,) = device.numbers(value)
+    unfinished.loss += mean * samples
+    unfinished.samples += samples
+    unfinished.next_portion += 1
+    return mean
+
+
+class BatchLoop:
+    """Computes what the pipeline brings. Belongs to the compute thread."""
+
+    def __init__(
+        self,
+        loss: Callable[[Any], Tensor],
+        pipeline: Pipeline,
+        staging: GroupStaging,
+        point: TrialPoint,
+        held: HeldGroups,
+        seed: int,
+    ) -> None:
+        self._loss = loss
+        self._pipeline = pipeline
+        self._staging = staging
+        self._point = point
+        self._held = held
+        self._seed = seed
+        self._loaded: Loaded | None = None
+        """Waits for its evaluation's point, or for memory."""
+        self._sum: GroupSum | None = None
+        self._drained = False
+        self.counters = BatchCounters()
+
+    def train_until(self, ends: Callable[[], bool]) -> None:
+        """Portion after portion, until `ends()` is true between two of them."""
+        while not ends():
+            self._staging.settle()
+            self._loaded = self._loaded or self._next()
+            if self._loaded is not None and self._is_over(self._loaded):
+                self._loaded = None
+
+    def drain(self) -> None:
+        """Drop what is not computed; wait until the shards have the rest, and tell it."""
+        self._drained = True
+        self._pipeline.drop()
+        self._loaded = None
+        self._abandon()
+        self._staging.drain()
+
+    def _is_over(self, loaded: Loaded) -> bool:
+        """Whether nothing is left to do with a batch: computed, or of a group that was dropped."""
+        group = self._held.get(loaded.item.lease)
+        if group is None:
+            return True
+        try:
+            if not self._point.is_here(group.evaluation, _IDLE_SECONDS):
+                return False
+        except EvaluationOver:
+            self._held.drop(group.evaluation)
+            return True
+        unfinished = self._sum_for(loaded)
+        if unfinished is not None:
+            self._compute(unfinished, loaded)
+        return unfinished is not None
+
+    def _sum_for(self, loaded: Loaded) -> GroupSum | None:
+        """Where the batch belongs; None as long as there is no memory for it."""
+        number = loaded.item.lease
+        if self._sum is not None and self._sum.number == number:
+            return self._sum
+        self._abandon()
+        group = self._held.get(number)
+        if group is not None:
+            self._sum = self._staging.begin(number, group)
+        if self._sum is None:
+            self._wait_for_memory()
+        return self._sum
+
+    def _compute(self, unfinished: GroupSum, loaded: Loaded) -> None:
+        began = time.perf_counter()
+        assert loaded.item.portion == unfinished.next_portion  # noqa: S101  read in their order
+        self._staging.model.restore_buffers()
+        mean = add_portion(unfinished, loaded, self._loss, self._seed)
+        self.counters.portions += 1
+        if math.isfinite(mean):
+            self.counters.loss_sum += mean
+            self.counters.losses += 1
+        if unfinished.is_complete:
+            self._sum = None
+            self._staging.send(unfinished)
+        self.counters.compute_seconds += time.perf_counter() - began
+
+    def _abandon(self) -> None:
+        if self._sum is not None:
+            self._staging.abandon(self._sum)
+        self._sum = None
+
+    def _wait_for_memory(self) -> None:
+        began = time.perf_counter()
+        self._staging.wait(_IDLE_SECONDS)
+        self.counters.push_seconds += time.perf_counter() - began
+
+    def _next(self) -> Loaded | None:
+        began, is_for_data = time.perf_counter(), self._held.to_compute > 0
+        if self._drained:
+            time.sleep(_IDLE_SECONDS)
+        loaded = self._pipeline.next(0) or self._pipeline.next(_IDLE_SECONDS)
+        if is_for_data:
+            self.counters.data_seconds += time.perf_counter() - began
+        return loaded

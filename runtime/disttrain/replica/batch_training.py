@@ -1,0 +1,107 @@
+"""A batch method in a replica: the loop, and what it needs of the coordinator and the shards."""
+
+from collections.abc import Callable
+from functools import partial
+
+from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.protocol.fields import Progress
+from disttrain.coordinator.protocol.messages import Joined
+from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.job.sandblaster import Sandblaster
+from disttrain.replica import data
+from disttrain.replica.batch_loop import BatchLoop
+from disttrain.replica.exchange import Versions
+from disttrain.replica.group_source import GroupSource
+from disttrain.replica.group_staging import GroupStaging
+from disttrain.replica.held_groups import HeldGroups
+from disttrain.replica.ledger import SILENT
+from disttrain.replica.membership import Membership
+from disttrain.replica.pipeline import Pipeline
+from disttrain.replica.prepared import Prepared
+from disttrain.replica.trial_point import TrialPoint
+from disttrain.replica.work import Cutting
+
+
+class BatchTraining:
+    """See `training.Training`."""
+
+    ledger = SILENT
+
+    def __init__(
+        self, rule: Sandblaster, prepared: Prepared, membership: Membership, joined: Joined
+    ) -> None:
+        coordinator, member = membership.coordinator, joined.member
+        self._connection = membership.connect_batch(joined, prepared.model, prepared.device)
+        self.pushes = self._connection.pushes
+        self.fetches = self._connection.fetches
+        self._point = TrialPoint(self._connection)
+        held = HeldGroups()
+        self._staging = GroupStaging(self._connection, coordinator, member, held)
+        samples, size = prepared.train.count, rule.portion_size
+        portion_samples = partial(permutation.portion_samples, samples, size)
+        source = GroupSource(
+            coordinator, member, held, self.progress, portion_samples, membership.halt
+        )
+        pipeline = _pipeline(rule, prepared, joined.seed, source, membership)
+        self._loop = BatchLoop(
+            data.loss_on_device(prepared),
+            pipeline,
+            self._staging,
+            self._point,
+            held,
+            joined.seed,
+        )
+
+    def begin(self, meanwhile: Callable[[], None]) -> None:
+        """See `Training`."""
+        self._connection.first_fetch(meanwhile)
+
+    def train_until(self, ends: Callable[[], bool]) -> None:
+        """See `Training`."""
+        self._loop.train_until(ends)
+
+    def drain(self) -> None:
+        """See `Training`."""
+        self._loop.drain()
+
+    def upload(self, shards: tuple[int, ...]) -> None:
+        """See `Training`."""
+        self._connection.upload(shards)
+
+    def fetch_now(self) -> Versions:
+        """See `Training`."""
+        return self._point.fetch_now()
+
+    def evaluated(self) -> None:
+        """Nothing: the next evaluation's point is fetched in any case."""
+
+    def progress(self) -> Progress:
+        """See `Training`: the coordinator counts groups by their results, and samples by this."""
+        return Progress(samples=self._staging.samples)
+
+    def report(self) -> ReplicaReport:
+        """See `Training`."""
+        counters = self._loop.counters
+        return ReplicaReport(
+            progress=self.progress(),
+            steps=counters.portions,
+            pushes=self._staging.groups,
+            loss_sum=counters.loss_sum,
+            loss_steps=counters.losses,
+            compute_seconds=counters.compute_seconds,
+            data_seconds=counters.data_seconds,
+            push_seconds=counters.push_seconds,
+            fetch_seconds=self._point.waited_seconds,
+        )
+
+    def close(self) -> None:
+        """See `Training`."""
+        self._connection.close()
+
+
+def _pipeline(
+    rule: Sandblaster, prepared: Prepared, seed: int, source: GroupSource, membership: Membership
+) -> Pipeline:
+    indices = partial(permutation.portion_indices, seed, prepared.train.count, rule.portion_size)
+    cutting = Cutting(batch_size=rule.portion_size, portion_indices=indices)
+    return data.pipeline_beside(prepared, seed, source, cutting, membership.halt)

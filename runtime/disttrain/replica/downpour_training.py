@@ -1,0 +1,80 @@
+"""Downpour SGD in a replica: the loop, and what it needs of the coordinator and the shards."""
+
+from collections.abc import Callable
+from functools import partial
+
+from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.protocol.fields import Progress
+from disttrain.coordinator.protocol.messages import Joined
+from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.job import defaults
+from disttrain.job.spec import Spec
+from disttrain.replica import data, downpour, report
+from disttrain.replica.downpour import Downpour
+from disttrain.replica.exchange import Versions
+from disttrain.replica.leases import LeaseSource
+from disttrain.replica.loop import TrainingLoop
+from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.membership import Membership
+from disttrain.replica.prepared import Prepared
+from disttrain.replica.work import Cutting
+
+
+class DownpourTraining:
+    """See `training.Training`."""
+
+    def __init__(
+        self, spec: Spec, prepared: Prepared, membership: Membership, joined: Joined
+    ) -> None:
+        coordinator = membership.coordinator
+        self._connection = membership.connect(joined, prepared.model, prepared.device)
+        self.pushes = self._connection.pushes.transfers
+        self.fetches = self._connection.fetches.transfers
+        self.ledger = self._connection.ledger
+        self._downpour = Downpour(self._connection, downpour.from_spec(spec))
+        self._lost = LostLeases(lambda: coordinator.lost_leases)
+        source = LeaseSource(coordinator, joined.member, self.progress, membership.halt)
+        indices = partial(
+            permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
+        )
+        cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
+        pipeline = data.pipeline(prepared, joined.seed, source, cutting, membership.halt)
+        loss = data.loss_on_device(prepared)
+        self._loop = TrainingLoop(self._downpour, loss, pipeline, source, self._lost, joined.seed)
+
+    def begin(self, meanwhile: Callable[[], None]) -> None:
+        """See `Training`."""
+        self._downpour.begin(self._connection.first_fetch(meanwhile))
+
+    def train_until(self, ends: Callable[[], bool]) -> None:
+        """See `Training`."""
+        self._loop.train_until(ends)
+
+    def drain(self) -> None:
+        """See `Training`."""
+        self._loop.drain()
+
+    def upload(self, shards: tuple[int, ...]) -> None:
+        """See `Training`."""
+        self._connection.upload(shards)
+
+    def fetch_now(self) -> Versions:
+        """See `Training`."""
+        return self._downpour.fetch_now()
+
+    def evaluated(self) -> None:
+        """Else the next gradient would be of values as old as the evaluation was long."""
+        self._downpour.fetch_now()
+
+    def progress(self) -> Progress:
+        """See `Training`."""
+        return report.progress(self._connection.pushes, self._lost)
+
+    def report(self) -> ReplicaReport:
+        """See `Training`."""
+        pushes, fetches = self._connection.pushes, self._connection.fetches
+        return report.replica_report(self._downpour.counters, pushes, fetches, self._lost)
+
+    def close(self) -> None:
+        """See `Training`."""
+        self._connection.close()

@@ -1,0 +1,132 @@
+"""Gradients of groups: their memory, and their way to the shards and the coordinator."""
+
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from typing import Any
+
+from disttrain.coordinator.protocol import messages
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.messages import GroupDone, GroupLease
+from disttrain.parameter_server.client import Stage
+from disttrain.parameter_server.errors import EvaluationOver
+from disttrain.replica.batch_connection import BatchConnection
+from disttrain.replica.flat_model import Gradient
+from disttrain.replica.held_groups import HeldGroups
+from disttrain.replica.leases import Requests
+from disttrain.sandblaster.batch.groups import Result as GroupResult
+
+GRADIENTS = 2
+"""One that is computed, one on its way."""
+_LOOK_AGAIN_SECONDS = 0.1
+
+
+@dataclass(kw_only=True, slots=True)
+class GroupSum:
+    """What was computed of a group so far."""
+
+    number: int
+    """Of its taking, see `HeldGroups`."""
+    group: GroupLease
+    gradient: Gradient
+    next_portion: int
+    loss: float = 0.0
+    """Sum over the samples."""
+    samples: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every portion of the group is in it."""
+        return self.next_portion == self.group.portions[1]
+
+
+class GroupStaging:
+    """Belongs to the compute thread; `samples` may be read by any."""
+
+    def __init__(
+        self,
+        connection: BatchConnection,
+        coordinator: Requests,
+        member: MemberId,
+        held: HeldGroups,
+    ) -> None:
+        self.model = connection.model
+        self._connection = connection
+        self._coordinator = coordinator
+        self._member = member
+        self._held = held
+        self._free = [self.model.new_gradient(number) for number in range(GRADIENTS)]
+        self._sent: list[tuple[GroupSum, Future[tuple[int, ...]]]] = []
+        self._told: list[tuple[GroupSum, Future[messages.Reply]]] = []
+        self.samples = 0
+        """Of the groups that the coordinator has been told of."""
+        self.groups = 0
+
+    def begin(self, number: int, group: GroupLease) -> GroupSum | None:
+        """Memory for a group's gradient, all zero; None as long as all of it is on its way."""
+        if not self._free:
+            return None
+        gradient = self._free.pop()
+        gradient.gradient.tensor.zero_()
+        self.model.collect_gradients_in(gradient.gradient_views)
+        return GroupSum(
+            number=number, group=group, gradient=gradient, next_portion=group.portions[0]
+        )
+
+    def abandon(self, unfinished: GroupSum) -> None:
+        """Drop what no shard has seen."""
+        self._free.append(unfinished.gradient)
+
+    def send(self, complete: GroupSum) -> None:
+        """Begin its way to the shards; `settle` does the rest."""
+        self._held.computed(complete.number)
+        group = complete.group
+        stage = Stage(
+            attempt=group.attempt,
+            evaluation=group.evaluation,
+            group=group.group,
+            vector=self.model.vector,
+            gradient=complete.gradient.gradient.buffer,
+        )
+        self._sent.append((complete, self._connection.stage(stage, complete.gradient)))
+
+    def settle(self) -> None:
+        """Tell the coordinator what the shards have; never waits. Raises what ended a thread."""
+        for one in [one for one in self._sent if one[1].done()]:
+            self._sent.remove(one)
+            self._arrived(*one)
+        for told in [told for told in self._told if told[1].done()]:
+            self._told.remove(told)
+            told[1].result()
+            self._held.done(told[0].number)
+            self.samples += told[0].samples
+            self.groups += 1
+
+    def wait(self, seconds: float) -> None:
+        """Return when something of what is under way has ended, or after so long."""
+        wait(self._under_way(), seconds, "FIRST_COMPLETED")
+
+    def drain(self) -> None:
+        """Return when nothing is under way. Raises Halted."""
+        while self._under_way():
+            self._connection.halt.check()
+            self.wait(_LOOK_AGAIN_SECONDS)
+            self.settle()
+
+    def _under_way(self) -> list["Future[Any]"]:
+        return [one[1] for one in self._sent] + [told[1] for told in self._told]
+
+    def _arrived(self, staged: GroupSum, future: "Future[tuple[int, ...]]") -> None:
+        self._free.append(staged.gradient)
+        try:
+            shards = future.result()
+        except EvaluationOver:
+            return self._held.drop(staged.group.evaluation)
+        result = GroupResult(
+            attempt=staged.group.attempt,
+            evaluation=staged.group.evaluation,
+            loss_sum=staged.loss,
+            samples=staged.samples,
+            shards=shards,
+        )
+        answer = self._coordinator.request(GroupDone(member=self._member, result=result))
+        return self._told.append((staged, answer))

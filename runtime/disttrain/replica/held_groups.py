@@ -1,0 +1,77 @@
+"""The groups that a replica has: from the coordinator's word until the coordinator has the result.
+
+A group that was dropped may be given out again under the same attempt. So that nothing read for
+the first time is taken for a part of the second, each taking has a number of its own.
+"""
+
+import threading
+import time
+
+from disttrain.coordinator.protocol.messages import GroupLease
+
+HELD = 2
+"""Groups at a time that are not computed: one that is being, and the next one, prefetched."""
+_PAUSE_SECONDS = 0.05
+"""After groups were dropped: the coordinator may not know yet that their evaluation is over."""
+
+
+class HeldGroups:
+    """May be used by any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._groups: dict[int, GroupLease] = {}
+        self._computed: set[int] = set()
+        self._taken = 0
+        self._pause_until = 0.0
+
+    def take(self, group: GroupLease) -> int | None:
+        """The number of this taking; None for an attempt that is held already."""
+        with self._lock:
+            if any(held.attempt == group.attempt for held in self._groups.values()):
+                return None
+            self._taken += 1
+            self._groups[self._taken] = group
+            return self._taken
+
+    def get(self, number: int) -> GroupLease | None:
+        """What was taken under this number; None if it was dropped."""
+        return self._groups.get(number)
+
+    def computed(self, number: int) -> None:
+        """Its gradient is on its way: there is room for another group."""
+        with self._lock:
+            self._computed.add(number)
+
+    def done(self, number: int) -> None:
+        """The coordinator has the result."""
+        with self._lock:
+            self._forget(number)
+
+    def drop(self, evaluation: int) -> None:
+        """This evaluation is over: forget its groups, and those of earlier ones."""
+        with self._lock:
+            for number in [n for n, held in self._groups.items() if held.evaluation <= evaluation]:
+                self._forget(number)
+            self._pause_until = time.monotonic() + _PAUSE_SECONDS
+
+    @property
+    def to_compute(self) -> int:
+        """How many are not computed."""
+        with self._lock:
+            return len(self._groups) - len(self._computed)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another group is to be asked for now."""
+        return self.to_compute < HELD and time.monotonic() >= self._pause_until
+
+    @property
+    def attempts(self) -> tuple[int, ...]:
+        """The attempts that are held."""
+        with self._lock:
+            return tuple(held.attempt for held in self._groups.values())
+
+    def _forget(self, number: int) -> None:
+        self._groups.pop(number, None)
+        self._computed.discard(number)

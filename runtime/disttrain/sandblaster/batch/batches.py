@@ -1,0 +1,86 @@
+"""Which groups form a batch that is smaller than the data. Pure: a function of seed and number.
+
+Multi-batch L-BFGS (Berahas, Nocedal and Takac 2016, A multi-batch L-BFGS method for machine
+learning) wants neighbouring batches to share samples: a change of the gradient is a change of the
+parameters' doing only if both gradients are of the same samples.
+
+All passes over the data are one stream of groups, and a batch is a window on it. So every pass
+uses every group, and what a window shares with the next one has left the stream for good after it.
+"""
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+
+from disttrain.sandblaster.batch.runs import Run
+from disttrain.sandblaster.method import Part
+from disttrain.sandblaster.names import AFTER, BEFORE, MIDDLE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """The groups of one batch; no group comes twice."""
+
+    before: tuple[int, ...]
+    """Those that the batch before has as `after`, in the same order."""
+    middle: tuple[int, ...]
+    after: tuple[int, ...]
+
+    def runs(self, part: Part) -> tuple[Run, ...]:
+        """What is summed apart from each other."""
+        runs = (
+            Run(vector=BEFORE, groups=self.before),
+            Run(vector=MIDDLE, groups=self.middle),
+            Run(vector=AFTER, groups=self.after),
+        )
+        return runs if part is Part.WHOLE else runs[1:]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batches:
+    """All batches of a job. Groups are numbered from 0 and fixed; so are their portions."""
+
+    seed: int
+    groups: int
+    """Of the data."""
+    size: int
+    """Groups of a batch: fewer than the data has, and more than both overlaps together."""
+    overlap: int
+    """Groups that neighbouring batches share, at least 1."""
+
+    def __post_init__(self) -> None:
+        if not 2 <= 2 * self.overlap < self.size < self.groups:
+            message = (
+                f"batches of {self.size} groups that share {self.overlap} cannot be made of "
+                f"{self.groups}: take smaller portions, fewer to a group, or all data as one batch"
+            )
+            raise ValueError(message)
+
+    def batch(self, number: int) -> Batch:
+        """The batches are numbered from 0."""
+        first = number * (self.size - self.overlap)
+        window = tuple(self._at(position) for position in range(first, first + self.size))
+        return Batch(
+            before=window[: self.overlap],
+            middle=window[self.overlap : -self.overlap],
+            after=window[-self.overlap :],
+        )
+
+    def _at(self, position: int) -> int:
+        """The group at a position of the stream."""
+        number, place = divmod(position, self.groups)
+        # The same group in two passes is then at least a window apart, so that none holds it twice.
+        shuffled = self.groups - self.size + 1
+        return _pass(self.seed, self.groups, shuffled, number)[place]
+
+
+@lru_cache(maxsize=4)
+def _pass(seed: int, groups: int, shuffled: int, number: int) -> tuple[int, ...]:
+    """The order of all groups in one pass: shuffled among so many neighbours."""
+    chance = random.Random(f"batches {seed} {number}")
+    order: list[int] = []
+    for first in range(0, groups, shuffled):
+        block = list(range(first, min(first + shuffled, groups)))
+        chance.shuffle(block)
+        order += block
+    return tuple(order)

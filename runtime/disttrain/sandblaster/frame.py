@@ -1,0 +1,160 @@
+"""What all frames of methods have in common: the state, its transitions' form, and line searches.
+
+A frame is pure: answers in, requests out. Which evaluations and orders there are is the frame's.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Protocol
+
+from disttrain.sandblaster import decisions
+from disttrain.sandblaster import operations as ops
+from disttrain.sandblaster.decisions import Decision, Verdict
+from disttrain.sandblaster.directions import Chosen, Directions, FirstStep
+from disttrain.sandblaster.line_search.point import Point
+from disttrain.sandblaster.line_search.search import Search, SearchRules
+from disttrain.sandblaster.method import Answer, End, Progress, Request
+from disttrain.sandblaster.names import DIRECTION, GRADIENT, PARAMETERS, TRIAL
+from disttrain.sandblaster.operations import Combination, Operation
+from disttrain.sandblaster.products import Products
+
+
+class Waiting(StrEnum):
+    """What the answer that is awaited says."""
+
+    FIRST = "first"
+    """Loss and gradient where it all begins."""
+    TRIAL = "trial"
+    """Loss and gradient at a trial point."""
+    PRODUCTS = "products"
+    """The exact products at the accepted point."""
+    LAST = "last"
+    """That the last point is accepted."""
+    BATCH = "batch"
+    """Loss and gradient over the next batch at the point accepted last."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """Everything that the next step depends on: plain values."""
+
+    waiting: Waiting = Waiting.FIRST
+    progress: Progress = field(default_factory=Progress)
+    products: Products = field(default_factory=lambda: Products(table={}))
+    """Of the vectors that the direction is, or can be, made of."""
+    absolute_sum: float = 0.0
+    """Of the gradient's elements."""
+    along: Combination = field(default_factory=dict)
+    """The direction, as a combination of the vectors in `products`."""
+    formed: Combination = field(default_factory=dict)
+    """What the shards made it of."""
+    search: Search | None = None
+    """Along the direction; None before the first one."""
+    since_exact: int = 0
+    """Iterations since the products were computed from the vectors."""
+    decisions: tuple[Decision, ...] = ()
+    """The latest ones, the oldest first."""
+    batch: int = 0
+    """Under way, if batches are smaller than the data."""
+    newest: int | None = None
+    """Slot of a pair whose products are not known yet."""
+    restful: int = 0
+    """Batches in a row that gave no reason to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an answer leads to."""
+
+    state: State
+    request: Request | None = None
+    """None: done."""
+
+
+class Frame(Protocol):
+    """The transitions of a method. Holds no state."""
+
+    def begin(self) -> Step:
+        """The evaluation of the first point."""
+        ...
+
+    def advance(self, state: State, answer: Answer) -> Step:
+        """What an answer leads to."""
+        ...
+
+
+def searched(state: State, search: Search, point: Point) -> State:
+    """With the search after its trial was evaluated, and what was decided."""
+    found = search.advanced(point)
+    progress = replace(state.progress, evaluations=state.progress.evaluations + 1)
+    known = replace(state, search=found, progress=progress)
+    return decided(known, point, decisions.on_trial(search, found))
+
+
+def decided(state: State, point: Point, verdict: Verdict) -> State:
+    """With one more decision."""
+    progress = state.progress
+    which = progress.iteration, progress.evaluations
+    return replace(state, decisions=decisions.noted(state.decisions, which, point, verdict))
+
+
+def trial(step: float) -> Operation:
+    """The point so far along the direction."""
+    return ops.Combine(target=TRIAL, terms={PARAMETERS: 1.0, DIRECTION: step})
+
+
+def ended(state: State, reason: End) -> Step:
+    """There is nothing more to do."""
+    progress = replace(state.progress, end=reason)
+    return Step(replace(state, waiting=Waiting.LAST, progress=progress))
+
+
+def given_up(state: State) -> State:
+    """With a last decision that was to begin again, but there is nothing else to try."""
+    last = replace(state.decisions[-1], verdict=Verdict.ENDED)
+    return replace(state, decisions=(*state.decisions[:-1], last))
+
+
+def aimed(state: State, directions: Directions, rules: SearchRules) -> State | None:
+    """With a direction and a search along it; None: the gradient is zero.
+
+    Against the gradient, with nothing remembered, if the direction is no descent.
+    """
+    chosen = directions.choose(directions.pruned(state.products))
+    slope = _slope(chosen)
+    if not slope < 0:
+        here = Point(step=0.0, loss=state.progress.loss, slope=slope)
+        state = decided(state, here, Verdict.RESTARTED)
+        chosen = directions.choose(state.products.keeping([GRADIENT]))
+        slope = _slope(chosen)
+    if not slope < 0:
+        return None
+    start = Point(step=0.0, loss=state.progress.loss, slope=slope)
+    return replace(
+        state,
+        waiting=Waiting.TRIAL,
+        products=chosen.products,
+        along=chosen.along,
+        formed=chosen.formed,
+        search=rules.begin(start, _first_step(chosen.first_step, state, slope)),
+    )
+
+
+def _slope(chosen: Chosen) -> float:
+    return chosen.products.of({GRADIENT: 1.0}, chosen.along)
+
+
+def _first_step(how: FirstStep, state: State, slope: float) -> float:
+    if how is FirstStep.UNIT:
+        return 1.0
+    if how is FirstStep.SAME_CHANGE and state.search is not None:
+        return state.search.trial * state.search.start.slope / slope
+    return min(1.0, 1.0 / state.absolute_sum)
+
+
+def search_of(state: State) -> Search:
+    """Along the direction; a trial point belongs to one."""
+    if state.search is None:
+        message = "a trial point belongs to a search"
+        raise AssertionError(message)
+    return state.search

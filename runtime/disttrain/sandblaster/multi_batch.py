@@ -1,0 +1,205 @@
+"""L-BFGS on batches that are smaller than the data, one batch for each iteration. Pure.
+
+Multi-batch L-BFGS (Berahas, Nocedal and Takac 2016). A line search stays on its batch. Its last
+evaluation knows the gradient at the new point over the samples that the next batch shares, so that
+the one that begins the next batch is of the others alone. A pair's change of the gradient is of
+shared samples at both points. Nothing follows by linearity there, so that the products of a new
+pair are computed from its vectors.
+"""
+
+import math
+from dataclasses import replace
+
+from disttrain.sandblaster import descent, frame
+from disttrain.sandblaster import operations as ops
+from disttrain.sandblaster.decisions import Verdict
+from disttrain.sandblaster.descent import DescentRules
+from disttrain.sandblaster.frame import State, Step, Waiting
+from disttrain.sandblaster.lbfgs import Lbfgs, free_slot, mixed, slots
+from disttrain.sandblaster.line_search.point import Point, Stage
+from disttrain.sandblaster.line_search.search import Search
+from disttrain.sandblaster.method import Answer, End, Part, Request
+from disttrain.sandblaster.names import (
+    AFTER,
+    ARRIVED,
+    BEFORE,
+    DIRECTION,
+    GRADIENT,
+    KEPT,
+    PARAMETERS,
+    TRIAL,
+    pair,
+)
+from disttrain.sandblaster.operations import Combination, Operation
+
+
+class MultiBatch:
+    """The transitions; see `frame.Frame`."""
+
+    def __init__(self, rules: DescentRules, directions: Lbfgs, patience: int = 5) -> None:
+        """`patience`: batches in a row that must give a reason to end, which one may by chance."""
+        self._rules = rules
+        self._directions = directions
+        self._patience = patience
+
+    def begin(self) -> Step:
+        """See `Frame.begin`."""
+        start = (ops.Copy(source=PARAMETERS, target=TRIAL),)
+        return _met_by(State(waiting=Waiting.BATCH), start, Part.WHOLE)
+
+    def advance(self, state: State, answer: Answer) -> Step:
+        """See `Frame.advance`."""
+        match state.waiting:
+            case Waiting.BATCH:
+                return self._met(_with_products(state, answer), answer.loss)
+            case Waiting.TRIAL:
+                return self._tried(state, answer, frame.search_of(state))
+            case _:
+                return Step(state)
+
+    def _met(self, state: State, loss: float) -> Step:
+        """A batch was evaluated at the point for the first time."""
+        seen = replace(state.progress, loss=loss, evaluations=state.progress.evaluations + 1)
+        square = state.products.of({GRADIENT: 1.0}, {GRADIENT: 1.0})
+        start = Point(step=0.0, loss=loss, slope=-square)
+        met = frame.decided(replace(state, progress=seen), start, Verdict.BEGUN)
+        if not start.is_finite:
+            return frame.ended(met, End.NOT_FINITE)
+        small = seen.largest <= self._rules.gradient_tolerance
+        aimed = None if small else frame.aimed(met, self._directions, self._rules.search)
+        if aimed is None:
+            # The next batch is met where this one was: what they share has been evaluated there.
+            shared = (ops.Swap(first=BEFORE, second=AFTER),)
+            return self._rested(met, shared, End.GRADIENT, Part.NEW)
+        swaps = (ops.Swap(first=GRADIENT, second=ARRIVED), ops.Swap(first=KEPT, second=AFTER))
+        return _searched_by(aimed, (*swaps, _formed(aimed)))
+
+    def _tried(self, state: State, answer: Answer, search: Search) -> Step:
+        slope, *overlap = answer.scalars
+        point = Point(step=search.trial, loss=answer.loss, slope=slope)
+        known = frame.searched(state, search, point)
+        found = frame.search_of(known)
+        if found.stage is Stage.TRYING:
+            return _searched_by(known, ())
+        if found.stage is Stage.FAILED:
+            return self._start_again(known)
+        return self._accept(known, point, (overlap[0], overlap[1]))
+
+    def _accept(self, state: State, point: Point, overlap: tuple[float, float]) -> Step:
+        """The trial point becomes the point. `overlap`: its slopes there and where it was kept."""
+        there = self._moved(state, point)
+        moved: tuple[Operation, ...] = (ops.Copy(source=TRIAL, target=PARAMETERS),)
+        if there.restful >= self._patience:
+            return replace(frame.ended(there, End.CHANGE), request=Request(prepare=moved))
+        slot, making = self._pair(state, point.step, overlap)
+        gone = () if slot not in slots(state.products) else pair(slot)
+        others = [one for one in state.products.names if one != GRADIENT and one not in gone]
+        found = replace(there, products=state.products.keeping(others), newest=slot)
+        # What the batches share comes along: it is known where the next batch begins.
+        settling = (*making, ops.Swap(first=BEFORE, second=AFTER), *moved)
+        prepare = (*settling, *_rows(slot, others))
+        return _met_by(_on_next(found), prepare, Part.NEW, len(settling))
+
+    def _moved(self, state: State, point: Point) -> State:
+        """One iteration further. A change that counts as none is a reason to end."""
+        iteration = state.progress.iteration + 1
+        progress = replace(state.progress, iteration=iteration, loss=point.loss)
+        # The gradient's tolerance is for a batch that is met.
+        changed = replace(progress, largest=math.inf)
+        former_loss = frame.search_of(state).start.loss
+        rests = descent.end(self._rules, changed, former_loss) is not None
+        return replace(state, progress=progress, restful=state.restful + 1 if rests else 0)
+
+    def _pair(
+        self, state: State, step: float, overlap: tuple[float, float]
+    ) -> tuple[int, tuple[Operation, ...]]:
+        """The slot of the newest pair, and what makes it."""
+        there, here = overlap
+        expected = -step * step * frame.search_of(state).start.slope
+        share = self._directions.share_of_change(state.products, step * (there - here), expected)
+        change: Combination = {AFTER: 1.0, KEPT: -1.0}
+        slot = free_slot(slots(state.products), self._directions.history)
+        step_name, change_name = pair(slot)
+        mix = change if share == 1.0 else mixed(change, share, step)
+        return slot, (
+            ops.Combine(target=step_name, terms={DIRECTION: step}),
+            ops.Combine(target=change_name, terms=mix),
+        )
+
+    def _start_again(self, state: State) -> Step:
+        """Against the gradient on the same batch, or else where it is on the next one."""
+        if tuple(state.formed) == (GRADIENT,):
+            back = (ops.Copy(source=PARAMETERS, target=TRIAL),)
+            return self._rested(frame.given_up(state), back, End.NO_DESCENT, Part.WHOLE)
+        alone = replace(state, products=state.products.keeping([GRADIENT]))
+        aimed = frame.aimed(alone, self._directions, self._rules.search)
+        if aimed is None:
+            return frame.ended(alone, End.NO_DESCENT)
+        return _searched_by(aimed, (_formed(aimed),))
+
+    def _rested(
+        self, state: State, operations: tuple[Operation, ...], reason: End, part: Part
+    ) -> Step:
+        """This batch gives a reason to end."""
+        restful = state.restful + 1
+        if restful >= self._patience:
+            return frame.ended(state, reason)
+        pairs = [name for name in state.products.names if name != GRADIENT]
+        left = replace(state, restful=restful, products=state.products.keeping(pairs), newest=None)
+        return _met_by(_on_next(left), operations, part)
+
+
+def _on_next(state: State) -> State:
+    return replace(state, batch=state.batch + 1)
+
+
+def _met_by(state: State, prepare: tuple[Operation, ...], part: Part, settles: int = 0) -> Step:
+    """The evaluation that begins a batch, with the products of its gradient with all pairs."""
+    newest = () if state.newest is None else pair(state.newest)
+    dots = ops.Dots(vector=ARRIVED, others=(*state.products.names, *newest, ARRIVED))
+    request = Request(
+        prepare=prepare,
+        settles=settles,
+        evaluates=True,
+        measure=(dots, ops.Extent(vector=ARRIVED)),
+        batch=state.batch,
+        part=part,
+    )
+    return Step(replace(state, waiting=Waiting.BATCH), request)
+
+
+def _with_products(state: State, answer: Answer) -> State:
+    """With what the answer to `_met_by` says of vectors."""
+    *dots, absolute_sum, largest = answer.scalars
+    scalars, products = iter(dots), state.products
+    names = [*(() if state.newest is None else pair(state.newest)), GRADIENT]
+    for name in names:
+        row = (*products.names, name)
+        products = products.extended(name, {other: next(scalars) for other in row})
+    progress = replace(state.progress, largest=largest)
+    return replace(
+        state, products=products, absolute_sum=absolute_sum, newest=None, progress=progress
+    )
+
+
+def _searched_by(state: State, operations: tuple[Operation, ...]) -> Step:
+    """The evaluation of a trial point, with the slopes over the batch and what the next shares."""
+    trial = frame.trial(frame.search_of(state).trial)
+    slopes = ops.Dots(vector=DIRECTION, others=(ARRIVED, AFTER, KEPT))
+    request = Request(
+        prepare=(*operations, trial), evaluates=True, measure=(slopes,), batch=state.batch
+    )
+    return Step(state, request)
+
+
+def _rows(slot: int, others: list[str]) -> tuple[Operation, ...]:
+    """The products of a new pair with the pairs that stay, and with itself."""
+    step, change = pair(slot)
+    return (
+        ops.Dots(vector=step, others=(*others, step)),
+        ops.Dots(vector=change, others=(*others, step, change)),
+    )
+
+
+def _formed(state: State) -> Operation:
+    return ops.Combine(target=DIRECTION, terms=state.formed)

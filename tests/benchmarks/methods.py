@@ -1,0 +1,300 @@
+"""DistBelief's figures 4 and 5 at our size: methods beside each other on the speech example.
+
+Every method is a job of its own that begins with the same parameters, those that plain stochastic
+gradient descent on one replica has come to after a short while. What is compared is the test
+accuracy over the seconds of training and over the samples, and the time to a fixed accuracy.
+With `--output` a page with a table and pictures is left.
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from builders.line_chart import LineChart, Points
+from builders.report import Bar, print_report
+
+TESTS = Path(__file__).resolve().parents[1]
+EXAMPLES = TESTS.parent / "examples"
+DATA = EXAMPLES / "data" / "spoken-digits-sample.parquet"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scale:
+    """How large everything is."""
+
+    layers: int
+    width: int
+    warm_samples: int
+    """Of the run that all others begin with."""
+    seconds: float
+    """Of every method."""
+    accuracy: float
+    """The time to it is compared."""
+    seeds: int
+    methods: tuple["Method", ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Method:
+    """One line of the figures."""
+
+    name: str
+    replicas: int
+    strategy: Mapping[str, Any]
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What of a manifest is this method's own."""
+        fields: dict[str, Any] = {"strategy": dict(self.strategy)}
+        if "downpour" in self.strategy:
+            fields["batchSize"] = 64
+        return fields
+
+
+def downpour(name: str, replicas: int, optimizer: Mapping[str, Any]) -> Method:
+    """Stochastic gradients, pushed whenever they are there."""
+    return Method(
+        name=name, replicas=replicas, strategy={"downpour": {"optimizer": dict(optimizer)}}
+    )
+
+
+SGD: Mapping[str, Any] = {"sgd": {"learningRate": 0.1}}
+ADAGRAD: Mapping[str, Any] = {"adagrad": {"learningRate": 0.01}}
+LBFGS: Mapping[str, Any] = {
+    "sandblaster": {
+        "portionSize": 256,
+        "pushEveryPortions": 2,
+        "optimizer": {"lbfgs": {"history": 10}},
+    }
+}
+IN_BATCHES: Mapping[str, Any] = {
+    "sandblaster": {
+        "batchSize": 1280,
+        "portionSize": 128,
+        "pushEveryPortions": 1,
+        "optimizer": {"lbfgs": {"history": 10}},
+    }
+}
+METHODS = (
+    downpour("SGD, 1 replica", 1, SGD),
+    downpour("Downpour SGD, 2 replicas", 2, SGD),
+    downpour("Downpour Adagrad, 1 replica", 1, ADAGRAD),
+    downpour("Downpour Adagrad, 2 replicas", 2, ADAGRAD),
+    downpour("Downpour Adagrad, 4 replicas", 4, ADAGRAD),
+    Method(name="Sandblaster L-BFGS, 1 replica", replicas=1, strategy=LBFGS),
+    Method(name="Sandblaster L-BFGS, 2 replicas", replicas=2, strategy=LBFGS),
+    Method(name="Sandblaster L-BFGS in batches, 2 replicas", replicas=2, strategy=IN_BATCHES),
+)
+FULL = Scale(
+    layers=3, width=256, warm_samples=6_400, seconds=25, accuracy=0.5, seeds=2, methods=METHODS
+)
+QUICK = Scale(
+    layers=1, width=16, warm_samples=640, seconds=2, accuracy=0.05, seeds=1, methods=METHODS[3::3]
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """The test accuracy of one run as it went on."""
+
+    over_seconds: Points
+    over_samples: Points
+
+    def seconds_to(self, accuracy: float) -> float:
+        """Of training until the accuracy was met for the first time; NaN if it never was."""
+        met = [second for second, value in self.over_seconds if value >= accuracy]
+        return min(met, default=math.nan)
+
+    @property
+    def best(self) -> float:
+        """The highest accuracy."""
+        return max((value for _, value in self.over_seconds), default=math.nan)
+
+    @property
+    def samples(self) -> float:
+        """When it was measured last."""
+        return max((samples for samples, _ in self.over_samples), default=0.0)
+
+
+def main() -> None:
+    """Run all methods, print the report, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two seconds each: that it runs")
+    parser.add_argument("--output", type=Path, help="folder of the page, such as docs/methods")
+    options = parser.parse_args()
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    scale = QUICK if options.quick else FULL
+    with tempfile.TemporaryDirectory() as name:
+        found = measure_all(Path(name), scale)
+        write_page(options.output or Path(name) / "page", found, scale)
+    print_report("methods", {"methods": summary(found, scale)}, bars(found))
+
+
+def measure_all(folder: Path, scale: Scale) -> dict[str, list[Measured]]:
+    """Every method once for each seed, seed by seed."""
+    for source in (*EXAMPLES.joinpath("speech").glob("*.py"), TESTS / "tasks" / "warm_speech.py"):
+        (folder / source.name).symlink_to(source)
+    found: dict[str, list[Measured]] = {method.name: [] for method in scale.methods}
+    for seed in range(scale.seeds):
+        warm = downpour("warm", 1, SGD)
+        stop = {"samples": scale.warm_samples}
+        start = run(folder, f"warm-{seed}", manifest(warm, scale, seed, stop))
+        for at, method in enumerate(scale.methods):
+            job = manifest(method, scale, seed, {"seconds": scale.seconds}, start)
+            found[method.name].append(measured(run(folder, f"{at}-{seed}", job)))
+    return found
+
+
+def manifest(
+    method: Method, scale: Scale, seed: int, stop: Mapping[str, Any], start: Path | None = None
+) -> dict[str, Any]:
+    """A job. `start`: the output folder of a run whose model it begins with."""
+    arguments = {"data": str(DATA), "layers": scale.layers, "width": scale.width}
+    arguments["start"] = None if start is None else str(start / "model.safetensors")
+    return {
+        "apiVersion": "disttrain.dev/v1alpha1",
+        "kind": "DistTrainJob",
+        "metadata": {"name": "methods"},
+        "spec": {
+            "task": {"entrypoint": "warm_speech:WarmSpeech", "arguments": arguments},
+            "seed": seed,
+            "stop": dict(stop),
+            "evaluation": {"everyEpochs": None, "everySeconds": scale.seconds / 20},
+            "parameterServer": {"shards": 2, "threads": 1},
+            "replicas": {"count": method.replicas, "threads": 1, "device": "cpu"},
+            **method.spec,
+        },
+    }
+
+
+def run(folder: Path, name: str, job: Mapping[str, Any]) -> Path:
+    """One `disttrain run`; its output folder."""
+    path, output = folder / f"{name}.yaml", folder / name
+    path.write_text(yaml.safe_dump(dict(job)))
+    command = [sys.executable, "-m", "disttrain", "run", str(path), "--output", str(output)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        message = f"{name} ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        raise RuntimeError(message)
+    return output
+
+
+def measured(output: Path) -> Measured:
+    """What a run folder says of the test accuracy."""
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    rows = [line for line in lines if "evaluation" in line]
+    return Measured(
+        over_seconds=[(row["seconds"], row["evaluation"]["accuracy"]) for row in rows],
+        over_samples=[(row["samples"], row["evaluation"]["accuracy"]) for row in rows],
+    )
+
+
+def summary(found: Mapping[str, Sequence[Measured]], scale: Scale) -> list[dict[str, Any]]:
+    """Medians over the seeds."""
+    return [
+        {
+            "name": method.name,
+            "replicas": method.replicas,
+            "best_accuracy": _median(found[method.name], lambda one: one.best),
+            "samples": _median(found[method.name], lambda one: one.samples),
+            "seconds_to_accuracy": _median(
+                found[method.name], lambda one: one.seconds_to(scale.accuracy)
+            ),
+        }
+        for method in scale.methods
+    ]
+
+
+def bars(found: Mapping[str, Sequence[Measured]]) -> list[Bar]:
+    """That every run was measured: which method is better is a finding, not a bar."""
+    fewest = min(len(one.over_seconds) for runs in found.values() for one in runs)
+    return [Bar("evaluations of the run that has fewest", fewest, 1)]
+
+
+def _median(runs: Sequence[Measured], figure: Callable[[Measured], float]) -> float:
+    return statistics.median(figure(one) for one in runs)
+
+
+# The page.
+
+
+def write_page(folder: Path, found: Mapping[str, Sequence[Measured]], scale: Scale) -> None:
+    """README.md with a table, and three pictures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    seconds = {name: [one.over_seconds for one in runs] for name, runs in found.items()}
+    samples = {name: [one.over_samples for one in runs] for name, runs in found.items()}
+    pictures = {
+        "accuracy-over-seconds": _chart("seconds of training", "test accuracy").drawn(seconds),
+        "accuracy-over-samples": _chart("samples", "test accuracy").drawn(samples),
+        "seconds-over-replicas": _chart(
+            "replicas", f"seconds to an accuracy of {scale.accuracy}"
+        ).drawn(_over_replicas(found, scale)),
+    }
+    for name, picture in pictures.items():
+        (folder / f"{name}.svg").write_text(picture)
+    (folder / "figures.md").write_text(_page(summary(found, scale), scale, list(pictures)))
+
+
+def _chart(across: str, upwards: str) -> LineChart:
+    return LineChart(title=f"{upwards} over {across}", across=across, upwards=upwards)
+
+
+def _over_replicas(
+    found: Mapping[str, Sequence[Measured]], scale: Scale
+) -> dict[str, list[list[tuple[float, float]]]]:
+    """One line for each kind of method that met the accuracy, over its numbers of replicas."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for method in scale.methods:
+        seconds = _median(found[method.name], lambda one: one.seconds_to(scale.accuracy))
+        if not math.isnan(seconds):
+            lines.setdefault(method.name.split(",")[0], []).append((method.replicas, seconds))
+    return {name: [sorted(points)] for name, points in lines.items()}
+
+
+def _page(rows: Sequence[Mapping[str, Any]], scale: Scale, charts: Sequence[str]) -> str:
+    table = [
+        f"| method | best accuracy | seconds to {scale.accuracy} | samples in {scale.seconds} s |",
+        "|---|---|---|---|",
+        *(
+            f"| {row['name']} | {row['best_accuracy']:.3f} | {_seconds(row)} "
+            f"| {row['samples']:,.0f} |"
+            for row in rows
+        ),
+    ]
+    pictures = [f"![{name.replace('-', ' ')}]({name}.svg)" for name in charts]
+    return "\n".join(
+        [
+            "# Methods beside each other: figures",
+            "",
+            f"Written by `tests/benchmarks/methods.py`: the speech example with {scale.layers} "
+            f"layers of {scale.width}, its sample of",
+            f"recordings, {scale.warm_samples:,} samples of SGD as the beginning of all; medians "
+            f"over {scale.seeds} seeds, each a line in the pictures.",
+            "",
+            *table,
+            "",
+            *(line for picture in pictures for line in (picture, "")),
+        ]
+    )
+
+
+def _seconds(row: Mapping[str, Any]) -> str:
+    seconds = float(row["seconds_to_accuracy"])
+    return "not met" if math.isnan(seconds) else f"{seconds:.1f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""The coordinator's machine with one real shard of a batch method, without a network."""
+
+import numpy as np
+
+from builders.machines import Machine
+from disttrain.coordinator.journal.batch_state import Batch
+from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId
+from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
+from disttrain.job.sandblaster import Precision, Sandblaster
+from disttrain.job.stop import Stop
+from disttrain.sandblaster.batch.groups import Result, Worker
+from disttrain.sandblaster.batch.shard import BatchShard
+from disttrain.sandblaster.batch.staging import Chunk, Layout
+from disttrain.sandblaster.names import PARAMETERS, TRIAL
+
+RULES = Sandblaster(
+    precision=Precision.FLOAT64,
+    portion_size=8,
+    push_every_portions=2,
+    optimizer=BatchOptimizer(lbfgs=Lbfgs()),
+)
+"""32 samples in 4 portions in 2 groups."""
+LAYOUT = Layout(elements=3, chunk_elements=3, element_type=np.float64)
+
+
+class BatchMachine(Machine):
+    """One real shard, whose loss is half the square of the parameters."""
+
+    def __init__(self, **changes: object) -> None:
+        given = {"batch": RULES, "evaluation": None, "stop": Stop(iterations=50), **changes}
+        super().__init__(None, **given)
+        self.shard = BatchShard(LAYOUT, 1 << 20)
+        self.shard.vectors.make(PARAMETERS)[:] = (1.0, 2.0, 3.0)
+        self.returned: list[int] = []
+        self.failing: orders.OrderFailed | None = None
+
+    @property
+    def batch(self) -> Batch:
+        assert self.state.batch is not None
+        return self.state.batch
+
+    def ask(self, replica: MemberId, *holding: int) -> tuple[messages.GroupLease, ...]:
+        request = messages.RequestWork(
+            member=replica, held=0, last_lease=0, progress=NO_PROGRESS, attempts=holding
+        )
+        reply = self.request(request)
+        assert isinstance(reply, messages.Work)
+        return reply.groups
+
+    def do(
+        self, replica: MemberId, lease: messages.GroupLease, loss: float | None = None
+    ) -> messages.Reply:
+        point = self.shard.vectors[TRIAL]
+        chunk = Chunk(
+            sender=Worker(replica.index, replica.incarnation),
+            evaluation=lease.evaluation,
+            group=lease.group,
+            attempt=lease.attempt,
+            number=0,
+        )
+        self.shard.stage(chunk, 16 * np.array(point))
+        value = 8.0 * float(np.dot(point, point)) if loss is None else loss
+        return self.say(replica, lease, value)
+
+    def say(self, replica: MemberId, lease: messages.GroupLease, value: float) -> messages.Reply:
+        result = Result(
+            attempt=lease.attempt,
+            evaluation=lease.evaluation,
+            loss_sum=value,
+            samples=16,
+            shards=lease.shards,
+        )
+        return self.request(messages.GroupDone(member=replica, result=result))
+
+    def evaluate(self, *replicas: MemberId, loss: float | None = None) -> None:
+        """All groups of the evaluation under way."""
+        for replica in replicas:
+            for lease in self.ask(replica):
+                self.do(replica, lease, loss)
+        self.obey()
+
+    def _result(self, order: orders.Order, member: MemberId) -> orders.Result:
+        if isinstance(order, orders.Perform):
+            if self.failing is not None:
+                failed, self.failing = self.failing, None
+                return failed
+            return orders.Performed(performed=self.shard.carry_out(order.order))
+        if isinstance(order, orders.ReturnTo):
+            self.returned.append(order.checkpoint)
+            self.shard = BatchShard(LAYOUT, 1 << 20)
+            self.shard.vectors.make(PARAMETERS)[:] = (1.0, 2.0, 3.0)
+        return super()._result(order, member)

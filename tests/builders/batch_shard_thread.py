@@ -1,0 +1,77 @@
+"""A shard of a batch method that serves in a thread of the test, over a real transport."""
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from builders.batch_shards import a_shard
+from builders.shard_process import JOB
+from builders.transports import PATIENCE, an_address
+from disttrain.coordinator.protocol.messages import ShardAddress
+from disttrain.parameter_server.batch_shard import SandblasterShard
+from disttrain.parameter_server.serving import Serving
+from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.factory import open_transport
+from disttrain.transport.header import Role, Vector
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a replica knows of the model."""
+
+    elements: dict[Vector, int]
+
+
+class ShardThread:
+    """Started on entry, ended on exit. `do` is for everything but messages."""
+
+    def __init__(self, kind: TransportKind, folder: Path, elements: int, chunk_bytes: int) -> None:
+        self._transport = open_transport(TransportConfig(kind=kind, job_uid=JOB, role=Role.SHARD))
+        self._listener = self._transport.listen(an_address(kind, folder))
+        self.shard = a_shard(elements=elements, chunk_bytes=chunk_bytes)
+        self._serving = Serving(self._listener, self.shard)
+        self._work: queue.Queue[tuple[Callable[[SandblasterShard], Any], Future[Any]]]
+        self._work = queue.Queue()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.plan = Sizes({Vector.PARAMETERS: elements})
+
+    @property
+    def directory_entry(self) -> ShardAddress:
+        return ShardAddress(index=0, incarnation=1, address=self._listener.address)
+
+    def do(self, what: Callable[[SandblasterShard], Any]) -> Any:
+        """Something in the shard's thread, between two rounds of requests."""
+        done: Future[Any] = Future()
+        self._work.put((what, done))
+        return done.result(PATIENCE)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join(PATIENCE)
+        self._transport.close()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            if not self._serving.serve_waiting():
+                self._transport.wait([self._listener], 0.005)
+            while not self._work.empty():
+                what, done = self._work.get()
+                try:
+                    done.set_result(what(self.shard))
+                except Exception as error:
+                    done.set_exception(error)

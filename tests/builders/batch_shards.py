@@ -1,0 +1,234 @@
+"""Shards of a batch method without a process, and what a replica and a coordinator say to them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from builders.transports import a_header
+from disttrain import layout
+from disttrain.checkpoint import model_map, names, shard_file
+from disttrain.checkpoint.manifest import FileEntry, JobIdentity, Manifest, ShardEntry
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.store import Store
+from disttrain.coordinator.protocol import orders
+from disttrain.layout import ModelLayout, TensorSpec
+from disttrain.parameter_server import batch_values, restoring, writing
+from disttrain.parameter_server.batch_shard import SandblasterShard
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.restoring import RestoredShard, Wanted
+from disttrain.parameter_server.state import Answer, ShardState
+from disttrain.sandblaster import operations as ops
+from disttrain.sandblaster.batch.orders import Order
+from disttrain.sandblaster.names import ARRIVED, DIRECTION, GRADIENT, PARAMETERS, TRIAL
+from disttrain.sandblaster.operations import Operation
+from disttrain.transport.header import ELEMENT_BYTES, Header, Reason, Vector, Verb
+
+ELEMENTS = 40
+CHUNK_BYTES = 64
+NUMBER_TYPES = {Vector.PARAMETERS: np.float32, Vector.PARAMETERS_FLOAT64: np.float64}
+
+FIRST_POINT: tuple[Operation, ...] = (ops.Copy(source=PARAMETERS, target=TRIAL),)
+MEASURE: tuple[Operation, ...] = (ops.Dots(vector=ARRIVED, others=(ARRIVED,)),)
+ACCEPT: tuple[Operation, ...] = (
+    ops.Swap(first=GRADIENT, second=ARRIVED),
+    ops.Swap(first=PARAMETERS, second=TRIAL),
+    ops.Combine(target=DIRECTION, terms={GRADIENT: -1.0}),
+    ops.Combine(target="s0", terms={DIRECTION: 0.5, GRADIENT: 0.25}),
+    ops.Combine(target=TRIAL, terms={PARAMETERS: 1.0, DIRECTION: 0.125}),
+)
+
+
+def no_checkpoint(number: int) -> RestoredShard:
+    raise AssertionError(number)
+
+
+def a_shard(
+    trainable: Vector = Vector.PARAMETERS,
+    index: int = 0,
+    shards: int = 1,
+    reload: Callable[[int], RestoredShard] = no_checkpoint,
+    elements: int = ELEMENTS,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> SandblasterShard:
+    """With parameters 1, 2, 3, ...; replicas 0 and 1 may stage."""
+    state = ShardState(index=index, incarnation=1)
+    shard = SandblasterShard(state, Records(incarnation=1), reload, replicas=2)
+    shard.configure({trainable: elements}, shards, chunk_bytes)
+    assert state.values is not None
+    held = state.values.ranges[trainable]
+    start = torch.arange(held.first + 1, held.end + 1)
+    state.values.part(trainable, held).copy_(start)
+    state.is_initialised = True
+    for sender in range(2):
+        shard.admit(SenderLife(sender, 1))
+    return shard
+
+
+def perform(
+    shard: SandblasterShard,
+    number: int,
+    *operations: Operation,
+    evaluation: int = 0,
+    groups: int = 0,
+    commits: Sequence[int] = (),
+) -> orders.Result:
+    """Give an order; of one sample for each group that is committed."""
+    order = Order(
+        coordinator=1,
+        number=number,
+        iteration=0,
+        evaluation=evaluation,
+        groups=groups,
+        commits=tuple(commits),
+        samples=max(1, len(commits)),
+        operations=operations,
+    )
+    return shard.carry_out(orders.Perform(order=order))
+
+
+def performed(result: orders.Result) -> tuple[float, ...]:
+    assert isinstance(result, orders.Performed), result
+    return result.performed.scalars
+
+
+def stage_headers(
+    shard: SandblasterShard, attempt: int, group: int = 0, evaluation: int = 1, **fields: int
+) -> list[Header]:
+    """One for each chunk."""
+    values = shard.state.values
+    assert values is not None
+    vector = values.trainable
+    made = []
+    for number in range(values.chunks(vector)):
+        part = values.chunk(vector, number)
+        header = a_header(
+            Verb.STAGE,
+            sequence=evaluation,
+            lease=attempt,
+            lease_offset=group,
+            vector=vector,
+            element_type=layout.ELEMENT_TYPES[vector],
+            chunk=number,
+            chunks=values.chunks(vector),
+            first=part.first,
+            count=part.count,
+            payload_bytes=part.count * ELEMENT_BYTES[layout.ELEMENT_TYPES[vector]],
+            incarnation=1,
+            receiver_incarnation=shard.state.incarnation,
+        )
+        made.append(header._replace(**fields))
+    return made
+
+
+def handle(shard: SandblasterShard, header: Header, value: float = 1.0) -> list[Answer]:
+    """A gradient whose elements are all this value."""
+    kind = NUMBER_TYPES.get(Vector(header.vector), np.float32)
+    payload = memoryview(np.full(header.count, value, kind).tobytes())
+    return list(shard.handle(header, payload))
+
+
+def stage(shard: SandblasterShard, attempt: int, value: float, group: int = 0, **at: int) -> bool:
+    """All of an attempt; whether the shard says so at the end."""
+    answers = [
+        answer
+        for header in stage_headers(shard, attempt, group, **at)
+        for answer in handle(shard, header, value)
+    ]
+    return [answer.header.verb for answer in answers] == [Verb.STAGED]
+
+
+def reasons(answers: Sequence[Answer]) -> list[Reason]:
+    return [Reason(answer.header.reason) for answer in answers]
+
+
+def fetch(shard: SandblasterShard, vector: Vector, evaluation: int = 0) -> NDArray[np.generic]:
+    """All of a vector that the shard has."""
+    values = shard.state.values
+    assert values is not None
+    header = a_header(
+        Verb.FETCH,
+        sequence=evaluation,
+        vector=vector,
+        count=values.chunks(vector),
+        incarnation=1,
+        receiver_incarnation=shard.state.incarnation,
+    )
+    payloads = [bytes(answer.payload) for answer in shard.handle(header, memoryview(b""))]
+    return np.frombuffer(b"".join(payloads), NUMBER_TYPES[layout.length_given_by(vector)])
+
+
+def one_iteration(shards: Sequence[SandblasterShard], commits: int = 3) -> None:
+    """Orders 1 to 3: an evaluation with a few groups, and a point that is accepted."""
+    for shard in shards:
+        performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=commits))
+        for group in range(commits):
+            assert stage(shard, group + 1, 0.1 * (group + 1), group)
+        performed(perform(shard, 2, *MEASURE, commits=range(1, commits + 1)))
+        performed(perform(shard, 3, *ACCEPT, evaluation=2, groups=commits))
+
+
+def vectors(shard: SandblasterShard) -> Mapping[str, bytes]:
+    """Every vector's bytes, in the order of their places."""
+    batch = shard.batch.vectors
+    return {name: batch[name].tobytes() for name in batch.places}
+
+
+def commit(folder: Path, shards: Sequence[SandblasterShard], number: int = 1) -> Checkpoint:
+    """A checkpoint of them all, of a model that has one tensor."""
+    values = shards[0].state.values
+    assert values is not None
+    elements = shards[0].state.elements[values.trainable]
+    model = ModelLayout(
+        tensors=(
+            TensorSpec(
+                name="weight",
+                aliases=(),
+                shape=(elements,),
+                dtype="float32",
+                vector=values.trainable,
+                first=0,
+            ),
+        )
+    )
+    store = Store(folder)
+    staging = store.begin(number)
+    entries = []
+    for index, shard in enumerate(shards):
+        assert shard.state.values is not None
+        made = writing.cut(number, shard.state, shard.state.values)
+        path = staging.path / names.shard_file(index)
+        written = shard_file.write(path, writing.contents(made), made.metadata)
+        file = FileEntry(name=path.name, bytes=written.bytes, hash=written.hash)
+        ranges = model_map.ranges(model, index, len(shards))
+        entries.append(ShardEntry(index=index, file=file, version=made.version, ranges=ranges))
+    manifest = Manifest(
+        number=number,
+        job=JobIdentity(uid="job", name="job"),
+        created=datetime.now(UTC),
+        seed=0,
+        samples=0,
+        update_rule="lbfgs",
+        tensors=model_map.tensors(model),
+        pieces=model_map.pieces(model),
+        shards=tuple(entries),
+    )
+    return store.commit(manifest)
+
+
+def read(checkpoint: Checkpoint, shard: int = 0, shards: int = 1) -> RestoredShard:
+    """One shard's part of a checkpoint."""
+    wanted = Wanted(
+        shard=shard,
+        shards=shards,
+        chunk_bytes=CHUNK_BYTES,
+        update_rule="lbfgs",
+        make=batch_values.make,
+    )
+    restored = restoring.restore([checkpoint], wanted)
+    assert restored is not None
+    return restored

@@ -1,0 +1,158 @@
+"""Whole jobs of batch methods in one process: softmax regression, a driver, shards, replicas."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from builders.batch_problems import Vector
+from disttrain.sandblaster.batch.driver import Course, Driver, Stage
+from disttrain.sandblaster.batch.groups import Attempt, Result, Worker
+from disttrain.sandblaster.batch.shard import BatchShard
+from disttrain.sandblaster.batch.staging import Chunk, Layout
+from disttrain.sandblaster.names import PARAMETERS, TRIAL
+
+_LIFE = 1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Regression:
+    """Softmax regression, cut into groups of so many samples; the last one may be smaller."""
+
+    data: Vector
+    wanted: Vector
+    """One row for each sample, with a one where its class is."""
+    group_samples: int
+    penalty: float = 1e-3
+    ripples: float = 0.0
+    """Height of waves in the loss, which then curves downwards in places."""
+
+    @property
+    def groups(self) -> int:
+        return -(-len(self.data) // self.group_samples)
+
+    @property
+    def dimensions(self) -> int:
+        return int(self.data.shape[1] * self.wanted.shape[1])
+
+    def samples(self, groups: Sequence[int]) -> list[int]:
+        """All samples of some groups."""
+        found: list[int] = []
+        for group in groups:
+            first = group * self.group_samples
+            found += range(first, min(first + self.group_samples, len(self.data)))
+        return found
+
+    def sums(self, samples: Sequence[int], x: Vector) -> tuple[float, Vector]:
+        """Loss and gradient, added up over samples."""
+        data, wanted = self.data[list(samples)], self.wanted[list(samples)]
+        weights = x.reshape(data.shape[1], wanted.shape[1])
+        scores = data @ weights
+        scores -= scores.max(axis=1, keepdims=True)
+        logs = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        gradient = data.T @ (np.exp(logs) - wanted) + len(samples) * self.penalty * weights
+        loss = -np.sum(logs * wanted) + len(samples) * self.penalty / 2 * float(x @ x)
+        loss += len(samples) * self.ripples * float(np.sum(np.cos(2 * x)))
+        waves = len(samples) * self.ripples * 2 * np.sin(2 * x)
+        return float(loss), gradient.ravel() - waves
+
+    def means(self, samples: Sequence[int], x: Vector) -> tuple[float, Vector]:
+        loss, gradient = self.sums(samples, x)
+        return loss / len(samples), gradient / len(samples)
+
+    def mean_loss(self, x: Vector) -> float:
+        """Over all data."""
+        return self.means(range(len(self.data)), x)[0]
+
+
+def regression(
+    samples: int = 400, group_samples: int = 20, inputs: int = 12, classes: int = 4
+) -> Regression:
+    """On made-up data of different scales, a fifth of it with a class by chance."""
+    chance = np.random.default_rng(17)
+    data = chance.standard_normal((samples, inputs)) * np.geomspace(0.3, 3.0, inputs)
+    labels = np.argmax(data @ chance.standard_normal((inputs, classes)), axis=1)
+    by_chance = chance.integers(classes, size=samples)
+    labels = np.where(chance.random(samples) < 0.2, by_chance, labels)
+    return Regression(data, np.eye(classes)[labels], group_samples)
+
+
+@dataclass(slots=True)
+class BatchJob:
+    """One job; everything happens one after the other, replicas in an order drawn from a seed."""
+
+    problem: Regression
+    driver: Driver
+    shards: int = 1
+    replicas: int = 1
+    seed: int = 0
+    points: list[Vector] = field(default_factory=list)
+    """That were accepted, with the first one."""
+    evaluated: list[tuple[int, ...]] = field(default_factory=list)
+    """The groups of each evaluation, by their places."""
+    course: Course = field(init=False)
+
+    def run(self, is_over: Callable[[Course], bool] = lambda _: False) -> Course:
+        """Until the method ends, or `is_over` before an order."""
+        self.course = self.driver.begin(_LIFE, (_LIFE,) * self.shards)
+        parts = list(_parts(self.problem.dimensions, self.shards))
+        while self.course.stage is not Stage.DONE and not is_over(self.course):
+            order = self.course.order
+            for index, (_, shard) in enumerate(parts):
+                self.driver.answered(self.course, index, shard.carry_out(order))
+            if order.iteration == len(self.points):
+                self.points.append(_whole(parts, PARAMETERS))
+            if self.course.stage is Stage.COMPUTING:
+                self.evaluated.append(tuple(self.course.evaluation.places))
+                self._compute(parts)
+        return self.course
+
+    def _compute(self, parts: list[tuple[slice, BatchShard]]) -> None:
+        """Everybody takes what there is; who is done first is chance."""
+        chance, held = random.Random(self.seed), list[Attempt]()
+        point = _whole(parts, TRIAL)
+        while self.course.stage is Stage.COMPUTING:
+            worker = Worker(chance.randrange(self.replicas), _LIFE)
+            numbers = [one.number for one in held]
+            attempt = self.driver.request_group(self.course, worker, numbers)
+            if attempt is not None:
+                held.append(attempt)
+            if attempt is None or chance.random() < 0.5:
+                self._finish(held.pop(chance.randrange(len(held))), parts, point)
+
+    def _finish(
+        self, attempt: Attempt, parts: list[tuple[slice, BatchShard]], point: Vector
+    ) -> None:
+        samples = self.problem.samples([attempt.group])
+        loss, gradient = self.problem.sums(samples, point)
+        number = self.course.evaluation.number
+        chunk = Chunk(
+            sender=attempt.worker,
+            evaluation=number,
+            group=attempt.group,
+            attempt=attempt.number,
+            number=0,
+        )
+        for part, shard in parts:
+            shard.stage(chunk, gradient[part])
+        result = Result(
+            attempt=attempt.number,
+            evaluation=number,
+            loss_sum=loss,
+            samples=len(samples),
+            shards=self.course.evaluation.shards,
+        )
+        self.driver.staged(self.course, attempt.worker, result)
+
+
+def _parts(dimensions: int, shards: int) -> Iterator[tuple[slice, BatchShard]]:
+    for part in np.array_split(np.arange(dimensions), shards):
+        layout = Layout(elements=len(part), chunk_elements=len(part), element_type=np.float64)
+        shard = BatchShard(layout, 1 << 24)
+        shard.vectors.make(PARAMETERS)
+        yield slice(int(part[0]), int(part[-1]) + 1), shard
+
+
+def _whole(parts: list[tuple[slice, BatchShard]], name: str) -> Vector:
+    return np.concatenate([shard.vectors[name] for _, shard in parts]).astype(np.float64)

@@ -1,0 +1,159 @@
+"""Processes of a job with a batch method are killed and slowed: the bits are the same."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from builders import batch_jobs
+from builders.batch_jobs import BATCH_JOB
+from builders.runs import RunningJob
+
+SLOW = "spec.task.arguments={portion_seconds: 0.02}"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
+    with RunningJob(tmp_path_factory.mktemp("undisturbed"), [], BATCH_JOB) as job:
+        assert job.wait() == 0
+        return batch_jobs.exported(job.output)
+
+
+def at(iteration: int) -> Callable[[dict[str, Any]], bool]:
+    """Whether a job has come so far."""
+    return lambda status: (status.get("sandblaster") or {}).get("iteration", 0) >= iteration
+
+
+def in_stage(stage: str, groups_done: int = 0) -> Callable[[dict[str, Any]], bool]:
+    """Whether a job is in that stage, after some iterations; stages are short and may be missed."""
+
+    def holds(status: dict[str, Any]) -> bool:
+        batch = status.get("sandblaster") or {}
+        is_there = batch.get("stage") == stage and batch["groupsDone"] >= groups_done
+        return at(12)(status) or (at(4)(status) and is_there)
+
+    return holds
+
+
+def assert_ends_with_the_bits_of(undisturbed: dict[str, Tensor], job: RunningJob) -> None:
+    assert job.wait() == 0
+    assert job.summary()["reason"] == "Converged"
+    assert batch_jobs.same_bits(batch_jobs.exported(job.output), undisturbed)
+    job.assert_promises_held()
+
+
+def test_a_killed_replicas_groups_are_computed_by_others(
+    tmp_path: Path, undisturbed: dict[str, Tensor]
+) -> None:
+    with RunningJob(tmp_path, [SLOW], BATCH_JOB) as job:
+        job.wait_until(in_stage("computing"))
+        survivor = job.pid("replica-1")
+        job.kill("replica-0")
+        assert_ends_with_the_bits_of(undisturbed, job)
+
+        assert job.summary()["restarts"]["replica"] == 1
+        assert job.pid("replica-1") == survivor
+
+
+def test_a_replica_that_is_told_to_leave_leaves_its_groups_to_others(
+    tmp_path: Path, undisturbed: dict[str, Tensor]
+) -> None:
+    with RunningJob(tmp_path, [SLOW], BATCH_JOB) as job:
+        job.wait_until(in_stage("computing"))
+        job.signal("replica-0", signal.SIGTERM)
+        assert_ends_with_the_bits_of(undisturbed, job)
+
+        assert "left" in job.log("replica-0")
+
+
+@contextmanager
+def ten_times_slower(job: RunningJob, name: str) -> Iterator[None]:
+    """Let a process run for a tenth of the time."""
+    pid, over = job.pid(name), threading.Event()
+
+    def pause_and_go_on() -> None:
+        while not over.wait(0.01):
+            _tell(pid, signal.SIGSTOP)
+            over.wait(0.09)
+            _tell(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=pause_and_go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _tell(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def test_groups_of_a_slow_replica_are_copied(
+    tmp_path: Path, undisturbed: dict[str, Tensor]
+) -> None:
+    with RunningJob(tmp_path, [SLOW], BATCH_JOB) as job:
+        job.wait_until(at(2))
+        with ten_times_slower(job, "replica-0"):
+            job.wait_until(lambda status: status["sandblaster"]["copies"] >= 1)
+            assert_ends_with_the_bits_of(undisturbed, job)
+
+        assert job.summary()["restarts"]["replica"] == 0
+
+
+@pytest.mark.parametrize(
+    ("stage", "groups_done"),
+    [("preparing", 0), ("computing", 0), ("computing", 6), ("measuring", 8)],
+)
+@pytest.mark.parametrize("process", ["shard-1", "coordinator"])
+def test_a_process_that_is_killed_changes_no_bit(
+    tmp_path: Path, undisturbed: dict[str, Tensor], process: str, stage: str, groups_done: int
+) -> None:
+    with RunningJob(tmp_path, [SLOW], BATCH_JOB) as job:
+        job.wait_until(in_stage(stage, groups_done))
+        job.kill(process)
+        assert_ends_with_the_bits_of(undisturbed, job)
+
+        role = process.partition("-")[0]
+        assert job.summary()["restarts"][role] == 1
+
+
+def test_a_job_that_was_stopped_goes_on_with_the_curvature_that_it_had(
+    tmp_path: Path, undisturbed: dict[str, Tensor]
+) -> None:
+    with RunningJob(tmp_path, [SLOW], BATCH_JOB) as job:
+        job.wait_until(at(4))
+        job.interrupt()
+        job.wait()
+        assert job.summary()["phase"] == "Stopped"
+        job.resume()
+        assert_ends_with_the_bits_of(undisturbed, job)
+
+
+def test_batches_smaller_than_the_data_give_the_same_bits_too(tmp_path: Path) -> None:
+    smaller = ["spec.strategy.sandblaster.batchSize=96", "spec.stop.iterations=15"]
+    results = []
+    for victim in ("", "replica-0", "shard-0"):
+        folder = tmp_path / f"without-{victim}"
+        folder.mkdir()
+        with RunningJob(folder, [SLOW, *smaller], BATCH_JOB) as job:
+            if victim:
+                job.wait_until(in_stage("computing"))
+                job.kill(victim)
+            assert job.wait() == 0
+            assert job.summary()["reason"] == "Iterations"
+            job.assert_promises_held()
+            results.append(batch_jobs.exported(job.output))
+
+    assert batch_jobs.same_bits(results[0], results[1])
+    assert batch_jobs.same_bits(results[0], results[2])
+    found = batch_jobs.flat(results[0])
+    assert batch_jobs.distance(found, batch_jobs.serial_iterates()[-1]) < 0.5

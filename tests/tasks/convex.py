@@ -1,0 +1,60 @@
+"""Softmax regression on made-up data: one minimum, small, and as slow as a test wants it."""
+
+import time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import Dataset, TensorDataset
+
+import disttrain
+
+SAMPLES = 240
+
+
+class Convex(disttrain.Task):
+    """Which of four directions a point lies in; every tenth label is wrong."""
+
+    def __init__(
+        self, portion_seconds: float = 0.0, dropout: float = 0.0, noise: float = 0.0
+    ) -> None:
+        self._portion_seconds = portion_seconds
+        self._dropout = dropout
+        self._noise = noise
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Dropout(self._dropout), nn.Linear(12, 4))
+
+    def dataset(self, split: disttrain.Split) -> Dataset[Any]:
+        generator = torch.Generator().manual_seed(3 if split == "train" else 4)
+        inputs = torch.randn(SAMPLES, 12, generator=generator) * torch.linspace(0.5, 1.5, 12)
+        directions = torch.randn(12, 4, generator=torch.Generator().manual_seed(5))
+        labels = (inputs @ directions).argmax(dim=1)
+        wrong = torch.arange(SAMPLES) % 10 == 0
+        data = TensorDataset(inputs, torch.where(wrong, (labels + 1) % 4, labels))
+        return Noisy(data, self._noise) if self._noise else data
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        if self._portion_seconds:
+            time.sleep(self._portion_seconds)
+        squares = torch.stack([one.square().sum() for one in model.parameters()]).sum()
+        return functional.cross_entropy(model(batch[0]), batch[1]) + 2e-2 * squares
+
+    def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        return {"accuracy": (model(batch[0]).argmax(dim=1) == batch[1]).sum()}
+
+
+class Noisy(Dataset[Any]):
+    """Another point near the same one whenever it is asked."""
+
+    def __init__(self, data: TensorDataset, noise: float) -> None:
+        self._data = data
+        self._noise = noise
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        point, label = self._data[index]
+        return point + self._noise * torch.randn(12), label

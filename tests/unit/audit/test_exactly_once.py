@@ -1,0 +1,99 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from disttrain.audit import exactly_once
+from disttrain.audit.evidence import Evidence, Life
+from disttrain.audit.finding import Standing
+from disttrain.parameter_server.ledger import RECORD, Kind
+
+Commits = dict[int, list[tuple[int, int]]]
+"""Groups and attempts by evaluation."""
+
+
+def a_life(shard: int, commits: Commits, incarnation: int = 1, samples: int = 240) -> Life:
+    rows = [
+        (number, group, attempt) for number, found in commits.items() for group, attempt in found
+    ]
+    records = np.zeros(len(rows), RECORD)
+    records["kind"] = Kind.COMMITTED
+    records["samples"] = samples
+    for place, column in enumerate(("sequence", "lease_offset", "lease")):
+        records[column] = [row[place] for row in rows]
+    return Life(process=f"shard-{shard}", index=shard, incarnation=incarnation, records=records)
+
+
+def evidence(*lives: Life) -> Evidence:
+    shards = {
+        index: tuple(life for life in lives if life.index == index)
+        for index in {life.index for life in lives}
+    }
+    return Evidence(record=False, shards=shards, replicas={}, train_samples=240)
+
+
+WHOLE: Commits = {1: [(0, 5), (1, 7)], 2: [(0, 9), (1, 8)]}
+
+
+def test_one_attempt_of_each_group_on_every_shard_is_what_was_promised() -> None:
+    found = exactly_once.check(evidence(a_life(0, WHOLE), a_life(1, WHOLE)))
+
+    assert found.standing is Standing.HELD
+    assert found.evidence == "2 evaluations of 2 groups on 2 shards"
+
+
+@pytest.mark.parametrize(
+    ("commits", "sentence"),
+    [
+        ({1: [(0, 5), (0, 6), (1, 7)], 2: WHOLE[2]}, "added up a group twice"),
+        ({1: [(0, 5), (1, 6)], 2: WHOLE[2]}, "added up other attempts"),
+        ({1: [(0, 5)], 2: WHOLE[2]}, "left out groups"),
+    ],
+)
+def test_a_shard_that_counted_something_else_is_named(commits: Commits, sentence: str) -> None:
+    found = exactly_once.check(evidence(a_life(0, WHOLE), a_life(1, commits)))
+
+    assert found.standing is Standing.VIOLATED
+    assert any(sentence in violation for violation in found.violations)
+    assert all("in evaluation 1" in violation for violation in found.violations)
+
+
+def test_samples_that_are_not_those_of_the_data_are_seen() -> None:
+    found = exactly_once.check(evidence(a_life(0, WHOLE, samples=239)))
+
+    assert found.standing is Standing.VIOLATED
+    assert "239 of 240 samples" in found.violations[0]
+
+
+def test_a_life_that_was_killed_while_it_wrote_may_lack_records() -> None:
+    cut_short = a_life(1, {1: WHOLE[1], 2: WHOLE[2][:1]})
+
+    assert exactly_once.check(evidence(a_life(0, WHOLE), cut_short)).standing is Standing.HELD
+
+
+def test_a_resumed_run_may_use_numbers_again() -> None:
+    later = a_life(0, {2: [(0, 30), (1, 31)]})
+    resumed = replace(later, incarnation=later.incarnation + 1_000_000)
+
+    assert exactly_once.check(evidence(a_life(0, WHOLE), resumed)).standing is Standing.HELD
+
+
+SMALLER: Commits = {1: [(4, 5), (2, 7)], 2: [(2, 9), (6, 8)]}
+
+
+def test_a_batch_that_is_smaller_than_the_data_has_groups_of_its_own() -> None:
+    lives = [a_life(shard, SMALLER, samples=60) for shard in range(2)]
+    smaller = replace(evidence(*lives), batch_is_everything=False)
+
+    assert exactly_once.check(smaller).standing is Standing.HELD
+    assert exactly_once.check(evidence(*lives)).standing is Standing.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("samples", "sentence"), [((60, 61), "counted 61 samples"), ((241, 241), "of 240 that there")]
+)
+def test_samples_that_a_batch_cannot_have_are_seen(samples: tuple[int, int], sentence: str) -> None:
+    lives = [a_life(shard, SMALLER, samples=samples[shard]) for shard in range(2)]
+    found = exactly_once.check(replace(evidence(*lives), batch_is_everything=False))
+
+    assert any(sentence in violation for violation in found.violations), found.violations

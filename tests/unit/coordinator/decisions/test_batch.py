@@ -1,0 +1,199 @@
+"""What the coordinator decides about a batch method: when orders go out, whose results count."""
+
+import math
+
+import numpy as np
+import pytest
+
+from builders.batch_machines import RULES, BatchMachine
+from disttrain.coordinator.journal.state import Phase
+from disttrain.coordinator.protocol import messages, orders
+from disttrain.job.roles import Durability
+from disttrain.sandblaster.batch.driver import Stage
+from disttrain.sandblaster.names import PARAMETERS
+from disttrain.transport.header import Role
+
+
+def test_no_order_is_given_before_there_is_a_checkpoint() -> None:
+    machine = BatchMachine()
+    shard = machine.member(Role.SHARD, 0, "s0")
+    machine.member(Role.REPLICA, 0, "r0")
+    for _ in range(3):
+        for issued in list(machine.state.orders.values()):
+            if not isinstance(issued.order, orders.Checkpoint):
+                done = orders.Done()
+                machine.request(
+                    messages.OrderDone(member=issued.member, order=issued.id, result=done)
+                )
+    machine.tick(1.0)
+
+    kinds = {type(one.order) for one in machine.state.orders.values() if one.member == shard}
+    assert kinds == {orders.Checkpoint}
+    machine.obey()
+    assert machine.batch.course.stage is Stage.COMPUTING
+    assert machine.batch.cut_number == 1
+
+
+def test_a_job_runs_until_the_method_has_converged() -> None:
+    machine = BatchMachine()
+    _, first, second = machine.running()
+    for _ in range(20):
+        machine.evaluate(first, second)
+        machine.tick(1.0)
+        machine.obey()
+
+    assert machine.phase() is Phase.COMPLETE
+    assert machine.state.reason == "Converged"
+    assert np.abs(machine.shard.vectors[PARAMETERS]).max() <= 1e-5
+    evaluations = machine.batch.course.method.progress.evaluations
+    assert machine.state.data.epochs_done == evaluations
+    assert machine.state.samples == 32 * evaluations
+
+
+def test_a_group_is_given_again_until_its_replica_says_that_it_has_it() -> None:
+    machine = BatchMachine()
+    _, first, _ = machine.running()
+    (lease,) = machine.ask(first)
+
+    assert machine.ask(first) == (lease,)
+    (other,) = machine.ask(first, lease.attempt)
+    assert (lease.group, other.group) == (0, 1)
+    assert (lease.portions, other.portions) == ((0, 2), (2, 4))
+    assert machine.ask(first, lease.attempt, other.attempt) == ()
+
+
+def test_who_is_idle_gets_a_copy_and_the_first_result_counts() -> None:
+    machine = BatchMachine()
+    _, first, second = machine.running()
+    (lease,) = machine.ask(first)
+    machine.do(first, machine.ask(first, lease.attempt)[0])
+    (copy,) = machine.ask(second)
+    assert copy.group == lease.group
+
+    machine.do(second, copy)
+    assert machine.batch.course.stage is Stage.MEASURING
+    machine.do(first, lease)
+    machine.obey()
+
+    assert machine.batch.all_copies == 1
+    assert machine.batch.course.method.progress.evaluations == 1
+
+
+def test_nobody_can_say_that_anothers_attempt_is_done() -> None:
+    machine = BatchMachine()
+    _, first, second = machine.running()
+    (lease,) = machine.ask(first)
+
+    machine.say(second, lease, 1.0)
+
+    assert machine.batch.course.evaluation.winners == {}
+
+
+def test_the_group_of_a_silent_replica_goes_to_another() -> None:
+    machine = BatchMachine(lease_seconds=5.0)
+    shard, first, second = machine.running()
+    (lease,) = machine.ask(first)
+    for _ in range(2):
+        machine.now += 3.0
+        machine.heartbeat(second)
+        machine.heartbeat(shard)
+    machine.tick()
+
+    assert [one.group for one in machine.ask(second)] == [lease.group]
+    assert machine.batch.all_requeued == 1
+
+
+def test_a_shard_that_is_out_of_step_makes_all_return_to_the_checkpoint() -> None:
+    machine = BatchMachine()
+    _, first, second = machine.running()
+    before = machine.batch.course.evaluation.number
+    machine.failing = orders.OrderFailed(message="lost", why=orders.WhyFailed.OUT_OF_STEP)
+    machine.evaluate(first, second)
+
+    assert machine.returned == [1]
+    assert machine.batch.course.stage is Stage.COMPUTING
+    assert machine.batch.course.order.number == 1
+    assert machine.batch.course.evaluation.number > before
+    assert machine.batch.returns == 1
+
+
+def test_a_shard_that_cannot_do_an_order_fails_the_job() -> None:
+    machine = BatchMachine()
+    _, first, second = machine.running()
+    machine.failing = orders.OrderFailed(message="no memory")
+    machine.evaluate(first, second)
+
+    assert machine.phase() is Phase.FAILED
+    assert machine.state.message == "shard-0: no memory"
+
+
+def test_without_checkpoints_a_lost_shard_fails_the_job() -> None:
+    machine = BatchMachine(durability=Durability.NONE)
+    machine.running()
+    died = messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9)
+    machine.request(died)
+
+    assert machine.phase() is Phase.FAILED
+    assert machine.state.reason == messages.FailureReason.SHARD_LOST
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_at_the_first_point_fails_the_job(loss: float) -> None:
+    machine = BatchMachine()
+    _, first, second = machine.running()
+    machine.evaluate(first, second, loss=loss)
+
+    assert machine.phase() is Phase.FAILED
+    assert machine.state.reason == messages.FailureReason.DIVERGED
+    assert "first point" in machine.state.message
+
+
+def test_a_stop_drops_the_evaluation_under_way() -> None:
+    machine = BatchMachine()
+    _, first, _ = machine.running()
+    machine.ask(first)
+    machine.request(messages.Stop(reason="enough"))
+    machine.obey()
+
+    assert machine.phase() is Phase.STOPPED
+    assert machine.state.last_checkpoint == 2
+
+
+def test_a_loop_with_its_own_data_is_refused() -> None:
+    machine = BatchMachine()
+    machine.running()
+    reply = machine.request(
+        messages.Join(
+            role=Role.REPLICA,
+            index=None,
+            instance="loop",
+            pid=1,
+            layout=machine.state.layout,
+        )
+    )
+
+    assert isinstance(reply, messages.Refused)
+    assert reply.reason is messages.RefusalReason.NOT_ALLOWED
+
+
+def test_batches_that_the_data_is_too_small_for_fail_the_job() -> None:
+    machine = BatchMachine(batch=RULES.model_copy(update={"batch_size": 40}))
+    machine.running()
+
+    assert machine.phase() is Phase.FAILED
+    assert machine.state.reason == messages.FailureReason.BATCH_TOO_LARGE
+    assert "makes 3 groups of portions, and the data has only 2" in machine.state.message
+
+
+def test_batches_smaller_than_the_data_go_through_it() -> None:
+    rules = RULES.model_copy(update={"batch_size": 18, "portion_size": 2, "push_every_portions": 3})
+    machine = BatchMachine(batch=rules, portion_size=2, batch_size=2)
+    _, first, second = machine.running()
+
+    assert machine.batch.groups == 6
+    assert machine.batch.course.evaluation.groups == 3
+    for _ in range(3):
+        machine.evaluate(first, second)
+    machine.evaluate(first, second)
+
+    assert machine.state.samples == machine.batch.course.samples > 0

@@ -1,0 +1,78 @@
+"""The manifest of a job with a batch method."""
+
+import pytest
+
+from builders.jobs import BATCH, a_batch_job, a_job, complaints, edited
+from disttrain.coordinator import settings
+from disttrain.job import defaults
+from disttrain.job.batch_optimizer import Armijo, ConjugateGradient, Lbfgs
+from disttrain.job.sandblaster import Precision, Sandblaster
+
+
+def test_the_short_form_is_lbfgs_with_strong_wolfe_over_all_data() -> None:
+    found = a_batch_job().spec.strategy.rule
+    assert isinstance(found, Sandblaster)
+    assert (found.batch_size, found.precision) == ("all", Precision.FLOAT32)
+    assert isinstance(found.optimizer.rule, Lbfgs)
+    assert found.optimizer.rule.history == 10
+    assert found.optimizer.rule.line_search is None
+
+
+def test_method_and_line_search_are_chosen() -> None:
+    method = "spec.strategy.sandblaster.optimizer={conjugateGradient: {lineSearch: {armijo: {}}}}"
+    found = a_batch_job(method).spec.strategy.rule.optimizer.rule
+    assert isinstance(found, ConjugateGradient)
+    assert found.line_search is not None
+    assert isinstance(found.line_search.rule, Armijo)
+
+
+def test_a_portion_is_what_a_replica_computes_at_once() -> None:
+    spec = a_batch_job("spec.strategy.sandblaster.portionSize=20").spec
+    assert defaults.samples_per_step(spec) == 20
+    assert settings.from_spec(spec).portion_size == 20
+    assert defaults.samples_per_step(a_job().spec) == 32
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("spec.batchSize=32", "spec.batchSize: is for downpour, got 32; with sandblaster set "),
+        ("spec.portionSize=32", "spec.portionSize: is for downpour, got 32; with sandblaster "),
+        ("spec.stop.steps=3", "spec.stop.steps: is for downpour, got 3; with sandblaster set "),
+        ("spec.record=true", "spec.record: must be false with sandblaster"),
+        ("spec.strategy.sandblaster.batchSize=0", "batchSize: must be all or a whole number of"),
+        ("spec.strategy.sandblaster.batchSize=most", "at least 1, got most"),
+        ("spec.strategy.sandblaster.batchSize=2048", "must make at least 3 groups of portionSize"),
+        ("spec.strategy.sandblaster.optimizer.lbfgs.history=0", "history: must be at least 1"),
+        ("spec.strategy.sandblaster.portionSize=0", "portionSize: must be at least 1, got 0"),
+        ("spec.strategy.sandblaster.warmStart={}", "warmStart: unknown field"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(assignment: str, said: str) -> None:
+    (finding,) = complaints(BATCH, assignment)
+    assert said in finding
+
+
+def test_downpour_has_no_iterations() -> None:
+    (finding,) = complaints(edited("epochs: 1", "iterations: 1"))
+    assert "spec.stop.iterations: is for sandblaster, got 1" in finding
+
+
+def test_a_target_may_be_missed_for_the_method_ends_anyway() -> None:
+    target = "spec.stop={targetMetric: {name: loss, atMost: 0.1}}"
+    assert complaints(BATCH, target) == []
+
+
+def test_a_batch_may_be_smaller_than_the_data() -> None:
+    found = a_batch_job("spec.strategy.sandblaster.batchSize=2049").spec.strategy.rule
+    assert isinstance(found, Sandblaster)
+    assert found.batch_size == 2049
+
+
+def test_small_batches_are_for_lbfgs() -> None:
+    (finding,) = complaints(
+        BATCH,
+        "spec.strategy.sandblaster.batchSize=4096",
+        "spec.strategy.sandblaster.optimizer={gradientDescent: {}}",
+    )
+    assert "batchSize: must be all for every optimizer but lbfgs, got 4096" in finding
