@@ -36,7 +36,7 @@ from cluster.processes import Process
 
 LOCK_LIMIT = timedelta(minutes=5)
 """How long to wait for somebody else's cluster on this machine to end."""
-LOAD_LIMIT = timedelta(minutes=10)
+LOAD_LIMIT = timedelta(minutes=20)
 """How long to wait for others who give the nodes gigabytes."""
 
 
