@@ -90,10 +90,15 @@ class ClusterTraining(JobView):
 
     def complete(self) -> Status:
         """Wait for the end, which is good and keeps all promises; the summary."""
+        summary = self.end()
+        self._assert_promises_held()
+        return summary
+
+    def end(self) -> Status:
+        """Wait for the end, which is good; the summary."""
         self.wait_until(self._has_ended, "the job ends")
         assert self.condition("Complete").get("status") == "True", self.status()
         assert self.status()["phase"] == "Complete"
-        self._assert_promises_held()
         return _json(self.folder / "summary.json")
 
     def trained(self) -> dict[str, Tensor]:
