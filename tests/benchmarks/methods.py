@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,8 @@ class Measured:
 
     over_seconds: Points
     over_samples: Points
+    load: float
+    """The machine's load average at the end: above its cores, seconds say little."""
 
     def seconds_to(self, accuracy: float) -> float:
         """Of training until the accuracy was met for the first time; NaN if it never was."""
@@ -134,9 +136,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two seconds each: that it runs")
     parser.add_argument("--output", type=Path, help="folder of the page, such as docs/methods")
+    parser.add_argument("--seeds", type=int, help="runs of every method")
     options = parser.parse_args()
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     scale = QUICK if options.quick else FULL
+    scale = replace(scale, seeds=options.seeds or scale.seeds)
     with tempfile.TemporaryDirectory() as name:
         found = measure_all(Path(name), scale)
         write_page(options.output or Path(name) / "page", found, scale)
@@ -199,6 +203,7 @@ def measured(output: Path) -> Measured:
     return Measured(
         over_seconds=[(row["seconds"], row["evaluation"]["accuracy"]) for row in rows],
         over_samples=[(row["samples"], row["evaluation"]["accuracy"]) for row in rows],
+        load=os.getloadavg()[0],
     )
 
 
@@ -209,6 +214,7 @@ def summary(found: Mapping[str, Sequence[Measured]], scale: Scale) -> list[dict[
             "name": method.name,
             "replicas": method.replicas,
             "best_accuracy": _median(found[method.name], lambda one: one.best),
+            "load": _median(found[method.name], lambda one: one.load),
             "samples": _median(found[method.name], lambda one: one.samples),
             "seconds_to_accuracy": _median(
                 found[method.name], lambda one: one.seconds_to(scale.accuracy)
@@ -265,12 +271,13 @@ def _over_replicas(
 
 
 def _page(rows: Sequence[Mapping[str, Any]], scale: Scale, charts: Sequence[str]) -> str:
+    reached, done = f"seconds to {scale.accuracy}", f"samples in {scale.seconds} s"
     table = [
-        f"| method | best accuracy | seconds to {scale.accuracy} | samples in {scale.seconds} s |",
-        "|---|---|---|---|",
+        f"| method | best accuracy | {reached} | {done} | load |",
+        "|---|---|---|---|---|",
         *(
             f"| {row['name']} | {row['best_accuracy']:.3f} | {_seconds(row)} "
-            f"| {row['samples']:,.0f} |"
+            f"| {row['samples']:,.0f} | {row['load']:.0f} |"
             for row in rows
         ),
     ]
@@ -282,7 +289,9 @@ def _page(rows: Sequence[Mapping[str, Any]], scale: Scale, charts: Sequence[str]
             f"Written by `tests/benchmarks/methods.py`: the speech example with {scale.layers} "
             f"layers of {scale.width}, its sample of",
             f"recordings, {scale.warm_samples:,} samples of SGD as the beginning of all; medians "
-            f"over {scale.seeds} seeds, each a line in the pictures.",
+            f"over the seeds, of which there are {scale.seeds}, each a line in the pictures. "
+            f"The load is the machine's, which has {os.cpu_count()} cores: what is",
+            "above them was other work beside the run, and takes the meaning from its seconds.",
             "",
             *table,
             "",

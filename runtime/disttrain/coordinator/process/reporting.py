@@ -70,6 +70,8 @@ class Reporting:
         elif isinstance(entry, entries.MemberJoined):
             name = totals.name(entry.member.role, entry.member.index)
             LOG.info("member joined", member=name, incarnation=entry.member.incarnation)
+        elif isinstance(entry, entries.CourseBegun | entries.ReturnBegun):
+            self._note_method(entry)
         elif isinstance(entry, entries.PhaseChanged):
             LOG.info("phase", phase=entry.phase.value, reason=str(entry.reason))
             self._phase_changed(entry, now)
@@ -98,6 +100,16 @@ class Reporting:
         LOG.info("checkpoint", number=entry.number, failure=entry.message or "none")
         if entry.committed and self._checkpoint_began:
             self._metrics.checkpoint_took(now - self._checkpoint_began)
+
+    def _note_method(self, entry: entries.CourseBegun | entries.ReturnBegun) -> None:
+        replicas = self._machine.settings.replicas
+        if isinstance(entry, entries.ReturnBegun):
+            LOG.warning("all return to the checkpoint", reason=entry.reason)
+        elif entry.groups < replicas:
+            # It works, with copies; smaller portions would make it faster.
+            LOG.warning("fewer groups than replicas", groups=entry.groups, replicas=replicas)
+        else:
+            LOG.info("batch method begins", groups=entry.groups)
 
     def _phase_changed(self, entry: entries.PhaseChanged, now: float) -> None:
         self._next_status = 0.0

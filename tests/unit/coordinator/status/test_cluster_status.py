@@ -5,6 +5,7 @@ import math
 import random
 from typing import Any
 
+from builders.batch_machines import BatchMachine
 from builders.machines import Machine
 from disttrain.coordinator.journal.state import Evaluation, Saved
 from disttrain.coordinator.protocol.reports import ShardReport
@@ -126,3 +127,20 @@ def test_a_patch_that_would_be_too_large_loses_its_details() -> None:
     names = {f"{'m' * 500}{number}": 1.0 for number in range(50)}
     wanted["training"] = {"samples": 1, "metrics": names}
     assert len(cluster_status.encode(JOB, wanted)) <= LARGEST_BYTES
+
+
+def test_a_batch_method_has_a_section_of_its_own() -> None:
+    machine = BatchMachine()
+    _, first, second = machine.running()
+    machine.evaluate(first, second)
+    coordinator = machine.coordinator
+
+    found = cluster_status.fields(
+        coordinator.state, coordinator.settings, coordinator.watch, machine.now
+    )
+
+    assert set(found) == set(COORDINATOR_FIELDS)
+    section = found["sandblaster"]
+    assert (section["evaluations"], section["groups"], section["iteration"]) == (1, 2, 0)
+    assert section["objective"] == found["training"]["loss"] == 7.0
+    assert section["gradientNorm"] == 3.0

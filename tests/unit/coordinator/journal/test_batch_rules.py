@@ -1,0 +1,51 @@
+"""The method that a manifest describes is the one that runs."""
+
+import pytest
+
+from builders.batch_machines import RULES, BatchMachine
+from disttrain.coordinator.journal import batch_rules
+from disttrain.coordinator.journal.state import Phase
+from disttrain.job.batch_optimizer import (
+    Armijo,
+    BatchOptimizer,
+    ConjugateGradient,
+    GradientDescent,
+    Lbfgs,
+    LineSearch,
+)
+from disttrain.job.sandblaster import Precision
+
+ARMIJO = LineSearch(armijo=Armijo())
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "kind"),
+    [
+        (BatchOptimizer(lbfgs=Lbfgs()), "strong_wolfe"),
+        (BatchOptimizer(lbfgs=Lbfgs(line_search=ARMIJO)), "armijo"),
+        (BatchOptimizer(conjugate_gradient=ConjugateGradient()), "strong_wolfe"),
+        (BatchOptimizer(gradient_descent=GradientDescent(line_search=ARMIJO)), "armijo"),
+    ],
+)
+@pytest.mark.parametrize("precision", list(Precision))
+def test_every_method_and_line_search_converges(
+    optimizer: BatchOptimizer, kind: str, precision: Precision
+) -> None:
+    rules = RULES.model_copy(update={"optimizer": optimizer, "precision": precision})
+    machine = BatchMachine(batch=rules)
+    _, first, second = machine.running()
+    for _ in range(30):
+        machine.evaluate(first, second)
+
+    assert machine.phase() is Phase.COMPLETE
+    assert machine.state.reason == "Converged"
+    search = machine.batch.course.method.search
+    assert search is not None
+    assert search.kind == kind
+
+
+@pytest.mark.parametrize(("samples", "groups"), [(48, 3), (49, 4), (64, 4)])
+def test_a_batch_is_rounded_up_to_whole_groups(samples: int, groups: int) -> None:
+    rules = RULES.model_copy(update={"batch_size": samples})
+    assert batch_rules.groups_of_a_batch(rules) == groups
+    assert batch_rules.groups_of_a_batch(RULES) is None
