@@ -20,6 +20,7 @@ from disttrain.audit.evidence import Evidence
 from disttrain.audit.finding import Finding, Standing, in_doubt, not_applicable
 
 _INSTEAD = "gradients of groups count when an evaluation is complete: see promise 3"
+_SAME_BITS = "a batch method keeps no chunks: run the manifest again, it gives the same bits"
 
 
 def audit(evidence: Evidence) -> tuple[Finding, ...]:
@@ -37,6 +38,8 @@ def _of_downpour(evidence: Evidence) -> tuple[Finding, ...]:
         lost_updates.check(evidence, histories),
         at_most_once.check(evidence, histories),
         not_applicable(exactly_once.PROMISE, "the strategy is downpour"),
+        versions.check(evidence),
+        torn_reads.check(evidence),
         *_of_all(evidence),
         samples.check(evidence, histories),
         coverage.check(evidence),
@@ -48,14 +51,14 @@ def _of_a_batch_method(evidence: Evidence) -> tuple[Finding, ...]:
         not_applicable(lost_updates.PROMISE, _INSTEAD),
         not_applicable(at_most_once.PROMISE, _INSTEAD),
         exactly_once.check(evidence),
+        not_applicable(versions.PROMISE, _INSTEAD),
+        not_applicable(torn_reads.PROMISE, _SAME_BITS),
         *_of_all(evidence),
     )
 
 
 def _of_all(evidence: Evidence) -> tuple[Finding, ...]:
     return (
-        versions.check(evidence),
-        torn_reads.check(evidence),
         refusals.check(evidence),
         recovery.check(evidence),
         fencing.check(evidence),
