@@ -59,34 +59,36 @@ def picture(
     """The whole display."""
     members = {member.name: member for member in status.members} if status else {}
     head = [Text("starting")] if status is None else _head(status)
-    return Group(*head, _table(processes, members), *(Text(text, "yellow") for text in events))
+    return Group(
+        *head,
+        _table(processes, members, wording.version_unit(status)),
+        *(Text(text, "yellow") for text in events),
+    )
 
 
 def _head(status: JobStatus) -> list[RenderableType]:
     bar = Table.grid(padding=(0, 1))
-    left = status.remaining_seconds
-    remaining = "" if left is None else f"{wording.duration(left)} left"
     bar.add_row(
         f"epoch {status.epoch:.2f}",
         ProgressBar(total=1.0, completed=status.progress, width=40),
         f"{status.progress:.0%}",
-        remaining,
+        wording.remaining(status),
     )
     return [bar, Text(wording.progress_line(status)), Text(status.limit, "dim")]
 
 
-def _table(processes: Sequence[Process], members: dict[str, Member]) -> Table:
+def _table(processes: Sequence[Process], members: dict[str, Member], unit: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for title in ("process", "state", "life", "done", "restarts"):
         table.add_column(title)
     for process in processes[:ROWS_SHOWN]:
-        table.add_row(*_row(process, members.get(process.name)))
+        table.add_row(*_row(process, members.get(process.name), unit))
     if len(processes) > ROWS_SHOWN:
         table.add_row(f"and {len(processes) - ROWS_SHOWN} more")
     return table
 
 
-def _row(process: Process, member: Member | None) -> tuple[RenderableType, ...]:
+def _row(process: Process, member: Member | None, unit: str) -> tuple[RenderableType, ...]:
     state = Text(process.state.value, STATE_STYLES.get(process.state, ""))
     if member is None:
         return (process.name, state, "", "", str(process.restarts))
@@ -95,11 +97,11 @@ def _row(process: Process, member: Member | None) -> tuple[RenderableType, ...]:
     if process.state is State.RUNNING and known:
         state = Text(known, "green")
     life = str(member.incarnation or "")
-    return (process.name, state, life, done(member), str(process.restarts))
+    return (process.name, state, life, done(member, unit), str(process.restarts))
 
 
-def done(member: Member) -> str:
-    """What a member has achieved: samples of a replica, updates of a shard."""
+def done(member: Member, unit: str) -> str:
+    """What a member has achieved: samples of a replica, of a shard its version in `unit`."""
     if member.samples is not None:
         return f"{wording.count(member.samples)} samples"
-    return "" if member.version is None else f"{wording.count(member.version)} updates"
+    return "" if member.version is None else f"{wording.count(member.version)} {unit}"

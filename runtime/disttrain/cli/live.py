@@ -9,6 +9,7 @@ from typing import Protocol
 
 import typer
 
+from disttrain.cli import wording
 from disttrain.cli.job_status import JobStatus, read_status
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.job import manifest_file
@@ -79,7 +80,8 @@ def _conclude(outcome: Outcome, run: Run) -> None:
     folder = run.folder
     shown = _shown(folder)
     if outcome.result is Result.COMPLETE:
-        typer.echo(f"Complete: the model is {shown}/{folder.model.name}")
+        ended = wording.ending(outcome.result, outcome.reason, outcome.message)
+        typer.echo(f"{ended}: the model is {shown}/{folder.model.name}")
     elif outcome.result is Result.STOPPED:
         # Why it stopped also says if there was no room for a last checkpoint.
         why = outcome.message or "interrupted"

@@ -67,8 +67,8 @@ def show(found: Found, console: Console | None = None) -> None:
     status = found.status
     out.print(wording.progress_line(status), soft_wrap=True)
     out.print(_table(status, running=found.running))
-    if status.message:
-        out.print(f"{status.reason}: {status.message}", soft_wrap=True)
+    if status.reason or status.message:
+        out.print(wording.ending(status.phase, status.reason, status.message), soft_wrap=True)
     if status.limit:
         out.print(f"What limits the speed: {status.limit}", soft_wrap=True)
     if not found.running and status.phase not in ENDED:
@@ -89,6 +89,7 @@ def _table(status: JobStatus, *, running: bool) -> Table:
         table.add_column(title, overflow="fold")
     # Nobody answers on the addresses of an ended run, or somebody else does; so with process ids.
     url = _url if running else _nothing
+    unit = wording.version_unit(status)
     table.add_row("coordinator", status.phase, "", "", "", url(status.metrics_address))
     for member in status.members:
         table.add_row(
@@ -96,7 +97,7 @@ def _table(status: JobStatus, *, running: bool) -> Table:
             (member.activity or member.state) if running else "ended",
             str(member.incarnation),
             str(member.pid) if running else "",
-            done(member),
+            done(member, unit),
             url(member.metrics_address),
         )
     return table

@@ -41,10 +41,34 @@ def batch_method(figures: BatchMethod | None) -> str:
     return f"iteration {figures.iteration}{gradient}"
 
 
+def ending(result: str, reason: str | None, message: str | None) -> str:
+    """How and why a job ended: `Complete (Converged: no step makes the loss smaller)`."""
+    why = ": ".join(part for part in (reason, message) if part)
+    return f"{result} ({why})" if why else result
+
+
+def remaining(status: JobStatus) -> str:
+    """The time that is left; a batch method may reach its tolerances before any limit."""
+    left = status.remaining_seconds
+    if left is None:
+        return ""
+    bound = "at most " if status.sandblaster is not None and left > 0 else ""
+    return f"{bound}{duration(left)} left"
+
+
+def version_unit(status: JobStatus | None) -> str:
+    """What the version of a shard counts: a batch method's coordinator gives orders to it."""
+    return "updates" if status is None or status.sandblaster is None else "orders"
+
+
+def _loss(status: JobStatus) -> str:
+    """Of a batch method the mean over the whole batch, which is no replica's recent loss."""
+    name = "loss" if status.sandblaster is None else "objective"
+    return "" if status.loss is None else f"{name} {status.loss:.4g}"
+
+
 def progress_line(status: JobStatus) -> str:
     """How the job is, in one line."""
-    loss = "" if status.loss is None else f"loss {status.loss:.4g}"
-    left = status.remaining_seconds
     parts = [
         status.phase.lower() + (" (warm start)" if status.warm_start else ""),
         f"{status.progress:.0%}",
@@ -52,9 +76,9 @@ def progress_line(status: JobStatus) -> str:
         f"epoch {status.epoch:.2f}",
         f"{count(status.samples)} samples",
         f"{count(status.samples_per_second)} samples/s",
-        loss,
+        _loss(status),
         measures(status.latest_measures),
         staleness(status.staleness),
-        "" if left is None else f"{duration(left)} left",
+        remaining(status),
     ]
     return " · ".join(part for part in parts if part)

@@ -33,11 +33,12 @@ def batch_method(status: JobStatus) -> str:
 
 
 def measures(status: JobStatus) -> str:
-    """Loss and measures: `loss 0.25, accuracy 0.951`."""
+    """Loss, or objective of a batch method, and measures: `loss 0.25, accuracy 0.951`."""
     training = status.training
     if training is None:
         return ""
-    known = {"loss": training.loss, **training.metrics}
+    name = "loss" if status.sandblaster is None else "objective"
+    known = {name: training.loss, **training.metrics}
     shown = (f"{name} {value:.4g}" for name, value in known.items() if value is not None)
     return ", ".join(shown)
 

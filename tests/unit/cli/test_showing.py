@@ -78,6 +78,35 @@ def test_lines_for_pipes_come_with_news_only(
     assert line.startswith("draining · ")
 
 
+BATCH_METHOD = {"iteration": 3, "evaluations": 5, "gradientNorm": 0.02}
+
+
+def test_a_batch_method_has_an_objective_orders_and_an_upper_bound_of_time(tmp_path: Path) -> None:
+    run = a_run(tmp_path, sandblaster=BATCH_METHOD)
+    console = Console(force_terminal=True, width=160, record=True, color_system=None)
+    with LiveDisplay(lambda: read_status(run.status), console) as display:
+        display.tick([Process("shard-0", State.RUNNING)])
+    shown = console.export_text()
+    for text in ("objective 0.25", "at most 1 min 15 s left", "1,234 orders"):
+        assert text in shown
+    assert "loss" not in shown
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "text"),
+    [
+        ("Converged", "the loss changed little", "Complete (Converged: the loss changed little)"),
+        ("Iterations", "", "Complete (Iterations)"),
+        ("", "", "Complete"),
+    ],
+)
+def test_an_end_says_why(tmp_path: Path, reason: str, message: str, text: str) -> None:
+    assert wording.ending("Complete", reason, message) == text
+    a_run(tmp_path, phase="Complete", reason=reason, message=message)
+    shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output.splitlines()
+    assert (text in shown) == bool(reason)
+
+
 def test_no_line_before_there_is_a_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
