@@ -36,6 +36,18 @@ def in_double_precision(batch: Any) -> Any:
     return _each_tensor(batch, lambda one: one.double() if one.is_floating_point() else one)
 
 
+def holds_double_precision(batch: Any) -> bool:
+    """Whether any tensor in tuples, lists and dicts is float64."""
+    found: list[bool] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor.dtype is torch.float64)
+        return tensor
+
+    _each_tensor(batch, note)
+    return any(found)
+
+
 def _each_tensor(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(batch, Tensor):
         return change(batch)

@@ -1,5 +1,7 @@
 """Calls the user's task, and checks what comes back where it enters."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,13 @@ from disttrain.job.sandblaster import Precision
 from disttrain.job.spec import DistTrainJob
 from disttrain.replica import device, seeding
 from disttrain.task import checks, loading, user_code
+from disttrain.task.errors import UserCodeError
 from disttrain.task.task import InputPipeline, Split, Task
+
+_DOUBLE_DATA = (
+    "The batch holds float64 tensors, and the model is float32: use .float() in the data set, or "
+    "set spec.strategy.sandblaster.precision: float64, if that is the strategy"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +74,7 @@ class TaskCalls:
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         """The loss of a training step."""
-        with user_code.running(f"{self._name}.loss()"):
+        with self._precision_in_doubt(batch), user_code.running(f"{self._name}.loss()"):
             return checks.check_loss(self._task.loss(model, batch))
 
     def loss_value(self, model: nn.Module, batch: Any) -> float:
@@ -78,6 +86,17 @@ class TaskCalls:
         """Sums over a batch."""
         with user_code.running(f"{self._name}.measure()"):
             return checks.check_measures(self._task.measure(model, batch))
+
+    @contextmanager
+    def _precision_in_doubt(self, batch: Any) -> Iterator[None]:
+        """Add to an error that the batch is double and the model is not: torch names no remedy."""
+        try:
+            yield
+        except UserCodeError as error:
+            if self._is_double or not device.holds_double_precision(batch):
+                raise
+            message = f"{error}\n{_DOUBLE_DATA}"
+            raise UserCodeError(message) from error.__cause__
 
 
 def load(job: DistTrainJob, folder: Path) -> TaskCalls:

@@ -44,7 +44,8 @@ def _check_parameter(name: str, parameter: nn.Parameter) -> None:
     elif parameter.dtype is not torch.float32:
         message = (
             f"the parameter '{name}' is {_dtype(parameter)}; parameters must be float32: "
-            "use model.float(), and torch.autocast inside the loss for another precision"
+            "use model.float(), and torch.autocast inside the loss for another precision "
+            "(strategy.sandblaster.precision: float64 makes the model double by itself)"
         )
     elif parameter.is_meta:
         message = (

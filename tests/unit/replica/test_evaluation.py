@@ -79,6 +79,21 @@ def test_the_mode_comes_back_after_an_error_of_the_task() -> None:
     assert model.training
 
 
+@pytest.mark.parametrize(("of", "is_told"), [(torch.float64, True), (torch.float32, False)])
+def test_an_error_on_a_batch_in_double_precision_names_the_remedy(
+    of: torch.dtype, *, is_told: bool
+) -> None:
+    def fail() -> None:
+        message = "mat1 and mat2 must have the same dtype"
+        raise RuntimeError(message)
+
+    calls = TaskCalls(Numbers(fail))
+    with pytest.raises(UserCodeError) as caught:
+        calls.loss(calls.model(seed=0), (torch.zeros(3, dtype=of),))
+    assert ("sandblaster.precision: float64" in str(caught.value)) == is_told
+    assert "same dtype" in str(caught.value)
+
+
 def test_in_double_precision_models_and_batches_are_double() -> None:
     calls = TaskCalls(Numbers(), Precision.FLOAT64)
 

@@ -104,8 +104,12 @@ def _wrong_data(turn: Turn, request: Join) -> Refused | None:
         message = "the training data is empty: dataset(Split.TRAIN) has length 0"
         return _fatal(turn, FailureReason.EMPTY_DATA, message)
     if batch > samples:
-        name = "batchSize" if turn.settings.batch is None else "portionSize"
-        message = f"{name} is {batch}, the training data has only {samples} samples"
+        is_downpour = turn.settings.batch is None
+        name = "spec.batchSize" if is_downpour else "spec.strategy.sandblaster.portionSize"
+        message = (
+            f"{name} is {batch}, the training data has only {samples} samples: "
+            f"take {samples} or less"
+        )
         return _fatal(turn, FailureReason.BATCH_TOO_LARGE, message)
     known = turn.state.data.samples
     if known and samples != known:
