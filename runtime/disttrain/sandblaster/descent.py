@@ -20,6 +20,9 @@ from disttrain.sandblaster.names import ARRIVED, DIRECTION, GRADIENT, PARAMETERS
 from disttrain.sandblaster.operations import Operation
 from disttrain.sandblaster.products import of_gram
 
+_PATIENCE = 5
+"""Steps in a row that change nothing, but were cut: see `State.cut_from`."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DescentRules:
@@ -89,9 +92,9 @@ class Descent:
         iteration = seen.iteration + 1
         progress = replace(seen, iteration=iteration, loss=answer.loss, largest=largest)
         there = replace(known, progress=progress, products=products, absolute_sum=absolute_sum)
-        return self._accept(there, found.trial, state.progress.loss)
+        return self._accept(there, found.trial, state.progress)
 
-    def _accept(self, state: State, step: float, former_loss: float) -> Step:
+    def _accept(self, state: State, step: float, former: Progress) -> Step:
         """The trial point becomes the point, the gradient that arrived its gradient."""
         kept = self._directions.remember(state.products, state.along, step)
         others = [name for name in kept.products.names if name != GRADIENT]
@@ -105,13 +108,27 @@ class Descent:
             products=kept.products.keeping(others).renamed(ARRIVED, GRADIENT),
             since_exact=state.since_exact + 1,
         )
-        if reason := end(self._rules, state.progress, former_loss):
+        found = _seen_of_cuts(found, former.largest)
+        reason, restful = self._end(found, former.loss)
+        found = replace(found, restful=restful)
+        if reason is not None:
             return replace(frame.ended(found, reason), request=Request(prepare=moved))
         if kept.is_doubtful or found.since_exact >= self._rules.exact_every:
             gram = ops.Gram(vectors=found.products.names)
             exact = replace(found, waiting=Waiting.PRODUCTS)
             return Step(exact, Request(prepare=(*moved, gram), settles=len(moved)))
         return self._go_on(found, moved)
+
+    def _end(self, state: State, former_loss: float) -> tuple[End | None, int]:
+        """The reason to end at a new point, if any, and how many steps in a row gave none for it.
+
+        A step that was cut, and those after it, may change little far from a minimum.
+        """
+        reason = end(self._rules, state.progress, former_loss)
+        if reason is not End.CHANGE or not state.cut_from:
+            return reason, 0
+        restful = state.restful + 1
+        return (End.NO_MINIMUM if restful >= _PATIENCE else None), restful
 
     def _go_on(self, state: State, operations: tuple[Operation, ...]) -> Step:
         """Choose a direction and search along it."""
@@ -126,7 +143,7 @@ class Descent:
     def _start_again(self, state: State) -> Step:
         """From the point accepted last, against its gradient, with nothing remembered."""
         if tuple(state.formed) == (GRADIENT,):
-            return frame.ended(frame.given_up(state), End.NO_DESCENT)
+            return frame.ended(frame.given_up(state), frame.no_descent(state))
         return self._go_on(replace(state, products=state.products.keeping([GRADIENT])), ())
 
 
@@ -141,6 +158,13 @@ def end(rules: DescentRules, progress: Progress, former_loss: float) -> End | No
     ):
         return End.CHANGE
     return None
+
+
+def _seen_of_cuts(state: State, former: float) -> State:
+    """A new point's state. `former`: the gradient's largest element at the point before it."""
+    cut_from = state.cut_from or (former if state.cuts else 0.0)
+    is_over = state.progress.largest <= cut_from / 2
+    return replace(state, cuts=0, cut_from=0.0 if is_over else cut_from)
 
 
 def _evaluation(prepare: tuple[Operation, ...], known: tuple[str, ...]) -> Request:

@@ -11,8 +11,9 @@ from disttrain.sandblaster import decisions
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.decisions import Decision, Verdict
 from disttrain.sandblaster.directions import Chosen, Directions, FirstStep
-from disttrain.sandblaster.line_search.point import Point
+from disttrain.sandblaster.line_search.point import Point, Stage
 from disttrain.sandblaster.line_search.search import Search, SearchRules
+from disttrain.sandblaster.line_search.strong_wolfe import WolfeSearch, is_flat
 from disttrain.sandblaster.method import Answer, End, Progress, Request
 from disttrain.sandblaster.names import DIRECTION, GRADIENT, PARAMETERS, TRIAL
 from disttrain.sandblaster.operations import Combination, Operation
@@ -59,7 +60,13 @@ class State:
     newest: int | None = None
     """Slot of a pair whose products are not known yet."""
     restful: int = 0
-    """Batches in a row that gave no reason to go on."""
+    """Batches, or steps that were cut, in a row that gave no reason to go on."""
+    cuts: int = 0
+    """Since the point accepted last: trial points whose loss or slope is no number, and searches
+    that gave up where the loss still fell."""
+    cut_from: float = 0.0
+    """The gradient's largest element where a step began that was cut so; 0: no step was, or since
+    then it has become half as large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +92,12 @@ class Frame(Protocol):
 
 def searched(state: State, search: Search, point: Point) -> State:
     """With the search after its trial was evaluated, and what was decided."""
-    found = search.advanced(point)
-    progress = replace(state.progress, evaluations=state.progress.evaluations + 1)
-    known = replace(state, search=found, progress=progress)
+    found, before, wrong = search.advanced(point), state.progress, int(not point.is_finite)
+    progress = replace(
+        before, evaluations=before.evaluations + 1, non_finite=before.non_finite + wrong
+    )
+    cuts = state.cuts + wrong + _fell_on(found, point)
+    known = replace(state, search=found, progress=progress, cuts=cuts)
     return decided(known, point, decisions.on_trial(search, found))
 
 
@@ -96,6 +106,13 @@ def decided(state: State, point: Point, verdict: Verdict) -> State:
     progress = state.progress
     which = progress.iteration, progress.evaluations
     return replace(state, decisions=decisions.noted(state.decisions, which, point, verdict))
+
+
+def _fell_on(found: Search, point: Point) -> bool:
+    """Whether a search has taken a point from which the loss falls on, for want of evaluations."""
+    if found.stage is not Stage.ACCEPTED or not isinstance(found, WolfeSearch):
+        return False
+    return found.high is None and not is_flat(found, point)
 
 
 def trial(step: float) -> Operation:
@@ -107,6 +124,13 @@ def ended(state: State, reason: End) -> Step:
     """There is nothing more to do."""
     progress = replace(state.progress, end=reason)
     return Step(replace(state, waiting=Waiting.LAST, progress=progress))
+
+
+def no_descent(state: State) -> End:
+    """Why no lower point was found from here."""
+    start = search_of(state).start
+    is_cut = state.cuts or state.cut_from or not start.is_finite
+    return End.NO_MINIMUM if is_cut else End.NO_DESCENT
 
 
 def given_up(state: State) -> State:

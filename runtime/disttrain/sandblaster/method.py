@@ -56,6 +56,8 @@ class End(StrEnum):
     """Not even against the gradient is the loss lower, as far as numbers can tell."""
     NOT_FINITE = "not_finite"
     """The loss or the gradient at the first point is no number."""
+    NO_MINIMUM = "no_minimum"
+    """The loss falls without an end, or up to points where it is no number."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +72,8 @@ class Progress:
     """At the point accepted last."""
     largest: float = float("inf")
     """The largest absolute value of the gradient's elements there."""
+    non_finite: int = 0
+    """Trial points whose loss or slope is no number."""
     end: End | None = None
 
 

@@ -90,7 +90,8 @@ class MultiBatch:
         there = self._moved(state, point)
         moved: tuple[Operation, ...] = (ops.Copy(source=TRIAL, target=PARAMETERS),)
         if there.restful >= self._patience:
-            return replace(frame.ended(there, End.CHANGE), request=Request(prepare=moved))
+            reason = End.NO_MINIMUM if state.cuts else End.CHANGE
+            return replace(frame.ended(there, reason), request=Request(prepare=moved))
         slot, making = self._pair(state, point.step, overlap)
         gone = () if slot not in slots(state.products) else pair(slot)
         others = [one for one in state.products.names if one != GRADIENT and one not in gone]
@@ -108,7 +109,8 @@ class MultiBatch:
         changed = replace(progress, largest=math.inf)
         former_loss = frame.search_of(state).start.loss
         rests = descent.end(self._rules, changed, former_loss) is not None
-        return replace(state, progress=progress, restful=state.restful + 1 if rests else 0)
+        restful = state.restful + 1 if rests else 0
+        return replace(state, progress=progress, restful=restful, cuts=0)
 
     def _pair(
         self, state: State, step: float, overlap: tuple[float, float]
@@ -130,7 +132,7 @@ class MultiBatch:
         """Against the gradient on the same batch, or else where it is on the next one."""
         if tuple(state.formed) == (GRADIENT,):
             back = (ops.Copy(source=PARAMETERS, target=TRIAL),)
-            return self._rested(frame.given_up(state), back, End.NO_DESCENT, Part.WHOLE)
+            return self._rested(frame.given_up(state), back, frame.no_descent(state), Part.WHOLE)
         alone = replace(state, products=state.products.keeping([GRADIENT]))
         aimed = frame.aimed(alone, self._directions, self._rules.search)
         if aimed is None:

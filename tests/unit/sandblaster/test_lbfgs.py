@@ -1,5 +1,6 @@
 """L-BFGS by inner products does what the textbook does, one operation at a time."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,9 @@ from builders.batch_problems import (
 )
 from disttrain.sandblaster import batch_method
 from disttrain.sandblaster.batch_method import BatchMethod
+from disttrain.sandblaster.conjugate_gradient import ConjugateGradient
 from disttrain.sandblaster.descent import Descent
+from disttrain.sandblaster.directions import Directions, SteepestDescent
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
 from disttrain.sandblaster.method import End
@@ -147,6 +150,64 @@ def test_a_gradient_that_lies_ends_in_no_descent() -> None:
 
     assert method.progress.end is End.NO_DESCENT
     assert engine.vector(PARAMETERS).tolist() == [1.0, 1.0, 1.0]
+
+
+def falling_to_a_wall(x: Vector) -> tuple[float, Vector]:
+    """From the first coordinate's 1 on there is no number."""
+    if x[0] >= 1:
+        return float("inf"), np.full(len(x), np.nan)
+    return float(x[1:] @ x[1:]) - 0.2 * float(x[0]), np.concatenate([[-0.2], 2 * x[1:]])
+
+
+def barrier(x: Vector) -> tuple[float, Vector]:
+    """Lowest at 1, no number from 0 down."""
+    if np.any(x <= 0):
+        return float("nan"), np.full(len(x), np.nan)
+    return float(np.sum(x - np.log(x))) / 1000, (1 - 1 / x) / 1000
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("directions", [Lbfgs(), SteepestDescent(), ConjugateGradient()])
+def test_a_loss_that_falls_up_to_where_it_is_no_number_has_not_converged(
+    directions: Directions, kind: type[np.float32 | np.float64]
+) -> None:
+    method = BatchMethod(Descent(replace(RULES, change_tolerance=1e-9), directions))
+
+    iterates(method, shards_of(Problem("wall", np.full(4, 0.3), falling_to_a_wall), 2, kind))
+
+    assert method.progress.end is End.NO_MINIMUM
+    assert method.progress.non_finite > 0
+
+
+@pytest.mark.parametrize("directions", [Lbfgs(), SteepestDescent(), ConjugateGradient()])
+def test_a_loss_that_falls_without_an_end_has_not_converged(directions: Directions) -> None:
+    """At last no step is seen in these numbers, so that the loss changes no more."""
+    method = BatchMethod(Descent(replace(RULES, change_tolerance=1e-9), directions))
+    falling = Problem("falling", np.ones(4), lambda x: (-float(x @ x), -2 * x))
+
+    iterates(method, shards_of(falling))
+
+    assert method.progress.end is End.NO_MINIMUM
+
+
+def test_trial_points_that_are_no_numbers_do_not_keep_it_from_a_minimum() -> None:
+    rules = replace(RULES, change_tolerance=1e-9)
+    method = fused(rules)
+
+    last = iterates(method, shards_of(Problem("barrier", np.full(4, 3.0), barrier)))[-1]
+
+    assert method.progress.end is End.CHANGE
+    assert method.progress.non_finite > 0
+    assert np.allclose(last, 1.0, atol=1e-2)
+
+
+def test_a_state_that_was_written_before_such_points_were_counted_can_be_read() -> None:
+    state = json.loads(batch_method.STATE_JSON.write(fused().state))
+    for owner, name in ((state[0], "cuts"), (state[0], "cut_from")):
+        del owner[name]
+    del state[0]["progress"]["non_finite"]
+
+    assert batch_method.STATE_JSON.read(json.dumps(state).encode()) == fused().state
 
 
 def test_a_direction_that_leads_nowhere_is_followed_by_the_steepest_one() -> None:

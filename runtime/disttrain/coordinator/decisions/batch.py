@@ -24,7 +24,15 @@ _ENDS = {
     End.CHANGE: "the loss changed by no more than changeTolerance",
     End.NO_DESCENT: "no step makes the loss smaller, as far as these numbers can tell",
     End.NOT_FINITE: "the loss or the gradient at the first point is not a finite number",
+    End.NO_MINIMUM: "the loss has no minimum that can be reached: it falls without an end, or up "
+    "to points where it or its gradient is not a finite number",
 }
+_REMEDIES = {
+    End.NOT_FINITE: "Try other initial parameters.",
+    End.NO_MINIMUM: "See that the loss has a lower bound and does not overflow (compute it of "
+    "logits, add a penalty, or take strategy.sandblaster.precision: float64).",
+}
+"""Ends that are failures."""
 
 
 def run(turn: Turn) -> None:
@@ -70,8 +78,10 @@ def _begin(turn: Turn) -> None:
 def _end(turn: Turn, batch: Batch) -> None:
     end = batch.course.method.progress.end
     words = "" if end is None else _ENDS[end]
-    if end is End.NOT_FINITE:
-        turn.fail(FailureReason.DIVERGED, f"{words}. Try other initial parameters.")
+    if end is not None and (remedy := _REMEDIES.get(end)):
+        points = batch.course.method.progress.non_finite
+        what = f"{words} (trial points that were not finite: {points})"
+        turn.fail(FailureReason.DIVERGED, f"{what}. {remedy}")
     else:
         turn.go_to(Phase.DRAINING, StopReason.CONVERGED, words)
 

@@ -22,6 +22,7 @@ def batch(state: State) -> Json | None:
         "objective": progress.loss,
         "gradientNorm": progress.largest,
         "evaluationsPerIteration": progress.evaluations / max(1, progress.iteration),
+        "nonFinitePoints": progress.non_finite,
         "step": None if search is None else search.trial,
         "stage": course.stage,
         "groupsDone": len(course.evaluation.winners),

@@ -64,9 +64,13 @@ class WolfeSearch:
         return found if found.high is None else _inside(found, found.high)
 
 
+def is_flat(search: WolfeSearch, point: Point) -> bool:
+    """The condition on the slope."""
+    return abs(point.slope) <= search.rules.curvature * -search.start.slope
+
+
 def _is_good(search: WolfeSearch, point: Point) -> bool:
-    flat = abs(point.slope) <= search.rules.curvature * -search.start.slope
-    return _fell(search, point) and flat
+    return _fell(search, point) and is_flat(search, point)
 
 
 def _fell(search: WolfeSearch, point: Point) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from builders.batch_machines import RULES, BatchMachine
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.status import batch_status
 from disttrain.job.roles import Durability
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.names import PARAMETERS
@@ -146,6 +147,21 @@ def test_a_loss_that_is_no_number_at_the_first_point_fails_the_job(loss: float) 
     assert machine.phase() is Phase.FAILED
     assert machine.state.reason == messages.FailureReason.DIVERGED
     assert "first point" in machine.state.message
+
+
+def test_a_loss_that_is_no_number_at_any_other_point_fails_the_job() -> None:
+    machine = BatchMachine()
+    _, first, second = machine.running()
+    machine.evaluate(first, second)
+    for _ in range(20):
+        machine.evaluate(first, second, loss=math.inf)
+
+    told = batch_status.batch(machine.state)
+    assert told is not None
+    assert (told["nonFinitePoints"], told["end"]) == (20, "no_minimum")
+    assert machine.phase() is Phase.FAILED
+    assert machine.state.reason == messages.FailureReason.DIVERGED
+    assert "not finite: 20). See that the loss has a lower bound" in machine.state.message
 
 
 def test_a_stop_drops_the_evaluation_under_way() -> None:
