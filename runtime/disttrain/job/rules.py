@@ -85,12 +85,14 @@ def _batch_has_groups(spec: Spec) -> str | None:
     found = spec.strategy.sandblaster
     if found is None or isinstance(found.batch_size, str):
         return None
-    least = LEAST_GROUPS * found.portion_size * found.push_every_portions
-    if found.batch_size > least - found.portion_size * found.push_every_portions:
+    group = found.portion_size * found.push_every_portions
+    most_refused = (LEAST_GROUPS - 1) * group
+    if found.batch_size > most_refused:
         return None
     return (
-        f"must make at least {LEAST_GROUPS} groups of portionSize times pushEveryPortions samples "
-        f"({least}), got {found.batch_size}; take smaller portions, or fewer to a group"
+        f"must make at least {LEAST_GROUPS} groups of portionSize {found.portion_size} times "
+        f"pushEveryPortions {found.push_every_portions} = {group} samples: more than "
+        f"{most_refused}, got {found.batch_size}; take smaller portions, or fewer to a group"
     )
 
 

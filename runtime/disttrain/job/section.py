@@ -1,5 +1,6 @@
 """What every part of a manifest has in common: strict, frozen, camelCase outside, documented."""
 
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -49,17 +50,23 @@ class Choice(Section):
     def _has_exactly_one(self) -> Self:
         aliases = {name: field.alias or name for name, field in type(self).model_fields.items()}
         given = [alias for name, alias in aliases.items() if getattr(self, name) is not None]
-        require_one(given, list(aliases.values()))
+        nothing = [aliases[name] for name in aliases if name in self.model_fields_set]
+        require_one(given, list(aliases.values()), nothing if not given else [])
         return self
 
 
-def require_one(given: list[str], options: list[str]) -> None:
-    """Raise unless exactly one of the options is given. Both lists hold names of the manifest."""
+def require_one(given: list[str], options: list[str], nulls: Sequence[str] = ()) -> None:
+    """Raise unless exactly one of the options is given. All lists hold names of the manifest.
+
+    `nulls`: sections that are there, without anything in them.
+    """
     if len(given) == 1:
         return
     several = len(options) > 1
     wanted = f"exactly one of {', '.join(options)}" if several else options[0]
     seen = " and ".join(given) or ("none of them" if several else "nothing")
+    if nulls:
+        seen = f"{nulls[0]}: null; a section of defaults is {nulls[0]}: {{}}"
     raise PydanticCustomError(
         "exactly_one", "must have {wanted}, got {seen}", {"wanted": wanted, "seen": seen}
     )

@@ -88,6 +88,8 @@ class Supervision:
             if _is_due(process, now) and can_start(process.name)
         ]
         for process in found:
+            # Counted here: what waits when the job ends is not started again.
+            process.restarts += process.state is State.WAITING
             process.state = State.STARTING
             process.since = now
         return found
@@ -116,7 +118,6 @@ class Supervision:
         if isinstance(verdict, Restart):
             process.state = State.WAITING
             process.due = now + verdict.delay_seconds
-            process.restarts += 1
         elif name == names.COORDINATOR:
             self._end(Ending.DECIDED if isinstance(verdict, Expected) else Ending.COORDINATOR_LOST)
         return verdict

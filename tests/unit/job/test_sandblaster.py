@@ -43,6 +43,9 @@ def test_a_portion_is_what_a_replica_computes_at_once() -> None:
         ("spec.strategy.sandblaster.batchSize=0", "batchSize: must be all or a whole number of"),
         ("spec.strategy.sandblaster.batchSize=most", "at least 1, got most"),
         ("spec.strategy.sandblaster.batchSize=2048", "must make at least 3 groups of portionSize"),
+        ("spec.strategy.sandblaster.batchSize=2048", "= 1024 samples: more than 2048, got 2048"),
+        ("spec.strategy.sandblaster.precision=float16", "got 'float16' (text)"),
+        ("spec.strategy.sandblaster.optimizer={lbfgs: null}", "a section of defaults is lbfgs: {}"),
         ("spec.strategy.sandblaster.optimizer.lbfgs.history=0", "history: must be at least 1"),
         ("spec.strategy.sandblaster.portionSize=0", "portionSize: must be at least 1, got 0"),
         ("spec.strategy.sandblaster.warmStart={}", "warmStart: unknown field"),
@@ -51,6 +54,7 @@ def test_a_portion_is_what_a_replica_computes_at_once() -> None:
 def test_what_does_not_go_with_it_is_refused(assignment: str, said: str) -> None:
     (finding,) = complaints(BATCH, assignment)
     assert said in finding
+    assert "did you mean" not in finding
 
 
 def test_downpour_has_no_iterations() -> None:

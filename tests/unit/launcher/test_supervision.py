@@ -50,6 +50,7 @@ def test_a_killed_process_is_due_again_after_its_wait() -> None:
 def test_the_coordinators_decision_ends_everything() -> None:
     supervision = running()
     supervision.ended("replica-0", KILLED, now=1.0)
+    assert supervision.processes["replica-0"].restarts == 0
     assert supervision.ended("coordinator", Exit(1), now=1.1) == Expected()
     assert (supervision.phase, supervision.ending) == (Phase.ENDING, Ending.DECIDED)
     assert supervision.due(99.0, lambda _: True) == []
