@@ -7,19 +7,19 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from disttrain.job.batch_optimizer import BatchOptimizer
-from disttrain.job.section import Count, Section
+from disttrain.job.section import MOST, Count, Section
 
 ALL: Final = "all"
 """A batch of everything."""
 
 
 def _size(value: object) -> object:
-    if value == ALL or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+    if value == ALL or (type(value) is int and 1 <= value <= MOST):
         return value
     raise PydanticCustomError(
         "batch_size",
-        "must be all or a whole number of at least 1, got {seen}",
-        {"seen": str(value)[:60]},
+        "must be all or a whole number of at least 1 and at most {most}, got {seen}",
+        {"most": MOST, "seen": str(value)[:60]},
     )
 
 
@@ -27,7 +27,12 @@ BatchSize = Annotated[
     int | str,
     BeforeValidator(_size),
     WithJsonSchema(
-        {"anyOf": [{"const": ALL, "type": "string"}, {"minimum": 1, "type": "integer"}]}
+        {
+            "anyOf": [
+                {"const": ALL, "type": "string"},
+                {"minimum": 1, "maximum": MOST, "type": "integer"},
+            ]
+        }
     ),
 ]
 """`all` or a number of samples."""

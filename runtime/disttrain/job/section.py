@@ -7,7 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-Count = Annotated[int, Field(ge=1)]
+MOST = 10**15
+"""More of anything is a slip of the hand, and products of two would leave 64 bits far behind."""
+
+Count = Annotated[int, Field(ge=1, le=MOST)]
 """A whole number of at least 1."""
 
 WholeNumber = Annotated[int, Field(ge=0)]
