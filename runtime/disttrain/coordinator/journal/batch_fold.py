@@ -32,7 +32,7 @@ def settle(state: State) -> None:
 def interrupt(state: State) -> None:
     """The evaluation under way begins again later."""
     with _Change(state) as batch:
-        batch.samples_of_others += batch.samples_now
+        batch.samples_of_others += batch.samples_dropped
         batch.driver.interrupted(batch.course)
 
 
@@ -87,7 +87,7 @@ def note_returned(state: State, shard: MemberId) -> None:
 def go_back(state: State, shards: tuple[int, ...]) -> None:
     """All shards are there; without a cut nothing was done since the order of the course."""
     with _Change(state) as batch:
-        batch.samples_of_others += batch.samples_now
+        batch.samples_of_others += batch.samples_dropped
         before = batch.course.samples
         cut = batch.course if batch.cut is None else batch.cut
         batch.driver.returned(batch.course, copied(cut), shards)

@@ -76,6 +76,11 @@ class Batch(Strict):
         return self.course.evaluation.shards
 
     @property
+    def samples_dropped(self) -> int:
+        """What is computed for nothing if the evaluation under way is dropped."""
+        return 0 if self.course.evaluation.is_complete else self.samples_now
+
+    @property
     def samples_now(self) -> int:
         """Of the evaluation under way that are done."""
         return sum(winner.samples for winner in self.course.evaluation.winners.values())

@@ -1,20 +1,23 @@
 """When the coordinator writes which of its files, and what its log says of decisions."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.journal import entries, totals
 from disttrain.coordinator.process.cluster_status import ClusterStatus
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
-from disttrain.coordinator.status import cluster_status, status
+from disttrain.coordinator.status import batch_status, cluster_status, status
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
 
 _STATUS_SECONDS = 0.5
 _METRICS_SECONDS = 2.0
+_OfMethod: TypeAlias = (
+    entries.CourseBegun | entries.ReturnBegun | entries.CourseReturned | entries.ShardPerformed
+)
 
 
 class Reporting:
@@ -35,6 +38,8 @@ class Reporting:
         self._next_status = 0.0
         self._next_line = 0.0
         self._checkpoint_began = 0.0
+        self._iteration = 0
+        """That the log has of a batch method."""
 
     def write_if_due(self, now: float, dropped: Mapping[str, int]) -> None:
         """Writes status.json and a line of metrics.jsonl every so often.
@@ -70,10 +75,11 @@ class Reporting:
         elif isinstance(entry, entries.MemberJoined):
             name = totals.name(entry.member.role, entry.member.index)
             LOG.info("member joined", member=name, incarnation=entry.member.incarnation)
-        elif isinstance(entry, entries.CourseBegun | entries.ReturnBegun):
+        elif isinstance(entry, _OfMethod):
             self._note_method(entry)
         elif isinstance(entry, entries.PhaseChanged):
-            LOG.info("phase", phase=entry.phase.value, reason=str(entry.reason))
+            reason = str(entry.reason or self._machine.state.reason or "")
+            LOG.info("phase", phase=entry.phase.value, reason=reason)
             self._phase_changed(entry, now)
 
     def ready(self) -> None:
@@ -101,15 +107,28 @@ class Reporting:
         if entry.committed and self._checkpoint_began:
             self._metrics.checkpoint_took(now - self._checkpoint_began)
 
-    def _note_method(self, entry: entries.CourseBegun | entries.ReturnBegun) -> None:
+    def _note_method(self, entry: _OfMethod) -> None:
         replicas = self._machine.settings.replicas
         if isinstance(entry, entries.ReturnBegun):
             LOG.warning("all return to the checkpoint", reason=entry.reason)
+        elif not isinstance(entry, entries.CourseBegun):
+            self._note_course(entry)
         elif entry.groups < replicas:
             # It works, with copies; smaller portions would make it faster.
             LOG.warning("fewer groups than replicas", groups=entry.groups, replicas=replicas)
         else:
             LOG.info("batch method begins", groups=entry.groups)
+
+    def _note_course(self, entry: entries.CourseReturned | entries.ShardPerformed) -> None:
+        batch = self._machine.state.batch
+        if batch is None:
+            return
+        seen = batch.course.method.progress
+        if isinstance(entry, entries.CourseReturned):
+            LOG.info("all are at the checkpoint", iteration=seen.iteration, lives=entry.shards)
+        elif seen.iteration > self._iteration:
+            LOG.info("point accepted", **batch_status.accepted(seen))
+        self._iteration = seen.iteration
 
     def _phase_changed(self, entry: entries.PhaseChanged, now: float) -> None:
         self._next_status = 0.0

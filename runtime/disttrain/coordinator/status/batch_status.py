@@ -3,6 +3,8 @@
 from typing import Any
 
 from disttrain.coordinator.journal.state import State
+from disttrain.sandblaster.batch.driver import Stage
+from disttrain.sandblaster.method import Progress
 
 Json = dict[str, Any]
 
@@ -24,13 +26,24 @@ def batch(state: State) -> Json | None:
         "evaluationsPerIteration": progress.evaluations / max(1, progress.iteration),
         "nonFinitePoints": progress.non_finite,
         "step": None if search is None else search.trial,
-        "stage": course.stage,
+        "stage": Stage.DONE if state.phase.ended else course.stage,
         "groupsDone": len(course.evaluation.winners),
         "groups": course.evaluation.groups,
         "requeued": found.all_requeued,
         "copies": found.all_copies,
         "returns": found.returns,
+        "samplesDropped": found.samples_of_others,
         "end": progress.end,
+    }
+
+
+def accepted(progress: Progress) -> Json:
+    """What the log says of the point accepted last."""
+    return {
+        "iteration": progress.iteration,
+        "evaluations": progress.evaluations,
+        "objective": progress.loss,
+        "gradient_norm": progress.largest,
     }
 
 

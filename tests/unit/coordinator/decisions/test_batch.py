@@ -118,6 +118,25 @@ def test_a_shard_that_is_out_of_step_makes_all_return_to_the_checkpoint() -> Non
     assert machine.batch.returns == 1
 
 
+def test_what_was_computed_of_an_evaluation_is_counted_when_it_is_dropped() -> None:
+    machine = BatchMachine()
+    _, first, second = machine.running()
+    (lease,) = machine.ask(first)
+    machine.do(first, lease)
+    machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
+    machine.member(Role.SHARD, 0, "s0 again")
+    for _ in range(3):
+        machine.tick(1.0)
+        machine.obey()
+    machine.evaluate(first, second)
+
+    told = batch_status.batch(machine.state)
+    assert told is not None
+    assert (told["returns"], told["samplesDropped"]) == (1, 16)
+    assert machine.state.data.samples_repeated == 0
+    assert machine.state.samples == 32
+
+
 def test_a_shard_that_cannot_do_an_order_fails_the_job() -> None:
     machine = BatchMachine()
     _, first, second = machine.running()
@@ -173,6 +192,7 @@ def test_a_stop_drops_the_evaluation_under_way() -> None:
 
     assert machine.phase() is Phase.STOPPED
     assert machine.state.last_checkpoint == 2
+    assert (batch_status.batch(machine.state) or {})["stage"] is Stage.DONE
 
 
 def test_a_loop_with_its_own_data_is_refused() -> None:
