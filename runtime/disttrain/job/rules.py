@@ -31,6 +31,8 @@ class Rule:
     """Whether a job may run that breaks the rule."""
     expression: str = ""
     """The rule in CEL, on the spec, for the API server; empty if it does not look at it."""
+    sections: tuple[Path, ...] = ()
+    """Sections of which only the presence is read: what is wrong in them does not matter."""
 
     @property
     def reads(self) -> tuple[Path, ...]:
@@ -156,6 +158,7 @@ def _checkpoint_is_used(spec: Spec) -> str | None:
 
 
 _STRATEGY: Path = ("spec", "strategy")
+_STRATEGIES: tuple[Path, ...] = ((*_STRATEGY, "downpour"), (*_STRATEGY, "sandblaster"))
 _SANDBLASTER_BATCH: Path = (*_STRATEGY, "sandblaster", "batchSize")
 _BATCH_SIZE: Path = ("spec", "batchSize")
 _PORTION_SIZE: Path = ("spec", "portionSize")
@@ -169,44 +172,50 @@ RULES = (
     Rule(
         "Downpour needs `spec.batchSize`.",
         _BATCH_SIZE,
-        (_STRATEGY,),
+        (),
         _batch_size_is_given,
         expression="!has(self.strategy.downpour) || has(self.batchSize)",
+        sections=_STRATEGIES,
     ),
     Rule(
         "Sandblaster has no `spec.batchSize`, but a `portionSize` of its own.",
         _BATCH_SIZE,
-        (_STRATEGY,),
+        (),
         _batch_size_is_downpours,
         expression="!has(self.strategy.sandblaster) || !has(self.batchSize)",
+        sections=_STRATEGIES,
     ),
     Rule(
         "Sandblaster has no `spec.portionSize`, but one of its own.",
         _PORTION_SIZE,
-        (_STRATEGY,),
+        (),
         _portion_size_is_downpours,
         expression="!has(self.strategy.sandblaster) || !has(self.portionSize)",
+        sections=_STRATEGIES,
     ),
     Rule(
         "`spec.stop.steps` is for downpour.",
         (*_STOP, "steps"),
-        (_STRATEGY,),
+        (),
         _steps_are_downpours,
         expression="!has(self.strategy.sandblaster) || !has(self.stop.steps)",
+        sections=_STRATEGIES,
     ),
     Rule(
         "`spec.stop.iterations` is for sandblaster.",
         (*_STOP, "iterations"),
-        (_STRATEGY,),
+        (),
         _iterations_are_sandblasters,
         expression="has(self.strategy.sandblaster) || !has(self.stop.iterations)",
+        sections=_STRATEGIES,
     ),
     Rule(
         "Sandblaster is not recorded: the same manifest gives the same bits.",
         ("spec", "record"),
-        (_STRATEGY,),
+        (),
         _downpour_is_recorded,
         expression="!has(self.strategy.sandblaster) || !self.record",
+        sections=_STRATEGIES,
     ),
     Rule(
         "A `batchSize` of sandblaster that is a number makes at least three groups of portions.",

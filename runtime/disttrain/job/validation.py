@@ -68,10 +68,16 @@ def _not_said(fresh: list[Finding], findings: list[Finding]) -> list[Finding]:
 
 def _with_rules(job: DistTrainJob, findings: list[Finding]) -> Outcome:
     wrong = [finding.path for finding in findings]
-    broken = [rules.apply(rule, job) for rule in rules.RULES if not _touches(rule.reads, wrong)]
+    broken = [rules.apply(rule, job) for rule in rules.RULES if _can_be_checked(rule, wrong)]
     findings += [finding for finding in broken if finding is not None]
     refused = any(finding.severity is Severity.ERROR for finding in findings)
     return Outcome(None if refused else job, tuple(findings))
+
+
+def _can_be_checked(rule: rules.Rule, wrong: list[Path]) -> bool:
+    """Whether everything that the rule reads is as the person wrote it."""
+    around = any(section[: len(path)] == path for section in rule.sections for path in wrong)
+    return not around and not _touches(rule.reads, wrong)
 
 
 def _touches(reads: Iterable[Path], wrong: list[Path]) -> bool:

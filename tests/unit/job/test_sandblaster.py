@@ -85,3 +85,10 @@ def test_small_batches_are_for_lbfgs() -> None:
         "spec.strategy.sandblaster.optimizer={gradientDescent: {}}",
     )
     assert "batchSize: must be all for every optimizer but lbfgs, got 4096" in finding
+
+
+def test_a_mistake_within_the_strategy_hides_nothing_about_which_it_is() -> None:
+    mistaken = BATCH.replace("spec:\n", "spec:\n  batchSize: 32\n", 1)
+    said = complaints(mistaken, "spec.strategy.sandblaster.optimizer.lbfgs.history=0")
+    assert any("lbfgs.history: must be at least 1" in each for each in said)
+    assert any("spec.batchSize: is for downpour" in each for each in said)
