@@ -71,7 +71,11 @@ def test_defaults_are_written_out(namespace: Kubectl) -> None:
 BAD: dict[str, tuple[Change, str]] = {
     "no strategy": (
         lambda job: job["spec"].update(strategy={}),
-        "must have downpour",
+        "must have exactly one of downpour, sandblaster",
+    ),
+    "two strategies": (
+        lambda job: job["spec"]["strategy"].update(sandblaster={"optimizer": {"lbfgs": {}}}),
+        "must have exactly one of downpour, sandblaster",
     ),
     "two optimizers": (
         lambda job: downpour(job)["optimizer"].update(adagrad={"learningRate": 1}),
@@ -79,7 +83,7 @@ BAD: dict[str, tuple[Change, str]] = {
     ),
     "no end": (
         lambda job: job["spec"].update(stop={}),
-        "must have at least one of epochs, steps, samples, seconds, targetMetric",
+        "must have at least one of epochs, steps, iterations, samples, seconds, targetMetric",
     ),
     "two bounds of the target": (
         lambda job: job["spec"].update(
@@ -98,7 +102,7 @@ BAD: dict[str, tuple[Change, str]] = {
     ),
     "a missing field": (
         lambda job: job["spec"].pop("batchSize"),
-        "spec.batchSize: Required value",
+        "Downpour needs spec.batchSize",
     ),
     "a text for a number": (
         lambda job: job["spec"].update(batchSize="many"),
