@@ -2,15 +2,11 @@
 
 from dataclasses import dataclass
 
-from disttrain.layout import ELEMENT_TYPES
-from disttrain.parameter_server import parts
 from disttrain.parameter_server.link import ShardLink, refusal
 from disttrain.parameter_server.messages import Identity
+from disttrain.parameter_server.sending import Sending
 from disttrain.transport.header import Vector, Verb
-from disttrain.transport.interface import Buffer, Destination, Message, Slice
-
-_CHUNKS_AT_ONCE = 4
-"""Sent before the answers of all shards are looked at again."""
+from disttrain.transport.interface import Buffer, Destination, Message
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,12 +34,11 @@ class StageTask:
         """Of the shard that has it all."""
         self._link = link
         self._stage = stage
-        self._sent = 0
-        self._parts: list[parts.Part] = []
-        self._header = identity.header(Verb.STAGE)._replace(
+        header = identity.header(Verb.STAGE)._replace(
             sequence=stage.evaluation, lease=stage.attempt, lease_offset=stage.group
         )
-        self._cut()
+        self._sending = Sending(link, header, {stage.vector: stage.gradient})
+        self._sending.begin()
 
     @property
     def first_unacknowledged(self) -> int:
@@ -53,26 +48,11 @@ class StageTask:
     def welcomed(self, message: Message) -> None:
         """Begin with the first chunk."""
         del message
-        self._cut()
+        self._sending.begin()
 
     def send_more(self) -> bool:
-        """A few chunks; the transport holds back what the shard does not take."""
-        first = self._sent
-        for part in self._parts[first : first + _CHUNKS_AT_ONCE]:
-            header = self._header._replace(
-                vector=part.vector,
-                element_type=ELEMENT_TYPES[part.vector],
-                chunk=part.chunk,
-                chunks=len(self._parts),
-                first=part.first,
-                count=part.elements,
-            )
-            if not self._link.send(header, Slice(self._stage.gradient, part.offset, part.nbytes)):
-                break
-            self._sent += 1
-            # A shard is silent until it has everything.
-            self._link.expect_answer()
-        return self._sent > first
+        """See `Sending.send_more`."""
+        return self._sending.send_more()
 
     def take(self, message: Message) -> None:
         """The end, or a refusal for good. Raises EvaluationOver and RequestRefused."""
@@ -84,8 +64,3 @@ class StageTask:
         if header.verb == Verb.STAGED:
             self.is_done = True
             self.incarnation = header.incarnation
-
-    def _cut(self) -> None:
-        if self._link.welcome is not None:
-            self._parts = parts.chunks(self._link.welcome, self._stage.vector)
-        self._sent = 0

@@ -2,15 +2,11 @@
 
 from collections.abc import Mapping
 
-from disttrain.layout import ELEMENT_TYPES
-from disttrain.parameter_server import parts
 from disttrain.parameter_server.link import ShardLink, refusal
 from disttrain.parameter_server.messages import Identity
+from disttrain.parameter_server.sending import Sending
 from disttrain.transport.header import Vector, Verb
-from disttrain.transport.interface import Buffer, Destination, Message, Slice
-
-_CHUNKS_AT_ONCE = 4
-"""Sent before the answers of all shards are looked at again."""
+from disttrain.transport.interface import Buffer, Destination, Message
 
 
 class UploadTask:
@@ -23,10 +19,7 @@ class UploadTask:
     ) -> None:
         self.is_done = False
         self._link = link
-        self._values = values
-        self._header = identity.header(Verb.UPLOAD)
-        self._parts: list[parts.Part] = []
-        self._sent = 0
+        self._sending = Sending(link, identity.header(Verb.UPLOAD), values)
 
     @property
     def first_unacknowledged(self) -> int:
@@ -36,29 +29,11 @@ class UploadTask:
     def welcomed(self, message: Message) -> None:
         """Begin with the first chunk."""
         del message
-        if self._link.welcome is not None:
-            self._parts = parts.all_chunks(self._link.welcome, self._values)
-        self._sent = 0
+        self._sending.begin()
 
     def send_more(self) -> bool:
-        """A few chunks; the transport holds back what the shard does not take."""
-        first = self._sent
-        for part in self._parts[first : first + _CHUNKS_AT_ONCE]:
-            header = self._header._replace(
-                vector=part.vector,
-                element_type=ELEMENT_TYPES[part.vector],
-                chunk=part.chunk,
-                chunks=sum(other.vector is part.vector for other in self._parts),
-                first=part.first,
-                count=part.elements,
-            )
-            payload = Slice(self._values[part.vector], part.offset, part.nbytes)
-            if not self._link.send(header, payload):
-                break
-            self._sent += 1
-            # A shard is silent until it has everything.
-            self._link.expect_answer()
-        return self._sent > first
+        """See `Sending.send_more`."""
+        return self._sending.send_more()
 
     def take(self, message: Message) -> None:
         """The end, or a refusal for good."""
