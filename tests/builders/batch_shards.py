@@ -1,21 +1,17 @@
 """Shards of a batch method without a process, and what a replica and a coordinator say to them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from builders import committed_cuts
 from builders.transports import a_header
 from disttrain import layout
-from disttrain.checkpoint import model_map, names, shard_file
-from disttrain.checkpoint.manifest import FileEntry, JobIdentity, Manifest, ShardEntry
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.store import Store
 from disttrain.coordinator.protocol import orders
-from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.parameter_server import batch_values, restoring, writing
 from disttrain.parameter_server.batch_shard import SandblasterShard
 from disttrain.parameter_server.deliveries import SenderLife
@@ -180,44 +176,13 @@ def vectors(shard: SandblasterShard) -> Mapping[str, bytes]:
 
 def commit(folder: Path, shards: Sequence[SandblasterShard], number: int = 1) -> Checkpoint:
     """A checkpoint of them all, of a model that has one tensor."""
-    values = shards[0].state.values
-    assert values is not None
-    elements = shards[0].state.elements[values.trainable]
-    model = ModelLayout(
-        tensors=(
-            TensorSpec(
-                name="weight",
-                aliases=(),
-                shape=(elements,),
-                dtype="float32",
-                vector=values.trainable,
-                first=0,
-            ),
-        )
-    )
-    store = Store(folder)
-    staging = store.begin(number)
-    entries = []
-    for index, shard in enumerate(shards):
-        assert shard.state.values is not None
-        made = writing.cut(number, shard.state, shard.state.values)
-        path = staging.path / names.shard_file(index)
-        written = shard_file.write(path, writing.contents(made), made.metadata)
-        file = FileEntry(name=path.name, bytes=written.bytes, hash=written.hash)
-        ranges = model_map.ranges(model, index, len(shards))
-        entries.append(ShardEntry(index=index, file=file, version=made.version, ranges=ranges))
-    manifest = Manifest(
-        number=number,
-        job=JobIdentity(uid="job", name="job"),
-        created=datetime.now(UTC),
-        seed=0,
-        samples=0,
-        update_rule="lbfgs",
-        tensors=model_map.tensors(model),
-        pieces=model_map.pieces(model),
-        shards=tuple(entries),
-    )
-    return store.commit(manifest)
+    held = [shard.state.values for shard in shards if shard.state.values is not None]
+    cuts = [
+        writing.cut(number, shard.state, values) for shard, values in zip(shards, held, strict=True)
+    ]
+    trainable = held[0].trainable
+    model = committed_cuts.a_model(trainable, shards[0].state.elements[trainable])
+    return committed_cuts.commit(folder, cuts, model, "lbfgs", number)
 
 
 def read(checkpoint: Checkpoint, shard: int = 0, shards: int = 1) -> RestoredShard:

@@ -177,3 +177,11 @@ class RunningJob:
         sys.stderr.write(f"--- printed ---\n{self.printed()}\n")
         for log in sorted((self.output / "logs").glob("*.log")):
             sys.stderr.write(f"--- {log.name} ---\n{log.read_text()[-4000:]}\n")
+
+
+def set_shards(output: Path, shards: int) -> None:
+    """Let a run that was stopped go on with another number of shards."""
+    manifest = output / "job.yaml"
+    job = json.loads(manifest.read_text())
+    job["spec"]["parameterServer"]["shards"] = shards
+    manifest.write_text(json.dumps(job))

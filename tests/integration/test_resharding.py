@@ -1,24 +1,16 @@
 """A run that was stopped, or killed, goes on with another number of shards."""
 
-import json
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
-from builders.runs import RunningJob
+from builders.runs import RunningJob, set_shards
 
 SAMPLES = 1024
 EPOCHS = 2
 PUSHES = EPOCHS * SAMPLES / 8
 SLOW = "spec.task.arguments={step_seconds: 0.01}"
-
-
-def set_shards(output: Path, shards: int) -> None:
-    manifest = output / "job.yaml"
-    job = json.loads(manifest.read_text())
-    job["spec"]["parameterServer"]["shards"] = shards
-    manifest.write_text(json.dumps(job))
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])

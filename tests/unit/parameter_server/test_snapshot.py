@@ -3,19 +3,16 @@
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import torch
 
-from disttrain.checkpoint import model_map, names, shard_file
+from builders import committed_cuts
+from disttrain.checkpoint import names, shard_file
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.manifest import FileEntry, JobIdentity, Manifest, ShardEntry
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.store import Store
 from disttrain.job.optimizer import Adagrad, Sgd
-from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.parameter_server import assembly, reporting, restoring, writing
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife
@@ -78,44 +75,8 @@ def take_cut(shard: Shard, number: int = 1) -> Cut:
 
 
 def commit(folder: Path, cuts: Sequence[Cut], rule: str = "sgd", number: int = 1) -> Checkpoint:
-    layout = ModelLayout(
-        tensors=(
-            TensorSpec(
-                name="weight",
-                aliases=(),
-                shape=(ELEMENTS,),
-                dtype="float32",
-                vector=Vector.PARAMETERS,
-                first=0,
-            ),
-        )
-    )
-    store = Store(folder)
-    staging = store.begin(number)
-    entries = []
-    for index, made in enumerate(cuts):
-        path = staging.path / names.shard_file(index)
-        written = shard_file.write(path, writing.contents(made), made.metadata)
-        entries.append(
-            ShardEntry(
-                index=index,
-                file=FileEntry(name=path.name, bytes=written.bytes, hash=written.hash),
-                version=made.version,
-                ranges=model_map.ranges(layout, index, len(cuts)),
-            )
-        )
-    manifest = Manifest(
-        number=number,
-        job=JobIdentity(uid="job", name="job"),
-        created=datetime.now(UTC),
-        seed=0,
-        samples=0,
-        update_rule=rule,
-        tensors=model_map.tensors(layout),
-        pieces=model_map.pieces(layout),
-        shards=tuple(entries),
-    )
-    return store.commit(manifest)
+    model = committed_cuts.a_model(Vector.PARAMETERS, ELEMENTS)
+    return committed_cuts.commit(folder, cuts, model, rule, number)
 
 
 def wanted(shard: int = 0, shards: int = 1, rule: str = "sgd") -> Wanted:

@@ -1,0 +1,49 @@
+"""A checkpoint made of shards' cuts, of a model that has one tensor."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from disttrain.checkpoint import model_map, names, shard_file
+from disttrain.checkpoint.manifest import FileEntry, JobIdentity, Manifest, ShardEntry
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.store import Store
+from disttrain.layout import ModelLayout, TensorSpec
+from disttrain.parameter_server import writing
+from disttrain.parameter_server.writing import Cut
+from disttrain.transport.header import Vector
+
+
+def a_model(vector: Vector, elements: int) -> ModelLayout:
+    """One tensor, which is the whole vector."""
+    tensor = TensorSpec(
+        name="weight", aliases=(), shape=(elements,), dtype="float32", vector=vector, first=0
+    )
+    return ModelLayout(tensors=(tensor,))
+
+
+def commit(
+    folder: Path, cuts: Sequence[Cut], model: ModelLayout, rule: str, number: int
+) -> Checkpoint:
+    """Written as shards write their parts, and committed as the coordinator does."""
+    store = Store(folder)
+    staging = store.begin(number)
+    entries = []
+    for index, made in enumerate(cuts):
+        path = staging.path / names.shard_file(index)
+        written = shard_file.write(path, writing.contents(made), made.metadata)
+        file = FileEntry(name=path.name, bytes=written.bytes, hash=written.hash)
+        ranges = model_map.ranges(model, index, len(cuts))
+        entries.append(ShardEntry(index=index, file=file, version=made.version, ranges=ranges))
+    manifest = Manifest(
+        number=number,
+        job=JobIdentity(uid="job", name="job"),
+        created=datetime.now(UTC),
+        seed=0,
+        samples=0,
+        update_rule=rule,
+        tensors=model_map.tensors(model),
+        pieces=model_map.pieces(model),
+        shards=tuple(entries),
+    )
+    return store.commit(manifest)
