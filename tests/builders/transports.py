@@ -92,6 +92,17 @@ def must_be_asked(listener: Listener) -> Request:
     return request
 
 
+def ask_until_heard(channel: Channel, header: Header, listener: Listener) -> None:
+    """Asks a listener that restarted: what goes into the connection it has lost is lost too."""
+    for _ in range(int(PATIENCE)):
+        channel.send(header)
+        request = listener.receive(1.0)
+        if request is not None:
+            assert request.header.verb == header.verb
+            return
+    raise AssertionError(listener.refused)
+
+
 def until(condition: Callable[[], bool], listener: Listener) -> None:
     """Lets a listener run until the condition holds; fails after many empty rounds."""
     for _ in range(int(PATIENCE / 0.02)):
