@@ -7,7 +7,7 @@ that is where checkpoints are cut, where the model is measured, and where the jo
 
 from disttrain.coordinator.decisions import batch_return, running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_rules, entries
+from disttrain.coordinator.journal import batch_entries, batch_rules, entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.coordinator.leases import permutation
@@ -45,7 +45,7 @@ def run(turn: Turn) -> None:
     if batch is None or not batch_return.are_together(turn, batch):
         return
     if batch.course.stage is Stage.COMPUTING and turn.state.stopping:
-        turn.record(entries.CourseInterrupted())
+        turn.record(batch_entries.CourseInterrupted())
     if batch.course.stage is Stage.COMPUTING:
         _tell_winners(turn, batch)
     elif batch.course.stage is Stage.DONE:
@@ -69,7 +69,7 @@ def _begin(turn: Turn) -> None:
         )
         turn.fail(FailureReason.BATCH_TOO_LARGE, message)
         return
-    begun = entries.CourseBegun(
+    begun = batch_entries.CourseBegun(
         rules=rules, groups=groups, seed=turn.settings.seed, shards=batch_return.lives(turn)
     )
     turn.record(begun)
@@ -99,7 +99,7 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
     is_due = stop is not None or running.is_checkpoint_due(turn) or _is_evaluation_due(turn, batch)
     if is_due and batch.course.request.settles:
         # Whatever is due reads the parameters: they have to be the point accepted last.
-        turn.record(entries.CourseSettled())
+        turn.record(batch_entries.CourseSettled())
         return False
     if stop is not None:
         turn.go_to(Phase.DRAINING, stop)

@@ -4,7 +4,7 @@ Decides; no I/O.
 """
 
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import entries
+from disttrain.coordinator.journal import batch_entries, entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, Phase
 from disttrain.coordinator.protocol.messages import FailureReason
@@ -35,13 +35,13 @@ def are_together(turn: Turn, batch: Batch) -> bool:
     _order(turn, batch, batch.cut_number)
     if any(batch.returned.get(shard.index) != shard.incarnation for shard in turn.live_shards()):
         return False
-    turn.record(entries.CourseReturned(shards=lives(turn)))
+    turn.record(batch_entries.CourseReturned(shards=lives(turn)))
     return True
 
 
 def begin(turn: Turn, reason: str) -> None:
     """All shards shall return; what they were to do before is void."""
-    turn.record(entries.ReturnBegun(reason=reason))
+    turn.record(batch_entries.ReturnBegun(reason=reason))
     for kind in (Perform, Decide):
         for issued in turn.open_orders(kind):
             turn.record(entries.OrderClosed(id=issued.id))
@@ -64,7 +64,7 @@ def returned(turn: Turn, issued: IssuedOrder) -> None:
     if batch is None or not isinstance(issued.order, ReturnTo):
         return
     if batch.returning and issued.order.checkpoint == batch.cut_number:
-        turn.record(entries.ShardReturned(member=issued.member))
+        turn.record(batch_entries.ShardReturned(member=issued.member))
 
 
 def failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
@@ -94,7 +94,7 @@ def _are_at_the_beginning(turn: Turn) -> bool:
         message = "a shard was lost and durability is none: nobody else has its vectors"
         turn.fail(FailureReason.SHARD_LOST, message)
         return False
-    turn.record(entries.CourseReturned(shards=lives(turn)))
+    turn.record(batch_entries.CourseReturned(shards=lives(turn)))
     return True
 
 

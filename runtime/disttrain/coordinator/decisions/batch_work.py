@@ -2,7 +2,7 @@
 
 from disttrain.coordinator.decisions import batch_return, membership
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_fold, entries
+from disttrain.coordinator.journal import batch_entries, batch_fold
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, Phase
 from disttrain.coordinator.leases import permutation
@@ -53,7 +53,7 @@ def group_done(turn: Turn, request: GroupDone) -> Acknowledged | None:
     if batch.course.stage is Stage.PREPARING:
         return None
     if _may_work(turn, batch):
-        turn.record(entries.GroupStaged(member=request.member, result=request.result))
+        turn.record(batch_entries.GroupStaged(member=request.member, result=request.result))
     return Acknowledged()
 
 
@@ -63,7 +63,7 @@ def performed(turn: Turn, issued: IssuedOrder, result: Performed) -> None:
     if batch is None or batch.returning or shard.index >= len(batch.lives):
         return
     if batch.lives[shard.index] == shard.incarnation:
-        turn.record(entries.ShardPerformed(shard=shard.index, performed=result.performed))
+        turn.record(batch_entries.ShardPerformed(shard=shard.index, performed=result.performed))
 
 
 def _is_wanted(batch: Batch, request: GroupDone) -> bool:
@@ -89,7 +89,7 @@ def _attempt(turn: Turn, batch: Batch, request: RequestWork) -> Attempt | None:
     if held >= _MOST_HELD or not batch.driver.has_group(batch.course, worker):
         return None
     number = evaluation.next_attempt
-    turn.record(entries.GroupGranted(member=request.member, holding=holding))
+    turn.record(batch_entries.GroupGranted(member=request.member, holding=holding))
     return evaluation.attempts.get(number)
 
 

@@ -1,6 +1,8 @@
 """What the journal's entries mean for a batch method. Pure; called by `fold` alone."""
 
-from disttrain.coordinator.journal import batch_rules, entries
+from functools import singledispatch
+
+from disttrain.coordinator.journal import batch_entries, batch_rules
 from disttrain.coordinator.journal.batch_state import Batch, copied
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.fields import MemberId
@@ -10,40 +12,47 @@ from disttrain.sandblaster.batch.groups import Worker
 from disttrain.transport.header import Role
 
 
-def begin(state: State, entry: entries.CourseBegun) -> None:
-    """The method's first order is known."""
+@singledispatch
+def apply(entry: object, state: State) -> None:
+    """Changes the state by one entry of a batch method."""
+    message = f"no meaning for {entry!r} in {state.phase}"
+    raise TypeError(message)
+
+
+@apply.register
+def _(entry: batch_entries.CourseBegun, state: State) -> None:
     driver = batch_rules.driver(entry.rules, entry.groups, entry.seed)
     course = driver.begin(state.incarnation, entry.shards)
     state.batch = Batch(rules=entry.rules, groups=entry.groups, seed=entry.seed, course=course)
 
 
-def perform(state: State, entry: entries.ShardPerformed) -> None:
-    """A shard's answer to the course's order."""
+@apply.register
+def _(entry: batch_entries.ShardPerformed, state: State) -> None:
     with _Change(state) as batch:
         batch.driver.answered(batch.course, entry.shard, entry.performed)
 
 
-def settle(state: State) -> None:
-    """The order is divided before it is given."""
+@apply.register
+def _(_: batch_entries.CourseSettled, state: State) -> None:
     with _Change(state) as batch:
         batch.driver.settle_first(batch.course)
 
 
-def interrupt(state: State) -> None:
-    """The evaluation under way begins again later."""
+@apply.register
+def _(_: batch_entries.CourseInterrupted, state: State) -> None:
     with _Change(state) as batch:
         batch.samples_of_others += batch.samples_dropped
         batch.driver.interrupted(batch.course)
 
 
-def grant(state: State, entry: entries.GroupGranted) -> None:
-    """A replica gets a group."""
+@apply.register
+def _(entry: batch_entries.GroupGranted, state: State) -> None:
     with _Change(state) as batch:
         batch.driver.request_group(batch.course, worker(entry.member), entry.holding)
 
 
-def stage(state: State, entry: entries.GroupStaged) -> None:
-    """A replica has staged a group."""
+@apply.register
+def _(entry: batch_entries.GroupStaged, state: State) -> None:
     with _Change(state) as batch:
         batch.driver.staged(batch.course, worker(entry.member), entry.result)
 
@@ -72,25 +81,25 @@ def take_over(state: State) -> None:
         state.batch.driver.taken_over(state.batch.course, state.incarnation)
 
 
-def begin_return(state: State) -> None:
-    """All shards are to go back to the cut."""
+@apply.register
+def _(_: batch_entries.ReturnBegun, state: State) -> None:
     with _Change(state) as batch:
         batch.returning, batch.returned = True, {}
 
 
-def note_returned(state: State, shard: MemberId) -> None:
-    """A shard has gone back."""
+@apply.register
+def _(entry: batch_entries.ShardReturned, state: State) -> None:
     with _Change(state) as batch:
-        batch.returned[shard.index] = shard.incarnation
+        batch.returned[entry.member.index] = entry.member.incarnation
 
 
-def go_back(state: State, shards: tuple[int, ...]) -> None:
-    """All shards are there; without a cut nothing was done since the order of the course."""
+@apply.register
+def _(entry: batch_entries.CourseReturned, state: State) -> None:
     with _Change(state) as batch:
         batch.samples_of_others += batch.samples_dropped
         before = batch.course.samples
         cut = batch.course if batch.cut is None else batch.cut
-        batch.driver.returned(batch.course, copied(cut), shards)
+        batch.driver.returned(batch.course, copied(cut), entry.shards)
         state.data.samples_repeated += before - batch.course.samples
         batch.returns += batch.returning
         batch.returning, batch.returned, batch.sent = False, {}, False

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
+from disttrain.coordinator.journal.batch_entries import BatchEntry
 from disttrain.coordinator.journal.state import Evaluation, LifeState, Phase
 from disttrain.coordinator.protocol.fields import (
     Lease,
@@ -17,10 +18,7 @@ from disttrain.coordinator.protocol.fields import (
 from disttrain.coordinator.protocol.messages import Restored
 from disttrain.coordinator.protocol.orders import Order, ShardWritten
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
-from disttrain.job.sandblaster import Sandblaster
 from disttrain.layout import ModelLayout
-from disttrain.sandblaster.batch.groups import Result
-from disttrain.sandblaster.batch.orders import Performed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -250,86 +248,6 @@ class EvaluationEnded(Strict):
     evaluation: Evaluation
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CourseBegun(Strict):
-    """A batch method begins, or begins again before its first order was given."""
-
-    kind: Literal["course_begun"] = "course_begun"
-    rules: Sandblaster
-    groups: int
-    """Of portions, in the data."""
-    seed: int
-    shards: tuple[int, ...]
-    """Their incarnations, by index."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShardPerformed(Strict):
-    """A shard has carried out the course's order."""
-
-    kind: Literal["shard_performed"] = "shard_performed"
-    shard: int
-    performed: Performed
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CourseSettled(Strict):
-    """The point accepted last becomes the parameters first: something wants to read them."""
-
-    kind: Literal["course_settled"] = "course_settled"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CourseInterrupted(Strict):
-    """The evaluation under way is dropped, because the job is to stop."""
-
-    kind: Literal["course_interrupted"] = "course_interrupted"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GroupGranted(Strict):
-    """A replica got a group of portions."""
-
-    kind: Literal["group_granted"] = "group_granted"
-    member: MemberId
-    holding: tuple[int, ...]
-    """Attempts that it had."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GroupStaged(Strict):
-    """Every shard holds the gradient of an attempt."""
-
-    kind: Literal["group_staged"] = "group_staged"
-    member: MemberId
-    result: Result
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReturnBegun(Strict):
-    """All shards go back to the newest checkpoint."""
-
-    kind: Literal["return_begun"] = "return_begun"
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShardReturned(Strict):
-    """A shard is there."""
-
-    kind: Literal["shard_returned"] = "shard_returned"
-    member: MemberId
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CourseReturned(Strict):
-    """All shards are there, or were never anywhere else."""
-
-    kind: Literal["course_returned"] = "course_returned"
-    shards: tuple[int, ...]
-    """Their incarnations, by index."""
-
-
 Entry: TypeAlias = Annotated[
     Restarted
     | PhaseChanged
@@ -355,15 +273,7 @@ Entry: TypeAlias = Annotated[
     | CheckpointEnded
     | EvaluationBegun
     | EvaluationEnded
-    | CourseBegun
-    | ShardPerformed
-    | CourseSettled
-    | CourseInterrupted
-    | GroupGranted
-    | GroupStaged
-    | ReturnBegun
-    | ShardReturned
-    | CourseReturned,
+    | BatchEntry,
     Field(discriminator="kind"),
 ]
 

@@ -10,6 +10,7 @@ from functools import singledispatch
 from typing import Any
 
 from disttrain.coordinator.journal import batch_fold, entries, totals
+from disttrain.coordinator.journal.batch_entries import BatchEntry
 from disttrain.coordinator.journal.state import (
     Fencing,
     IssuedOrder,
@@ -335,46 +336,4 @@ def _(entry: entries.EvaluationEnded, state: State) -> None:
     totals.remember_best(state.best, entry.evaluation.measures)
 
 
-@_meaning(entries.CourseBegun)
-def _(entry: entries.CourseBegun, state: State) -> None:
-    batch_fold.begin(state, entry)
-
-
-@_meaning(entries.ShardPerformed)
-def _(entry: entries.ShardPerformed, state: State) -> None:
-    batch_fold.perform(state, entry)
-
-
-@_meaning(entries.CourseSettled)
-def _(_: entries.CourseSettled, state: State) -> None:
-    batch_fold.settle(state)
-
-
-@_meaning(entries.CourseInterrupted)
-def _(_: entries.CourseInterrupted, state: State) -> None:
-    batch_fold.interrupt(state)
-
-
-@_meaning(entries.GroupGranted)
-def _(entry: entries.GroupGranted, state: State) -> None:
-    batch_fold.grant(state, entry)
-
-
-@_meaning(entries.GroupStaged)
-def _(entry: entries.GroupStaged, state: State) -> None:
-    batch_fold.stage(state, entry)
-
-
-@_meaning(entries.ReturnBegun)
-def _(_: entries.ReturnBegun, state: State) -> None:
-    batch_fold.begin_return(state)
-
-
-@_meaning(entries.ShardReturned)
-def _(entry: entries.ShardReturned, state: State) -> None:
-    batch_fold.note_returned(state, entry.member)
-
-
-@_meaning(entries.CourseReturned)
-def _(entry: entries.CourseReturned, state: State) -> None:
-    batch_fold.go_back(state, entry.shards)
+_apply.register(BatchEntry, batch_fold.apply)

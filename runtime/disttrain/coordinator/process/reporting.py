@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from disttrain.coordinator.decisions.machine import Coordinator
-from disttrain.coordinator.journal import entries, totals
+from disttrain.coordinator.journal import batch_entries, entries, totals
 from disttrain.coordinator.process.cluster_status import ClusterStatus
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
@@ -16,7 +16,10 @@ LOG = logs.get(__name__)
 _STATUS_SECONDS = 0.5
 _METRICS_SECONDS = 2.0
 _OfMethod: TypeAlias = (
-    entries.CourseBegun | entries.ReturnBegun | entries.CourseReturned | entries.ShardPerformed
+    batch_entries.CourseBegun
+    | batch_entries.ReturnBegun
+    | batch_entries.CourseReturned
+    | batch_entries.ShardPerformed
 )
 
 
@@ -109,9 +112,9 @@ class Reporting:
 
     def _note_method(self, entry: _OfMethod) -> None:
         replicas = self._machine.settings.replicas
-        if isinstance(entry, entries.ReturnBegun):
+        if isinstance(entry, batch_entries.ReturnBegun):
             LOG.warning("all return to the checkpoint", reason=entry.reason)
-        elif not isinstance(entry, entries.CourseBegun):
+        elif not isinstance(entry, batch_entries.CourseBegun):
             self._note_course(entry)
         elif entry.groups < replicas:
             # It works, with copies; smaller portions would make it faster.
@@ -119,12 +122,14 @@ class Reporting:
         else:
             LOG.info("batch method begins", groups=entry.groups)
 
-    def _note_course(self, entry: entries.CourseReturned | entries.ShardPerformed) -> None:
+    def _note_course(
+        self, entry: batch_entries.CourseReturned | batch_entries.ShardPerformed
+    ) -> None:
         batch = self._machine.state.batch
         if batch is None:
             return
         seen = batch.course.method.progress
-        if isinstance(entry, entries.CourseReturned):
+        if isinstance(entry, batch_entries.CourseReturned):
             LOG.info("all are at the checkpoint", iteration=seen.iteration, lives=entry.shards)
         elif seen.iteration > self._iteration:
             LOG.info("point accepted", **batch_status.accepted(seen))
