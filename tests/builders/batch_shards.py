@@ -168,6 +168,13 @@ def one_iteration(shards: Sequence[SandblasterShard], commits: int = 3) -> None:
         performed(perform(shard, 3, *ACCEPT, evaluation=2, groups=commits))
 
 
+def next_pair(shard: SandblasterShard, order: int) -> None:
+    """The history grows by a vector: the others stay as they are."""
+    known = sum(name.startswith("s") for name in shard.batch.vectors.names)
+    made = ops.Combine(target=f"s{known}", terms={GRADIENT: 0.5 + order})
+    performed(perform(shard, order, made))
+
+
 def vectors(shard: SandblasterShard) -> Mapping[str, bytes]:
     """Every vector's bytes, in the order of their places."""
     batch = shard.batch.vectors

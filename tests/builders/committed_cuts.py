@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from disttrain.checkpoint import model_map, names, shard_file
+from disttrain.checkpoint import model_map, names
 from disttrain.checkpoint.manifest import FileEntry, JobIdentity, Manifest, ShardEntry
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
@@ -31,10 +31,18 @@ def commit(
     entries = []
     for index, made in enumerate(cuts):
         path = staging.path / names.shard_file(index)
-        written = shard_file.write(path, writing.contents(made), made.metadata)
+        written = writing.write(made, path)
         file = FileEntry(name=path.name, bytes=written.bytes, hash=written.hash)
         ranges = model_map.ranges(model, index, len(cuts))
-        entries.append(ShardEntry(index=index, file=file, version=made.version, ranges=ranges))
+        made.lasting.remember(path.parent.with_name(names.folder(number)))
+        entry = ShardEntry(
+            index=index,
+            file=file,
+            version=made.version,
+            ranges=ranges,
+            vectors=made.lasting.entries,
+        )
+        entries.append(entry)
     manifest = Manifest(
         number=number,
         job=JobIdentity(uid="job", name="job"),

@@ -22,12 +22,13 @@ BIG = a_layout({"big": (1024, 512)})
 """2 MiB of parameters and as much of optimizer state."""
 
 
+@pytest.mark.parametrize("kind", checkpoint_writer.KINDS)
 def test_a_killed_writer_leaves_the_previous_checkpoint_or_the_whole_new_one(
-    tmp_path: Path,
+    tmp_path: Path, kind: str
 ) -> None:
     program = Path(checkpoint_writer.__file__)
     done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path)],
+        [sys.executable, str(program), str(tmp_path), kind],
         env={**os.environ, "PYTHONPATH": str(program.parents[1])},
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
@@ -40,6 +41,8 @@ def test_a_killed_writer_leaves_the_previous_checkpoint_or_the_whole_new_one(
     assert set(latest) == {1, 2}
     for death in deaths:
         assert death["complete"][-1] == f"{death['latest']:08d}"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00000002"]
+    assert {path.stat().st_nlink for path in (tmp_path / "00000002").iterdir()} == {1}
 
 
 def test_a_writer_after_a_killed_one_begins_anew(tmp_path: Path) -> None:

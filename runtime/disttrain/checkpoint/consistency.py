@@ -34,12 +34,27 @@ def _wrong_files(manifest: Manifest) -> Iterator[str]:
             yield f"shards.{place}: its index is {shard.index}, not {place}"
         if shard.file.name != names.shard_file(place):
             yield f"shards.{place}: its file is {shard.file.name!r}, not {names.shard_file(place)}"
+        yield from _wrong_vectors(shard)
         vectors = [part.vector for part in shard.ranges]
         if len(set(vectors)) < len(vectors):
             yield f"shards.{place}: it holds two ranges of a vector, but its file has place for one"
     own = manifest.coordinator
     if own is not None and own.name != names.COORDINATOR:
         yield f"coordinator: its file is {own.name!r}, not {names.COORDINATOR}"
+
+
+def _wrong_vectors(shard: ShardEntry) -> Iterator[str]:
+    seen: set[str] = set()
+    for vector in shard.vectors:
+        place = f"shards.{shard.index}: the file of {vector.tensor!r}"
+        wanted = names.vector_file(vector.file.hash)
+        if vector.file.name != wanted:
+            yield f"{place} is {vector.file.name!r}, not {wanted}"
+        if names.kind(vector.tensor) is not names.Kind.STATE:
+            yield f"{place} is there, but it is no optimizer's state"
+        if vector.tensor in seen:
+            yield f"{place} is there twice"
+        seen.add(vector.tensor)
 
 
 def _wrong_names(manifest: Manifest) -> Iterator[str]:

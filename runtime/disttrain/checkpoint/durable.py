@@ -21,6 +21,7 @@ class DurableFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        """What it will be called; may change within the folder as long as the file is open."""
         self._temporary = path.with_name(f".{path.name}.partial")
         self._descriptor = -1
         self._unflushed = 0

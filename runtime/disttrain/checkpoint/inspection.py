@@ -1,5 +1,6 @@
 """What there is to say about a checkpoint, for people and programs."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from disttrain.checkpoint import names
-from disttrain.checkpoint.manifest import Manifest
+from disttrain.checkpoint.manifest import Manifest, ShardEntry
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
 from disttrain.checkpoint.shard_file import ShardFile
@@ -20,11 +21,13 @@ class StoredTensor:
     name: str
     elements: int
     bytes: int
+    file: str | None = None
+    """Its own, which other checkpoints may share; None: it is in the shard's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardPart:
-    """One shard's file."""
+    """One shard's file, and what is in files of its own."""
 
     index: int
     file: str
@@ -108,7 +111,7 @@ def _shard(manifest: Manifest, restore: Restore, index: int) -> ShardPart:
         hash=entry.file.hash,
         version=entry.version,
         values=_stored(file, names.Kind.VALUES),
-        optimizer_state=_stored(file, names.Kind.STATE),
+        optimizer_state=(*_stored(file, names.Kind.STATE), *_vectors(restore, entry)),
         tables=_stored(file, names.Kind.TABLE),
     )
 
@@ -119,6 +122,14 @@ def _stored(file: ShardFile, kind: names.Kind) -> tuple[StoredTensor, ...]:
         for tensor in file.tensors.values()
         if names.kind(tensor.name) is kind
     )
+
+
+def _vectors(restore: Restore, entry: ShardEntry) -> Iterator[StoredTensor]:
+    for vector in entry.vectors:
+        found = restore.vector(vector)
+        yield StoredTensor(
+            name=vector.tensor, elements=found.elements, bytes=found.nbytes, file=vector.file.name
+        )
 
 
 def _model(manifest: Manifest) -> tuple[ModelPart, ...]:

@@ -114,6 +114,15 @@ class FileEntry(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class VectorEntry(Strict):
+    """A state vector of a shard in a file of its own, which other checkpoints may share."""
+
+    tensor: Text
+    """What it would be called in the shard's file."""
+    file: FileEntry
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShardEntry(Strict):
     """One shard's part."""
 
@@ -122,6 +131,13 @@ class ShardEntry(Strict):
     version: Count
     """Updates that it had applied."""
     ranges: tuple[VectorRange, ...]
+    vectors: tuple[VectorEntry, ...] = ()
+    """State that is not in the shard's file."""
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        """All that belongs to this shard."""
+        return (self.file, *(vector.file for vector in self.vectors))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,9 +161,10 @@ class Manifest(Strict):
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
-        """All files beside the manifest."""
+        """All files beside the manifest, each once."""
         own = () if self.coordinator is None else (self.coordinator,)
-        return (*(shard.file for shard in self.shards), *own)
+        found = [entry for shard in self.shards for entry in shard.files]
+        return tuple(dict.fromkeys([*found, *own]))
 
     @property
     def version(self) -> int:

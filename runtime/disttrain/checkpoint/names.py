@@ -8,6 +8,9 @@ from disttrain.transport.header import Vector
 MANIFEST = "manifest.json"
 COORDINATOR = "coordinator.json"
 
+VECTOR = "vector"
+"""The tensor in a file that holds one vector: it may be called otherwise in another checkpoint."""
+
 _FOLDER = re.compile(r"[0-9]{8,19}")
 
 
@@ -52,6 +55,16 @@ def is_leftover(name: str) -> bool:
 def shard_file(index: int) -> str:
     """The file of one shard."""
     return f"shard-{index:05d}.safetensors"
+
+
+def vector_file(content_hash: str) -> str:
+    """The file of one vector, from its hash."""
+    return f"vector-{content_hash.rpartition(':')[2]}.safetensors"
+
+
+def vector_draft(index: int, kind: str) -> str:
+    """The file of a vector of one shard while it is written."""
+    return f"vector-of-{index:05d}-{kind}.safetensors"
 
 
 def values(vector: Vector) -> str:

@@ -1,7 +1,7 @@
 """Reading ranges of vectors from a checkpoint of any number of shards."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -10,9 +10,10 @@ from typing import Self
 from disttrain.checkpoint import names, shard_file
 from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.manifest import Manifest, ShardEntry, VectorRange
+from disttrain.checkpoint.manifest import Manifest, ShardEntry, VectorEntry, VectorRange
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.shard_file import ShardFile
+from disttrain.checkpoint.tensor_file import Tensor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,12 +96,24 @@ class Restore:
         for part in parts(self.manifest, wanted):
             end = part.offset + part.count
             place = target[part.offset * width : end * width]
-            self.file(part.shard).read(name, part.first, place)
+            with self._holding(part.shard, name) as (file, tensor):
+                file.read(tensor, part.first, place)
 
     def check_files(self) -> None:
         """Open all files, so that everything the manifest promises is there. Raises Corrupt."""
         for entry in self.manifest.shards:
             self.file(entry.index)
+            for vector in entry.vectors:
+                self.vector(vector)
+
+    def vector(self, entry: VectorEntry) -> Tensor:
+        """A vector that is in a file of its own. Raises Corrupt."""
+        path = self._folder / entry.file.name
+        with shard_file.opened(path) as file:
+            found = file.tensors.get(names.VECTOR)
+            if found is None:
+                raise Corrupt(path, f"it has no tensor {names.VECTOR!r}")
+            return found
 
     def file(self, shard: int) -> ShardFile:
         """The file of one shard, open until this is left. Raises Corrupt."""
@@ -111,6 +124,19 @@ class Restore:
             _check_tensors(path, file, entry)
             self._files[shard] = file
         return self._files[shard]
+
+    @contextmanager
+    def _holding(self, shard: int, name: str) -> Iterator[tuple[ShardFile, str]]:
+        """Where a tensor of a shard lies, and what it is called there.
+
+        Files of vectors do not stay open: there may be more than a process may have.
+        """
+        for vector in self.manifest.shards[shard].vectors:
+            if vector.tensor == name:
+                with shard_file.opened(self._folder / vector.file.name) as file:
+                    yield file, names.VECTOR
+                return
+        yield self.file(shard), name
 
 
 def _check_tensors(path: Path, file: ShardFile, entry: ShardEntry) -> None:

@@ -43,14 +43,19 @@ def write(path: Path, contents: Sequence[Content], metadata: Mapping[str, str]) 
     whatever `pieces` raises ends the writing and leaves no file. ValueError: a tensor's pieces
     have another length than it.
     """
+    with DurableFile(path) as file:
+        return stream(file, contents, metadata)
+
+
+def stream(file: DurableFile, contents: Sequence[Content], metadata: Mapping[str, str]) -> Written:
+    """As `write`, into a file that is open: it is on disk when that is left."""
     digest = Digest()
     header = tensor_file.encode([content.tensor for content in contents], metadata)
     written = len(header)
-    with DurableFile(path) as file:
-        file.write(header)
-        digest.update(header)
-        for content in contents:
-            written += _stream(content, file, digest)
+    file.write(header)
+    digest.update(header)
+    for content in contents:
+        written += _stream(content, file, digest)
     return Written(bytes=written, hash=digest.text())
 
 

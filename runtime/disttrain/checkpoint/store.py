@@ -89,8 +89,11 @@ class Store:
 
     def newest_folder(self) -> Path | None:
         """The folder with the highest number, damaged or not; None if there is none."""
-        numbers = self._numbers()
-        return self.folder / names.folder(numbers[-1]) if numbers else None
+        return next(iter(self.folders()), None)
+
+    def folders(self) -> tuple[Path, ...]:
+        """All that have a number, the newest first, damaged or not."""
+        return tuple(self.folder / names.folder(number) for number in reversed(self._numbers()))
 
     def retain(self, keep: int) -> tuple[int, ...]:
         """Delete all but the newest `keep` (at least 1) checkpoints; the numbers deleted.
@@ -131,9 +134,9 @@ class Store:
                 shutil.rmtree(path, ignore_errors=True)
 
     def _newest_first(self) -> Iterator[Checkpoint]:
-        for number in reversed(self._numbers()):
+        for folder in self.folders():
             with suppress(Corrupt, NoCheckpoint):
-                yield reading.read(self.folder / names.folder(number))
+                yield reading.read(folder)
 
     def _numbers(self) -> tuple[int, ...]:
         numbers = (names.number(path.name) for path in self._entries())

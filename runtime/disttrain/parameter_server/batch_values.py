@@ -14,7 +14,7 @@ from torch import Tensor
 from disttrain import layout
 from disttrain.layout import ELEMENT_TYPES, Range
 from disttrain.parameter_server.values import Values, bytes_of
-from disttrain.sandblaster.names import PARAMETERS, TRIAL
+from disttrain.sandblaster.names import PARAMETERS, TRIAL, is_of_pair
 from disttrain.sandblaster.vectors import Vectors
 from disttrain.transport.header import ElementType, Vector
 
@@ -50,6 +50,12 @@ class BatchValues(Values):
     def state(self) -> Mapping[str, Tensor]:
         """See `Values.state`."""
         return {name: self._row(name) for name in self.batch.places if name != PARAMETERS}
+
+    @property
+    def lasting(self) -> Mapping[str, int]:
+        """See `Values.lasting`: the history."""
+        found = self.batch
+        return {name: found.content(name) for name in found.places if is_of_pair(name)}
 
     @property
     def description(self) -> Mapping[str, str]:

@@ -111,13 +111,21 @@ class OrderBook:
             return orders.OrderFailed(message=str(made.error)[:1000])
         self.checkpointed = made.version
         self.checkpoint = made.number
+        made.lasting.remember(writer.path.parent.with_name(names.folder(made.number)))
         self._metrics.checkpoint(made.seconds, made.blocking_seconds)
-        LOG.info("checkpoint written", number=made.number, bytes=made.written.bytes)
+        size = made.written.bytes + made.lasting.written_bytes
+        LOG.info("checkpoint written", number=made.number, bytes=size)
         return orders.ShardWritten(
             file=writer.path.name,
             bytes=made.written.bytes,
             hash=made.written.hash,
             version=made.version,
+            vectors=tuple(
+                orders.VectorWritten(
+                    tensor=vector.tensor, bytes=vector.file.bytes, hash=vector.file.hash
+                )
+                for vector in made.lasting.entries
+            ),
             senders=tuple(reporting.position_of(life, state) for life, state in made.table.items()),
             blocking_seconds=made.blocking_seconds,
         )

@@ -1,19 +1,20 @@
 """Brings a shard back from a checkpoint, made by any number of shards."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
-from disttrain.checkpoint import reading, shard_file
+from disttrain.checkpoint import names, reading, shard_file
 from disttrain.checkpoint.errors import CheckpointRefused, Corrupt
 from disttrain.checkpoint.manifest import Manifest, VectorRange
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore, parts
 from disttrain.checkpoint.shard_file import ShardFile
 from disttrain.checkpoint.store import Store
+from disttrain.checkpoint.vector_file import OnDisk
 from disttrain.layout import Range
 from disttrain.parameter_server import deliveries
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
@@ -38,6 +39,8 @@ class Wanted:
     shards: int
     chunk_bytes: int
     update_rule: str
+    other_rules: tuple[str, ...] = ()
+    """Of which the model's values are taken, and no state."""
     make: MakeValues
 
 
@@ -101,7 +104,7 @@ def restore(candidates: list[Checkpoint], wanted: Wanted) -> RestoredShard | Non
 
 def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
     manifest = checkpoint.manifest
-    if manifest.update_rule != wanted.update_rule:
+    if manifest.update_rule not in {wanted.update_rule, *wanted.other_rules}:
         message = (
             f"{checkpoint.path} was made with the optimizer {manifest.update_rule}, the manifest "
             f"says {wanted.update_rule}; use the same one"
@@ -112,10 +115,13 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
     with Restore(checkpoint) as source:
         sources = _sources(manifest, ranges) or {min(wanted.shard, len(manifest.shards) - 1)}
         former = answers_for(wanted.shard, wanted.shards, len(manifest.shards))
-        _check_hashes(checkpoint, sources.union(former))
+        _check_hashes(checkpoint, sources, former)
         description = source.file(min(sources)).metadata
-        values = wanted.make(ranges, wanted.chunk_bytes, description)
+        is_other = manifest.update_rule != wanted.update_rule
+        values = wanted.make(ranges, wanted.chunk_bytes, {} if is_other else description)
         _read_values(source, values)
+        if len(manifest.shards) == wanted.shards:
+            values.on_disk = _lasting(checkpoint, wanted.shard, values)
         tables = {shard: table_of(source.file(shard)) for shard in sorted(sources.union(former))}
         samples = [int(source.file(shard).metadata.get("samples", "0")) for shard in sources]
     return RestoredShard(
@@ -176,9 +182,11 @@ def _sources(manifest: Manifest, ranges: Mapping[Vector, Range]) -> set[int]:
     }
 
 
-def _check_hashes(checkpoint: Checkpoint, shards: set[int]) -> None:
-    for shard in sorted(shards):
-        entry = checkpoint.manifest.shards[shard].file
+def _check_hashes(checkpoint: Checkpoint, sources: set[int], former: Iterable[int]) -> None:
+    """Of all files of the sources, and of the others' tables."""
+    shards = checkpoint.manifest.shards
+    of_sources = [entry for shard in sorted(sources) for entry in shards[shard].files]
+    for entry in dict.fromkeys([*of_sources, *(shards[shard].file for shard in former)]):
         file = checkpoint.path / entry.name
         found = shard_file.digest_of(file)
         if (found.bytes, found.hash) != (entry.bytes, entry.hash):
@@ -195,6 +203,21 @@ def _read_values(source: Restore, values: Values) -> None:
         wanted = VectorRange(vector=values.trainable, first=held.first, end=held.end)
         place = bytes_of(state)
         source.read(wanted, place, state=name)
+
+
+def _lasting(checkpoint: Checkpoint, shard: int, values: Values) -> dict[int, OnDisk]:
+    """Files of vectors that are here as they are there; the hashes were right."""
+    vectors = checkpoint.manifest.shards[shard].vectors
+    files = {vector.tensor: vector.file for vector in vectors}
+    found = {
+        content: files.get(names.state(values.trainable, name))
+        for name, content in values.lasting.items()
+    }
+    return {
+        content: OnDisk(entry=entry, folder=checkpoint.path)
+        for content, entry in found.items()
+        if entry is not None
+    }
 
 
 def table_of(file: ShardFile) -> dict[SenderLife, Delivered]:

@@ -80,6 +80,13 @@ class Snapshot:
         """The bytes of one of the rule's state vectors."""
         return self._pieces(self._states[name])
 
+    def leave_out(self, name: str) -> None:
+        """Nobody will read this one of the rule's state vectors: it is not copied any more."""
+        picture = self._states[name]
+        with self._lock:
+            picture.state = bytearray([_Chunk.READ]) * len(picture.state)
+            picture.copies.clear()
+
     def _keep(self, picture: _Picture, number: int) -> None:
         if picture.state[number] != _Chunk.LIVE:
             return

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from disttrain import layout
+from disttrain.checkpoint.vector_file import OnDisk
 from disttrain.layout import ELEMENT_TYPES, Range
 from disttrain.transport.header import ELEMENT_BYTES, ElementType, Header, Vector
 
@@ -30,6 +31,8 @@ class Values:
             for vector, part in self.ranges.items()
         }
         self._state: dict[str, Tensor] = {}
+        self.on_disk: dict[int, OnDisk] = {}
+        """Where lasting vectors lie, by the number of their content."""
         self._bytes = {vector: bytes_of(tensor) for vector, tensor in self._tensors.items()}
 
     @property
@@ -41,6 +44,11 @@ class Values:
     def state(self) -> Mapping[str, Tensor]:
         """The vectors beside what is trained, by name."""
         return self._state
+
+    @property
+    def lasting(self) -> Mapping[str, int]:
+        """State vectors that stay as they are for long, each with the number of its content."""
+        return {}
 
     @property
     def description(self) -> Mapping[str, str]:

@@ -13,8 +13,9 @@ from disttrain.checkpoint import names, shard_file, tensor_file
 from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES
 from disttrain.checkpoint.shard_file import Content, Written
 from disttrain.layout import Range
-from disttrain.parameter_server import deliveries
+from disttrain.parameter_server import deliveries, lasting
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.lasting import Lasting
 from disttrain.parameter_server.snapshot import Snapshot
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.values import Values
@@ -36,6 +37,7 @@ class Cut:
     table: dict[SenderLife, Delivered]
     version: int
     metadata: dict[str, str]
+    lasting: Lasting
     blocking_seconds: float = 0.0
     """Longest time that the shard spent on it without answering anybody."""
     written: Written | None = field(default=None)
@@ -77,6 +79,7 @@ def cut(number: int, state: ShardState, values: Values) -> Cut:
         table=state.deliveries.copy(),
         version=state.count,
         metadata=metadata,
+        lasting=lasting.of(values),
     )
     made.blocking_seconds = time.perf_counter() - began
     return made
@@ -104,10 +107,16 @@ class Writer:
     def _run(self) -> None:
         began = time.perf_counter()
         try:
-            self.cut.written = shard_file.write(self.path, contents(self.cut), self.cut.metadata)
+            self.cut.written = write(self.cut, self.path)
         except Exception as error:
             self.cut.error = error
         self.cut.seconds = time.perf_counter() - began
+
+
+def write(made: Cut, path: Path) -> Written:
+    """Write the shard's file, and beside it those of lasting vectors. Raises NotWritten."""
+    made.lasting.write(path.parent, int(made.metadata["shard"]), made.snapshot)
+    return shard_file.write(path, contents(made), made.metadata)
 
 
 def contents(made: Cut) -> list[Content]:
@@ -120,6 +129,7 @@ def contents(made: Cut) -> list[Content]:
     states = [
         _content(names.state(kept, name), kept, count, made.snapshot.state_of(name))
         for name in made.state_names
+        if name not in made.lasting.contents
     ]
     rows = np.array(deliveries.to_rows(made.table), dtype="<i8")
     shape = (len(made.table), len(deliveries.COLUMNS))

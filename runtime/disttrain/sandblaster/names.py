@@ -1,5 +1,7 @@
 """What the vectors on the shards are called."""
 
+import re
+
 PARAMETERS = "parameters"
 """The point that was accepted last."""
 GRADIENT = "gradient"
@@ -18,6 +20,14 @@ KEPT = "kept"
 """What `AFTER` was at the point that was accepted last."""
 
 
+_OF_PAIR = re.compile(r"[sy][0-9]+")
+
+
 def pair(slot: int) -> tuple[str, str]:
     """A pair of L-BFGS: how far an iteration went (s), how its gradient changed on the way (y)."""
     return f"s{slot}", f"y{slot}"
+
+
+def is_of_pair(name: str) -> bool:
+    """Whether a vector is of a pair, which stays as it is for as many iterations as there are."""
+    return _OF_PAIR.fullmatch(name) is not None

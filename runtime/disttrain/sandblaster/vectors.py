@@ -32,6 +32,8 @@ class Vectors:
         self._type = element_type
         self._rows: dict[str, Row] = {}
         self._matrices: list[Array] = []
+        self._contents: dict[Row, int] = {}
+        self._writes = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,8 +50,18 @@ class Vectors:
         return _read(self._rows, name).values
 
     def make(self, name: str) -> Array:
-        """The vector's part; zeros if it is new."""
-        return self._made(self._rows, name).values
+        """The vector's part, to be written to; zeros if it is new."""
+        row = self._made(self._rows, name)
+        self._changes(row)
+        return row.values
+
+    def content(self, name: str) -> int:
+        """A number for its elements: another one after whatever writes to the vector.
+
+        It stays the same under another name, and is 0 as long as nothing was written. Raises
+        UnknownVector.
+        """
+        return self._contents.get(_read(self._rows, name), 0)
 
     def perform(self, order: Sequence[Operation]) -> tuple[float, ...]:
         """Carry out an order; its scalars. Raises UnknownVector before any element has changed."""
@@ -89,9 +101,16 @@ class Vectors:
         if isinstance(operation, ops.Swap):
             first, second = operation.first, operation.second
             rows[first], rows[second] = self._made(rows, second), self._made(rows, first)
-        return kernels.of(
+        found = kernels.of(
             operation, lambda name: _read(rows, name), lambda name: self._made(rows, name)
         )
+        for name in ops.written_by(operation):
+            self._changes(rows[name])
+        return found
+
+    def _changes(self, row: Row) -> None:
+        self._writes += 1
+        self._contents[row] = self._writes
 
     def _made(self, rows: dict[str, Row], name: str) -> Row:
         if name not in rows:

@@ -3,9 +3,15 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from disttrain.checkpoint import model_map
+from disttrain.checkpoint import model_map, names
 from disttrain.checkpoint.errors import CheckpointError
-from disttrain.checkpoint.manifest import FileEntry, JobIdentity, Manifest, ShardEntry
+from disttrain.checkpoint.manifest import (
+    FileEntry,
+    JobIdentity,
+    Manifest,
+    ShardEntry,
+    VectorEntry,
+)
 from disttrain.checkpoint.store import Store
 from disttrain.coordinator.decisions.turn import (
     AbandonCheckpoint,
@@ -14,7 +20,7 @@ from disttrain.coordinator.decisions.turn import (
     Effect,
 )
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.protocol.orders import ShardWritten
+from disttrain.coordinator.protocol.orders import ShardWritten, VectorWritten
 from disttrain.layout import ModelLayout
 
 
@@ -83,4 +89,11 @@ def _shard(layout: ModelLayout, index: int, shards: int, part: ShardWritten) -> 
         file=FileEntry(name=part.file, bytes=part.bytes, hash=part.hash),
         version=part.version,
         ranges=model_map.ranges(layout, index, shards),
+        vectors=tuple(_vector(vector) for vector in part.vectors),
     )
+
+
+def _vector(written: VectorWritten) -> VectorEntry:
+    name = names.vector_file(written.hash)
+    file = FileEntry(name=name, bytes=written.bytes, hash=written.hash)
+    return VectorEntry(tensor=written.tensor, file=file)

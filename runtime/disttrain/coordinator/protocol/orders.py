@@ -214,6 +214,16 @@ class Fenced(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class VectorWritten(Strict):
+    """A vector of a shard that is on disk, in a file of its own."""
+
+    tensor: Text
+    bytes: Count
+    hash: Text
+    """It gives the file its name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShardWritten(Strict):
     """One shard's part of a checkpoint is on disk (file and folder synced)."""
 
@@ -224,6 +234,8 @@ class ShardWritten(Strict):
     hash: Text
     """As the checkpoint's manifest wants it."""
     version: Count
+    vectors: tuple[VectorWritten, ...] = ()
+    """Not in the file."""
     senders: tuple[SenderPosition, ...] = ()
     blocking_seconds: float = 0.0
     """Longest time that the shard answered nobody because of it."""

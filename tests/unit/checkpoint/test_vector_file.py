@@ -1,0 +1,115 @@
+"""Vectors in files of their own: named by what is in them, shared by checkpoints."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builders import batch_shards
+from disttrain.checkpoint import manifest_text, names, shard_file, tensor_file, vector_file
+from disttrain.checkpoint.errors import NotWritten
+from disttrain.checkpoint.manifest import FileEntry
+from disttrain.checkpoint.manifest_text import MalformedManifest
+from disttrain.checkpoint.shard_file import Content
+
+
+def a_vector(*values: float) -> Content:
+    content = np.array(values, "<f8")
+    tensor = tensor_file.Tensor(name=names.VECTOR, type="F64", shape=(content.size,))
+    return Content(tensor=tensor, pieces=[content.tobytes()])
+
+
+def a_folder(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+def test_the_name_is_the_hash_of_what_is_in_it(tmp_path: Path) -> None:
+    first = vector_file.write(tmp_path, "one", a_vector(1, 2))
+    again = vector_file.write(tmp_path, "other", a_vector(1, 2))
+    other = vector_file.write(tmp_path, "other", a_vector(1, 3))
+
+    assert first == again != other
+    assert {path.name for path in tmp_path.iterdir()} == {first.name, other.name}
+    found = shard_file.digest_of(tmp_path / first.name)
+    assert first == FileEntry(
+        name=names.vector_file(found.hash), bytes=found.bytes, hash=found.hash
+    )
+
+
+def test_a_link_is_another_name_of_the_same_file(tmp_path: Path) -> None:
+    old, new = a_folder(tmp_path / "old"), a_folder(tmp_path / "new")
+    entry = vector_file.write(old, "draft", a_vector(1, 2))
+
+    assert vector_file.link(entry, (tmp_path / "none", old), new)
+    assert (old / entry.name).samefile(new / entry.name)
+    assert vector_file.link(entry, (old,), new), "another vector with the same elements"
+    (old / entry.name).unlink()
+    assert shard_file.digest_of(new / entry.name).hash == entry.hash
+
+
+def test_what_is_gone_or_short_is_not_linked(tmp_path: Path) -> None:
+    old, new = a_folder(tmp_path / "old"), a_folder(tmp_path / "new")
+    entry = vector_file.write(old, "draft", a_vector(1, 2))
+    (old / entry.name).write_bytes((old / entry.name).read_bytes()[:-1])
+
+    assert not vector_file.link(entry, (old, tmp_path / "none"), new)
+    assert list(new.iterdir()) == []
+
+
+def test_a_draft_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    def broken() -> Any:
+        yield b"1234"
+        raise NotWritten
+
+    content = Content(tensor=a_vector(1, 2).tensor, pieces=broken())
+    with pytest.raises(NotWritten):
+        vector_file.write(tmp_path, "draft", content)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _elsewhere(vector: dict[str, Any]) -> None:
+    vector["file"]["name"] = "../00000001/shard-00000.safetensors"
+
+
+def _of_another_hash(vector: dict[str, Any]) -> None:
+    vector["file"]["hash"] = "xxh3_128:" + "0" * 32
+
+
+def _values(vector: dict[str, Any]) -> None:
+    vector["tensor"] = "PARAMETERS"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_elsewhere, "not vector-"),
+        (_of_another_hash, "not vector-0000"),
+        (_values, "it is no optimizer's state"),
+    ],
+)
+def test_a_manifest_with_another_file_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], said: str
+) -> None:
+    shard = batch_shards.a_shard()
+    batch_shards.one_iteration([shard])
+    checkpoint = batch_shards.commit(tmp_path, [shard])
+    text = (checkpoint.path / names.MANIFEST).read_bytes()
+    assert manifest_text.parse(text) == checkpoint.manifest
+    content = json.loads(text)
+    change(content["shards"][0]["vectors"][0])
+    with pytest.raises(MalformedManifest, match=said):
+        manifest_text.parse(json.dumps(content).encode())
+
+
+def test_a_vector_that_is_listed_twice_is_refused(tmp_path: Path) -> None:
+    shard = batch_shards.a_shard()
+    batch_shards.one_iteration([shard])
+    checkpoint = batch_shards.commit(tmp_path, [shard])
+    content = json.loads((checkpoint.path / names.MANIFEST).read_text())
+    content["shards"][0]["vectors"] *= 2
+    with pytest.raises(MalformedManifest, match="is there twice"):
+        manifest_text.parse(json.dumps(content).encode())
