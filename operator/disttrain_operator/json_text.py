@@ -10,6 +10,7 @@ def read(text: bytes | str) -> Any:
     return orjson.loads(text)
 
 
-def write(value: Any) -> bytes:
-    """The shortest text of a value; names may be of an enum."""
-    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+def write(value: Any, *, in_order: bool = False) -> bytes:
+    """The shortest text of a value; names may be of an enum. `in_order`: equal ones have one."""
+    order = orjson.OPT_SORT_KEYS if in_order else 0
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | order)

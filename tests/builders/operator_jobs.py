@@ -45,6 +45,9 @@ def context(config: ManifestConfig | None = None, **changed: Any) -> Context:
 
 def job(record: dict[str, Any] | None = None, **changed: Any) -> JobRecord:
     """A job as seen; `record` replaces fields of the record, the others fields of the spec."""
+    given = dict(record or {})
+    if "status" in given:
+        given["written"] = json.dumps(given.pop("status"))
     seen = JobRecord(
         key=KEY,
         uid=UID,
@@ -55,10 +58,10 @@ def job(record: dict[str, Any] | None = None, **changed: Any) -> JobRecord:
         spec=json.dumps(spec(**changed)),
         outcome=None,
         restarts="",
-        status={},
+        written="{}",
         training=False,
     )
-    return replace(seen, **(record or {}))
+    return replace(seen, **given)
 
 
 def child(kind: Kind, **changed: Any) -> ChildRecord:

@@ -2,9 +2,17 @@
 
 import asyncio
 import time
+from typing import NamedTuple
 
 from builders.api_server import METADATA, METADATA_LIST, ApiServer
 from disttrain_operator.kinds import Kind
+
+
+class Told(NamedTuple):
+    """When the last object was told of, on the machine's monotonic clock, and what it was."""
+
+    at: float
+    kind: Kind
 
 
 class ToldObjects:
@@ -14,7 +22,7 @@ class ToldObjects:
         self._namespace = namespace
         self._open = asyncio.Semaphore(0)
         self._seen = asyncio.Semaphore(0)
-        self._last = 0.0
+        self._last = Told(0.0, Kind.DistTrainJob)
 
     async def watch(self, api: ApiServer, kind: Kind) -> None:
         """Take in new objects of a kind until cancelled."""
@@ -24,7 +32,7 @@ class ToldObjects:
         version = listed["metadata"]["resourceVersion"]
         async for event in api.watch(path, version, accept=METADATA):
             if event["type"] == "ADDED":
-                self._last = time.monotonic()
+                self._last = Told(time.monotonic(), kind)
                 self._seen.release()
 
     async def are_open(self, number: int) -> None:
@@ -32,8 +40,8 @@ class ToldObjects:
         for _ in range(number):
             await self._open.acquire()
 
-    async def all(self, number: int) -> float:
-        """When the last of so many objects was told of."""
+    async def all(self, number: int) -> Told:
+        """Return the last of so many objects."""
         async with asyncio.timeout(60):
             for _ in range(number):
                 await self._seen.acquire()

@@ -1,9 +1,9 @@
 """All objects of a job, each with a fingerprint of what is wanted of it."""
 
 import hashlib
-import json
 from dataclasses import dataclass
 
+from disttrain_operator import json_text
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import (
     access,
@@ -87,5 +87,4 @@ def _fingerprint(body: Object) -> str:
     wanted = dict(body)
     if isinstance(spec := body.get("spec"), dict):
         wanted["spec"] = {name: value for name, value in spec.items() if name not in _SCALED}
-    text = json.dumps(wanted, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(json_text.write(wanted, in_order=True)).hexdigest()[:16]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed import news
+from disttrain_operator.observed import deaths, news
 from disttrain_operator.observed.news import News, Record
 from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, Outcome, PodRecord
 
@@ -79,8 +79,8 @@ class Inventory:
         old = pods.get(record.name)
         if old is not None and old.uid == record.uid and old.version > record.version:
             return News.NOTHING
-        pods[record.name] = record
-        return news.compare(old, record)
+        pods[record.name] = deaths.remembering(old, record)
+        return news.compare(old, pods[record.name])
 
     def put_refusal(self, key: JobKey, workload_uid: str, message: str) -> bool:
         """Keep why a workload could not create a pod; returns whether that is new."""

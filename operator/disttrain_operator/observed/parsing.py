@@ -76,12 +76,16 @@ def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
         generation=number(metadata.get("generation")),
         created=time(metadata.get("creationTimestamp")) or datetime.now(UTC),
         deleting="deletionTimestamp" in metadata,
-        spec=kept(json_text.write(body.get("spec")).decode()),
+        spec=kept(_text_of(body.get("spec"))),
         outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME)),
         restarts=str(annotations.get(RESTARTS, "")),
-        status={name: value for name, value in status.items() if name in own_fields},
+        written=_text_of({name: status[name] for name in sorted(own_fields & status.keys())}),
         training=number(mapping(status.get("training")).get("samples")) > 0,
     )
+
+
+def _text_of(value: object) -> str:
+    return json_text.write(value).decode()
 
 
 def job_key(body: dict[str, Any]) -> JobKey:

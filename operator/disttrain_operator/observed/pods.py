@@ -36,6 +36,7 @@ def record(body: dict[str, Any]) -> PodRecord | None:
         created=parsing.time(metadata.get("creationTimestamp")),
         disrupted=parsing.is_true(states.get(DISRUPTION)),
         outcome=_outcome(container) if role is Role.COORDINATOR else None,
+        restarting="terminated" in parsing.mapping(container.get("state")),
         **_hindrance(container, states),
     )
 

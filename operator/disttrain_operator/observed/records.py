@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from disttrain.job.names import Role
+from disttrain_operator import json_text
 from disttrain_operator.kinds import Kind
 
 
@@ -57,8 +58,8 @@ class JobRecord:
     outcome: Outcome | None
     restarts: str
     """The annotation with what was counted of restarts."""
-    status: dict[str, Any]
-    """The fields of the status that the operator writes."""
+    written: str
+    """The fields of the status that the operator writes, as JSON too."""
     training: bool
     """Whether the coordinator has reported a sample."""
 
@@ -66,6 +67,12 @@ class JobRecord:
     def of_job(self) -> str:
         """The uid of the job that it belongs to: its own."""
         return self.uid
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The fields of the status that the operator writes."""
+        found: dict[str, Any] = json_text.read(self.written)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,11 +148,20 @@ class PodRecord:
     created: datetime | None = None
     disrupted: bool = False
     """Whether the cluster took the pod away: a drain, a preemption, a lost node."""
+    restarting: bool = False
+    """Whether its container has ended and was not started again until now."""
+    earlier: tuple[Death, ...] = ()
+    """Deaths that were seen before the last one, oldest first. The API tells the last alone."""
 
     @property
     def of_job(self) -> str:
         """The uid of the job that it belongs to."""
         return self.job_uid
+
+    @property
+    def deaths(self) -> tuple[Death, ...]:
+        """All its deaths that are known, oldest first."""
+        return self.earlier if self.death is None else (*self.earlier, self.death)
 
     @property
     def over(self) -> bool:

@@ -2,19 +2,17 @@
 
 from collections.abc import Iterable
 
-from disttrain.job.status import Failure, with_failure
+from disttrain.job.status import MOST_FAILURES, Failure
 from disttrain_operator import times
 from disttrain_operator.observed.records import Death, PodRecord
 
 
 def latest(known: tuple[Failure, ...], pods: Iterable[PodRecord]) -> tuple[Failure, ...]:
-    """The known deaths and those that pods tell of, the newest last."""
-    told = [_failure(pod, pod.death) for pod in pods if pod.death is not None]
-    seen = {(failure.pod, failure.time) for failure in known}
-    fresh = [failure for failure in told if (failure.pod, failure.time) not in seen]
-    for failure in sorted(fresh, key=lambda failure: failure.time):
-        known = with_failure(known, failure)
-    return known
+    """The known deaths and those that pods tell of, the newest last; the same for the same."""
+    told = [_failure(pod, death) for pod in pods for death in pod.deaths]
+    # What was left out before as too old is told again: only the time says which are the latest.
+    found = {(failure.time, failure.pod): failure for failure in (*told, *known)}
+    return tuple(failure for _, failure in sorted(found.items()))[-MOST_FAILURES:]
 
 
 def _failure(pod: PodRecord, death: Death) -> Failure:

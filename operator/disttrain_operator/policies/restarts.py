@@ -8,7 +8,7 @@ from typing import Any
 
 from disttrain.job.failure_policy import FailureAction, FailurePolicy, MaxRestarts
 from disttrain.job.names import Role
-from disttrain_operator.observed.records import EndPhase, Outcome, PodRecord
+from disttrain_operator.observed.records import Death, EndPhase, Outcome, PodRecord
 from disttrain_operator.policies import failure_rules
 from disttrain_operator.policies.failure_rules import Verdict
 
@@ -57,25 +57,26 @@ class _Tally:
 
 
 def count(annotation: str, pods: Iterable[PodRecord], policy: FailurePolicy) -> Counted:
-    """Add how often pods failed since the annotation was written.
+    """Add how often pods failed since the annotation was written, each judged by how it died.
 
-    Of several failures of a pod since then only the last one is known; each is judged as that one.
+    A failure of which nothing was seen is judged as the first after it that was.
     """
     tallies = _parsed(annotation)
     fresh = []
     for pod in pods:
-        tally, verdict = tallies[pod.role], failure_rules.judge(policy.rules, pod.role, pod.death)
-        failures = _failures(pod, verdict)
+        tally = tallies[pod.role]
+        failures = _failures(pod, failure_rules.judge(policy.rules, pod.role, pod.death))
         if failures == 0:
             continue
         uid = pod.uid[:_UID_CHARACTERS]
         known = tally.known.get(uid, 0)
         tally.seen[uid] = max(failures, known)
-        if failures > known:
+        for death, number in _new_deaths(pod, failures - known):
+            verdict = failure_rules.judge(policy.rules, pod.role, death)
             fresh.append(Failed(pod, verdict))
-            tally.total += failures - known
+            tally.total += number
             if verdict.action is FailureAction.RESTART_POD_IGNORING_BUDGET:
-                tally.outside += failures - known
+                tally.outside += number
     totals = {role: tally.total for role, tally in tallies.items()}
     charged = {role: tally.total - tally.outside for role, tally in tallies.items()}
     return Counted(totals, charged, _text(tallies), tuple(fresh))
@@ -123,6 +124,20 @@ def _failures(pod: PodRecord, verdict: Verdict) -> int:
     asked = pod.gone_at is not None
     minds = pod.disrupted and verdict.action is not FailureAction.RESTART_POD_IGNORING_BUDGET
     return pod.restarts + int(pod.phase == "Failed" and (not asked or minds))
+
+
+def _new_deaths(pod: PodRecord, number: int) -> list[tuple[Death | None, int]]:
+    """How the pod died in its last failures, and how many of them each death stands for."""
+    if number <= 0:
+        return []
+    known = pod.deaths
+    if pod.restarting and pod.phase != "Failed":
+        # It counts as it is started again.
+        known = known[:-1]
+    told = known[-number:]
+    if not told:
+        return [(pod.death, number)]
+    return [(told[0], number - len(told) + 1), *((death, 1) for death in told[1:])]
 
 
 def _text(tallies: Mapping[Role, _Tally]) -> str:

@@ -200,7 +200,7 @@ class Actor:
     def _keep(self, kind: Kind, answer: dict[str, Any]) -> None:
         record = parsing.child(kind, {**answer, "kind": kind.name})
         self._inventory.put_child(record)
-        self._knowledge.written[record.uid] = record.generation
+        self._knowledge.wrote(record.uid, record.generation)
 
 
 def _invalid_template(kind: Kind, name: str, error: Refused) -> Problem:

@@ -14,6 +14,7 @@ from disttrain_operator.manifests.children import Child, Expected, at_scale, chi
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
 from disttrain_operator.manifests.pod import given
+from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import JobRecord
 from disttrain_operator.policies.problem import Problem, ProblemType
 
@@ -24,7 +25,7 @@ _MADE = 32
 """Jobs that are being made: what they expect, and then are given, is made once."""
 
 _EXPECTED = 16384
-"""Jobs of which it is kept what they shall have: 2 KB each, and a millisecond to find out."""
+"""Jobs of which it is kept what they shall have: 1 KB each, and a millisecond to find out."""
 
 _WHOLE = Scale(shards=0, replicas=0, coordinator=True)
 """Fingerprints do not depend on the scale."""
@@ -78,7 +79,10 @@ def _expected(
     namespace: str, name: str, uid: str, spec: str, config: ManifestConfig
 ) -> tuple[Expected, ...]:
     made = _made(namespace, name, uid, spec, config)
-    return tuple(Expected(child.kind, child.name, child.fingerprint) for child in made)
+    return tuple(
+        Expected(child.kind, parsing.kept(child.name), parsing.kept(child.fingerprint))
+        for child in made
+    )
 
 
 @lru_cache(maxsize=_MADE)

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from disttrain_operator.observed.records import ChildRecord
 from disttrain_operator.policies.problem import Problem
+
+FIRST_GENERATION: Final = 1
+"""Of an object as it was created."""
 
 
 @dataclass(slots=True)
@@ -26,7 +29,8 @@ class Knowledge:
     in_the_way: tuple[ChildRecord, ...] = ()
     """Objects of others, found where a child was to be made."""
     written: dict[str, int] = field(default_factory=dict)
-    """Generation of a child, by its uid, that the operator's own last write made."""
+    """Generation of a child, by its uid, that the operator's own last write made; of what it
+    has written but once, none."""
     error: Problem | None = None
     """What fails repeatedly."""
 
@@ -39,6 +43,11 @@ class Knowledge:
         """Whether writing this status would change nothing of the one that was seen."""
         # The API server may leave out what it does not know: that must not be written for ever.
         return seen == status or self.reported == (status, seen)
+
+    def wrote(self, uid: str, generation: int) -> None:
+        """Remember which generation of a child the operator's own write made."""
+        if generation > FIRST_GENERATION:
+            self.written[uid] = generation
 
     def begin(self, generation: int) -> None:
         """Forget what another generation of the spec was told."""

@@ -15,11 +15,10 @@ from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import ProblemType
 from disttrain_operator.reconcile import desired
 from disttrain_operator.reconcile.actions import Action, Apply, Create, CreateKeys, EndPod, Rescale
+from disttrain_operator.reconcile.knowledge import FIRST_GENERATION
 
 BLOCKING: Final = problem.BLOCKING
 CONFLICTS: Final = frozenset({ProblemType.NAME_CONFLICT, ProblemType.WAITING_FOR_PREVIOUS})
-
-_FIRST_GENERATION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def _has_drifted(child: Expected, seen: ChildRecord | None, written: Mapping[str
     if seen.fingerprint != child.fingerprint:
         return True
     # Objects without a generation say nothing about edits by hand.
-    expected = written.get(seen.uid, _FIRST_GENERATION)
+    expected = written.get(seen.uid, FIRST_GENERATION)
     return seen.generation > 0 and seen.generation > expected
 
 

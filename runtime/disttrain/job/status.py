@@ -271,8 +271,3 @@ class JobStatus(StatusSection):
 
     report: Text | None = None
     """Where the summary of an ended job lies, within the volume."""
-
-
-def with_failure(failures: tuple[Failure, ...], latest: Failure) -> tuple[Failure, ...]:
-    """Return the failures with another one, without those that are too many."""
-    return (*failures, latest)[-MOST_FAILURES:]

@@ -9,11 +9,9 @@ from disttrain.job.conditions import Condition, ConditionStatus
 from disttrain.job.names import Role
 from disttrain.job.status import (
     COORDINATOR_FIELDS,
-    MOST_FAILURES,
     Failure,
     JobStatus,
     TrainingStatus,
-    with_failure,
 )
 from disttrain.job.status_section import LONGEST_LOG_TAIL
 
@@ -65,15 +63,6 @@ def test_a_condition_needs_a_reason_of_one_word() -> None:
         Condition.model_validate(
             {"type": "A", "status": "True", "reason": "two words", "lastTransitionTime": NOON}
         )
-
-
-def test_the_latest_deaths_are_kept() -> None:
-    failures: tuple[Failure, ...] = ()
-    for index in range(MOST_FAILURES + 2):
-        failures = with_failure(failures, a_death(f"pod-{index}"))
-    assert [failure.pod for failure in failures] == [
-        f"pod-{index}" for index in range(2, MOST_FAILURES + 2)
-    ]
 
 
 def test_a_long_log_keeps_its_end() -> None:

@@ -27,6 +27,22 @@ def test_an_event_tells_from_where_to_go_on() -> None:
     assert event.version == "12"
 
 
+@pytest.mark.parametrize("name", ["plain", "}]", '}],"uid":"other', '}]},"spec":{"x":"'])
+def test_an_event_leaves_out_who_wrote_which_field_whatever_a_user_calls_it(name: str) -> None:
+    wrote = {"manager": "kubelet", "fieldsV1": {"f:env": {f"k:{json.dumps({'name': name})}": {}}}}
+    metadata = {"uid": "1", "managedFields": [wrote, wrote]}
+    body = {"metadata": metadata, "spec": {"env": [{"name": name}]}}
+
+    event = streams.event(
+        json.dumps({"type": "ADDED", "object": body}, separators=(",", ":")).encode()
+    )
+
+    assert event.body["spec"] == body["spec"]
+    assert event.body["metadata"]["uid"] == "1"
+    if name == "plain":
+        assert event.body["metadata"] == {"uid": "1"}
+
+
 @pytest.mark.parametrize(
     ("line", "error"),
     [

@@ -39,6 +39,38 @@ def test_a_restart_is_counted_once_however_often_it_is_seen() -> None:
     assert again.annotation == first.annotation
 
 
+def test_each_failure_between_two_looks_is_judged_by_how_it_died() -> None:
+    fails = policy(FailureAction.FAIL_JOB, exit_codes=(7,))
+    seventh = replace(DEATH, exit_code=7)
+
+    counted = restarts.count("", [failed(3, earlier=(DISRUPTED, seventh))], fails)
+
+    assert (counted.totals[Role.REPLICA], counted.charged[Role.REPLICA]) == (3, 2)
+    outcome = restarts.ended(counted, fails, NOW)
+    assert outcome is not None
+    assert "exit code 7" in outcome.message
+    again = restarts.count(counted.annotation, [failed(3, earlier=(DISRUPTED, seventh))], fails)
+    assert again.fresh == ()
+
+
+def test_failures_that_nobody_saw_are_judged_as_the_next_one() -> None:
+    counted = restarts.count("", [failed(5, earlier=(DISRUPTED,))], FailurePolicy())
+
+    assert (counted.totals[Role.REPLICA], counted.charged[Role.REPLICA]) == (5, 1)
+
+
+def test_a_death_counts_as_its_container_starts_again() -> None:
+    fails = policy(FailureAction.FAIL_JOB, exit_codes=(7,))
+    seventh = replace(DEATH, exit_code=7)
+    dying = failed(1, seventh, earlier=(DEATH,), restarting=True)
+
+    first = restarts.count("", [dying], fails)
+    later = restarts.count(first.annotation, [replace(dying, restarts=2, restarting=False)], fails)
+
+    assert restarts.ended(first, fails, NOW) is None
+    assert restarts.ended(later, fails, NOW) is not None
+
+
 def test_restarts_of_pods_that_are_gone_stay_counted() -> None:
     first = restarts.count("", [failed(2)], FailurePolicy())
 

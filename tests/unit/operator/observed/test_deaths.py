@@ -1,0 +1,49 @@
+from dataclasses import replace
+from datetime import timedelta
+
+from builders.operator_jobs import KEY, NOW, pod
+from disttrain.job.names import Role
+from disttrain_operator.observed import deaths
+from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.records import Death, PodRecord
+from disttrain_operator.policies import failures
+
+FIRST = Death(exit_code=1, reason="Error", message="", time=NOW)
+SECOND = replace(FIRST, exit_code=7, time=NOW + timedelta(seconds=1))
+
+
+def sights(*seen: PodRecord) -> PodRecord:
+    """What is kept of a pod after some sights of it."""
+    inventory = Inventory()
+    for version, each in enumerate(seen, start=1):
+        inventory.put_pod(replace(each, version=version))
+    return inventory.at(KEY).pods[seen[-1].name]
+
+
+def test_a_death_is_remembered_when_another_follows() -> None:
+    kept = sights(
+        pod(Role.REPLICA),
+        pod(Role.REPLICA, restarts=1, death=FIRST),
+        pod(Role.REPLICA, restarts=1, death=SECOND, restarting=True),
+        pod(Role.REPLICA, restarts=2, death=SECOND),
+    )
+
+    assert kept.deaths == (FIRST, SECOND)
+    assert [each.exit_code for each in failures.latest((), [kept])] == [1, 7]
+
+
+def test_a_pod_that_comes_in_its_place_has_died_of_nothing() -> None:
+    kept = sights(
+        pod(Role.REPLICA, restarts=1, death=FIRST), pod(Role.REPLICA, uid="another", death=None)
+    )
+
+    assert kept.deaths == ()
+
+
+def test_deaths_do_not_pile_up() -> None:
+    many = [
+        pod(Role.REPLICA, restarts=number, death=replace(FIRST, time=NOW + timedelta(number)))
+        for number in range(1, 50)
+    ]
+
+    assert len(sights(*many).earlier) == deaths.MOST
