@@ -13,13 +13,17 @@ from cluster.errors import CommandFailed
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(600, func_only=True)]
 STEP_SECONDS = 0.7
 """256 steps on two replicas: long enough for three roles to start again."""
+PATIENT = {"heartbeatSeconds": 0.2, "leaseSeconds": 15, "memberTimeoutSeconds": 30}
+"""A coordinator that moved is found by its name again after seconds; whose lease has run out by
+then may do a step that somebody else does too."""
 
 
 def test_pods_of_every_role_are_evicted_while_the_job_trains(
     own_cluster: Cluster, job: ClusterTraining
 ) -> None:
     # No checkpoint but those that evicted processes write.
-    job.apply(step_seconds=STEP_SECONDS, checkpoint={"everySeconds": 1000})
+    checkpoint = {"everySeconds": 1000}
+    job.apply(step_seconds=STEP_SECONDS, checkpoint=checkpoint, coordinator=PATIENT)
     job.train(0.06)
     with no_new_pods(own_cluster):
         first, second = names(job, "shard")
