@@ -25,6 +25,7 @@ NAMED: Final = 3
 
 SAMPLES: Final = "disttrain_samples_total"
 UPDATES: Final = "disttrain_updates_applied_total"
+ORDERS: Final = "disttrain_orders_total"
 STALENESS: Final = "disttrain_gradient_staleness_updates"
 
 NO_METRICS_API: Final = (
@@ -38,7 +39,8 @@ class Row:
 
     pod: Pod
     samples_per_second: float | None = None
-    updates_per_second: float | None = None
+    changes_per_second: float | None = None
+    """Updates that a shard applied, or orders of a batch method that it carried out."""
     staleness: tuple[float, float] | None = None
     """Median and 99th percentile of its gradients, or of those that it applied."""
     resources: Object | None = None
@@ -51,6 +53,8 @@ class Usage:
 
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    counter: str = UPDATES
+    """What the changes of the rows are."""
 
 
 def measure(jobs: Jobs, job: Object) -> Usage:
@@ -60,15 +64,20 @@ def measure(jobs: Jobs, job: Object) -> Usage:
     time.sleep(MEASURED_SECONDS if any(before) else 0)
     after, seconds = _scrape(jobs, members), time.monotonic() - began
     used = _resources(jobs, job)
+    counter = ORDERS if "sandblaster" in job["spec"]["strategy"] else UPDATES
     rows = tuple(
-        row(pod, (first, second), seconds, (used or {}).get(pod.name))
+        row(pod, (first, second), seconds, (used or {}).get(pod.name), counter)
         for pod, first, second in zip(members, before, after, strict=True)
     )
-    return Usage(rows, tuple(_notes(members, after, used)))
+    return Usage(rows, tuple(_notes(members, after, used)), counter)
 
 
 def row(
-    pod: Pod, scraped: tuple[Metrics | None, Metrics | None], seconds: float, used: Object | None
+    pod: Pod,
+    scraped: tuple[Metrics | None, Metrics | None],
+    seconds: float,
+    used: Object | None,
+    counter: str = UPDATES,
 ) -> Row:
     """One pod's row from its metrics at two instants."""
     latest = scraped[1]
@@ -78,33 +87,37 @@ def row(
     return Row(
         pod=pod,
         samples_per_second=_rate(scraped, SAMPLES, seconds),
-        updates_per_second=_rate(scraped, UPDATES, seconds),
+        changes_per_second=_rate(scraped, counter, seconds),
         staleness=None if median is None or high is None else (median, high),
         resources=used,
     )
 
 
 def text(usage: Usage) -> str:
-    """The table."""
-    head = ["POD", "STATUS", "SAMPLES/S", "UPDATES/S", "STALENESS P50/P99", "CPU", "MEMORY"]
-    return tables.text([head, *map(_cells, usage.rows)])
+    """The table. Gradients of a batch method are never stale."""
+    own = ["UPDATES/S", "STALENESS P50/P99"] if usage.counter == UPDATES else ["ORDERS/S"]
+    head = ["POD", "STATUS", "SAMPLES/S", *own, "CPU", "MEMORY"]
+    return tables.text([head, *(_cells(each, len(own)) for each in usage.rows)])
 
 
-def _cells(found: Row) -> list[str]:
+def _cells(found: Row, own: int) -> list[str]:
     used = found.resources or {}
+    staleness = "" if found.staleness is None else "{:g}/{:g}".format(*found.staleness)
     return [
         tables.printable(found.pod.name),
         tables.printable(found.pod.state),
         _count(found.samples_per_second),
-        _count(found.updates_per_second),
-        "" if found.staleness is None else "{:g}/{:g}".format(*found.staleness),
+        *(_count(found.changes_per_second), staleness)[:own],
         quantities.cores(used["cpu"]) if "cpu" in used else "",
         quantities.mebibytes(used["memory"]) if "memory" in used else "",
     ]
 
 
 def _count(rate: float | None) -> str:
-    return "" if rate is None else f"{rate:,.0f}"
+    if rate is None:
+        return ""
+    # An evaluation of a large batch may take seconds.
+    return f"{rate:.1f}" if 0 < rate < 10 else f"{rate:,.0f}"
 
 
 def _rate(

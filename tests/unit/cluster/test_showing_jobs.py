@@ -271,6 +271,18 @@ def test_a_row_of_top_is_a_difference_of_two_looks() -> None:
     assert restarted.samples_per_second is None, "its counter began again"
 
 
+def test_shards_of_a_batch_method_are_shown_by_their_orders() -> None:
+    pod = pods.read(a_pod("digits-shard-0", "shard"))
+    before = exposition.parse("disttrain_orders_total 100\ndisttrain_updates_applied_total 0")
+    after = exposition.parse("disttrain_orders_total 103\ndisttrain_updates_applied_total 0")
+
+    found = usage.row(pod, (before, after), 2, None, usage.ORDERS)
+
+    head, shown = usage.text(usage.Usage((found,), (), usage.ORDERS)).splitlines()
+    assert head.split() == ["POD", "STATUS", "SAMPLES/S", "ORDERS/S", "CPU", "MEMORY"]
+    assert shown.split() == ["digits-shard-0", "Running", "1.5"]
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
