@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,7 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from builders import fake_nodes, many_jobs, operator_usage
+from builders import fake_nodes, many_at_once, many_jobs, operator_usage
 from builders.api_server import APPLY, ApiServer
 from builders.fake_nodes import FakeNodes
 from builders.many_jobs import JOBS_PATH, PODS, SPACE
@@ -47,7 +47,6 @@ from disttrain_operator.observed.watched import CHILDREN
 
 LIMITS = Limits(requests_per_second=1000, concurrent_syncs=20)
 NODES = 20
-AT_ONCE = 32
 STATUS_SECONDS = 10
 QUIET_SECONDS = 12
 HOLDER = {"coordinator": "disttrain-coordinator"}
@@ -148,7 +147,7 @@ async def baseline(plan: Plan, plane: ControlPlane, size: int) -> dict[str, Any]
             child for number in range(size) for child in many_jobs.plain_children(f"j{number}")
         ]
         began = time.monotonic()
-        await together(bodies, lambda body: api.post(many_jobs.path_of(body), body))
+        await many_at_once.together(bodies, lambda body: api.post(many_jobs.path_of(body), body))
         created = time.monotonic() - began
         running = await wait(nodes, lambda told: told["ready"] >= size * PODS, plan) - began
         cpu = plane.cpu_seconds()
@@ -164,7 +163,7 @@ async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -
     """The life of many jobs."""
     async with prepared(plane) as (api, nodes):
         with operator_usage.measured(plane.kubectl) as own:
-            await until(own.is_ready, 60)
+            await many_at_once.until(own.is_ready, 60)
             found: dict[str, Any] = {}
             if first:
                 found |= told(await singles(api, nodes, plan))
@@ -224,7 +223,7 @@ async def large(api: ApiServer, nodes: FakeNodes, own: OperatorUsage, plan: Plan
         status = (await api.get(path)).get("status", {})
         return bool(status.get("readyReplicas") == replicas and status.get("phase") == "Running")
 
-    await until(says_so, plan.wait_seconds)
+    await many_at_once.until(says_so, plan.wait_seconds)
     await api.delete(path)
     await wait(nodes, lambda told: told["pods"] == 0, plan)
     used = own.cpu_seconds() - before
@@ -234,7 +233,9 @@ async def large(api: ApiServer, nodes: FakeNodes, own: OperatorUsage, plan: Plan
 async def begin(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> dict[str, Any]:
     """Create all jobs at once and wait until they run."""
     began = time.monotonic()
-    await together(range(size), lambda number: api.post(JOBS_PATH, many_jobs.job(f"j{number}")))
+    await many_at_once.together(
+        range(size), lambda number: api.post(JOBS_PATH, many_jobs.job(f"j{number}"))
+    )
     created = time.monotonic() - began
     running = await wait(nodes, lambda told: told["ready"] >= size * PODS, plan) - began
     await all_jobs(api, plan, size, lambda each: each.get("phase") == "Running")
@@ -258,7 +259,7 @@ async def statuses(api: ApiServer, own: OperatorUsage, plan: Plan, size: int) ->
     before, requests = own.cpu_seconds(), own.requests()
     began = time.monotonic()
     for turn in range(plan.statuses):
-        await together(range(size), partial(tell, api, turn))
+        await many_at_once.together(range(size), partial(tell, api, turn))
         await asyncio.sleep(max(0.0, began + (turn + 1) * STATUS_SECONDS - time.monotonic()))
     used, taken = own.cpu_seconds() - before, time.monotonic() - began
     return {
@@ -290,7 +291,9 @@ async def collect(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> di
     """Let the jobs' time pass and wait until they are gone."""
     began = time.monotonic()
     patch = {"spec": {"ttlSecondsAfterFinished": 1}}
-    await together(range(size), lambda number: api.patch(f"{JOBS_PATH}/j{number}", patch))
+    await many_at_once.together(
+        range(size), lambda number: api.patch(f"{JOBS_PATH}/j{number}", patch)
+    )
     await wait(nodes, lambda told: told["pods"] == 0, plan)
     await all_jobs(api, plan, 0, lambda _: True)
     return {"collected_seconds": time.monotonic() - began}
@@ -316,10 +319,10 @@ async def prepared(plane: ControlPlane) -> AsyncIterator[tuple[ApiServer, FakeNo
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "kubelet.log"
         with fake_nodes.running(plane.kubeconfig, NODES, log) as nodes:
-            async with ApiServer(plane.kubeconfig, AT_ONCE) as api:
-                await until(partial(serves_jobs, api), 60)
+            async with ApiServer(plane.kubeconfig, many_at_once.AT_ONCE) as api:
+                await many_at_once.until(partial(serves_jobs, api), 60)
                 await many_jobs.make_space(api)
-                await until(partial(many_jobs.is_bound, api), 60)
+                await many_at_once.until(partial(many_jobs.is_bound, api), 60)
                 await warm_up(api, nodes)
                 yield api, nodes
 
@@ -335,39 +338,12 @@ async def serves_jobs(api: ApiServer) -> bool:
 async def warm_up(api: ApiServer, nodes: FakeNodes) -> None:
     """Let the control plane meet each kind once: its first requests take seconds."""
     bodies = many_jobs.plain_children("warm")
-    await together(bodies, lambda body: api.post(many_jobs.path_of(body), body))
+    await many_at_once.together(bodies, lambda body: api.post(many_jobs.path_of(body), body))
     await asyncio.to_thread(nodes.wait, lambda told: told["ready"] == PODS, 120)
     for body in bodies:
         options = {"propagationPolicy": "Background"}
         await api.delete(f"{many_jobs.path_of(body)}/{body['metadata']['name']}", options)
     await asyncio.to_thread(nodes.wait, lambda told: told["pods"] == 0, 120)
-
-
-async def until(
-    holds: Callable[[], bool | Awaitable[bool]], limit: float, every: float = 0.2
-) -> None:
-    """Ask until it holds."""
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        answer = holds()
-        if answer if isinstance(answer, bool) else await answer:
-            return
-        await asyncio.sleep(every)
-    message = f"not in {limit} s"
-    raise TimeoutError(message)
-
-
-async def together(values: Iterable[Any], work: Callable[[Any], Awaitable[Any]]) -> None:
-    """Do something for each value, many at once."""
-    rest = iter(values)
-
-    async def one_after_the_other() -> None:
-        for value in rest:
-            await work(value)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(AT_ONCE):
-            group.create_task(one_after_the_other())
 
 
 async def all_jobs(
@@ -379,7 +355,7 @@ async def all_jobs(
         items = (await api.get(JOBS_PATH))["items"]
         return len(items) == size and all(wanted(each.get("status", {})) for each in items)
 
-    await until(are_there, plan.wait_seconds, every=max(0.5, size / 500))
+    await many_at_once.until(are_there, plan.wait_seconds, every=max(0.5, size / 500))
 
 
 async def wait(nodes: FakeNodes, reached: Callable[[dict[str, Any]], bool], plan: Plan) -> float:

@@ -1,4 +1,4 @@
-"""When a status is worth a request: at once for what people wait for, now and then for numbers."""
+"""When a status is worth a request: at once for what people wait for, else now and then."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,24 +13,27 @@ _OTHERWISE = timedelta(seconds=10)
 _WAITS = {Phase.RUNNING: _RUNNING, Phase.PENDING: _STARTING}
 
 _NUMBERS = {"replicas", "readyReplicas"}
+_START = "startTime"
 
 
 def due_at(
     before: dict[str, Any], after: dict[str, Any], written: datetime | None, now: datetime
 ) -> datetime:
     """When a status that differs from the one before is to be written."""
-    if written is None or _without_numbers(before) != _without_numbers(after):
+    # Deadlines count from what the Job says of its start: that it has one at all can wait.
+    waiting = _NUMBERS if _START in before else {*_NUMBERS, _START}
+    if written is None or _without(waiting, before) != _without(waiting, after):
         return now
     return max(now, written + waits(after))
 
 
 def waits(status: dict[str, Any]) -> timedelta:
-    """The least time between two statuses that differ in numbers alone."""
+    """The least time between two statuses that differ in what can wait alone."""
     return _WAITS.get(status.get("phase", ""), _OTHERWISE)
 
 
-def _without_numbers(status: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in status.items() if name not in _NUMBERS}
+def _without(names: set[str], status: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in status.items() if name not in names}
     conditions = kept.get("conditions")
     if isinstance(conditions, list):
         # What is available follows from what is ready; the phase tells when training begins.

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from builders.operator_jobs import NOW
+from disttrain_operator import times
 from disttrain_operator.policies import pacing
 
 LATER = NOW + timedelta(seconds=5)
@@ -39,6 +40,14 @@ def status(ready: int = 1, phase: str = "Running", **changed: Any) -> dict[str, 
 )
 def test_only_numbers_wait(after: dict[str, Any], due: Any) -> None:
     assert pacing.due_at(status(1), after, NOW, NOW) == due
+
+
+def test_a_first_start_waits_and_another_is_written_at_once() -> None:
+    started = {**status(1), "startTime": times.text(NOW)}
+    again = {**started, "startTime": times.text(LATER)}
+
+    assert pacing.due_at(status(1), started, NOW, NOW) == LATER
+    assert pacing.due_at(started, again, NOW, NOW) == NOW
 
 
 def test_numbers_are_written_after_a_while_and_at_first() -> None:
