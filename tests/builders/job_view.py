@@ -9,8 +9,8 @@ from cluster import Kubectl, commands
 
 LIMIT: Final = timedelta(seconds=200)
 """PyTorch is imported once per process and again after each death, on cores that others use."""
-_PAUSE: Final = timedelta(milliseconds=500)
-"""Asking costs a third of this of processor time: those who train need the cores, too."""
+_PAUSE: Final = timedelta(milliseconds=250)
+"""Some questions still cost most of this in processor time, which those who train need, too."""
 OWN_KINDS: Final = (
     "pods,jobs,deployments,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
     "rolebindings,poddisruptionbudgets,networkpolicies"
@@ -88,10 +88,19 @@ class JobView:
         """Return once the status says it."""
         self.wait_until(lambda: self.status().get("phase") == phase, f"phase {phase}", limit)
 
-    def wait_for_condition(self, kind: str, limit: timedelta = LIMIT) -> dict[str, str]:
-        """The condition once it holds."""
-        self.wait_until(lambda: self.condition(kind).get("status") == "True", kind, limit)
-        return self.condition(kind)
+    def wait_for_condition(
+        self, kind: str, limit: timedelta = LIMIT, words: str = ""
+    ) -> dict[str, str]:
+        """The condition as it was when it held, with these words in its message."""
+        seen: list[dict[str, str]] = []
+
+        def holds() -> bool:
+            # Of what passes, as why a pod has no node yet, a second look would find nothing.
+            seen.append(self.condition(kind))
+            return seen[-1].get("status") == "True" and words in seen[-1]["message"]
+
+        self.wait_until(holds, f"{kind} {words}", limit)
+        return seen[-1]
 
     @property
     def _selector(self) -> str:
