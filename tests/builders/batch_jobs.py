@@ -30,7 +30,7 @@ spec:
       portionSize: 16
       pushEveryPortions: 2
       optimizer:
-        lbfgs: {{history: 5, gradientTolerance: {GRADIENT_TOLERANCE}, changeTolerance: 0}}
+        lbfgs: {{history: 5, gradientTolerance: {GRADIENT_TOLERANCE:.1e}, changeTolerance: 0}}
   stop: {{iterations: 200}}
   evaluation: null
   checkpoint: {{everySeconds: 0.5}}

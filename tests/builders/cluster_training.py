@@ -19,6 +19,7 @@ from cluster.errors import NotInTime
 
 NAME: Final = "counting"
 JOB: Final = f"disttrainjob/{NAME}"
+COUNTING_TASK: Final = "counting:Counting"
 CODE: Final = "task-code"
 SAMPLES: Final = 1024
 EPOCHS: Final = 2
@@ -34,30 +35,44 @@ _SMALL: Final = {"containers": [_CONTAINER]}
 class ClusterTraining(JobView):
     """The job, by its object, its pods, and its folder on the volume."""
 
-    def __init__(self, cluster: Cluster, namespace: Kubectl) -> None:
-        super().__init__(namespace, NAME)
+    def __init__(
+        self, cluster: Cluster, namespace: Kubectl, name: str = NAME, manifest: str = COUNTING
+    ) -> None:
+        super().__init__(namespace, name)
         self.cluster = cluster
         self.uid = ""
-        self.volume = f"{namespace.namespace}-checkpoints"
-        volumes.make(namespace, self.volume, claim=f"{namespace.namespace}/{NAME}-checkpoints")
+        self.manifest = manifest
+        self.volume = f"{namespace.namespace}-{name}"
+        volumes.make(namespace, self.volume, claim=f"{namespace.namespace}/{name}-checkpoints")
 
     def apply(
         self,
-        task: str = "counting:Counting",
+        task: str = COUNTING_TASK,
         step_seconds: float = STEP_SECONDS,
         pods: Mapping[str, Any] | None = None,
         **spec: Any,
     ) -> None:
         """Apply the job with its code; `spec` replaces fields of its spec, `pods` of its pods'."""
-        manifest = yaml.safe_load(COUNTING)
-        arguments = {"step_seconds": step_seconds} if task == "counting:Counting" else {}
-        source = {"entrypoint": task, "arguments": arguments, "source": {"configMap": CODE}}
+        arguments = {"step_seconds": step_seconds} if task == COUNTING_TASK else {}
+        self.apply_task(task, arguments, pods, **spec)
+
+    def apply_task(
+        self,
+        entrypoint: str,
+        arguments: Mapping[str, Any],
+        pods: Mapping[str, Any] | None = None,
+        **spec: Any,
+    ) -> None:
+        """Do the same with any task."""
+        manifest = yaml.safe_load(self.manifest)
+        manifest["metadata"]["name"] = self.name
+        source = {"entrypoint": entrypoint, "arguments": arguments, "source": {"configMap": CODE}}
         manifest["spec"] |= {"task": source, **spec}
         template = {"spec": {**_SMALL, **(pods or {})}}
         for part in ("coordinator", "parameterServer", "replicas"):
             manifest["spec"][part] |= {"template": template}
         self.kubectl.apply(_code(), manifest)
-        self.uid = self.kubectl.get("disttrainjob", NAME)["metadata"]["uid"]
+        self.uid = self.get()["metadata"]["uid"]
 
     def kill(self, role: str) -> None:
         """SIGKILL for the process in the first pod of a role."""
@@ -66,7 +81,7 @@ class ClusterTraining(JobView):
     @property
     def folder(self) -> Path:
         """The job's folder on the volume."""
-        return layout.volumes() / self.volume / f"{NAME}-{self.uid}"
+        return layout.volumes() / self.volume / f"{self.name}-{self.uid}"
 
     def progress(self) -> Status:
         """What status.json on the volume says, much more often than the object."""
