@@ -1,0 +1,125 @@
+"""Any number of jobs that all are as one is, told as an API server tells them, for benchmarks."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from builders import many_jobs
+from builders.fake_cluster import FakeClient, World
+from disttrain.job.parsing import parse_job
+from disttrain_operator import keys, settings
+from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.manifests.children import FINGERPRINT, children
+from disttrain_operator.manifests.context import Context, Scale
+from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.records import JobKey
+from disttrain_operator.observed.watched import KINDS, STATELESS, Sights
+from disttrain_operator.reconcile import report
+from disttrain_operator.reconcile.reconciler import Reconciler
+from disttrain_operator.reconcile.relist import Relister
+
+PLACE = "xxxxxx"
+"""Stands in names and uids for a job's number."""
+KEY = JobKey(many_jobs.SPACE, f"job-{PLACE}")
+COMPLETE = json.dumps({"phase": "Complete", "reason": "EpochsDone", "message": "1 epoch"})
+CONFIG = settings.read({}).manifests
+TOLD = frozenset(KINDS) - {Kind.Event}
+"""Kinds of what there is: nothing failed, so that no Event tells of it."""
+_WHOLE = Scale(shards=0, replicas=0, coordinator=True)
+_HISTORY_ENTRIES = 80
+"""Who wrote which field takes about 4.5 KB of a pod, and as much of a workload."""
+_MARK = "fingerprint here"
+_JOB = 1
+"""The first object of a world."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One object of a job, as text."""
+
+    kind: Kind
+    text: str
+
+    def of(self, number: int, fingerprint: str) -> str:
+        """The same object of another job."""
+        return self.text.replace(PLACE, f"{number:06d}").replace(_MARK, fingerprint)
+
+
+class StandingJobs:
+    """So many jobs; nothing ever happens to them."""
+
+    def __init__(self, number: int, *, ended: bool) -> None:
+        templates = [_template(kind, body) for (kind, *_), body in _one_job(ended=ended).items()]
+        self.number = number
+        self._templates = {kind: [each for each in templates if each.kind is kind] for kind in TOLD}
+        self._fingerprints = [_fingerprints(each) for each in range(number)]
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return self.number * sum(len(each) for each in self._templates.values())
+
+    def some(self, kind: Kind, begin: int, end: int) -> Iterator[str]:
+        """The objects of a kind of some jobs, as JSON."""
+        for number in range(begin, min(end, self.number)):
+            for template in self._templates[kind]:
+                yield template.of(number, self._fingerprints[number].get(kind, ""))
+
+
+def _fingerprints(number: int) -> dict[Kind, str]:
+    name = KEY.name.replace(PLACE, f"{number:06d}")
+    parsed = parse_job(json.dumps(many_jobs.job(name)))
+    uid = _uid(_JOB).replace(PLACE, f"{number:06d}")
+    context = Context(name, KEY.namespace, uid, parsed, CONFIG)
+    return {child.kind: child.fingerprint for child in children(context, _WHOLE)}
+
+
+def _one_job(*, ended: bool) -> dict[tuple[Kind, str, str], dict[str, Any]]:
+    """The objects of one job, after an operator has looked at it until nothing is left to do."""
+    world = World()
+    body = many_jobs.job(KEY.name)
+    world.create(Kind.DistTrainJob, {"metadata": body["metadata"], "spec": body["spec"]})
+    _look(world)
+    world.run_controllers()
+    _look(world)
+    if ended:
+        world.finish_coordinators(COMPLETE)
+        _look(world)
+        world.run_controllers()
+        _look(world)
+    return {key: found for key, found in world.objects.items() if key[0] in TOLD}
+
+
+def _look(world: World) -> None:
+    client, inventory = FakeClient(world), Inventory()
+    sights = Sights(inventory, report.FIELDS)
+    for (kind, *_), body in list(world.objects.items()):
+        if kind in KINDS:
+            sights.seen(kind, body)
+    relister = Relister(client, inventory, sights, (), lambda _: None)
+    reconciler = Reconciler(
+        client, inventory, CONFIG, keys.new_pairs, relister.job, lambda: world.now
+    )
+    asyncio.run(reconciler.look(KEY, 0))
+
+
+def _template(kind: Kind, body: dict[str, Any]) -> Template:
+    metadata = {**body["metadata"], "managedFields": _history(kind)}
+    if FINGERPRINT in metadata.get("annotations", {}):
+        metadata["annotations"] = {**metadata["annotations"], FINGERPRINT: _MARK}
+    whole = {"metadata": metadata} if kind in STATELESS else {**body, "metadata": metadata}
+    text = json.dumps(whole, separators=(",", ":"))
+    return Template(kind, re.sub(r"uid-(\d+)-[A-Za-z]+", lambda found: _uid(int(found[1])), text))
+
+
+def _uid(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000{PLACE}"
+
+
+def _history(kind: Kind) -> list[dict[str, Any]]:
+    entries = _HISTORY_ENTRIES if kind in {*WORKLOADS, Kind.Pod} else _HISTORY_ENTRIES // 2
+    nothing: dict[str, Any] = {}
+    fields = {f"f:field{each}": {"f:name": nothing, "f:value": nothing} for each in range(entries)}
+    return [{"manager": "somebody", "operation": "Update", "fieldsV1": fields}]
