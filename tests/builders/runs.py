@@ -181,7 +181,15 @@ class RunningJob:
 
 def set_shards(output: Path, shards: int) -> None:
     """Let a run that was stopped go on with another number of shards."""
+    set_field(output, "parameterServer.shards", shards)
+
+
+def set_field(output: Path, field: str, value: object) -> None:
+    """Let a run that was stopped go on by another manifest: a field of its spec, with its path."""
     manifest = output / "job.yaml"
     job = json.loads(manifest.read_text())
-    job["spec"]["parameterServer"]["shards"] = shards
+    section, (*path, last) = job["spec"], field.split(".")
+    for name in path:
+        section = section[name]
+    section[last] = value
     manifest.write_text(json.dumps(job))

@@ -23,14 +23,10 @@ def resolve(given: Path) -> Path:
     return newest
 
 
-def require_whole(output: Path) -> None:
-    """Raise Corrupt when the newest checkpoint of the run in an output folder is damaged.
-
-    Nothing happens when there is no run or no checkpoint.
-    """
+def require_whole(output: Path) -> Path | None:
+    """The newest checkpoint of the run in an output folder; None without one. Raises Corrupt."""
     newest = _newest_of_run(RunFolder(output))
-    if newest is not None:
-        store.verify(newest)
+    return None if newest is None else store.verify(newest).path
 
 
 def _newest_of_run(run: RunFolder) -> Path | None:

@@ -36,10 +36,10 @@ def run(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
     return _watched(lambda: runs.new(job, folder, task_folder))
 
 
-def resume(path: Path, require_whole: Callable[[Path], None]) -> ExitCode:
+def resume(path: Path, look: Callable[[Path], None]) -> ExitCode:
     """Go on with the run in a folder; returns the exit code. Raises NotARunFolder.
 
-    `require_whole` looks at the checkpoint once nobody else writes any.
+    `look` is at the checkpoint, once nobody else writes any.
     """
     folder = RunFolder(path.resolve())
     folder.read_record()
@@ -47,7 +47,7 @@ def resume(path: Path, require_whole: Callable[[Path], None]) -> ExitCode:
 
     def prepare() -> Run:
         folder.require_free()
-        require_whole(path)
+        look(path)
         return runs.resumed(job, folder)
 
     return _watched(prepare)

@@ -23,8 +23,9 @@ Which = Annotated[
 def resume(target: Target, which: Which) -> None:
     """Go on with the run in the folder DIR from its newest checkpoint, or with a suspended job.
 
-    A folder that exists is a run of this machine, which goes on with the manifest that it began
-    with; a damaged checkpoint is refused before anything starts, and it exits like `disttrain run`.
+    A folder that exists is a run of this machine, which goes on by the manifest in DIR/job.yaml;
+    a damaged checkpoint is refused before anything starts, as is a manifest by which it cannot be
+    gone on with, and it exits like `disttrain run`.
     Any other NAME is a job of the cluster, as are dtj/NAME and what is named with --namespace,
     --context or --kubeconfig, whatever folders there are.
 
@@ -36,9 +37,9 @@ def resume(target: Target, which: Which) -> None:
         _resume_job(target, which)
         return
     # What runs a job is slow to import, and the other commands do without it.
-    from disttrain.cli import checkpoint_folder, live  # noqa: PLC0415
+    from disttrain.cli import live, restart_check  # noqa: PLC0415
 
-    raise typer.Exit(live.resume(Path(which), checkpoint_folder.require_whole))
+    raise typer.Exit(live.resume(Path(which), restart_check.look))
 
 
 def means_cluster(which: str, target: Target) -> bool:

@@ -7,7 +7,8 @@ CoordinatorError
 ├── MemberFenced          this life was declared dead (the process ends, a new life may join)
 ├── CoordinatorSilent     no answer within the time allowed (worth trying again)
 ├── JournalDamaged        the journal or a ledger cannot be read (final)
-└── WrongJournal          the journal is another job's (final)
+├── WrongJournal          the journal is another job's (final)
+└── ManifestChanged       a checkpoint cannot be gone on with by this manifest (final)
 """
 
 from disttrain.errors import DistTrainError, FinalError, RetryableError
@@ -43,3 +44,7 @@ class JournalDamaged(CoordinatorError, FinalError):
 
 class WrongJournal(CoordinatorError, FinalError):
     """The journal in the checkpoint folder is another job's."""
+
+
+class ManifestChanged(CoordinatorError, FinalError):
+    """The job cannot go on from its checkpoint by a manifest that says otherwise."""

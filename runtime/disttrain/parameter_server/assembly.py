@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from disttrain.job.batch_optimizer import BatchRule
+from disttrain.job.batch_optimizer import BatchRule, ConjugateGradient, GradientDescent, Lbfgs
 from disttrain.job.optimizer import Adagrad, Momentum, Sgd
 from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
@@ -52,6 +52,13 @@ def values_for(strategy: Downpour | Sandblaster) -> MakeValues:
             return with_state(names)
         case Sandblaster():
             return batch_values.make
+
+
+def other_rules(strategy: Downpour | Sandblaster) -> tuple[str, ...]:
+    """Update rules of checkpoints that a job can go on from, beside its own."""
+    if isinstance(strategy, Downpour):
+        return ()
+    return tuple(kind.__name__.lower() for kind in (Lbfgs, ConjugateGradient, GradientDescent))
 
 
 def with_state(names: tuple[str, ...]) -> MakeValues:

@@ -46,6 +46,7 @@ def _wanted(config: LaunchConfig, chunk_bytes: int) -> Wanted:
         shards=config.job.spec.parameter_server.shards,
         chunk_bytes=chunk_bytes,
         update_rule=assembly.rule_name(strategy.optimizer.rule),
+        other_rules=assembly.other_rules(strategy),
         make=assembly.values_for(strategy),
     )
 

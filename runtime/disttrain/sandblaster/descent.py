@@ -62,10 +62,12 @@ class Descent:
                 return Step(state)
 
     def _first(self, state: State, answer: Answer) -> Step:
-        square, absolute_sum, largest = answer.scalars
+        (square, absolute_sum, largest), before = answer.scalars, state.progress
         begun = replace(
             state,
-            progress=Progress(evaluations=1, loss=answer.loss, largest=largest),
+            progress=replace(
+                before, evaluations=before.evaluations + 1, loss=answer.loss, largest=largest
+            ),
             products=state.products.extended(GRADIENT, {GRADIENT: square}),
             absolute_sum=absolute_sum,
         )

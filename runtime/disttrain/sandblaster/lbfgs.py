@@ -45,9 +45,8 @@ class Lbfgs:
             self._cancels(products, left, right)
             for left, right in ((move, move), (move, change), (change, change))
         )
-        used = slots(products)
-        slot = free_slot(used, self.history)
-        left_over = [name for name in products.names if slot not in used or name not in pair(slot)]
+        slot, gone = next_slot(slots(products), self.history)
+        left_over = [name for name in products.names if name not in gone]
         known = products.defined(_NEW_STEP, move).defined(_NEW_CHANGE, change)
         kept = known.keeping([*left_over, _NEW_STEP, _NEW_CHANGE])
         step_name, change_name = pair(slot)
@@ -96,9 +95,15 @@ def slots(products: Products) -> list[int]:
     return [int(name[1:]) for name in products.names if name[0] == "s" and name[1:].isdecimal()]
 
 
-def free_slot(used: list[int], history: int) -> int:
-    """The slot of the next pair: one that nobody has, or else the oldest's, which comes first."""
-    return next((slot for slot in range(history) if slot not in used), used[0] if used else 0)
+def next_slot(used: list[int], history: int) -> tuple[int, set[str]]:
+    """The slot of the next pair, and the vectors of the oldest ones, which are forgotten for it.
+
+    `used`: the oldest first; more than `history` if that was more before.
+    """
+    most = max(0, len(used) - history + 1)
+    gone, kept = used[:most], used[most:]
+    slot = next(slot for slot in range(history) if slot not in kept)
+    return slot, {name for one in gone for name in pair(one)}
 
 
 def mixed(change: Combination, share: float, step: float) -> Combination:

@@ -15,7 +15,7 @@ from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.decisions import Verdict
 from disttrain.sandblaster.descent import DescentRules
 from disttrain.sandblaster.frame import State, Step, Waiting
-from disttrain.sandblaster.lbfgs import Lbfgs, free_slot, mixed, slots
+from disttrain.sandblaster.lbfgs import Lbfgs, mixed, next_slot, slots
 from disttrain.sandblaster.line_search.point import Point, Stage
 from disttrain.sandblaster.line_search.search import Search
 from disttrain.sandblaster.method import Answer, End, Part, Request
@@ -92,8 +92,8 @@ class MultiBatch:
         if there.restful >= self._patience:
             reason = End.NO_MINIMUM if state.cuts else End.CHANGE
             return replace(frame.ended(there, reason), request=Request(prepare=moved))
-        slot, making = self._pair(state, point.step, overlap)
-        gone = () if slot not in slots(state.products) else pair(slot)
+        slot, gone = next_slot(slots(state.products), self._directions.history)
+        making = self._pair(state, point.step, overlap, slot)
         others = [one for one in state.products.names if one != GRADIENT and one not in gone]
         found = replace(there, products=state.products.keeping(others), newest=slot)
         # What the batches share comes along: it is known where the next batch begins.
@@ -113,17 +113,16 @@ class MultiBatch:
         return replace(state, progress=progress, restful=restful, cuts=0)
 
     def _pair(
-        self, state: State, step: float, overlap: tuple[float, float]
-    ) -> tuple[int, tuple[Operation, ...]]:
-        """The slot of the newest pair, and what makes it."""
+        self, state: State, step: float, overlap: tuple[float, float], slot: int
+    ) -> tuple[Operation, ...]:
+        """What makes the newest pair."""
         there, here = overlap
         expected = -step * step * frame.search_of(state).start.slope
         share = self._directions.share_of_change(state.products, step * (there - here), expected)
         change: Combination = {AFTER: 1.0, KEPT: -1.0}
-        slot = free_slot(slots(state.products), self._directions.history)
         step_name, change_name = pair(slot)
         mix = change if share == 1.0 else mixed(change, share, step)
-        return slot, (
+        return (
             ops.Combine(target=step_name, terms={DIRECTION: step}),
             ops.Combine(target=change_name, terms=mix),
         )

@@ -120,9 +120,8 @@ class PlainLbfgs:
         yield from self._arrive(point.loss)
 
     def _remember(self, length: float) -> Order:
-        slot = lbfgs.free_slot(self._pairs, self._history)
-        if slot in self._pairs:
-            self._pairs.remove(slot)
+        slot, gone = lbfgs.next_slot(self._pairs, self._history)
+        self._pairs = [one for one in self._pairs if not gone.intersection(pair(one))]
         step, change = pair(slot)
         yield _one(ops.Copy(source=DIRECTION, target=step))
         yield _one(ops.Scale(vector=step, factor=length))

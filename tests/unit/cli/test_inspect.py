@@ -61,7 +61,7 @@ def test_json_holds_the_same(
     found = json.loads(capsys.readouterr().out)
     assert (found["job"], found["samples"], found["hashes_verified"]) == ("digits", 4096, 3)
     assert found["shards"][1]["optimizer_state"] == [
-        {"name": "PARAMETERS.sum_of_squares", "elements": 37, "bytes": 148}
+        {"name": "PARAMETERS.sum_of_squares", "elements": 37, "bytes": 148, "file": None}
     ]
     assert [tensor["shape"] for tensor in found["tensors"]] == [[5, 7], [5], [9, 5]]
 

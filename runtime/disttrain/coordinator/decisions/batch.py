@@ -7,13 +7,15 @@ that is where checkpoints are cut, where the model is measured, and where the jo
 
 from disttrain.coordinator.decisions import batch_return, running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_entries, batch_rules, entries
+from disttrain.coordinator.journal import batch_changes, batch_entries, batch_rules, entries
 from disttrain.coordinator.journal.batch_state import Batch
+from disttrain.coordinator.journal.entries import Entry
 from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.messages import FailureReason
 from disttrain.coordinator.protocol.orders import Decide, Evaluate, Perform
 from disttrain.job.roles import Durability
+from disttrain.job.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.method import End
 
@@ -39,9 +41,7 @@ def run(turn: Turn) -> None:
     """Takes the steps that are due while the job runs."""
     if not turn.shards_ready() or not turn.state.data.samples:
         return
-    if turn.state.batch is None:
-        _begin(turn)
-    batch = turn.state.batch
+    batch = _by_the_manifest(turn)
     if batch is None or not batch_return.are_together(turn, batch):
         return
     if batch.course.stage is Stage.COMPUTING and turn.state.stopping:
@@ -54,12 +54,40 @@ def run(turn: Turn) -> None:
         _give(turn, batch)
 
 
-def _begin(turn: Turn) -> None:
-    data, rules = turn.state.data, turn.settings.batch
+def _by_the_manifest(turn: Turn) -> Batch | None:
+    """The method, which begins if it has not, by the manifest's rules; None: the job fails.
+
+    The manifest may be another one than when the checkpoint was made that the job goes on from.
+    """
+    batch, rules = turn.state.batch, turn.settings.batch
     if rules is None:
         message = "only jobs with a batch method have a course"
         raise AssertionError(message)
-    portions = permutation.portion_count(data.samples, data.portion_size)
+    if batch is not None and batch.rules == rules:
+        return batch
+    groups = _groups(turn, rules)
+    if groups is None:
+        return None
+    turn.record(_begun(turn, rules, groups) if batch is None else _changed(batch, rules, groups))
+    return turn.state.batch
+
+
+def _begun(turn: Turn, rules: Sandblaster, groups: int) -> Entry:
+    lives = batch_return.lives(turn)
+    return batch_entries.CourseBegun(
+        rules=rules, groups=groups, seed=turn.settings.seed, shards=lives
+    )
+
+
+def _changed(batch: Batch, rules: Sandblaster, groups: int) -> Entry:
+    changes = tuple(str(change) for change in batch_changes.between(batch.rules, rules))
+    return batch_entries.RulesChanged(rules=rules, groups=groups, changes=changes)
+
+
+def _groups(turn: Turn, rules: Sandblaster) -> int | None:
+    """Of portions in the data; None if they are too few, and the job fails."""
+    data = turn.state.data
+    portions = permutation.portion_count(data.samples, rules.portion_size)
     groups = -(-portions // rules.push_every_portions)
     size = batch_rules.groups_of_a_batch(rules)
     if size is not None and size >= groups:
@@ -68,11 +96,8 @@ def _begin(turn: Turn) -> None:
             f"portions, and the data has only {groups}: take batchSize all, or smaller portions"
         )
         turn.fail(FailureReason.BATCH_TOO_LARGE, message)
-        return
-    begun = batch_entries.CourseBegun(
-        rules=rules, groups=groups, seed=turn.settings.seed, shards=batch_return.lives(turn)
-    )
-    turn.record(begun)
+        return None
+    return groups
 
 
 def _end(turn: Turn, batch: Batch) -> None:

@@ -23,6 +23,18 @@ class CourseBegun(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RulesChanged(Strict):
+    """The manifest at a resume is another one than at the checkpoint."""
+
+    kind: Literal["rules_changed"] = "rules_changed"
+    rules: Sandblaster
+    groups: int
+    """Of portions, in the data."""
+    changes: tuple[str, ...]
+    """What is different and what comes of it, a sentence each."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShardPerformed(Strict):
     """A shard has carried out the course's order."""
 
@@ -91,6 +103,7 @@ class CourseReturned(Strict):
 
 BatchEntry: TypeAlias = (
     CourseBegun
+    | RulesChanged
     | ShardPerformed
     | CourseSettled
     | CourseInterrupted

@@ -2,7 +2,7 @@
 
 from functools import singledispatch
 
-from disttrain.coordinator.journal import batch_entries, batch_rules
+from disttrain.coordinator.journal import batch_changes, batch_entries, batch_rules
 from disttrain.coordinator.journal.batch_state import Batch, copied
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.fields import MemberId
@@ -24,6 +24,18 @@ def _(entry: batch_entries.CourseBegun, state: State) -> None:
     driver = batch_rules.driver(entry.rules, entry.groups, entry.seed)
     course = driver.begin(state.incarnation, entry.shards)
     state.batch = Batch(rules=entry.rules, groups=entry.groups, seed=entry.seed, course=course)
+
+
+@apply.register
+def _(entry: batch_entries.RulesChanged, state: State) -> None:
+    state.data.portion_size = entry.rules.portion_size
+    with _Change(state) as batch:
+        changes = batch_changes.between(batch.rules, entry.rules)
+        batch.rules, batch.groups = entry.rules, entry.groups
+        batch.changes.extend(entry.changes)
+        is_over = batch.course.method.progress.end is not None
+        if is_over or batch_changes.begins_again(changes):
+            batch.driver.begun_again(batch.course)
 
 
 @apply.register

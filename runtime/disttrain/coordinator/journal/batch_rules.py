@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from disttrain.job import batch_optimizer
-from disttrain.job.batch_optimizer import BatchRule, GradientDescent
+from disttrain.job.batch_optimizer import GradientDescent
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.sandblaster.batch.batches import Batches
 from disttrain.sandblaster.batch.driver import Driver, DriverRules
@@ -54,7 +54,7 @@ def groups_of_a_batch(rules: Sandblaster) -> int | None:
 def _frame(rules: Sandblaster) -> Frame:
     method, is_small = rules.optimizer.rule, groups_of_a_batch(rules) is not None
     descent = DescentRules(
-        search=_search(method, is_small=is_small),
+        search=search(rules),
         gradient_tolerance=method.gradient_tolerance,
         change_tolerance=method.change_tolerance,
     )
@@ -63,9 +63,11 @@ def _frame(rules: Sandblaster) -> Frame:
     return Descent(descent, _directions(method, rules.precision))
 
 
-def _search(method: BatchRule, *, is_small: bool) -> SearchRules:
+def search(rules: Sandblaster) -> SearchRules:
+    """How long the steps are; the manifest need not say it."""
+    method = rules.optimizer.rule
     if method.line_search is None:
-        return ArmijoRules() if is_small else WolfeRules()
+        return WolfeRules() if groups_of_a_batch(rules) is None else ArmijoRules()
     if isinstance(method.line_search.rule, batch_optimizer.Armijo):
         return ArmijoRules()
     return WolfeRules()

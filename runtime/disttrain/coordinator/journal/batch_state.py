@@ -54,6 +54,8 @@ class Batch(Strict):
     """Incarnations of the shards that are there, by index."""
     returns: int = 0
     """How often all went back to a cut."""
+    changes: list[str] = field(default_factory=list)
+    """Of the manifest, at resumes, and what came of each."""
     evaluated_iteration: int = 0
     """At the last evaluation on test data."""
     requeued: int = 0

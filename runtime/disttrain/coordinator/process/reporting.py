@@ -17,6 +17,7 @@ _STATUS_SECONDS = 0.5
 _METRICS_SECONDS = 2.0
 _OfMethod: TypeAlias = (
     batch_entries.CourseBegun
+    | batch_entries.RulesChanged
     | batch_entries.ReturnBegun
     | batch_entries.CourseReturned
     | batch_entries.ShardPerformed
@@ -114,6 +115,9 @@ class Reporting:
         replicas = self._machine.settings.replicas
         if isinstance(entry, batch_entries.ReturnBegun):
             LOG.warning("all return to the checkpoint", reason=entry.reason)
+        elif isinstance(entry, batch_entries.RulesChanged):
+            for change in entry.changes:
+                LOG.warning("the manifest has changed since the checkpoint", change=change)
         elif not isinstance(entry, batch_entries.CourseBegun):
             self._note_course(entry)
         elif entry.groups < replicas:

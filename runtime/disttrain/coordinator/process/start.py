@@ -7,8 +7,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from disttrain.checkpoint import names
-from disttrain.coordinator.errors import JournalDamaged, WrongJournal
-from disttrain.coordinator.journal import journal, resume, state
+from disttrain.coordinator.errors import JournalDamaged, ManifestChanged, WrongJournal
+from disttrain.coordinator.journal import batch_changes, journal, resume, state
 from disttrain.coordinator.journal.state import State
 from disttrain.launch.config import LaunchConfig
 
@@ -34,7 +34,8 @@ class Start:
 def first_state(journal_folder: Path, config: LaunchConfig, next_checkpoint: int) -> Start:
     """A checkpoint to resume comes before the journal, which belongs to the run that ended.
 
-    `next_checkpoint` is the lowest number that is free. Raises JournalDamaged, WrongJournal.
+    `next_checkpoint` is the lowest number that is free. Raises JournalDamaged, WrongJournal,
+    ManifestChanged.
     """
     start = _found(journal_folder, config)
     start.state.job_uid = config.job_uid
@@ -46,6 +47,7 @@ def _found(journal_folder: Path, config: LaunchConfig) -> Start:
     checkpoint, shards = config.resume_from, config.job.spec.parameter_server.shards
     if checkpoint is not None:
         ledger = _read_ledger(checkpoint / names.COORDINATOR)
+        _require_possible(ledger, config)
         resumed = resume.from_ledger(ledger, str(checkpoint), shards)
         return Start(state=resumed, origin=Origin.CHECKPOINT)
     replayed = journal.replay(journal_folder)
@@ -53,6 +55,15 @@ def _found(journal_folder: Path, config: LaunchConfig) -> Start:
         _check_job(replayed.state, config.job_uid, journal_folder)
         return Start(state=replayed.state, origin=Origin.JOURNAL)
     return Start(state=State(), origin=Origin.NEW)
+
+
+def _require_possible(ledger: State, config: LaunchConfig) -> None:
+    now = config.job.spec.strategy.sandblaster
+    if ledger.batch is None or now is None:
+        return
+    why = batch_changes.impossible(ledger.batch.rules, now)
+    if why is not None:
+        raise ManifestChanged(why)
 
 
 def _check_job(found: State, job_uid: str, folder: Path) -> None:

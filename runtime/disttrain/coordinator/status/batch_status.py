@@ -34,6 +34,7 @@ def batch(state: State) -> Json | None:
         "returns": found.returns,
         "samplesDropped": found.samples_of_others,
         "end": progress.end,
+        "changes": found.changes,
     }
 
 

@@ -185,6 +185,37 @@ class Driver:
         """A replica's life is over."""
         groups.lose(course.evaluation, worker)
 
+    def begun_again(self, course: Course) -> None:
+        """The method begins at the point accepted last, by these rules, and remembers nothing.
+
+        Only at a cut, where no order is under way and the point is the parameters. What was done
+        still counts, and no number is used again.
+        """
+        step, before = self._frame.begin(), course.method
+        if step.request is None:
+            message = "a method begins with a request"
+            raise AssertionError(message)
+        is_over = course.stage is Stage.DONE
+        progress = replace(before.progress, end=None)
+        course.method = replace(step.state, progress=progress, decisions=before.decisions)
+        course.request, course.stage, course.prepared = step.request, Stage.PREPARING, ()
+        course.overlap = None
+        done, wanted = course.evaluation, self._rules.groups_of(step.request)
+        begun = groups.begun(done.number + 1, wanted, done.shards, done)
+        course.evaluation = begun
+        # The latest order was not given yet, unless it was the method's last one.
+        latest = course.order.number if is_over else course.order.number - 1
+        opened = replace(
+            course.order,
+            number=latest,
+            evaluation=begun.number,
+            groups=begun.groups,
+            runs=begun.runs,
+            commits=(),
+            samples=0,
+        )
+        self._order(course, opened, step.request.prepare)
+
     def taken_over(self, course: Course, coordinator: int) -> None:
         """Another life of the coordinator goes on from what was journaled.
 
