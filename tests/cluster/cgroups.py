@@ -1,5 +1,6 @@
 """The cgroups that hold the nodes' pods, in every hierarchy of version 1 that is mounted."""
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -68,9 +69,19 @@ def members(name: str) -> set[int]:
     """Return the processes in a cgroup of ours and below it."""
     found: set[int] = set()
     for hierarchy in _hierarchies():
-        for path in (hierarchy / name).rglob("cgroup.procs"):
-            found.update(int(line) for line in path.read_text().split())
+        for folder, _, _ in os.walk(hierarchy / name):
+            found |= _directly_in(Path(folder))
     return found
+
+
+def _directly_in(folder: Path) -> set[int]:
+    try:
+        return {int(line) for line in (folder / "cgroup.procs").read_text().split()}
+    except OSError as error:
+        # Whoever made it has removed it, before it was opened or since.
+        if error.errno in {errno.ENOENT, errno.ENODEV}:
+            return set()
+        raise
 
 
 def _inherit(folder: Path, parent: Path) -> None:
