@@ -73,4 +73,15 @@ class Kubectl:
         wanted = f"condition={condition}" if condition[0].isupper() else condition
         seconds = f"{limit.total_seconds():g}s"
         patience = limit + timedelta(seconds=10)
-        self.run("wait", f"--for={wanted}", thing, f"--timeout={seconds}", limit=patience)
+
+        def holds() -> bool:
+            try:
+                self.run("wait", f"--for={wanted}", thing, f"--timeout={seconds}", limit=patience)
+            except CommandFailed as error:
+                # kubectl's words for an object so new that it has no conditions yet.
+                if "accessor error" in str(error):
+                    return False
+                raise
+            return True
+
+        commands.wait_until(holds, f"{condition} of {thing}", limit=limit)
