@@ -74,7 +74,8 @@ def _head(status: JobStatus) -> list[RenderableType]:
         f"{status.progress:.0%}",
         wording.remaining(status),
     )
-    return [bar, Text(wording.progress_line(status)), Text(status.limit, "dim")]
+    warnings = [Text(f"warning: {status.warning}", "yellow")] if status.warning else []
+    return [bar, Text(wording.progress_line(status)), Text(status.limit, "dim"), *warnings]
 
 
 def _table(processes: Sequence[Process], members: dict[str, Member], unit: str) -> Table:

@@ -46,6 +46,8 @@ class BatchMethod(_Part):
     groups: int = 0
     requeued: int = 0
     copies: int = 0
+    warning: str | None = None
+    """What the manifest had better say otherwise."""
 
 
 class JobStatus(_Part):
@@ -78,6 +80,11 @@ class JobStatus(_Part):
     metrics_address: str | None = None
     """Of the coordinator."""
     members: list[Member] = []
+
+    @property
+    def warning(self) -> str | None:
+        """What the manifest had better say otherwise."""
+        return None if self.sandblaster is None else self.sandblaster.warning
 
 
 def read_status(file: Path) -> JobStatus | None:

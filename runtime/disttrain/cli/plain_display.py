@@ -25,6 +25,7 @@ class PlainDisplay:
         self._last = time.monotonic()
         self._phase = ""
         self._measures = ""
+        self._warned = False
 
     def __enter__(self) -> Self:
         return self
@@ -46,6 +47,9 @@ class PlainDisplay:
         status = self._read()
         if status is None:
             return
+        if not self._warned and (warning := status.warning):
+            self._warned = True
+            self.event(f"warning: {warning}")
         measured = measures(status.latest_measures)
         now = time.monotonic()
         wait = NEWS_SECONDS if measured != self._measures else LINE_SECONDS

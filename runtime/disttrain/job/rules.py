@@ -98,6 +98,19 @@ def _batch_has_groups(spec: Spec) -> str | None:
     )
 
 
+def _replicas_have_groups(spec: Spec) -> str | None:
+    found, replicas = spec.strategy.sandblaster, spec.replicas.count
+    if found is None or isinstance(found.batch_size, str):
+        return None
+    groups = -(-found.batch_size // (found.portion_size * found.push_every_portions))
+    if groups >= replicas:
+        return None
+    return (
+        f"makes {groups} groups of portions for {replicas} replicas, so that {replicas - groups} "
+        "of them have nothing to do but copies; take smaller portions, or fewer to a group"
+    )
+
+
 def _small_batches_are_lbfgs(spec: Spec) -> str | None:
     found = spec.strategy.sandblaster
     if found is None or isinstance(found.batch_size, str) or found.optimizer.lbfgs is not None:
@@ -266,6 +279,14 @@ RULES = (
         _TARGET,
         (_STOP,),
         _target_may_never_be_met,
+        Severity.WARNING,
+    ),
+    Rule(
+        "A `batchSize` of sandblaster that makes fewer groups of portions than there are replicas "
+        "leaves some without work. Whether `all` does is said when the data is known.",
+        _SANDBLASTER_BATCH,
+        ((*_STRATEGY, "sandblaster"), ("spec", "replicas", "count")),
+        _replicas_have_groups,
         Severity.WARNING,
     ),
     Rule(

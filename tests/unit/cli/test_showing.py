@@ -117,6 +117,21 @@ def test_no_line_before_there_is_a_status(
     assert capsys.readouterr().out == ""
 
 
+def test_what_the_manifest_had_better_say_is_printed_once_and_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = a_run(tmp_path, sandblaster={**BATCH_METHOD, "warning": "too few groups"})
+    lines = PlainDisplay(lambda: read_status(run.status))
+    for _ in range(3):
+        lines.tick([])
+    assert capsys.readouterr().out.count("warning: too few groups\n") == 1
+
+    console = Console(force_terminal=True, width=120, record=True, color_system=None)
+    with LiveDisplay(lambda: read_status(run.status), console) as display:
+        display.tick([])
+    assert "warning: too few groups" in console.export_text()
+
+
 def test_a_terminal_shows_processes_figures_and_events(tmp_path: Path) -> None:
     console = Console(force_terminal=True, width=120, record=True, color_system=None)
     processes = [

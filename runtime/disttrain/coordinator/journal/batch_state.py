@@ -68,6 +68,11 @@ class Batch(Strict):
     """Samples computed in evaluations that were dropped."""
 
     @property
+    def groups_of_a_batch(self) -> int:
+        """Of portions."""
+        return batch_rules.groups_of_a_batch(self.rules) or self.groups
+
+    @property
     def driver(self) -> Driver:
         """What changes the course."""
         return batch_rules.driver(self.rules, self.groups, self.seed)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from disttrain.coordinator.decisions.machine import Coordinator
-from disttrain.coordinator.journal import batch_entries, entries, totals
+from disttrain.coordinator.journal import batch_entries, batch_rules, entries, totals
 from disttrain.coordinator.process.cluster_status import ClusterStatus
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
@@ -112,7 +112,6 @@ class Reporting:
             self._metrics.checkpoint_took(now - self._checkpoint_began)
 
     def _note_method(self, entry: _OfMethod) -> None:
-        replicas = self._machine.settings.replicas
         if isinstance(entry, batch_entries.ReturnBegun):
             LOG.warning("all return to the checkpoint", reason=entry.reason)
         elif isinstance(entry, batch_entries.RulesChanged):
@@ -120,11 +119,11 @@ class Reporting:
                 LOG.warning("the manifest has changed since the checkpoint", change=change)
         elif not isinstance(entry, batch_entries.CourseBegun):
             self._note_course(entry)
-        elif entry.groups < replicas:
-            # It works, with copies; smaller portions would make it faster.
-            LOG.warning("fewer groups than replicas", groups=entry.groups, replicas=replicas)
         else:
-            LOG.info("batch method begins", groups=entry.groups)
+            size = batch_rules.groups_of_a_batch(entry.rules) or entry.groups
+            LOG.info("batch method begins", groups=size)
+            if warning := batch_status.warning(size, self._machine.settings.replicas):
+                LOG.warning(warning)
 
     def _note_course(
         self, entry: batch_entries.CourseReturned | batch_entries.ShardPerformed

@@ -9,6 +9,20 @@ from disttrain.sandblaster.method import Progress
 Json = dict[str, Any]
 
 
+def warning(groups: int, replicas: int) -> str | None:
+    """What is said of a batch with fewer groups than there are replicas; None: it is large enough.
+
+    It works. How many groups all of the data makes is known only here, once it is opened.
+    """
+    if groups >= replicas:
+        return None
+    return (
+        f"a batch makes {groups} groups of portions for {replicas} replicas, so that "
+        f"{replicas - groups} of them have nothing to do but copies; take a smaller portionSize "
+        "or pushEveryPortions in spec.strategy.sandblaster, or fewer replicas"
+    )
+
+
 def batch(state: State) -> Json | None:
     """Everything that is told of it; None before it has begun, and for other strategies."""
     found = state.batch
@@ -35,6 +49,7 @@ def batch(state: State) -> Json | None:
         "samplesDropped": found.samples_of_others,
         "end": progress.end,
         "changes": found.changes,
+        "warning": warning(found.groups_of_a_batch, len(state.replicas)),
     }
 
 
