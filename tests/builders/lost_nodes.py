@@ -1,6 +1,6 @@
-"""A second node that a test may lose, and pods that want to be there as long as it is."""
+"""Nodes that a test may lose, and pods that want to be there as long as they are."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
@@ -16,11 +16,11 @@ PODS: Final = 5
 
 
 @contextmanager
-def second_node(cluster: Cluster) -> Iterator[Node]:
+def one_more_node(cluster: Cluster) -> Iterator[Node]:
     """A node for those who ask for it."""
     added = cluster.add_node()
     try:
-        cluster.kubectl.run("taint", "node", added.name, f"{TAINT}=yes:NoSchedule")
+        cluster.kubectl.run("taint", "node", added.name, f"{TAINT}={added.name}:NoSchedule")
         yield added
     finally:
         cluster.remove_node(added)
@@ -33,7 +33,7 @@ def preferring(node: Node) -> dict[str, Any]:
     rule = "preferredDuringSchedulingIgnoredDuringExecution"
     return {
         "affinity": {"nodeAffinity": {rule: [preference]}},
-        "tolerations": [{"key": TAINT, "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": [{"key": TAINT, "value": node.name, "effect": "NoSchedule"}],
     }
 
 
@@ -42,9 +42,13 @@ def places(job: JobView) -> set[str]:
     return {pod["spec"].get("nodeName", "") for pod in job.pods()}
 
 
-def is_elsewhere(job: JobView, node: Node) -> bool:
-    """Whether all pods run, none of them on the node."""
-    found = job.pods()
-    running = [pod for pod in found if pod["status"]["phase"] == "Running"]
-    there = [pod for pod in found if pod["spec"].get("nodeName") == node.name]
-    return len(running) == PODS and not there
+def elsewhere(job: JobView, node: Node) -> Callable[[], bool]:
+    """Return the question whether all pods run, none of them on the node."""
+
+    def holds() -> bool:
+        found = job.pods()
+        running = [pod for pod in found if pod["status"]["phase"] == "Running"]
+        there = [pod for pod in found if pod["spec"].get("nodeName") == node.name]
+        return len(running) == PODS and not there
+
+    return holds
