@@ -15,6 +15,7 @@ LOG = logs.get(__name__)
 
 _STATUS_SECONDS = 0.5
 _METRICS_SECONDS = 2.0
+_OfMember: TypeAlias = entries.MemberJoined | entries.LeasesExpired | entries.MemberLost
 _OfMethod: TypeAlias = (
     batch_entries.CourseBegun
     | batch_entries.RulesChanged
@@ -73,12 +74,8 @@ class Reporting:
             self._checkpoint_began = entry.now
         elif isinstance(entry, entries.CheckpointEnded):
             self._checkpoint_ended(entry, now)
-        elif isinstance(entry, entries.MemberLost):
-            name = totals.name(entry.member.role, entry.member.index)
-            LOG.warning("member lost", member=name, reason=entry.reason)
-        elif isinstance(entry, entries.MemberJoined):
-            name = totals.name(entry.member.role, entry.member.index)
-            LOG.info("member joined", member=name, incarnation=entry.member.incarnation)
+        elif isinstance(entry, _OfMember):
+            self._note_member(entry)
         elif isinstance(entry, _OfMethod):
             self._note_method(entry)
         elif isinstance(entry, entries.PhaseChanged):
@@ -105,6 +102,15 @@ class Reporting:
     def _cluster_fields(self, now: float) -> dict[str, Any]:
         machine = self._machine
         return cluster_status.fields(machine.state, machine.settings, machine.watch, now)
+
+    def _note_member(self, entry: _OfMember) -> None:
+        name = totals.name(entry.member.role, entry.member.index)
+        if isinstance(entry, entries.MemberLost):
+            LOG.warning("member lost", member=name, reason=entry.reason)
+        elif isinstance(entry, entries.LeasesExpired):
+            LOG.warning("silent: what it has not finished goes to others", member=name)
+        else:
+            LOG.info("member joined", member=name, incarnation=entry.member.incarnation)
 
     def _checkpoint_ended(self, entry: entries.CheckpointEnded, now: float) -> None:
         LOG.info("checkpoint", number=entry.number, failure=entry.message or "none")
