@@ -17,6 +17,7 @@ from disttrain.parameter_server.batch_shard import SandblasterShard
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard, Wanted
+from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import Answer, ShardState
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.orders import Order
@@ -66,7 +67,7 @@ def a_shard(
 
 
 def perform(
-    shard: SandblasterShard,
+    shard: Shard,
     number: int,
     *operations: Operation,
     evaluation: int = 0,
@@ -93,7 +94,7 @@ def performed(result: orders.Result) -> tuple[float, ...]:
 
 
 def stage_headers(
-    shard: SandblasterShard, attempt: int, group: int = 0, evaluation: int = 1, **fields: int
+    shard: Shard, attempt: int, group: int = 0, evaluation: int = 1, **fields: int
 ) -> list[Header]:
     """One for each chunk."""
     values = shard.state.values
@@ -121,14 +122,14 @@ def stage_headers(
     return made
 
 
-def handle(shard: SandblasterShard, header: Header, value: float = 1.0) -> list[Answer]:
+def handle(shard: Shard, header: Header, value: float = 1.0) -> list[Answer]:
     """A gradient whose elements are all this value."""
     kind = NUMBER_TYPES.get(Vector(header.vector), np.float32)
     payload = memoryview(np.full(header.count, value, kind).tobytes())
     return list(shard.handle(header, payload))
 
 
-def stage(shard: SandblasterShard, attempt: int, value: float, group: int = 0, **at: int) -> bool:
+def stage(shard: Shard, attempt: int, value: float, group: int = 0, **at: int) -> bool:
     """All of an attempt; whether the shard says so at the end."""
     answers = [
         answer
@@ -142,7 +143,7 @@ def reasons(answers: Sequence[Answer]) -> list[Reason]:
     return [Reason(answer.header.reason) for answer in answers]
 
 
-def fetch(shard: SandblasterShard, vector: Vector, evaluation: int = 0) -> NDArray[np.generic]:
+def fetch(shard: Shard, vector: Vector, evaluation: int = 0) -> NDArray[np.generic]:
     """All of a vector that the shard has."""
     values = shard.state.values
     assert values is not None

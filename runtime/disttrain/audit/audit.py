@@ -47,11 +47,26 @@ def _of_downpour(evidence: Evidence) -> tuple[Finding, ...]:
 
 
 def _of_a_batch_method(evidence: Evidence) -> tuple[Finding, ...]:
+    if evidence.warm_start:
+        return _with_a_warm_start(evidence)
     return (
         not_applicable(lost_updates.PROMISE, _INSTEAD),
         not_applicable(at_most_once.PROMISE, _INSTEAD),
         exactly_once.check(evidence),
         not_applicable(versions.PROMISE, _INSTEAD),
+        not_applicable(torn_reads.PROMISE, _SAME_BITS),
+        *_of_all(evidence),
+    )
+
+
+def _with_a_warm_start(evidence: Evidence) -> tuple[Finding, ...]:
+    """Updates are those of the warm start: its account of samples goes on with the method's."""
+    histories = history.of_all(evidence)
+    return (
+        lost_updates.check(evidence, histories),
+        at_most_once.check(evidence, histories),
+        exactly_once.check(evidence),
+        versions.check(evidence),
         not_applicable(torn_reads.PROMISE, _SAME_BITS),
         *_of_all(evidence),
     )

@@ -96,6 +96,8 @@ class Evidence:
     replicas: Mapping[int, tuple[Life, ...]]
     batch_method: bool = False
     """The strategy is sandblaster: shards add up the gradients of whole batches."""
+    warm_start: bool = False
+    """Before that, they apply updates as Downpour does."""
     batch_is_everything: bool = True
     """Each of these batches has all samples of the training data."""
     summary: Summary | None = None

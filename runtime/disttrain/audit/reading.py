@@ -56,6 +56,7 @@ def read(folder: Path) -> Evidence:
         shards=_sorted(found.shards),
         replicas=_sorted(found.replicas),
         batch_method=batches is not None,
+        warm_start=batches is not None and batches.warm_start is not None,
         batch_is_everything=batches is None or batches.batch_size == "all",
         summary=_summary(run.summary, found),
         train_samples=_train_samples(checkpoints / journal.FOLDER, found),

@@ -32,10 +32,11 @@ def rows(found: State | None) -> list[tuple[str, ...]]:
 
 def with_decisions(described: str, found: State | None) -> str:
     """A checkpoint as one JSON object, with what is known of the method."""
-    if found is None or found.batch is None:
+    batch = None if found is None else batch_status.batch(found)
+    if found is None or batch is None:
         return described
-    batch = batch_status.batch(found) or {}
-    decisions = [_fields(each) for each in found.batch.course.method.decisions]
+    decided = () if found.batch is None else found.batch.course.method.decisions
+    decisions = [_fields(each) for each in decided]
     whole = {**json.loads(described), "sandblaster": {**batch, "decisions": decisions}}
     return json.dumps(status.finite(whole), indent=2)
 

@@ -49,6 +49,11 @@ class BatchMethod(_Part):
     warning: str | None = None
     """What the manifest had better say otherwise."""
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether its warm start is over."""
+        return self.stage != "warm_start"
+
 
 class JobStatus(_Part):
     """How a job is."""
@@ -85,6 +90,11 @@ class JobStatus(_Part):
     def warning(self) -> str | None:
         """What the manifest had better say otherwise."""
         return None if self.sandblaster is None else self.sandblaster.warning
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it is a batch method that works now."""
+        return self.sandblaster is not None and self.sandblaster.has_begun
 
 
 def read_status(file: Path) -> JobStatus | None:

@@ -34,8 +34,8 @@ def staleness(figures: Staleness) -> str:
 
 
 def batch_method(figures: BatchMethod | None) -> str:
-    """How far a batch method is; empty for other strategies."""
-    if figures is None:
+    """How far a batch method is; empty in its warm start, and for other strategies."""
+    if figures is None or not figures.has_begun:
         return ""
     gradient = "" if figures.gradient_norm is None else f", gradient {figures.gradient_norm:.2g}"
     return f"iteration {figures.iteration}{gradient}"
@@ -58,12 +58,12 @@ def remaining(status: JobStatus) -> str:
 
 def version_unit(status: JobStatus | None) -> str:
     """What the version of a shard counts: a batch method's coordinator gives orders to it."""
-    return "updates" if status is None or status.sandblaster is None else "orders"
+    return "orders" if status is not None and status.is_batch else "updates"
 
 
 def _loss(status: JobStatus) -> str:
     """Of a batch method the mean over the whole batch, which is no replica's recent loss."""
-    name = "loss" if status.sandblaster is None else "objective"
+    name = "objective" if status.is_batch else "loss"
     return "" if status.loss is None else f"{name} {status.loss:.4g}"
 
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, replace
 
 from disttrain.job import defaults
+from disttrain.job.downpour import Downpour
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.roles import Durability
 from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
 from disttrain.job.stop import Stop
-from disttrain.job.strategy import Downpour
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,12 +40,34 @@ class Settings:
     staleness_bound: int = 20
     """Updates per replica; more of staleness needs an explanation."""
     batch: Sandblaster | None = None
-    """How whole batches are worked on; None: the strategy is downpour."""
+    """How whole batches are worked on, without what is done before; None: by downpour, or this is
+    what is done before."""
+    then: "Settings | None" = None
+    """Rules of the batch method that follows these, its warm start; None: nothing follows."""
+    follows_warm_start: bool = False
+    """Replicas begin with a warm start, which is over."""
+
+    @property
+    def last(self) -> "Settings":
+        """Rules with which the job ends."""
+        return self.then or self
+
+    def at(self, *, batch: bool) -> "Settings":
+        """Rules of now; `batch`: whether the batch method has begun, if there is one."""
+        return self.last if batch else self
 
 
 def from_spec(spec: Spec) -> Settings:
-    """The settings of a manifest."""
-    return _with_strategy(_common(spec), spec.strategy.rule)
+    """The settings of a manifest; of a warm start first, if there is one."""
+    first = defaults.first_stage(spec)
+    last = _with_strategy(_common(spec), spec.strategy.rule)
+    if first is spec:
+        return last
+    return replace(
+        _with_strategy(_common(first), first.strategy.rule),
+        evaluation_batch_size=last.evaluation_batch_size,
+        then=replace(last, follows_warm_start=True),
+    )
 
 
 def _common(spec: Spec) -> Settings:
@@ -76,4 +98,5 @@ def _with_strategy(settings: Settings, strategy: Downpour | Sandblaster) -> Sett
                 staleness_bound=defaults.staleness_bound(strategy),
             )
         case Sandblaster():
-            return replace(settings, portion_size=strategy.portion_size, batch=strategy)
+            batch = strategy.model_copy(update={"warm_start": None})
+            return replace(settings, portion_size=strategy.portion_size, batch=batch)

@@ -2,10 +2,11 @@
 
 import math
 
+from disttrain.job.downpour import Downpour
 from disttrain.job.optimizer import Adagrad
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.spec import Spec
-from disttrain.job.strategy import Downpour
+from disttrain.job.strategy import Strategy
 
 EVALUATION_BATCHES = 4
 """Batches of training in one batch of evaluation: no gradients are kept, so more fit in memory."""
@@ -48,6 +49,24 @@ def evaluation_batch_size(spec: Spec) -> int:
 def warm_start_samples(downpour: Downpour) -> int:
     """Return the samples that replica 0 processes alone; 0 without a warm start."""
     return downpour.warm_start.samples if downpour.warm_start else 0
+
+
+def first_stage(spec: Spec) -> Spec:
+    """Return what a job begins with: the warm start of a batch method as a job of its own.
+
+    That ends by `stop.samples`. Without a warm start it is the whole job.
+    """
+    rule = spec.strategy.rule
+    warm_start = rule.warm_start if isinstance(rule, Sandblaster) else None
+    if warm_start is None:
+        return spec
+    stop = spec.stop.model_copy(update={"samples": warm_start.samples, "iterations": None})
+    stage = {
+        "strategy": Strategy(downpour=warm_start.rule),
+        "batch_size": warm_start.batch_size,
+        "stop": stop,
+    }
+    return spec.model_copy(update=stage)
 
 
 def staleness_bound(downpour: Downpour) -> int:

@@ -118,6 +118,18 @@ def _small_batches_are_lbfgs(spec: Spec) -> str | None:
     return f"must be all for every optimizer but lbfgs, got {found.batch_size}"
 
 
+def _warm_start_is_left_behind(spec: Spec) -> str | None:
+    found, samples = spec.strategy.sandblaster, spec.stop.samples
+    if found is None or found.warm_start is None or samples is None:
+        return None
+    if samples > found.warm_start.samples:
+        return None
+    return (
+        f"must be more than strategy.sandblaster.warmStart.samples ({found.warm_start.samples}), "
+        f"else the method never begins, got {samples}"
+    )
+
+
 def _downpour_is_recorded(spec: Spec) -> str | None:
     if spec.strategy.sandblaster is None or not spec.record:
         return None
@@ -221,6 +233,15 @@ RULES = (
         _iterations_are_sandblasters,
         expression="has(self.strategy.sandblaster) || !has(self.stop.iterations)",
         sections=_STRATEGIES,
+    ),
+    Rule(
+        "`spec.stop.samples` is more than those of sandblaster's `warmStart`, which it counts.",
+        (*_STOP, "samples"),
+        ((*_STRATEGY, "sandblaster", "warmStart"),),
+        _warm_start_is_left_behind,
+        expression="!has(self.strategy.sandblaster) || "
+        "!has(self.strategy.sandblaster.warmStart) || !has(self.stop.samples) || "
+        "self.stop.samples > self.strategy.sandblaster.warmStart.samples",
     ),
     Rule(
         "Sandblaster is not recorded: the same manifest gives the same bits.",

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from disttrain.job.batch_optimizer import BatchOptimizer
+from disttrain.job.batch_warm_start import BatchWarmStart
 from disttrain.job.section import MOST, Count, Section
 
 ALL: Final = "all"
@@ -79,3 +80,6 @@ class Sandblaster(Section):
 
     optimizer: BatchOptimizer = Field(examples=[{"lbfgs": {"history": 10}}])
     """The method."""
+
+    warm_start: BatchWarmStart | None = None
+    """Asynchronous or plain SGD first. null: the method begins with the initial parameters."""

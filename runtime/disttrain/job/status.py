@@ -181,7 +181,7 @@ class SandblasterStatus(StatusSection):
     """Evaluations that the method needs on average."""
 
     stage: Text | None = None
-    """What the method waits for, such as computing."""
+    """What the method waits for, such as computing; warm_start before it begins."""
 
     groups_done: WholeNumber | None = None
     """Groups of portions that are done in this evaluation."""

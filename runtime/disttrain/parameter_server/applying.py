@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from disttrain import layout
 from disttrain.layout import Range
 from disttrain.parameter_server import buffers
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered
@@ -82,7 +83,7 @@ class Applier:
         if self.before_change is not None:
             self.before_change(vector, part)
         rate = self._rate(header)
-        if vector is not Vector.PARAMETERS:
+        if vector is not values.trainable:
             buffers.merge(values.part(vector, part), sent, self._state.live_replicas)
         elif header.count:
             gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
@@ -142,7 +143,7 @@ class Applier:
 
     def _scaled(self, sent: Tensor, scale: float) -> Tensor:
         if self._scratch.numel() < sent.numel():
-            self._scratch = torch.zeros(sent.numel())
+            self._scratch = torch.zeros_like(sent)
         return torch.mul(sent, scale, out=self._scratch[: sent.numel()])
 
 
@@ -160,9 +161,10 @@ def _fits(values: Values, header: Header) -> bool:
     """The parameters' chunks come first, cut as everywhere; then parts of the buffers."""
     if not values.holds(header):
         return False
-    parameter_chunks = values.chunks(Vector.PARAMETERS)
+    trained = values.trainable
+    parameter_chunks = values.chunks(trained)
     if header.chunk >= parameter_chunks:
-        return header.vector not in (Vector.PARAMETERS, Vector.FROZEN)
-    part = values.chunk(Vector.PARAMETERS, header.chunk)
+        return header.vector in layout.BUFFERS
+    part = values.chunk(trained, header.chunk)
     is_whole = (part.first, part.count) == (header.first, header.count)
-    return is_whole and header.vector == Vector.PARAMETERS and header.chunks >= parameter_chunks
+    return is_whole and header.vector == trained and header.chunks >= parameter_chunks

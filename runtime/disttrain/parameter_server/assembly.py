@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from disttrain.job.batch_optimizer import BatchRule, ConjugateGradient, GradientDescent, Lbfgs
+from disttrain.job.downpour import Downpour
 from disttrain.job.optimizer import Adagrad, Momentum, Sgd
 from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
-from disttrain.job.strategy import Downpour
 from disttrain.layout import Range
 from disttrain.parameter_server import batch_values, schedule, update_rules
 from disttrain.parameter_server.applying import Applier, Updates
@@ -17,6 +17,7 @@ from disttrain.parameter_server.restoring import MakeValues
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.values import Values
+from disttrain.parameter_server.warm_started_shard import WarmStartedShard
 from disttrain.transport.header import Vector
 
 
@@ -41,7 +42,11 @@ def build_for(spec: Spec, state: ShardState, records: Records, reload: Reload) -
         case Downpour():
             return build(state, strategy.optimizer.rule, records)
         case Sandblaster():
-            return SandblasterShard(state, records, reload, replicas=spec.replicas.count)
+            batch = SandblasterShard(state, records, reload, replicas=spec.replicas.count)
+            if strategy.warm_start is None:
+                return batch
+            first = build(state, strategy.warm_start.rule.optimizer.rule, records)
+            return WarmStartedShard(first, batch)
 
 
 def values_for(strategy: Downpour | Sandblaster) -> MakeValues:
@@ -59,6 +64,14 @@ def other_rules(strategy: Downpour | Sandblaster) -> tuple[str, ...]:
     if isinstance(strategy, Downpour):
         return ()
     return tuple(kind.__name__.lower() for kind in (Lbfgs, ConjugateGradient, GradientDescent))
+
+
+def values_before(strategy: Downpour | Sandblaster) -> dict[str, MakeValues]:
+    """The same for the warm start of a batch method, by its update rule."""
+    if isinstance(strategy, Downpour) or strategy.warm_start is None:
+        return {}
+    first = strategy.warm_start.rule
+    return {rule_name(first.optimizer.rule): values_for(first)}
 
 
 def with_state(names: tuple[str, ...]) -> MakeValues:

@@ -94,6 +94,11 @@ class SandblasterShard(Shard):
             order_seconds=self._order_seconds,
         )
 
+    @property
+    def keeps_updates(self) -> bool:
+        """See `Shard.keeps_updates`."""
+        return False
+
     def make_room(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> Values:
         """See `Shard.make_room`."""
         values = BatchValues(ranges, chunk_bytes)
@@ -122,6 +127,8 @@ class SandblasterShard(Shard):
 
     def carry_out(self, order: orders.Order) -> orders.Result:
         """See `Shard.carry_out`."""
+        if isinstance(order, orders.ReturnTo):
+            return self._return_to(order.checkpoint)
         if self._batch is None or not self.state.is_initialised:
             return OrderFailed(message="the initial values are not complete")
         match order:
@@ -129,8 +136,6 @@ class SandblasterShard(Shard):
                 return self._perform(order.order)
             case orders.Decide():
                 return self._decide(order.news)
-            case orders.ReturnTo():
-                return self._return_to(order.checkpoint)
             case _:
                 return super().carry_out(order)
 
@@ -161,7 +166,8 @@ class SandblasterShard(Shard):
         return orders.Done()
 
     def _return_to(self, checkpoint: int) -> orders.Result:
-        coordinator, version = self.batch.log.coordinator, self.state.count
+        version = self.state.count
+        coordinator = 0 if self._batch is None else self._batch.log.coordinator
         try:
             self.restore(self._reload(checkpoint))
         except (CheckpointError, WrongSnapshot) as error:

@@ -1,8 +1,10 @@
 """With which values a shard begins, and where it leaves them when it is told to end."""
 
+from dataclasses import replace
+
 from disttrain.checkpoint.errors import CheckpointRefused
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.job.strategy import Downpour
+from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.parameter_server import assembly, restoring, stopped
 from disttrain.parameter_server.batch_shard import Reload
@@ -30,7 +32,10 @@ def reloading(config: LaunchConfig, chunk_bytes: int) -> Reload:
 
     def reload(number: int) -> RestoredShard:
         found = [one for one in _candidates(config) if one.manifest.number == number]
-        restored = restoring.restore(found, _wanted(config, chunk_bytes))
+        wanted = _wanted(config, chunk_bytes)
+        # Who returns to the end of the warm start is not of it any more.
+        others = (*wanted.other_rules, *wanted.earlier)
+        restored = restoring.restore(found, replace(wanted, other_rules=others, earlier={}))
         if restored is None:
             message = f"there is no checkpoint {number} in {config.checkpoint_folder}"
             raise WrongSnapshot(message)
@@ -48,6 +53,7 @@ def _wanted(config: LaunchConfig, chunk_bytes: int) -> Wanted:
         update_rule=assembly.rule_name(strategy.optimizer.rule),
         other_rules=assembly.other_rules(strategy),
         make=assembly.values_for(strategy),
+        earlier=assembly.values_before(strategy),
     )
 
 
@@ -69,8 +75,8 @@ def saver(config: LaunchConfig) -> Saver | None:
     A node ends single processes by SIGTERM; under a launcher all of them end together. With a batch
     method one shard's vectors are of no use: all shards go on from one cut, a checkpoint.
     """
-    strategy = config.job.spec.strategy.rule
-    if config.supervisor is not Supervisor.NODE or not isinstance(strategy, Downpour):
+    strategy = defaults.first_stage(config.job.spec).strategy.downpour
+    if config.supervisor is not Supervisor.NODE or strategy is None:
         return None
     return Saver(
         folder=config.checkpoint_folder / stopped.FOLDER,

@@ -52,7 +52,7 @@ def all_chunks(welcome: Welcome, vectors: Iterable[Vector]) -> list[Part]:
 
 def push_chunks(welcome: Welcome, runs: Mapping[Vector, Sequence[Range]]) -> list[Part]:
     """The chunks of a push: all parameters, then those parts of the buffers that are to be sent."""
-    parts = chunks(welcome, Vector.PARAMETERS)
+    parts = chunks(welcome, layout.trainable(welcome.elements))
     for vector in sorted(runs):
         whole = share(welcome, vector)
         chunk_elements = welcome.chunk_bytes // ELEMENT_BYTES[ELEMENT_TYPES[vector]]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from disttrain import layout
 from disttrain.layout import ELEMENT_TYPES, Range
 from disttrain.parameter_server import parts
 from disttrain.parameter_server.errors import PushRefused
@@ -22,7 +23,7 @@ class Push:
     sequence: int
     """Number of this push in the sender's life: 1, 2, 3, ..."""
     gradient: Buffer
-    """The whole flat gradient, float32."""
+    """The whole flat gradient, in the model's precision."""
     versions: Sequence[Version] = ()
     """Of every shard, as fetched, that the gradient was computed on; empty: unknown."""
     scale: float = 1.0
@@ -136,7 +137,7 @@ class PushTask:
 
     def _send(self, part: parts.Part) -> bool:
         buffers: Mapping[Vector, Buffer] = self._push.buffers
-        is_parameters = part.vector is Vector.PARAMETERS
+        is_parameters = part.vector in layout.TRIAL_OF
         buffer = self._push.gradient if is_parameters else buffers[part.vector]
         header = self._header._replace(
             vector=part.vector,

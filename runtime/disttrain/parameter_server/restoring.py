@@ -42,6 +42,12 @@ class Wanted:
     other_rules: tuple[str, ...] = ()
     """Of which the model's values are taken, and no state."""
     make: MakeValues
+    earlier: Mapping[str, MakeValues] = field(default_factory=dict)
+    """By update rule, room for what the stage before has left, its state included."""
+
+    def room(self, update_rule: str) -> MakeValues | None:
+        """How room is made for all that is of this rule; None if nothing is wanted of it."""
+        return self.make if update_rule == self.update_rule else self.earlier.get(update_rule)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +110,8 @@ def restore(candidates: list[Checkpoint], wanted: Wanted) -> RestoredShard | Non
 
 def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
     manifest = checkpoint.manifest
-    if manifest.update_rule not in {wanted.update_rule, *wanted.other_rules}:
+    room = wanted.room(manifest.update_rule)
+    if room is None and manifest.update_rule not in wanted.other_rules:
         message = (
             f"{checkpoint.path} was made with the optimizer {manifest.update_rule}, the manifest "
             f"says {wanted.update_rule}; use the same one"
@@ -117,8 +124,10 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
         former = answers_for(wanted.shard, wanted.shards, len(manifest.shards))
         _check_hashes(checkpoint, sources, former)
         description = source.file(min(sources)).metadata
-        is_other = manifest.update_rule != wanted.update_rule
-        values = wanted.make(ranges, wanted.chunk_bytes, {} if is_other else description)
+        if room is None:
+            values = wanted.make(ranges, wanted.chunk_bytes, {})
+        else:
+            values = room(ranges, wanted.chunk_bytes, description)
         _read_values(source, values)
         if len(manifest.shards) == wanted.shards:
             values.on_disk = _lasting(checkpoint, wanted.shard, values)

@@ -45,6 +45,14 @@ class Shard(ABC):
         """What a batch method takes, if the strategy has one."""
         return BatchFigures()
 
+    @property
+    def keeps_updates(self) -> bool:
+        """Whether what was applied since the last checkpoint is of use to this shard's next life.
+
+        With a batch method it is not: all shards go on from one cut, a checkpoint.
+        """
+        return True
+
     @abstractmethod
     def make_room(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> Values:
         """Values of zeros."""

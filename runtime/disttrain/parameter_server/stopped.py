@@ -16,7 +16,7 @@ from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.manifest import Manifest
 from disttrain.checkpoint.shard_file import ShardFile
 from disttrain.parameter_server import restoring, writing
-from disttrain.parameter_server.restoring import FormerShard, RestoredShard, Wanted
+from disttrain.parameter_server.restoring import FormerShard, MakeValues, RestoredShard, Wanted
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.values import Values, bytes_of, ranges_of
 from disttrain.transport.header import Vector
@@ -89,14 +89,14 @@ def read(folder: Path, job_uid: str, wanted: Wanted) -> RestoredShard | None:
     if not _said(path).exists():
         return None
     stop = _read(_said(path))
-    asked = job_uid, wanted.shards, wanted.update_rule
-    if (stop.job_uid, stop.shards, stop.update_rule) != asked:
+    make = wanted.room(stop.update_rule)
+    if (stop.job_uid, stop.shards) != (job_uid, wanted.shards) or make is None:
         return None
     found = shard_file.digest_of(path)
     if (found.bytes, found.hash) != (stop.bytes, stop.hash):
         raise Corrupt(path, f"its hash is {found.hash}, {_said(path).name} says {stop.hash}")
     with shard_file.opened(path) as file:
-        return _restored(file, stop, wanted)
+        return _restored(file, stop, wanted, make)
 
 
 def is_newer(stopped: RestoredShard, shard: int, checkpoint: Manifest | None) -> bool:
@@ -118,10 +118,10 @@ def _read(path: Path) -> Stop:
         raise Corrupt(path, f"it says nothing of a shard: {error.errors()[0]['msg']}") from error
 
 
-def _restored(file: ShardFile, stop: Stop, wanted: Wanted) -> RestoredShard:
+def _restored(file: ShardFile, stop: Stop, wanted: Wanted, make: MakeValues) -> RestoredShard:
     elements = {Vector(vector): count for vector, count in stop.elements.items()}
     ranges = ranges_of(elements, wanted.shard, wanted.shards)
-    values = wanted.make(ranges, wanted.chunk_bytes, file.metadata)
+    values = make(ranges, wanted.chunk_bytes, file.metadata)
     for vector, held in values.ranges.items():
         if held.count:
             file.read(names.values(vector), 0, values.bytes_of(vector, held))

@@ -25,7 +25,7 @@ class Rule(Protocol):
     first."""
 
     def apply(self, parameters: Tensor, gradient: Tensor, state: State, rate: float) -> None:
-        """Update the parameters in place; the gradient is not changed. All float32 and as long."""
+        """Update the parameters in place, not the gradient. All are as long, and of one type."""
         ...
 
 

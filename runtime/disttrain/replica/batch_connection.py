@@ -26,10 +26,17 @@ class BatchSides:
 class BatchConnection:
     """For the compute thread. What is begun here ends in one thread per direction, in order."""
 
-    def __init__(self, model: FlatModel, sides: BatchSides, halt: Halt) -> None:
+    def __init__(
+        self,
+        model: FlatModel,
+        sides: BatchSides,
+        halt: Halt,
+        transfers: tuple[Transfers, Transfers],
+    ) -> None:
+        """`transfers`: where pushes and fetches are noted."""
         self.model = model
         self.halt = halt
-        self.pushes, self.fetches = Transfers(), Transfers()
+        self.pushes, self.fetches = transfers
         self._sides = sides
         self._push_thread = ThreadPoolExecutor(1, "push")
         self._fetch_thread = ThreadPoolExecutor(1, "fetch")

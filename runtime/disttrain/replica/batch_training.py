@@ -9,6 +9,7 @@ from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.sandblaster import Sandblaster
 from disttrain.replica import data
+from disttrain.replica.batch_connection import BatchConnection
 from disttrain.replica.batch_loop import BatchLoop
 from disttrain.replica.exchange import Versions
 from disttrain.replica.group_source import GroupSource
@@ -28,10 +29,15 @@ class BatchTraining:
     ledger = SILENT
 
     def __init__(
-        self, rule: Sandblaster, prepared: Prepared, membership: Membership, joined: Joined
+        self,
+        rule: Sandblaster,
+        prepared: Prepared,
+        membership: Membership,
+        joined: Joined,
+        connection: BatchConnection,
     ) -> None:
         coordinator, member = membership.coordinator, joined.member
-        self._connection = membership.connect_batch(joined, prepared.model, prepared.device)
+        self._connection = connection
         self.pushes = self._connection.pushes
         self.fetches = self._connection.fetches
         self._point = TrialPoint(self._connection)
@@ -74,6 +80,9 @@ class BatchTraining:
 
     def evaluated(self) -> None:
         """Nothing: the next evaluation's point is fetched in any case."""
+
+    def leave_warm_start(self) -> None:
+        """Nothing: there is none."""
 
     def progress(self) -> Progress:
         """See `Training`: the coordinator counts groups by their results, and samples by this."""

@@ -50,6 +50,11 @@ class Connection:
         self.model.adopt_first_fetch()
         return fetched
 
+    def release(self) -> None:
+        """End the threads, with no push under way: model and ledger go on without them."""
+        self.pushes.release()
+        self.fetches.release()
+
     def close(self) -> None:
         """End the threads; what is under way is not waited for long."""
         self._halt.say()

@@ -10,6 +10,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.replica import data, downpour, report
+from disttrain.replica.connection import Connection
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.exchange import Versions
 from disttrain.replica.leases import LeaseSource
@@ -34,6 +35,7 @@ class DownpourTraining:
         self._downpour = Downpour(self._connection, downpour.from_spec(spec))
         self._lost = LostLeases(lambda: coordinator.lost_leases)
         source = LeaseSource(coordinator, joined.member, self.progress, membership.halt)
+        self._source = source
         indices = partial(
             permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
         )
@@ -52,6 +54,7 @@ class DownpourTraining:
 
     def drain(self) -> None:
         """See `Training`."""
+        self._source.end()
         self._loop.drain()
 
     def upload(self, shards: tuple[int, ...]) -> None:
@@ -66,6 +69,9 @@ class DownpourTraining:
         """Else the next gradient would be of values as old as the evaluation was long."""
         self._downpour.fetch_now()
 
+    def leave_warm_start(self) -> None:
+        """Nothing: there is none of a batch method."""
+
     def progress(self) -> Progress:
         """See `Training`."""
         return report.progress(self._connection.pushes, self._lost)
@@ -74,6 +80,11 @@ class DownpourTraining:
         """See `Training`."""
         pushes, fetches = self._connection.pushes, self._connection.fetches
         return report.replica_report(self._downpour.counters, pushes, fetches, self._lost)
+
+    def release(self) -> Connection:
+        """End the threads, after `drain`: its model and ledger are for what comes then."""
+        self._connection.release()
+        return self._connection
 
     def close(self) -> None:
         """See `Training`."""

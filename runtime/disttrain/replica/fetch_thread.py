@@ -73,6 +73,11 @@ class FetchThread:
         self._requests.put(None)
         self._thread.join(timeout)
 
+    def release(self) -> None:
+        """The same, however long it takes. Raises what ended the thread, or Halted."""
+        self._requests.put(None)
+        self._halt.joined(self._thread)
+
     def _run(self) -> None:
         try:
             while (request := self._requests.get()) is not None:

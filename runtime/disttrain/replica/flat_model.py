@@ -154,9 +154,13 @@ class FlatModel:
         for vector in self._fetched().values():
             vector.arrive()
 
-    def new_gradient(self, number: int) -> Gradient:
-        """Memory for a gradient without buffers; its name has this number."""
-        return Gradient(self.tensors, self._allocate, number)
+    def gradients(self, count: int) -> list[Gradient]:
+        """Memory for so many gradients that nobody pushes; that of `outgoing` first."""
+        new = range(len(self.outgoing), count)
+        return [
+            *self.outgoing[:count],
+            *(Gradient(self.tensors, self._allocate, number) for number in new),
+        ]
 
     def trial_into(self) -> Buffer:
         """Where a point to be tried goes; then `land_trial`, then `adopt`, as after a fetch."""

@@ -54,7 +54,7 @@ class GroupStaging:
         self._coordinator = coordinator
         self._member = member
         self._held = held
-        self._free = [self.model.new_gradient(number) for number in range(GRADIENTS)]
+        self._free = self.model.gradients(GRADIENTS)
         self._sent: list[tuple[GroupSum, Future[tuple[int, ...]]]] = []
         self._told: list[tuple[GroupSum, Future[messages.Reply]]] = []
         self.samples = 0

@@ -50,6 +50,13 @@ class Halt:
             except queue.Empty:
                 self.check()
 
+    def joined(self, thread: threading.Thread) -> None:
+        """Return when the thread has ended; raises as `check` if the process is to end."""
+        while thread.is_alive():
+            thread.join(_LOOK_AGAIN_SECONDS)
+            self.check()
+        self.check()
+
     def settled(self, future: "Future[T]") -> "Future[T]":
         """Return when the future is done; raises as `check` while it is not."""
         while wait([future], _LOOK_AGAIN_SECONDS).not_done:

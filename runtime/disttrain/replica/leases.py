@@ -64,6 +64,10 @@ class LeaseSource:
         self.dry = False
         return lease
 
+    def end(self) -> None:
+        """Ask for no more; any thread."""
+        self._ended = True
+
     def _ask(self) -> None:
         if self._asked is None and not self._ended and len(self._held) < HELD - 1:
             self._asked = self._coordinator.request(

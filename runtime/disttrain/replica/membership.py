@@ -21,6 +21,7 @@ from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import Ledger
+from disttrain.replica.transfers import Transfers
 from disttrain.transport import malloc
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
@@ -79,9 +80,10 @@ class Membership:
 
     def connect(self, joined: Joined, model: nn.Module, device: torch.device) -> Connection:
         """Put the model into flat vectors and start the threads that push and fetch them."""
-        buffers = downpour.gradient_buffers(self._spec)
+        buffers = downpour.gradient_buffers(defaults.first_stage(self._spec))
+        precision = defaults.precision(self._spec)
         memory = self._memory(joined)
-        flat = FlatModel(model, memory, device, outgoing_buffers=buffers)
+        flat = FlatModel(model, memory, device, outgoing_buffers=buffers, precision=precision)
         index, incarnation = joined.member.index, joined.member.incarnation
         path = ledger.path_of(self._ledger_folder, index, incarnation)
         log = Ledger(path, records_steps=self._spec.record)
@@ -95,8 +97,17 @@ class Membership:
         precision = defaults.precision(self._spec)
         memory = self._memory(joined)
         flat = FlatModel(model, memory, device, outgoing_buffers=0, precision=precision)
+        return self.join_batches(joined, flat, (Transfers(), Transfers()))
+
+    def join_batches(
+        self, joined: Joined, flat: FlatModel, transfers: tuple[Transfers, Transfers]
+    ) -> BatchConnection:
+        """The same with a model that lies in flat vectors, and is joined by nothing else.
+
+        `transfers`: where pushes and fetches are noted.
+        """
         push, fetch = self._clients(joined, flat)
-        return BatchConnection(flat, BatchSides(push=push, fetch=fetch), self.halt)
+        return BatchConnection(flat, BatchSides(push=push, fetch=fetch), self.halt, transfers)
 
     def _memory(self, joined: Joined) -> Memory:
         owner = names.replica_name(joined.member.index)

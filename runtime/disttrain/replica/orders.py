@@ -19,6 +19,7 @@ from disttrain.coordinator.protocol.orders import (
     Evaluate,
     Evaluated,
     Export,
+    LeaveWarmStart,
     Order,
     OrderFailed,
     Result,
@@ -42,6 +43,7 @@ class Abilities:
     upload: Callable[[tuple[int, ...]], None]
     fetch_now: Callable[[], Versions]
     drain: Callable[[], Progress]
+    leave_warm_start: Callable[[], None]
 
 
 class Orders:
@@ -73,6 +75,8 @@ class Orders:
                 export(Path(order.checkpoint), Path(order.out))
             case Drain():
                 return Drained(progress=self._abilities.drain())
+            case LeaveWarmStart():
+                self._abilities.leave_warm_start()
             case End():
                 LOG.info("told to end", reason=order.reason)
             case _:

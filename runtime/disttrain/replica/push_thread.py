@@ -111,6 +111,11 @@ class PushThread:
         self._departures.put(None)
         self._thread.join(timeout)
 
+    def release(self) -> None:
+        """The same, however long it takes. Raises what ended the thread, or Halted."""
+        self._departures.put(None)
+        self._halt.joined(self._thread)
+
     def _wait_for(self, source: "queue.SimpleQueue[T]") -> T:
         began = time.perf_counter()
         item = self._halt.get(source)

@@ -9,7 +9,7 @@ from disttrain.coordinator.errors import MemberFenced
 from disttrain.coordinator.protocol import farewells
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined, Leave
-from disttrain.coordinator.protocol.orders import End, Evaluate, NumberedOrder
+from disttrain.coordinator.protocol.orders import End, Evaluate, LeaveWarmStart, NumberedOrder
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced
 from disttrain.replica.halt import Halted
@@ -42,7 +42,10 @@ class Replica:
         self._has_begun = False
         self._postponed: list[NumberedOrder] = []
         abilities = Abilities(
-            upload=training.upload, fetch_now=training.fetch_now, drain=self._drain
+            upload=training.upload,
+            fetch_now=training.fetch_now,
+            drain=self._drain,
+            leave_warm_start=training.leave_warm_start,
         )
         self._orders = Orders(prepared.task, prepared.model, prepared.device, abilities)
 
@@ -100,13 +103,13 @@ class Replica:
                 self._exit_code = ExitCode.COMPLETE if numbered.id else ExitCode.RESTART
 
     def _orders_now(self) -> Iterator[NumberedOrder]:
-        """What is to be carried out now; an evaluation has to wait for the first values."""
+        """What is to be carried out now; what needs the first values has to wait for them."""
         if self._has_begun:
             yield from self._postponed
             self._postponed.clear()
         while not self._coordinator.orders.empty():
             numbered = self._coordinator.orders.get()
-            if self._has_begun or not isinstance(numbered.order, Evaluate):
+            if self._has_begun or not isinstance(numbered.order, Evaluate | LeaveWarmStart):
                 yield numbered
             else:
                 self._postponed.append(numbered)

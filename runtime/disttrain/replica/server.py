@@ -9,19 +9,21 @@ import torch
 
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.messages import Join, Joined
-from disttrain.job import names
+from disttrain.job import defaults, names
+from disttrain.job.downpour import Downpour
 from disttrain.job.sandblaster import Sandblaster
-from disttrain.job.strategy import Downpour
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica import prepared
 from disttrain.replica.batch_training import BatchTraining
+from disttrain.replica.connection import Connection
 from disttrain.replica.downpour_training import DownpourTraining
 from disttrain.replica.membership import JobAddress, Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.replica import Replica
 from disttrain.replica.served_metrics import ServedMetrics
 from disttrain.replica.training import Training
+from disttrain.replica.warm_started_training import WarmStartedTraining
 from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role
@@ -79,8 +81,27 @@ def _training(
     match config.job.spec.strategy.rule:
         case Downpour():
             return DownpourTraining(config.job.spec, ready, membership, joined)
+        case Sandblaster(warm_start=None) as rule:
+            connection = membership.connect_batch(joined, ready.model, ready.device)
+            return BatchTraining(rule, ready, membership, joined, connection)
         case Sandblaster() as rule:
-            return BatchTraining(rule, ready, membership, joined)
+            return _warm_started(config, rule, ready, membership, joined)
+
+
+def _warm_started(
+    config: LaunchConfig,
+    rule: Sandblaster,
+    ready: Prepared,
+    membership: Membership,
+    joined: Joined,
+) -> WarmStartedTraining:
+    def then(released: Connection) -> BatchTraining:
+        transfers = released.pushes.transfers, released.fetches.transfers
+        connection = membership.join_batches(joined, released.model, transfers)
+        return BatchTraining(rule, ready, membership, joined, connection)
+
+    spec = defaults.first_stage(config.job.spec)
+    return WarmStartedTraining(DownpourTraining(spec, ready, membership, joined), then)
 
 
 def _join(config: LaunchConfig, ready: Prepared, metrics_address: str) -> Join:

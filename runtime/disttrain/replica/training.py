@@ -46,6 +46,10 @@ class Training(Protocol):
         """The values of `fetch_now` were measured, while the other replicas went on."""
         ...
 
+    def leave_warm_start(self) -> None:
+        """Work for the batch method from now on, with the shards' values. After `drain`."""
+        ...
+
     def progress(self) -> Progress:
         """How far the shards are with what was computed."""
         ...

@@ -2,8 +2,9 @@
 
 from builders.jobs import a_job
 from disttrain.job import rules
+from disttrain.job.downpour import Downpour
 from disttrain.job.finding import Severity
-from disttrain.job.strategy import Downpour, Strategy
+from disttrain.job.strategy import Strategy
 
 
 def test_a_plain_job_breaks_no_rule() -> None:

@@ -8,6 +8,9 @@ from disttrain.job import defaults
 from disttrain.job.batch_optimizer import Armijo, ConjugateGradient, Lbfgs
 from disttrain.job.sandblaster import Precision, Sandblaster
 
+_WARM_START = "spec.strategy.sandblaster.warmStart"
+_PRECISE = "spec.strategy.sandblaster.precision=float64"
+
 
 def test_the_short_form_is_lbfgs_with_strong_wolfe_over_all_data() -> None:
     found = a_batch_job().spec.strategy.rule
@@ -53,7 +56,10 @@ def test_a_portion_is_what_a_replica_computes_at_once() -> None:
         ("spec.strategy.sandblaster.portionSize=0", "portionSize: must be at least 1, got 0"),
         ("spec.strategy.sandblaster.portionSize=9000000000000000", "must be at most 1000000000000"),
         ("spec.strategy.sandblaster.batchSize=9000000000000000", "got 9000000000000000"),
-        ("spec.strategy.sandblaster.warmStart={}", "warmStart: unknown field"),
+        (
+            "spec.strategy.sandblaster.warmStart={samples: 9, batchSize: 3}",
+            "warmStart: must have exactly one of downpour, sgd, got none of them",
+        ),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(assignment: str, said: str) -> None:
@@ -85,6 +91,46 @@ def test_small_batches_are_for_lbfgs() -> None:
         "spec.strategy.sandblaster.optimizer={gradientDescent: {}}",
     )
     assert "batchSize: must be all for every optimizer but lbfgs, got 4096" in finding
+
+
+def test_a_warm_start_is_a_job_of_downpour_until_its_samples_are_processed() -> None:
+    said = "{samples: 100, batchSize: 5, downpour: {fetchEvery: 2, optimizer: {momentum: "
+    spec = a_batch_job(f"{_WARM_START}={said}{{learningRate: 1}}}}}}}}", _PRECISE).spec
+
+    first = defaults.first_stage(spec)
+    assert first.strategy.downpour is not None
+    assert (first.strategy.downpour.fetch_every, first.batch_size) == (2, 5)
+    assert (first.stop.samples, first.stop.iterations) == (100, None)
+
+    found = settings.from_spec(spec)
+    assert (found.batch, found.batch_size) == (None, 5)
+    assert found.at(batch=True) is found.last
+    assert found.last.batch is not None
+    assert found.last.stop.iterations == 10
+
+
+def test_plain_sgd_is_downpour_of_one_replica_that_waits() -> None:
+    spec = a_batch_job(
+        f"{_WARM_START}={{samples: 100, batchSize: 5, sgd: {{learningRate: 1}}}}"
+    ).spec
+
+    found = defaults.first_stage(spec).strategy.downpour
+    assert found is not None
+    assert found.max_in_flight == 0
+    assert defaults.warm_start_samples(found) == 100
+
+
+def test_without_a_warm_start_the_first_stage_is_the_whole_job() -> None:
+    spec = a_batch_job().spec
+    assert defaults.first_stage(spec) is spec
+    assert settings.from_spec(spec).then is None
+
+
+def test_a_job_that_stops_in_its_warm_start_is_refused() -> None:
+    warm = f"{_WARM_START}={{samples: 100, batchSize: 5, sgd: {{learningRate: 1}}}}"
+    (finding,) = complaints(BATCH, warm, "spec.stop.samples=100")
+    assert "spec.stop.samples: must be more than strategy.sandblaster.warmStart" in finding
+    assert complaints(BATCH, warm, "spec.stop.samples=101") == []
 
 
 def test_a_mistake_within_the_strategy_hides_nothing_about_which_it_is() -> None:

@@ -21,6 +21,7 @@ from disttrain.replica.group_staging import GroupStaging
 from disttrain.replica.halt import Halt
 from disttrain.replica.held_groups import HeldGroups
 from disttrain.replica.pipeline import Loaded
+from disttrain.replica.transfers import Transfers
 from disttrain.replica.trial_point import TrialPoint
 from disttrain.replica.work import WorkItem
 from disttrain.transport.header import Role, Vector
@@ -124,7 +125,7 @@ class Replica:
         self.shards = Shards(flat.parameters.detach().clone())
         self.coordinator, self.pipeline, self.held = Coordinator(), Batches(), HeldGroups()
         sides = BatchSides(push=self.shards, fetch=self.shards)
-        self.connection = BatchConnection(flat, sides, Halt())
+        self.connection = BatchConnection(flat, sides, Halt(), (Transfers(), Transfers()))
         member = MemberId(role=Role.REPLICA, index=0, incarnation=1)
         self.staging = GroupStaging(self.connection, self.coordinator, member, self.held)
         self.point = TrialPoint(self.connection)

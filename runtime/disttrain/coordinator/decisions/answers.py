@@ -2,7 +2,7 @@
 
 from disttrain.coordinator.decisions import batch_return, batch_work
 from disttrain.coordinator.decisions.turn import CommitCheckpoint, Turn
-from disttrain.coordinator.journal import entries, fold
+from disttrain.coordinator.journal import batch_entries, entries, fold
 from disttrain.coordinator.journal.state import Evaluation, IssuedOrder, Phase
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import FailureReason, OrderDone
@@ -15,6 +15,7 @@ from disttrain.coordinator.protocol.orders import (
     Evaluated,
     Export,
     Fenced,
+    LeaveWarmStart,
     OrderFailed,
     Perform,
     Performed,
@@ -70,7 +71,16 @@ def _succeeded(turn: Turn, issued: IssuedOrder, result: Result) -> None:
         _uploaded(turn, issued)
     elif isinstance(order, Export) and turn.state.phase is Phase.EXPORTING:
         turn.go_to(Phase.EVALUATING)
-    elif isinstance(result, Fenced):
+    elif isinstance(order, LeaveWarmStart):
+        turn.record(batch_entries.WarmStartLeft(member=issued.member))
+    else:
+        _told(turn, issued, result)
+
+
+def _told(turn: Turn, issued: IssuedOrder, result: Result) -> None:
+    """Answers that say something."""
+    order = issued.order
+    if isinstance(result, Fenced):
         _fenced(turn, issued.member, result)
     elif isinstance(result, ShardWritten) and isinstance(order, Checkpoint):
         _written(turn, issued.member, order.number, result)

@@ -59,24 +59,30 @@ def _by_the_manifest(turn: Turn) -> Batch | None:
 
     The manifest may be another one than when the checkpoint was made that the job goes on from.
     """
-    batch, rules = turn.state.batch, turn.settings.batch
-    if rules is None:
-        message = "only jobs with a batch method have a course"
-        raise AssertionError(message)
-    if batch is not None and batch.rules == rules:
-        return batch
-    groups = _groups(turn, rules)
-    if groups is None:
-        return None
-    turn.record(_begun(turn, rules, groups) if batch is None else _changed(batch, rules, groups))
+    batch, rules = turn.state.batch, _rules(turn)
+    if batch is None:
+        begin(turn, None)
+    elif batch.rules != rules:
+        groups = groups_of_the_data(turn)
+        if groups is None:
+            return None
+        turn.record(_changed(batch, rules, groups))
     return turn.state.batch
 
 
-def _begun(turn: Turn, rules: Sandblaster, groups: int) -> Entry:
-    lives = batch_return.lives(turn)
-    return batch_entries.CourseBegun(
-        rules=rules, groups=groups, seed=turn.settings.seed, shards=lives
+def begin(turn: Turn, cut: int | None) -> None:
+    """The method begins: anew, or at the checkpoint of this number, the end of its warm start."""
+    rules, groups = _rules(turn), groups_of_the_data(turn)
+    if groups is None:
+        return
+    begun = batch_entries.CourseBegun(
+        rules=rules,
+        groups=groups,
+        seed=turn.settings.seed,
+        shards=batch_return.lives(turn),
+        cut=cut,
     )
+    turn.record(begun)
 
 
 def _changed(batch: Batch, rules: Sandblaster, groups: int) -> Entry:
@@ -84,20 +90,28 @@ def _changed(batch: Batch, rules: Sandblaster, groups: int) -> Entry:
     return batch_entries.RulesChanged(rules=rules, groups=groups, changes=changes)
 
 
-def _groups(turn: Turn, rules: Sandblaster) -> int | None:
-    """Of portions in the data; None if they are too few, and the job fails."""
-    data = turn.state.data
-    portions = permutation.portion_count(data.samples, rules.portion_size)
+def groups_of_the_data(turn: Turn) -> int | None:
+    """How many groups of portions there are; None: too few for a batch, so that the job fails."""
+    rules = _rules(turn)
+    portions = permutation.portion_count(turn.state.data.samples, rules.portion_size)
     groups = -(-portions // rules.push_every_portions)
     size = batch_rules.groups_of_a_batch(rules)
-    if size is not None and size >= groups:
-        message = (
-            f"strategy.sandblaster.batchSize is {rules.batch_size}, which makes {size} groups of "
-            f"portions, and the data has only {groups}: take batchSize all, or smaller portions"
-        )
-        turn.fail(FailureReason.BATCH_TOO_LARGE, message)
-        return None
-    return groups
+    if size is None or size < groups:
+        return groups
+    message = (
+        f"strategy.sandblaster.batchSize is {rules.batch_size}, which makes {size} groups of "
+        f"portions, and the data has only {groups}: take batchSize all, or smaller portions"
+    )
+    turn.fail(FailureReason.BATCH_TOO_LARGE, message)
+    return None
+
+
+def _rules(turn: Turn) -> Sandblaster:
+    rules = turn.settings.last.batch
+    if rules is None:
+        message = "only jobs with a batch method have a course"
+        raise AssertionError(message)
+    return rules
 
 
 def _end(turn: Turn, batch: Batch) -> None:

@@ -15,6 +15,7 @@ from disttrain.coordinator.protocol.messages import (
     Refused,
     ShardAddress,
 )
+from disttrain.coordinator.settings import Settings
 from disttrain.layout import ELEMENT_TYPES, ModelLayout
 from disttrain.transport.header import Role
 
@@ -75,7 +76,7 @@ def _refusal(turn: Turn, request: Join) -> Refused | None:
     if request.index is not None and request.index >= count:
         message = f"index {request.index} of {request.role.name.lower()}s; there are {count}"
         return _refused(RefusalReason.NO_SUCH_INDEX, message)
-    if _brings_own_data(request) and turn.settings.batch is not None:
+    if _brings_own_data(request) and turn.settings.last.batch is not None:
         message = "a loop with its own data cannot be part of a batch; sandblaster has replicas"
         return _refused(RefusalReason.NOT_ALLOWED, message)
     if request.role is Role.REPLICA:
@@ -97,25 +98,32 @@ def _brings_own_data(request: Join) -> bool:
 
 
 def _wrong_data(turn: Turn, request: Join) -> Refused | None:
-    samples, batch = request.train_samples, turn.settings.batch_size
+    samples = request.train_samples
     if samples is None:
         return None
     if samples == 0:
         message = "the training data is empty: dataset(Split.TRAIN) has length 0"
         return _fatal(turn, FailureReason.EMPTY_DATA, message)
-    if batch > samples:
-        is_downpour = turn.settings.batch is None
-        name = "spec.batchSize" if is_downpour else "spec.strategy.sandblaster.portionSize"
-        message = (
-            f"{name} is {batch}, the training data has only {samples} samples: "
-            f"take {samples} or less"
-        )
-        return _fatal(turn, FailureReason.BATCH_TOO_LARGE, message)
+    for settings in (turn.settings, turn.settings.last):
+        if settings.batch_size > samples:
+            message = (
+                f"{_name_of_batch_size(settings)} is {settings.batch_size}, the training data has "
+                f"only {samples} samples: take {samples} or less"
+            )
+            return _fatal(turn, FailureReason.BATCH_TOO_LARGE, message)
     known = turn.state.data.samples
     if known and samples != known:
         message = f"this replica sees {samples} training samples, the job has {known}"
         return _fatal(turn, FailureReason.WRONG_DATA, message)
     return None
+
+
+def _name_of_batch_size(settings: Settings) -> str:
+    if settings.batch is not None:
+        return "spec.strategy.sandblaster.portionSize"
+    if settings.then is not None:
+        return "spec.strategy.sandblaster.warmStart.batchSize"
+    return "spec.batchSize"
 
 
 def _wrong_model(turn: Turn, request: Join) -> Refused | None:
@@ -185,6 +193,7 @@ def _learn(turn: Turn, request: Join) -> None:
         portion_size=settings.portion_size or default,
         batch_size=settings.batch_size,
         test_samples=request.test_samples or 0,
+        warm_start=settings.stop.samples if settings.then is not None else None,
     )
     turn.record(known)
 

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from disttrain.coordinator.decisions import (
     answers,
+    batch_warm_start,
     batch_work,
     joining,
     membership,
@@ -49,9 +50,14 @@ class Coordinator:
 
     def __init__(self, state: State, settings: Settings, places: Places) -> None:
         self.state = state
-        self.settings = settings
+        self._settings = settings
         self.watch = Watch()
         self._places = places
+
+    @property
+    def settings(self) -> Settings:
+        """The rules of now: a batch method has others than its warm start."""
+        return self._settings.at(batch=self.state.batch is not None)
 
     def restarted(self, now: float, committed: int | None) -> Decision:
         """After a replay of the journal; `committed` is the newest checkpoint on disk."""
@@ -149,15 +155,19 @@ class Coordinator:
         if refusal := membership.standing(turn, request.member):
             return refusal
         if isinstance(request, messages.RequestWork):
-            is_batch = self.settings.batch is not None
-            give_work = batch_work.request_work if is_batch else work.request_work
-            return give_work(turn, request)
+            return self._work(turn, request)
         if isinstance(request, messages.Heartbeat):
             return self._heard(turn, request)
         if isinstance(request, messages.GroupDone):
             return batch_work.group_done(turn, request)
         answers.order_done(turn, request)
         return messages.Acknowledged()
+
+    def _work(self, turn: Turn, request: messages.RequestWork) -> messages.Reply:
+        is_batch = turn.settings.batch is not None
+        if is_batch and batch_warm_start.has_left(turn, request.member):
+            return batch_work.request_work(turn, request)
+        return work.request_work(turn, request)
 
     def _heard(self, turn: Turn, request: messages.Heartbeat) -> messages.Reply:
         if request.replica is not None:

@@ -4,7 +4,14 @@ Everything here may be called at any time and again: a step is taken when the st
 needed and not under way.
 """
 
-from disttrain.coordinator.decisions import batch, batch_return, closing, preparing, running
+from disttrain.coordinator.decisions import (
+    batch,
+    batch_return,
+    batch_warm_start,
+    closing,
+    preparing,
+    running,
+)
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import entries
 from disttrain.coordinator.journal.state import Phase, StopReason
@@ -63,9 +70,12 @@ def _wait(turn: Turn) -> None:
 
 
 def _run(turn: Turn) -> None:
-    if turn.settings.batch is None:
+    if turn.settings.then is not None:
+        batch_warm_start.run(turn)
+    elif turn.settings.batch is None:
         running.run(turn)
     else:
+        batch_warm_start.tell_replicas(turn)
         batch.run(turn)
 
 

@@ -18,12 +18,13 @@ def request_work(turn: Turn, request: RequestWork) -> Work:
     membership.take_progress(turn, member, request.progress, 0)
     lost = membership.lost_leases(turn, member)
     running = turn.state.phase is Phase.RUNNING
+    is_over = turn.state.warm_start.ended
     later = turn.state.phase is Phase.WAITING or turn.state.may_go_on
     # Also those that are lost: only of what it has seen a replica can say that it gave it up.
     known = running or turn.state.may_go_on
     held = turn.state.data.held(member) if known else []
     leases = portions.unseen(held, request.last_lease)
-    if running and not lost:
+    if running and not lost and not is_over:
         wanted = _wanted(turn, member) - request.held - len(leases)
         leases += _grant(turn, member, wanted)
     return _work(turn, tuple(leases), wait=running or later or bool(lost), lost=lost)

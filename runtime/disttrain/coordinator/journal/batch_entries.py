@@ -10,6 +10,29 @@ from disttrain.sandblaster.batch.orders import Performed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class WarmStartEnded(Strict):
+    """All samples of a batch method's warm start are processed."""
+
+    kind: Literal["warm_start_ended"] = "warm_start_ended"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WarmStartDrained(Strict):
+    """Nothing of it is under way any more: the next checkpoint is where it ends."""
+
+    kind: Literal["warm_start_drained"] = "warm_start_drained"
+    checkpoint: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WarmStartLeft(Strict):
+    """A replica works for the batch method from now on."""
+
+    kind: Literal["warm_start_left"] = "warm_start_left"
+    member: MemberId
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CourseBegun(Strict):
     """A batch method begins, or begins again before its first order was given."""
 
@@ -20,6 +43,8 @@ class CourseBegun(Strict):
     seed: int
     shards: tuple[int, ...]
     """Their incarnations, by index."""
+    cut: int | None = None
+    """Checkpoint with which its warm start has ended, to which all shards are to return first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +127,10 @@ class CourseReturned(Strict):
 
 
 BatchEntry: TypeAlias = (
-    CourseBegun
+    WarmStartEnded
+    | WarmStartDrained
+    | WarmStartLeft
+    | CourseBegun
     | RulesChanged
     | ShardPerformed
     | CourseSettled

@@ -3,8 +3,9 @@
 from functools import singledispatch
 
 from disttrain.coordinator.journal import batch_changes, batch_entries, batch_rules
-from disttrain.coordinator.journal.batch_state import Batch, copied
+from disttrain.coordinator.journal.batch_state import Batch, Before, copied
 from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.orders import Decide, Order, Perform
 from disttrain.sandblaster.batch.driver import Stage
@@ -20,10 +21,48 @@ def apply(entry: object, state: State) -> None:
 
 
 @apply.register
+def _(_: batch_entries.WarmStartEnded, state: State) -> None:
+    state.warm_start.ended = True
+
+
+@apply.register
+def _(entry: batch_entries.WarmStartDrained, state: State) -> None:
+    state.warm_start.cut = entry.checkpoint
+
+
+@apply.register
+def _(entry: batch_entries.WarmStartLeft, state: State) -> None:
+    found = state.replicas.get(entry.member.index)
+    if found is not None and found.incarnation == entry.member.incarnation:
+        found.left_warm_start, found.drained = True, False
+
+
+@apply.register
 def _(entry: batch_entries.CourseBegun, state: State) -> None:
     driver = batch_rules.driver(entry.rules, entry.groups, entry.seed)
     course = driver.begin(state.incarnation, entry.shards)
-    state.batch = Batch(rules=entry.rules, groups=entry.groups, seed=entry.seed, course=course)
+    state.batch = Batch(
+        rules=entry.rules,
+        groups=entry.groups,
+        seed=entry.seed,
+        before=_done_before(state.data),
+        course=course,
+        cut=None if entry.cut is None else copied(course),
+        cut_number=entry.cut,
+        returning=entry.cut is not None,
+        entering=entry.cut is not None,
+    )
+    state.data.begin_batches(entry.rules.portion_size)
+
+
+def _done_before(data: DataLedger) -> Before:
+    return Before(
+        epochs=data.epochs_done,
+        samples=data.samples_done,
+        steps=data.steps_done,
+        portions=data.portions_done,
+        requeued=data.portions_requeued,
+    )
 
 
 @apply.register
@@ -113,8 +152,9 @@ def _(entry: batch_entries.CourseReturned, state: State) -> None:
         cut = batch.course if batch.cut is None else batch.cut
         batch.driver.returned(batch.course, copied(cut), entry.shards)
         state.data.samples_repeated += before - batch.course.samples
-        batch.returns += batch.returning
-        batch.returning, batch.returned, batch.sent = False, {}, False
+        batch.returns += batch.returning and not batch.entering
+        batch.returning = batch.entering = batch.sent = False
+        batch.returned = {}
 
 
 def open_checkpoint(state: State) -> None:
@@ -180,10 +220,12 @@ class _Change:
 
 def _count(state: State, batch: Batch) -> None:
     """Passes over the data are those of the evaluations; a step is a portion."""
-    data, course = state.data, batch.course
-    portions = -(-data.samples // data.portion_size)
+    data, course, before = state.data, batch.course, batch.before
     under_way = batch.samples_now if course.stage is Stage.COMPUTING else 0
-    data.epochs_done = course.samples // data.samples
-    data.samples_done = course.samples + under_way
-    data.steps_done = data.portions_done = course.samples * portions // data.samples
-    data.portions_requeued = batch.all_requeued * batch.rules.push_every_portions
+    portions = course.samples * data.portions // data.samples
+    requeued = batch.all_requeued * batch.rules.push_every_portions
+    data.epochs_done = before.epochs + course.samples // data.samples
+    data.samples_done = before.samples + course.samples + under_way
+    data.steps_done = before.steps + portions
+    data.portions_done = before.portions + portions
+    data.portions_requeued = before.requeued + requeued

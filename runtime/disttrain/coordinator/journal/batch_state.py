@@ -28,6 +28,17 @@ KeptCourse = Annotated[Course, PlainSerializer(_text, str), PlainValidator(_cour
 """A text within the JSON: so its infinities and its bits survive."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Before(Strict):
+    """Work of the warm start, which counts, too."""
+
+    epochs: int = 0
+    samples: int = 0
+    steps: int = 0
+    portions: int = 0
+    requeued: int = 0
+
+
 @dataclass(kw_only=True, slots=True)
 class Batch(Strict):
     """One run of a batch method."""
@@ -37,6 +48,8 @@ class Batch(Strict):
     """Of portions, in the data."""
     seed: int
     """Of the batches, if they are smaller than the data."""
+    before: Before = Before()
+    """What was done before it."""
     course: KeptCourse
     sent: bool = False
     """The course's order was given to somebody, in this life of the coordinator or before."""
@@ -50,6 +63,8 @@ class Batch(Strict):
     """As it was at the checkpoint in progress."""
     returning: bool = False
     """All shards are going back to the cut."""
+    entering: bool = False
+    """And this for the first time, to where the warm start has ended."""
     returned: dict[int, int] = field(default_factory=dict)
     """Incarnations of the shards that are there, by index."""
     returns: int = 0

@@ -56,6 +56,8 @@ class DataKnown(Strict):
     portion_size: int
     batch_size: int
     test_samples: int
+    warm_start: int | None = None
+    """Samples that a batch method begins with, if it has a warm start."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -99,6 +99,7 @@ def _(_: entries.StopAsked, state: State) -> None:
 @_meaning(entries.DataKnown)
 def _(entry: entries.DataKnown, state: State) -> None:
     state.test_samples = entry.test_samples
+    state.warm_start.samples = entry.warm_start
     if state.data.samples == 0:
         state.data = DataLedger(
             seed=entry.seed,

@@ -28,6 +28,8 @@ def from_ledger(state: State, source: str, shards: int) -> State:
     state.first_incarnation = (highest // LIVES_PER_RUN + 1) * LIVES_PER_RUN
     state.incarnation = state.first_incarnation + 1
     batch_fold.resume(state)
+    if state.batch is None:
+        state.warm_start.cut = None
     state.resumed_from = source
     state.elapsed += max(0.0, (state.ledger_time or 0.0) - (state.began or 0.0))
     state.phase = Phase.WAITING

@@ -99,6 +99,8 @@ class Life(Strict):
     """A replica whose loop brings its own data."""
     drained: bool = False
     """A replica that will push nothing more."""
+    left_warm_start: bool = False
+    """A replica that has left the warm start behind and works for the batch method."""
     configured: bool = False
     """A shard that knows its ranges."""
     initialised: bool = False
@@ -184,6 +186,18 @@ class Evaluation(Strict):
 
 
 @dataclass(kw_only=True, slots=True)
+class WarmStart(Strict):
+    """Of a batch method."""
+
+    samples: int | None = None
+    """How many are wanted; None: there is no warm start."""
+    ended: bool = False
+    """No more work of it is given out."""
+    cut: int | None = None
+    """Everything is drained; the first checkpoint of this number or more is where it ends."""
+
+
+@dataclass(kw_only=True, slots=True)
 class State(Strict):
     """The whole. Only `fold.apply` changes it."""
 
@@ -206,6 +220,8 @@ class State(Strict):
     test_samples: int = 0
     layout: ModelLayout | None = None
     data: DataLedger = field(default_factory=DataLedger)
+    warm_start: WarmStart = field(default_factory=WarmStart)
+    """Of a batch method, if it has one."""
     batch: Batch | None = None
     """Of a batch method, once it has begun."""
     replicas: dict[int, Life] = field(default_factory=dict)

@@ -1,10 +1,9 @@
 """Counters of the job that outlive the processes that counted. Pure."""
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
 
 from disttrain.coordinator.protocol.fields import LostUpdates, MemberId, Strict
-from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport, added
 from disttrain.job import names
 from disttrain.transport.header import Role
 
@@ -116,35 +115,3 @@ def remember_best(best: dict[str, Extremes], measures: dict[str, float]) -> None
     for key, value in measures.items():
         known = best.get(key, Extremes(lowest=value, highest=value))
         best[key] = Extremes(lowest=min(known.lowest, value), highest=max(known.highest, value))
-
-
-_Report = TypeVar("_Report", ReplicaReport, ShardReport)
-
-
-def added(old: _Report, new: _Report) -> _Report:
-    """A report whose numbers and histograms are the sums; everything else is the newer one's."""
-    sums = {
-        item.name: _sum(getattr(old, item.name), getattr(new, item.name))
-        for item in fields(new)
-        if item.name != "version"
-    }
-    changes: dict[str, Any] = {key: value for key, value in sums.items() if value is not None}
-    return replace(new, **changes)
-
-
-def _sum(old: object, new: object) -> object | None:
-    if isinstance(old, int | float) and isinstance(new, int | float):
-        return old + new
-    if isinstance(old, dict) and isinstance(new, dict):
-        return {key: old.get(key, 0) + new.get(key, 0) for key in {*old, *new}}
-    return _sum_histograms(old, new)
-
-
-def _sum_histograms(old: object, new: object) -> tuple[int, ...] | None:
-    if not isinstance(old, tuple) or not isinstance(new, tuple):
-        return None
-    if not all(isinstance(count, int) for count in (*old, *new)):
-        return None
-    longest = max(len(old), len(new))
-    filled = [(*counts, *[0] * (longest - len(counts))) for counts in (old, new)]
-    return tuple(a + b for a, b in zip(*filled, strict=True))

@@ -106,6 +106,11 @@ class DataLedger(Strict):
         self.epochs[self.next_epoch] = Epoch(queues=queues)
         self.next_epoch += 1
 
+    def begin_batches(self, portion_size: int) -> None:
+        """Nothing is leased from now on: a batch method gives out groups of portions."""
+        self.portion_size = self.batch_size = portion_size
+        self.epochs, self.owners = {}, {}
+
     def grant(self, member: MemberId, lease: Lease) -> None:
         """Takes the lease's range out of its queue, for a living replica."""
         epoch = self.epochs[lease.epoch]

@@ -17,7 +17,8 @@ _STATUS_SECONDS = 0.5
 _METRICS_SECONDS = 2.0
 _OfMember: TypeAlias = entries.MemberJoined | entries.LeasesExpired | entries.MemberLost
 _OfMethod: TypeAlias = (
-    batch_entries.CourseBegun
+    batch_entries.WarmStartEnded
+    | batch_entries.CourseBegun
     | batch_entries.RulesChanged
     | batch_entries.ReturnBegun
     | batch_entries.CourseReturned
@@ -118,7 +119,9 @@ class Reporting:
             self._metrics.checkpoint_took(now - self._checkpoint_began)
 
     def _note_method(self, entry: _OfMethod) -> None:
-        if isinstance(entry, batch_entries.ReturnBegun):
+        if isinstance(entry, batch_entries.WarmStartEnded):
+            LOG.info("warm start is processed", samples=self._machine.state.samples)
+        elif isinstance(entry, batch_entries.ReturnBegun):
             LOG.warning("all return to the checkpoint", reason=entry.reason)
         elif isinstance(entry, batch_entries.RulesChanged):
             for change in entry.changes:

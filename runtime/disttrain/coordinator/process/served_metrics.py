@@ -82,7 +82,7 @@ class ServedMetrics:
     def _update_gauges(self, machine: Coordinator, now: float) -> None:
         state, watch, found = machine.state, machine.watch, self._metrics
         speed = watch.samples_per_second()
-        estimate = progress.estimate(state, machine.settings, now, speed)
+        estimate = progress.estimate(state, machine.settings.last, now, speed)
         for role, lives in ((Role.REPLICA, state.replicas), (Role.SHARD, state.shards)):
             count = sum(life.live for life in lives.values())
             found.members.labels(role=role.name.lower()).set(count)

@@ -20,6 +20,7 @@ from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service, steady_clock
 from disttrain.coordinator.process.start import Origin
 from disttrain.coordinator.status.cluster_status import JobObject, Patches
+from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
@@ -93,12 +94,14 @@ def _places(config: LaunchConfig, store: Store) -> Places:
 
 def _job(config: LaunchConfig) -> Job:
     spec = config.job.spec
-    rule = spec.strategy.rule.optimizer.rule
+    first = defaults.first_stage(spec).strategy.rule.optimizer.rule
+    then = spec.strategy.rule.optimizer.rule
     return Job(
         uid=config.job_uid,
         name=config.job.metadata.name,
         seed=spec.seed,
-        update_rule=type(rule).__name__.lower(),
+        update_rule=type(first).__name__.lower(),
+        batch_rule=type(then).__name__.lower(),
         keep_last=spec.checkpoint.keep_last,
     )
 

@@ -109,6 +109,16 @@ class Drain(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LeaveWarmStart(Strict):
+    """To a replica, after `Drain`: the warm start is over, work for the batch method now.
+
+    Answer `Done` when you have taken over the shards' values again.
+    """
+
+    kind: Literal["leave_warm_start"] = "leave_warm_start"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class End(Strict):
     """To every member: exit with code 0. Answer `Done` first."""
 
@@ -159,6 +169,7 @@ Order: TypeAlias = Annotated[
     | Evaluate
     | Export
     | Drain
+    | LeaveWarmStart
     | End
     | Perform
     | Decide

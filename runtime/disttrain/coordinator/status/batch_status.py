@@ -8,6 +8,9 @@ from disttrain.sandblaster.method import Progress
 
 Json = dict[str, Any]
 
+WARM_START = "warm_start"
+"""The stage before the method's own."""
+
 
 def warning(groups: int, replicas: int) -> str | None:
     """What is said of a batch with fewer groups than there are replicas; None: it is large enough.
@@ -24,10 +27,10 @@ def warning(groups: int, replicas: int) -> str | None:
 
 
 def batch(state: State) -> Json | None:
-    """Everything that is told of it; None before it has begun, and for other strategies."""
+    """Everything that is told of it; None before anything is known, and for other strategies."""
     found = state.batch
     if found is None:
-        return None
+        return None if state.warm_start.samples is None else _warm_start(state)
     course = found.course
     progress = course.method.progress
     search = course.method.search
@@ -50,6 +53,24 @@ def batch(state: State) -> Json | None:
         "end": progress.end,
         "changes": found.changes,
         "warning": warning(found.groups_of_a_batch, len(state.replicas)),
+        "warmStartSamples": state.warm_start.samples,
+    }
+
+
+def _warm_start(state: State) -> Json:
+    """The same words, while the method has done nothing."""
+    nothing = (
+        *("iteration", "evaluation", "evaluations", "evaluationsPerIteration", "nonFinitePoints"),
+        *("groupsDone", "groups", "requeued", "copies", "returns", "samplesDropped"),
+    )
+    unknown = ("objective", "gradientNorm", "step", "end")
+    return {
+        **dict.fromkeys(nothing, 0),
+        **dict.fromkeys(unknown),
+        "stage": WARM_START,
+        "changes": [],
+        "warning": None,
+        "warmStartSamples": state.warm_start.samples,
     }
 
 

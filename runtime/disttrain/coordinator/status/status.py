@@ -5,7 +5,7 @@ from typing import Any
 
 from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.state import Life, State
-from disttrain.coordinator.journal.totals import Totals, added
+from disttrain.coordinator.journal.totals import Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.fields import MemberId
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 def status(state: State, settings: Settings, watch: Watch, now: float) -> Json:
     """Everything about a running job."""
     speed = watch.samples_per_second()
-    estimate = progress.estimate(state, settings, now, speed)
+    estimate = progress.estimate(state, settings.last, now, speed)
     replicas = list(watch.replicas.values())
     shares = limiting.time_shares(replicas)
     found: Json = {
@@ -31,7 +31,7 @@ def status(state: State, settings: Settings, watch: Watch, now: float) -> Json:
         "progress": estimate.fraction,
         "remainingSeconds": estimate.remaining_seconds,
         "liveReplicas": sum(life.live for life in state.replicas.values()),
-        "warmStart": state.samples < settings.warm_start_samples,
+        "warmStart": settings.then is not None or state.samples < settings.warm_start_samples,
         "checkpoint": state.last_checkpoint,
         "timeShares": None if shares is None else _shares(shares),
         "limit": limiting.limit(shares, limiting.busiest(list(watch.shards.values()))),
@@ -182,7 +182,7 @@ def staleness_figures(state: State, watch: Watch) -> Json:
 def _staleness(state: State, watch: Watch) -> tuple[int, ...]:
     whole = ShardReport()
     for report in (*watch.shards.values(), *state.totals.shard_reports.values()):
-        whole = added(whole, report)
+        whole = reports.added(whole, report)
     return whole.staleness
 
 

@@ -88,7 +88,7 @@ class Served:
         self.journal.begin(self.machine.state)
         self.listener = ScriptedListener()
         self.leaving = Leaving(self.machine, self.journal)
-        job = Job(uid="u", name="n", seed=1, update_rule="sgd", keep_last=1)
+        job = Job(uid="u", name="n", seed=1, update_rule="sgd", batch_rule="lbfgs", keep_last=1)
         parts = Parts(
             machine=self.machine,
             journal=self.journal,

@@ -1,0 +1,76 @@
+"""A shard whose batch method has a warm start: first it is one of Downpour, then of the method.
+
+It turns by the order to return to the checkpoint with which the warm start has ended. A life that
+begins with a checkpoint of the warm start is one of Downpour again, until it gets that order.
+"""
+
+from collections.abc import Mapping
+
+from disttrain.coordinator.protocol import orders
+from disttrain.layout import TRIAL_OF, Range
+from disttrain.parameter_server.batch_figures import BatchFigures
+from disttrain.parameter_server.batch_shard import SandblasterShard
+from disttrain.parameter_server.batch_values import BatchValues
+from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.downpour_shard import DownpourShard
+from disttrain.parameter_server.restoring import RestoredShard
+from disttrain.parameter_server.shard import Answers, Shard
+from disttrain.parameter_server.values import Values
+from disttrain.parameter_server.writing import Cut
+from disttrain.transport.header import Header, Reason, Vector, Verb
+
+
+class WarmStartedShard(Shard):
+    """See `Shard`: says everything to one of two shards, which have state and records in common."""
+
+    def __init__(self, first: DownpourShard, then: SandblasterShard) -> None:
+        super().__init__(first.state, first.records)
+        first.refused = then.refused = self.refused
+        self._then = then
+        self._now: DownpourShard | SandblasterShard = first
+
+    @property
+    def figures(self) -> BatchFigures:
+        """See `Shard.figures`."""
+        return self._now.figures
+
+    @property
+    def keeps_updates(self) -> bool:
+        """See `Shard.keeps_updates`."""
+        return self._now.keeps_updates
+
+    def make_room(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> Values:
+        """See `Shard.make_room`."""
+        return self._now.make_room(ranges, chunk_bytes)
+
+    def restore(self, restored: RestoredShard) -> None:
+        """See `Shard.restore`. Raises WrongSnapshot."""
+        if isinstance(restored.values, BatchValues):
+            self._now = self._then
+        self._now.restore(restored)
+
+    def protect(self, cut: Cut | None) -> None:
+        """See `Shard.protect`."""
+        self._now.protect(cut)
+
+    def fence(self, life: SenderLife) -> Delivered:
+        """See `Shard.fence`."""
+        return self._now.fence(life)
+
+    def carry_out(self, order: orders.Order) -> orders.Result:
+        """See `Shard.carry_out`."""
+        if isinstance(order, orders.ReturnTo):
+            self._now = self._then
+        return self._now.carry_out(order)
+
+    def handle(self, header: Header, payload: memoryview) -> Answers:
+        """See `Shard.handle`."""
+        if self._now is not self._then and _is_of_a_batch(header):
+            # From a replica that does not know yet that this life is a new one.
+            return self._refuse(header, Reason.WRONG_EVALUATION, "no evaluation is under way")
+        return self._now.handle(header, payload)
+
+
+def _is_of_a_batch(header: Header) -> bool:
+    is_trial = header.verb == Verb.FETCH and header.vector in TRIAL_OF.values()
+    return is_trial or header.verb == Verb.STAGE

@@ -1,0 +1,131 @@
+"""A batch method with a warm start, in real processes, some of which are killed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from builders import batch_jobs
+from builders.batch_jobs import BATCH_JOB
+from builders.runs import RunningJob
+from disttrain.checkpoint.store import Store
+
+SAMPLES = 1000
+_WARM_START = "spec.strategy.sandblaster.warmStart="
+DOWNPOUR = (
+    f"{_WARM_START}{{samples: {SAMPLES}, batchSize: 8, "
+    "downpour: {optimizer: {adagrad: {learningRate: 0.05}}}}"
+)
+SGD = f"{_WARM_START}{{samples: {SAMPLES}, batchSize: 8, sgd: {{learningRate: 0.1}}}}"
+SLOW = "spec.task.arguments={portion_seconds: 0.02}"
+OVER = "warm start is processed"
+
+Moment = Callable[[RunningJob], None]
+
+
+def before(job: RunningJob) -> None:
+    job.wait_until(lambda status: status["samples"] >= SAMPLES // 4)
+
+
+def at_the_end(job: RunningJob) -> None:
+    job.wait_until(lambda _: OVER in job.log("coordinator"))
+
+
+def after(job: RunningJob) -> None:
+    job.wait_until(lambda status: _batch(status).get("iteration", 0) >= 2)
+
+
+def _batch(status: dict[str, Any]) -> dict[str, Any]:
+    return status.get("sandblaster") or {}
+
+
+def rules_of_checkpoints(job: RunningJob) -> list[str]:
+    return [found.manifest.update_rule for found in Store(job.output / "checkpoints").list()]
+
+
+def assert_converged(job: RunningJob) -> None:
+    assert job.wait() == 0
+    assert job.summary()["reason"] == "Converged"
+    reached = batch_jobs.flat(batch_jobs.exported(job.output))
+    assert batch_jobs.distance(reached, batch_jobs.serial_iterates()[-1]) < 1e-5
+    job.assert_promises_held()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
+    with RunningJob(tmp_path_factory.mktemp("undisturbed"), [SGD], BATCH_JOB) as job:
+        assert_converged(job)
+        return batch_jobs.exported(job.output)
+
+
+def test_downpour_is_followed_by_the_method(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [DOWNPOUR, "spec.checkpoint.keepLast=100"], BATCH_JOB) as job:
+        job.wait_until(lambda status: _batch(status).get("stage") == "warm_start")
+        assert_converged(job)
+        summary, rules = job.summary(), rules_of_checkpoints(job)
+
+    # 240 samples of data, in each evaluation.
+    assert summary["samples"] == SAMPLES + 240 * summary["sandblaster"]["evaluations"]
+    assert summary["sandblaster"]["warmStartSamples"] == SAMPLES
+    assert summary["sandblaster"]["returns"] == 0
+    assert rules == sorted(rules)
+    assert set(rules) == {"adagrad", "lbfgs"}
+
+
+@pytest.mark.parametrize(
+    ("moment", "process"),
+    [
+        (before, "shard-0"),
+        (before, "replica-0"),
+        (at_the_end, "shard-1"),
+        (at_the_end, "coordinator"),
+    ],
+)
+def test_a_process_may_die_before_the_method_begins(
+    tmp_path: Path, moment: Moment, process: str
+) -> None:
+    with RunningJob(tmp_path, [DOWNPOUR], BATCH_JOB) as job:
+        moment(job)
+        job.kill(process)
+        assert_converged(job)
+
+        role = process.partition("-")[0]
+        assert job.summary()["restarts"][role] == 1
+        assert job.summary()["sandblaster"]["iteration"] > 0
+
+
+@pytest.mark.parametrize("process", ["shard-1", "coordinator"])
+def test_what_dies_later_changes_no_bit(
+    tmp_path: Path, undisturbed: dict[str, Tensor], process: str
+) -> None:
+    with RunningJob(tmp_path, [SGD, SLOW], BATCH_JOB) as job:
+        after(job)
+        job.kill(process)
+        assert_converged(job)
+        assert batch_jobs.same_bits(batch_jobs.exported(job.output), undisturbed)
+
+
+def test_a_job_that_was_stopped_goes_on_in_its_warm_start(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [DOWNPOUR], BATCH_JOB) as job:
+        before(job)
+        job.interrupt()
+        job.wait()
+        assert job.summary()["phase"] == "Stopped"
+        assert set(rules_of_checkpoints(job)) == {"adagrad"}
+        job.resume()
+        assert_converged(job)
+
+
+def test_a_job_that_was_stopped_later_goes_on_to_the_same_bits(
+    tmp_path: Path, undisturbed: dict[str, Tensor]
+) -> None:
+    with RunningJob(tmp_path, [SGD, SLOW], BATCH_JOB) as job:
+        after(job)
+        job.interrupt()
+        job.wait()
+        assert job.summary()["phase"] == "Stopped"
+        job.resume()
+        assert_converged(job)
+        assert batch_jobs.same_bits(batch_jobs.exported(job.output), undisturbed)

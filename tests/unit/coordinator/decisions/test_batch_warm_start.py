@@ -1,0 +1,127 @@
+"""How the coordinator ends the warm start of a batch method, and begins the method there."""
+
+from dataclasses import replace
+
+from builders.batch_machines import RULES, BatchMachine
+from builders.machines import BASE
+from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.status import batch_status
+from disttrain.job.stop import Stop
+from disttrain.sandblaster.batch.driver import Stage
+from disttrain.transport.header import Role
+
+SAMPLES = 44
+"""More than the 32 of the data."""
+THEN = replace(
+    BASE, batch=RULES, evaluation=None, stop=Stop(iterations=50), follows_warm_start=True
+)
+
+
+def a_machine() -> BatchMachine:
+    return BatchMachine(batch=None, stop=Stop(samples=SAMPLES), then=THEN)
+
+
+def issued(machine: BatchMachine, kind: type[object]) -> list[MemberId]:
+    found = machine.state.orders.values()
+    return [order.member for order in found if isinstance(order.order, kind)]
+
+
+def stage(machine: BatchMachine) -> str:
+    told = batch_status.batch(machine.state)
+    assert told is not None
+    return str(told["stage"])
+
+
+def process(machine: BatchMachine, *replicas: MemberId) -> None:
+    """All of the warm start, whose last orders are left open."""
+    while any(machine.process(replica) for replica in replicas):
+        pass
+
+
+def test_exactly_its_samples_are_given_out_and_the_method_begins_at_a_checkpoint() -> None:
+    machine = a_machine()
+    _, *replicas = machine.running()
+    assert stage(machine) == "warm_start"
+
+    process(machine, *replicas)
+    assert machine.state.samples == SAMPLES
+    assert issued(machine, orders.Drain) == replicas
+    assert machine.state.batch is None
+
+    machine.obey()
+    machine.tick()
+    machine.obey()
+    assert machine.returned == [machine.state.last_checkpoint]
+    assert machine.batch.course.stage is Stage.COMPUTING
+    assert machine.batch.cut_number == machine.state.last_checkpoint
+    assert machine.batch.returns == 0
+    assert all(life.left_warm_start for life in machine.state.replicas.values())
+
+    machine.evaluate(*replicas)
+    assert machine.state.samples == SAMPLES + 32
+    assert machine.state.data.epochs_done == 2
+
+
+def test_a_replica_that_joins_later_leaves_the_warm_start_before_it_gets_a_group() -> None:
+    machine = a_machine()
+    _, *replicas = machine.running()
+    process(machine, *replicas)
+    machine.obey()
+    machine.tick()
+    machine.obey()
+
+    machine.request(messages.MemberDied(role=Role.REPLICA, index=0, pid=2, exit_code=-9))
+    late = machine.member(Role.REPLICA, 0, "r0 again")
+    assert machine.ask(late) == ()
+    assert machine.work(late).wait
+
+    machine.tick()
+    assert issued(machine, orders.LeaveWarmStart) == [late]
+    machine.obey()
+    assert machine.ask(late) != ()
+
+
+def test_a_shard_that_dies_before_the_checkpoint_belongs_to_the_warm_start() -> None:
+    machine = a_machine()
+    shard, *replicas = machine.running()
+    process(machine, *replicas)
+    machine.muted.add(shard)
+    machine.obey()
+    machine.tick()
+    (asked,) = issued(machine, orders.Checkpoint)
+    assert asked == shard
+
+    machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
+    assert machine.state.batch is None
+    restored = messages.Restored(initialised=True, checkpoint=1, version=1)
+    machine.member(Role.SHARD, 0, "s0 again", restored=restored)
+    machine.obey()
+    for _ in range(2):
+        machine.tick(2.0)
+        machine.obey()
+
+    assert machine.batch.course.stage is Stage.COMPUTING
+    assert machine.batch.lives == (2,)
+    assert machine.state.samples == SAMPLES
+
+
+def test_a_shard_that_dies_after_it_returns_with_the_others() -> None:
+    machine = a_machine()
+    _, *replicas = machine.running()
+    process(machine, *replicas)
+    machine.obey()
+    machine.tick()
+    machine.obey()
+    first = machine.batch.cut_number
+
+    machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
+    restored = messages.Restored(initialised=True, checkpoint=first, version=1)
+    machine.member(Role.SHARD, 0, "s0 again", restored=restored)
+    for _ in range(2):
+        machine.tick(1.0)
+        machine.obey()
+
+    assert machine.returned == [first, first]
+    assert machine.batch.returns == 1
+    assert machine.batch.course.stage is Stage.COMPUTING

@@ -1,0 +1,145 @@
+"""A shard that is one of Downpour until it is told to begin the batch method."""
+
+from pathlib import Path
+
+import pytest
+
+from builders import batch_shards, committed_cuts
+from builders.batch_shards import CHUNK_BYTES, ELEMENTS, FIRST_POINT, NUMBER_TYPES
+from builders.jobs import a_batch_job
+from builders.transports import a_header
+from disttrain import layout
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.coordinator.protocol import orders
+from disttrain.parameter_server import assembly, restoring, writing
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.restoring import MakeValues, RestoredShard, Wanted
+from disttrain.parameter_server.shard import Shard
+from disttrain.parameter_server.state import ShardState
+from disttrain.transport.header import Header, Reason, Vector, Verb
+
+SPEC = a_batch_job(
+    "spec.strategy.sandblaster.warmStart={samples: 9, batchSize: 3, "
+    "downpour: {optimizer: {adagrad: {learningRate: 1, initialAccumulator: 1}}}}"
+).spec
+TYPES = pytest.mark.parametrize("trainable", [Vector.PARAMETERS, Vector.PARAMETERS_FLOAT64])
+
+
+class Story:
+    """A shard, and the checkpoint to which it is told to return."""
+
+    def __init__(self, folder: Path, trainable: Vector) -> None:
+        self.folder, self.trainable = folder, trainable
+        self.checkpoint: Checkpoint | None = None
+        self.shard = self.another()
+        self.shard.configure({trainable: ELEMENTS}, 1, CHUNK_BYTES)
+        self.shard.state.is_initialised = True
+
+    def another(self) -> Shard:
+        state = ShardState(index=0, incarnation=1)
+        shard = assembly.build_for(SPEC, state, Records(incarnation=1), self.reload)
+        shard.admit(SenderLife(0, 1))
+        return shard
+
+    def reload(self, number: int) -> RestoredShard:
+        assert number == 1
+        return self.read(earlier={}, others=("adagrad",))
+
+    def read(self, earlier: dict[str, MakeValues], others: tuple[str, ...] = ()) -> RestoredShard:
+        assert self.checkpoint is not None
+        wanted = Wanted(
+            shard=0,
+            shards=1,
+            chunk_bytes=CHUNK_BYTES,
+            update_rule="lbfgs",
+            other_rules=others,
+            make=assembly.values_for(SPEC.strategy.rule),
+            earlier=earlier,
+        )
+        restored = restoring.restore([self.checkpoint], wanted)
+        assert restored is not None
+        return restored
+
+    def save(self) -> None:
+        assert self.shard.state.values is not None
+        cut = writing.cut(1, self.shard.state, self.shard.state.values)
+        model = committed_cuts.a_model(self.trainable, ELEMENTS)
+        self.checkpoint = committed_cuts.commit(self.folder, [cut], model, "adagrad", 1)
+
+    def returns(self) -> orders.Result:
+        return self.shard.carry_out(orders.ReturnTo(checkpoint=1))
+
+    def headers(self, verb: Verb) -> list[Header]:
+        staged = batch_shards.stage_headers(self.shard, attempt=1)
+        return [one._replace(verb=verb, sequence=1, scale=1.0, samples=3) for one in staged]
+
+    def push(self) -> list[Verb | Reason]:
+        answers = [
+            answer.header
+            for header in self.headers(Verb.PUSH)
+            for answer in batch_shards.handle(self.shard, header)
+        ]
+        return [Reason(one.reason) if one.reason else Verb(one.verb) for one in answers]
+
+    def parameters(self) -> list[float]:
+        found = batch_shards.fetch(self.shard, self.trainable)
+        assert found.dtype == NUMBER_TYPES[self.trainable]
+        return [float(value) for value in found.tolist()]
+
+
+@TYPES
+def test_it_applies_pushes_and_then_carries_out_orders(tmp_path: Path, trainable: Vector) -> None:
+    story = Story(tmp_path, trainable)
+    assert set(story.push()) == {Verb.PUSHED}
+    reached = story.parameters()
+    assert reached == pytest.approx([-(0.5**0.5)] * ELEMENTS)
+    story.save()
+
+    assert isinstance(story.returns(), orders.Done)
+
+    assert story.parameters() == reached
+    assert set(story.push()) == {Reason.NOT_ALLOWED}
+    batch_shards.performed(batch_shards.perform(story.shard, 1, *FIRST_POINT, evaluation=1))
+    assert batch_shards.fetch(story.shard, layout.TRIAL_OF[trainable], 1).tolist() == reached
+
+
+def test_versions_do_not_go_back_and_what_was_delivered_is_known(tmp_path: Path) -> None:
+    story = Story(tmp_path, Vector.PARAMETERS)
+    story.push()
+    story.save()
+    before = story.shard.state.count
+
+    story.returns()
+
+    assert story.shard.state.count > before
+    assert story.shard.state.deliveries.of(0, 1).pushes == 1
+    assert not story.shard.keeps_updates
+
+
+def test_what_is_of_an_evaluation_is_refused_before(tmp_path: Path) -> None:
+    story = Story(tmp_path, Vector.PARAMETERS)
+    fetch = a_header(
+        Verb.FETCH, vector=Vector.TRIAL, count=1, incarnation=1, receiver_incarnation=1
+    )
+
+    for header in (story.headers(Verb.STAGE)[0], fetch):
+        (answer,) = batch_shards.handle(story.shard, header)
+        assert answer.header.reason == Reason.WRONG_EVALUATION
+    assert story.shard.keeps_updates
+
+
+def test_its_next_life_begins_where_the_checkpoint_is(tmp_path: Path) -> None:
+    story = Story(tmp_path, Vector.PARAMETERS)
+    story.push()
+    reached = story.parameters()
+    story.save()
+
+    story.shard = story.another()
+    story.shard.restore(story.read(assembly.values_before(SPEC.strategy.rule)))
+    assert story.parameters() == reached
+    assert story.shard.keeps_updates
+    assert set(story.push()) == {Verb.PUSHED}
+
+    assert isinstance(story.returns(), orders.Done)
+    assert not story.shard.keeps_updates
