@@ -43,13 +43,23 @@ class _Server:
 
 def get(kubeconfig: Path, namespace: str, kind: str, name: str) -> Object | None:
     """Return an object; None for whatever kubectl has to say a word about."""
-    return _ask(kubeconfig, namespace, kind, f"/{quote(name)}")
+    found = _ask(kubeconfig, namespace, kind, f"/{quote(name)}")
+    return None if found is None else _shown(found)
 
 
 def items(kubeconfig: Path, namespace: str, kind: str, selector: str) -> list[Object] | None:
     """Return the objects that a label selector picks; None for what kubectl is needed for."""
     found = _ask(kubeconfig, namespace, kind, f"?labelSelector={quote(selector)}")
-    return None if found is None else found["items"]
+    if found is None:
+        return None
+    of_each = {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
+    return [{**of_each, **_shown(each)} for each in found["items"]]
+
+
+def _shown(found: Object) -> Object:
+    """The object as kubectl shows it: without who wrote what."""
+    found["metadata"].pop("managedFields", None)
+    return found
 
 
 def _ask(kubeconfig: Path, namespace: str, kind: str, rest: str) -> Object | None:
