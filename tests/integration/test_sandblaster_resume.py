@@ -22,6 +22,7 @@ def stopped_after_eight_evaluations(folder: Path) -> Path:
         job.wait_until(lambda status: status["samples"] >= 8 * SAMPLES)
         job.interrupt()
         assert job.wait() == 130
+        job.assert_promises_held()
         return job.output
 
 
