@@ -1,6 +1,7 @@
 """Pods that do not start, and why."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.observed.inventory import Observed
@@ -10,16 +11,34 @@ from disttrain_operator.policies.problem import Problem, ProblemType
 _PASSING = {"", "ContainerCreating", "PodInitializing"}
 """What a pod waits for without anybody's doing."""
 
+_SCHEDULING = timedelta(seconds=5)
+"""A new pod has no node until its new volume is bound, which says nothing of a lack."""
+
 _MOST = 3
 """Pods that are named; the others of the same kind fail alike."""
 
 
-def problems(job: JobRecord, observed: Observed) -> list[Problem]:
+def problems(job: JobRecord, observed: Observed, now: datetime) -> list[Problem]:
     """What keeps the job's pods from starting."""
-    pods = [pod for pod in observed.pods.values() if pod.job_uid == job.uid]
+    mine = _mine(job, observed)
+    pods = [pod for pod in mine if not pod.unschedulable or _judged_at(pod, now) <= now]
     own = [child for child in observed.children.values() if child.owner_uid == job.uid]
     found = [*_volumes(own, pods), *_pods(pods), *_workloads(own, observed.refusals)]
     return list({problem.type: problem for problem in reversed(found)}.values())
+
+
+def next_instant(job: JobRecord, observed: Observed, now: datetime) -> datetime | None:
+    """When the next pod without a node will have been without one for long enough."""
+    instants = (_judged_at(pod, now) for pod in _mine(job, observed) if pod.unschedulable)
+    return min((instant for instant in instants if instant > now), default=None)
+
+
+def _mine(job: JobRecord, observed: Observed) -> list[PodRecord]:
+    return [pod for pod in observed.pods.values() if pod.job_uid == job.uid]
+
+
+def _judged_at(pod: PodRecord, now: datetime) -> datetime:
+    return now if pod.created is None else pod.created + _SCHEDULING
 
 
 def _volumes(children: list[ChildRecord], pods: Iterable[PodRecord]) -> list[Problem]:

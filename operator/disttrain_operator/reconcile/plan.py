@@ -119,7 +119,7 @@ def _problems(situation: _Situation, outcome: Outcome | None) -> tuple[Problem, 
         *situation.wanted.problems,
         knowledge.refused,
         ownership.conflict(situation.job, children),
-        *starting.problems(situation.job, observed),
+        *starting.problems(situation.job, observed, situation.now),
         knowledge.error,
     ]
     return tuple(problem for problem in found if problem is not None)
@@ -180,6 +180,7 @@ def _wake_at(
     if outcome is None:
         since, begun = _since(situation, spec), report.has_begun(job)
         instants.append(deadlines.next_instant(spec, since, begun=begun))
+        instants.append(starting.next_instant(job, situation.observed, now))
         instants.append(
             key_checks.due_at(job, situation.observed, situation.knowledge.keys_checked)
         )

@@ -1,6 +1,7 @@
 """Why pods do not start, each in words that a person can act upon."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ SHARDS = child(Kind.StatefulSet, wanted=2, remaining=0)
 def problems(*seen: PodRecord | ChildRecord, refusals: dict[str, str] | None = None) -> list[Any]:
     pods = {each.name: each for each in seen if isinstance(each, PodRecord)}
     children = {(each.kind, each.name): each for each in seen if isinstance(each, ChildRecord)}
-    found: list[Problem] = starting.problems(job(), Observed(job(), children, pods, refusals or {}))
+    seen_together = Observed(job(), children, pods, refusals or {})
+    found: list[Problem] = starting.problems(job(), seen_together, NOW)
     return [(each.type, each.reason, each.message) for each in found]
 
 
@@ -55,10 +57,23 @@ def test_a_pod_that_does_not_start_is_told(
         {"waiting": "ImagePullBackOff", "gone_at": NOW},
         {"waiting": "ImagePullBackOff", "phase": "Failed"},
         {"waiting": "ImagePullBackOff", "job_uid": "another"},
+        {"unschedulable": True, "created": NOW - timedelta(seconds=4)},
     ],
 )
 def test_what_passes_by_itself_is_not_told(changed: dict[str, Any]) -> None:
     assert problems(replace(WAITING, **changed)) == []
+
+
+def test_a_new_pod_without_a_node_is_looked_at_again_and_told_then() -> None:
+    stuck = replace(WAITING, unschedulable=True, created=NOW)
+    seen = Observed(job(), {}, {stuck.name: stuck}, {})
+    later = starting.next_instant(job(), seen, NOW)
+
+    assert later == NOW + timedelta(seconds=5)
+    assert starting.problems(job(), seen, later - timedelta(milliseconds=1)) == []
+    (problem,) = starting.problems(job(), seen, later)
+    assert problem.reason == "Unschedulable"
+    assert starting.next_instant(job(), seen, later) is None
 
 
 def test_of_many_pods_a_few_are_named() -> None:

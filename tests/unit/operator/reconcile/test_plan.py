@@ -315,6 +315,15 @@ def test_an_ended_job_is_deleted_after_its_time(seconds: float, *, deleted: bool
         assert found.wake_at == NOW + timedelta(seconds=30)
 
 
+def test_pods_that_get_no_node_are_told_although_nothing_happens_any_more() -> None:
+    stuck = replace(PODS[3], phase="Pending", ready=False, unschedulable=True, created=NOW)
+    seen = observed(job(), (*PODS[:3], stuck, *PODS[4:]))
+
+    assert "CannotStart" not in conditions(made(seen, seconds=4))
+    assert made(seen, seconds=4).wake_at == NOW + timedelta(seconds=5)
+    assert conditions(made(seen, seconds=5))["CannotStart"]["reason"] == "Unschedulable"
+
+
 def test_pods_on_a_lost_node_are_removed_by_force() -> None:
     lost = replace(PODS[3], gone_at=NOW)
     seen = observed(job(), (*PODS[:3], lost, *PODS[4:]))
