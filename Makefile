@@ -26,7 +26,7 @@ CLUSTER_REPORT = -q --durations=20 --cluster=$(CLUSTER)
 
 test: .venv/ready ## all tests of one machine, with real processes, kills and examples
 	$(BIN)/pytest tests/unit tests/contract tests/simulation -n 2 -q
-	$(BIN)/pytest tests/integration tests/gpu -q
+	$(BIN)/pytest tests/integration tests/gpu -n 2 --dist loadfile -q
 
 test-cluster: .venv/ready ## the tests on a real Kubernetes: as root on Linux one is started, else it says why not
 	cd tests && ../$(BIN)/python -m cluster prepare
