@@ -30,7 +30,7 @@ def test_whoever_is_killed_the_model_has_the_same_bits(
     job.wait_until(lambda: batch(job).get("returns", 0) >= 1, "all return to a checkpoint")
     before = batch(job)["evaluation"]
     job.wait_until(lambda: batch(job).get("evaluation", 0) > before, "it goes on")
-    assert sorted(job.restarts("shard")) == [0, 1]
+    job.wait_until(lambda: sorted(job.restarts("shard")) == [0, 1], "the shard's restart")
     job.kill("coordinator")
     job.wait_until(lambda: job.restarts("coordinator") == [1], "the coordinator's restart")
     see_it_train(job)
