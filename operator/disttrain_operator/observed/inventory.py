@@ -31,6 +31,10 @@ class Observed:
             return list(self.pods.values())
         return [child for child in self.children.values() if child.kind is kind]
 
+    def pods_of(self, job: JobRecord) -> list[PodRecord]:
+        """The pods of this job, without those of another one that had its name before."""
+        return [pod for pod in self.pods.values() if pod.job_uid == job.uid]
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing is left."""

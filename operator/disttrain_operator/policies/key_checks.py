@@ -18,8 +18,8 @@ def due_at(job: JobRecord, observed: Observed, checked: datetime | None) -> date
     """When a check is due; None while every pod has its volumes."""
     suspicious = [
         pod.created + PATIENCE
-        for pod in observed.pods.values()
-        if pod.job_uid == job.uid and pod.created is not None and _waits(pod)
+        for pod in observed.pods_of(job)
+        if pod.created is not None and _waits(pod)
     ]
     if not suspicious:
         return None
@@ -29,7 +29,7 @@ def due_at(job: JobRecord, observed: Observed, checked: datetime | None) -> date
 
 def holders(job: JobRecord, observed: Observed) -> tuple[PodRecord, ...]:
     """The pods that run with the keys that there were: with others beside them they are alone."""
-    own = [pod for pod in observed.pods.values() if pod.job_uid == job.uid]
+    own = observed.pods_of(job)
     return tuple(pod for pod in own if not pod.over and pod.gone_at is None and not _waits(pod))
 
 

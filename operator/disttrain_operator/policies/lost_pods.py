@@ -20,6 +20,5 @@ def next_instant(job: JobRecord, observed: Observed) -> datetime | None:
 
 
 def _waited_for(job: JobRecord, observed: Observed) -> list[tuple[PodRecord, datetime]]:
-    pods = observed.pods.values()
-    own = [pod for pod in pods if pod.job_uid == job.uid and not pod.over]
+    own = [pod for pod in observed.pods_of(job) if not pod.over]
     return [(pod, pod.gone_at + PATIENCE) for pod in own if pod.gone_at is not None]

@@ -35,8 +35,7 @@ def is_guess(outcome: Outcome | None) -> bool:
 
 def coordinators(job: JobRecord, observed: Observed) -> list[PodRecord]:
     """The job's coordinators, ended ones among them."""
-    pods = observed.pods.values()
-    return [pod for pod in pods if pod.role is Role.COORDINATOR and pod.job_uid == job.uid]
+    return [pod for pod in observed.pods_of(job) if pod.role is Role.COORDINATOR]
 
 
 def coordinator_job(job: JobRecord, observed: Observed) -> ChildRecord | None:

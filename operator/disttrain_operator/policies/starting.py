@@ -20,7 +20,7 @@ _MOST = 3
 
 def problems(job: JobRecord, observed: Observed, now: datetime) -> list[Problem]:
     """What keeps the job's pods from starting."""
-    mine = _mine(job, observed)
+    mine = observed.pods_of(job)
     pods = [pod for pod in mine if not pod.unschedulable or _judged_at(pod, now) <= now]
     own = [child for child in observed.children.values() if child.owner_uid == job.uid]
     found = [*_volumes(own, pods), *_pods(pods), *_workloads(own, observed.refusals)]
@@ -29,12 +29,8 @@ def problems(job: JobRecord, observed: Observed, now: datetime) -> list[Problem]
 
 def next_instant(job: JobRecord, observed: Observed, now: datetime) -> datetime | None:
     """When the next pod without a node will have been without one for long enough."""
-    instants = (_judged_at(pod, now) for pod in _mine(job, observed) if pod.unschedulable)
+    instants = (_judged_at(pod, now) for pod in observed.pods_of(job) if pod.unschedulable)
     return min((instant for instant in instants if instant > now), default=None)
-
-
-def _mine(job: JobRecord, observed: Observed) -> list[PodRecord]:
-    return [pod for pod in observed.pods.values() if pod.job_uid == job.uid]
 
 
 def _judged_at(pod: PodRecord, now: datetime) -> datetime:

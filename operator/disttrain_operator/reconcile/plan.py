@@ -9,7 +9,7 @@ from disttrain.job.spec import Spec
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.inventory import Observed
-from disttrain_operator.observed.records import JobRecord, Outcome, PodRecord
+from disttrain_operator.observed.records import JobRecord, Outcome
 from disttrain_operator.policies import (
     deadlines,
     key_checks,
@@ -72,7 +72,7 @@ def _invalid(situation: _Situation) -> Plan:
 
 def _valid(situation: _Situation, spec: Spec) -> Plan:
     job, observed, now = situation.job, situation.observed, situation.now
-    counted = restarts.count(job.restarts, _own_pods(situation), spec.failure_policy)
+    counted = restarts.count(job.restarts, observed.pods_of(job), spec.failure_policy)
     outcome = _outcome(situation, spec, counted)
     stage = stages.decide(job, spec, observed, outcome)
     problems = _problems(situation, outcome)
@@ -88,11 +88,6 @@ def _valid(situation: _Situation, spec: Spec) -> Plan:
         wake_at=_wake_at(situation, spec, outcome, due, problems),
         outcome=outcome,
     )
-
-
-def _own_pods(situation: _Situation) -> list[PodRecord]:
-    pods = situation.observed.pods.values()
-    return [pod for pod in pods if pod.job_uid == situation.job.uid]
 
 
 def _outcome(situation: _Situation, spec: Spec, counted: restarts.Counted) -> Outcome | None:
@@ -135,7 +130,8 @@ def _record(
         actions.append(Annotate(cluster_labels.OUTCOME, outcomes.to_annotation(outcome)))
     if outcome is None and counted.restarts_all:
         # Before the failure counts as known: an operator that dies between does it again.
-        going = [pod for pod in _own_pods(situation) if pod.gone_at is None and not pod.over]
+        pods = situation.observed.pods_of(job)
+        going = [pod for pod in pods if pod.gone_at is None and not pod.over]
         actions += [EndPod(pod.name, pod.uid) for pod in going]
     if counted.annotation and counted.annotation != job.restarts:
         actions.append(Annotate(parsing.RESTARTS, counted.annotation))

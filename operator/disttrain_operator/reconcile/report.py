@@ -50,7 +50,7 @@ def status(facts: Facts, now: datetime) -> dict[str, Any]:
     """The operator's fields; the same for the same facts, so that nothing is written twice."""
     before = before_policy.status(facts.job.status)
     situation = _situation(facts)
-    pods = [pod for pod in facts.observed.pods.values() if pod.job_uid == facts.job.uid]
+    pods = facts.observed.pods_of(facts.job)
     known = {condition.type: condition for condition in before.conditions}
     selector = cluster_labels.pods_of(facts.job.key.name, facts.job.uid, Role.REPLICA)
     made = JobStatus(
