@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from disttrain.job.finding import Finding, Path, Severity
+from disttrain.job.sandblaster import lack_of_groups
 from disttrain.job.spec import DistTrainJob, Spec
 
 LEAST_GROUPS = 3
@@ -87,7 +88,7 @@ def _batch_has_groups(spec: Spec) -> str | None:
     found = spec.strategy.sandblaster
     if found is None or isinstance(found.batch_size, str):
         return None
-    group = found.portion_size * found.push_every_portions
+    group = found.group_samples
     most_refused = (LEAST_GROUPS - 1) * group
     if found.batch_size > most_refused:
         return None
@@ -100,15 +101,9 @@ def _batch_has_groups(spec: Spec) -> str | None:
 
 def _replicas_have_groups(spec: Spec) -> str | None:
     found, replicas = spec.strategy.sandblaster, spec.replicas.count
-    if found is None or isinstance(found.batch_size, str):
-        return None
-    groups = -(-found.batch_size // (found.portion_size * found.push_every_portions))
-    if groups >= replicas:
-        return None
-    return (
-        f"makes {groups} groups of portions for {replicas} replicas, so that {replicas - groups} "
-        "of them have nothing to do but copies; take smaller portions, or fewer to a group"
-    )
+    groups = None if found is None else found.groups_of_a_batch
+    lack = None if groups is None else lack_of_groups(groups, replicas)
+    return lack and f"{lack}; take smaller portions, or fewer to a group"
 
 
 def _small_batches_are_lbfgs(spec: Spec) -> str | None:

@@ -83,3 +83,28 @@ class Sandblaster(Section):
 
     warm_start: BatchWarmStart | None = None
     """Asynchronous or plain SGD first. null: the method begins with the initial parameters."""
+
+    @property
+    def group_samples(self) -> int:
+        """Samples of a whole group of portions."""
+        return self.portion_size * self.push_every_portions
+
+    @property
+    def groups_of_a_batch(self) -> int | None:
+        """Groups of portions that a batch makes; None: all that the data makes."""
+        if isinstance(self.batch_size, str):
+            return None
+        return -(-self.batch_size // self.group_samples)
+
+
+def lack_of_groups(groups: int, replicas: int) -> str | None:
+    """What becomes of a batch with fewer groups than replicas; None: it has enough.
+
+    Such a job works. No remedy is said: who asks knows which ones there are.
+    """
+    if groups >= replicas:
+        return None
+    return (
+        f"makes {groups} groups of portions for {replicas} replicas, so that {replicas - groups} "
+        "of them have nothing to do but copies"
+    )

@@ -7,7 +7,7 @@ that is where checkpoints are cut, where the model is measured, and where the jo
 
 from disttrain.coordinator.decisions import batch_return, running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_changes, batch_entries, batch_rules, entries
+from disttrain.coordinator.journal import batch_changes, batch_entries, entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.entries import Entry
 from disttrain.coordinator.journal.state import Phase, StopReason
@@ -95,7 +95,7 @@ def groups_of_the_data(turn: Turn) -> int | None:
     rules = _rules(turn)
     portions = permutation.portion_count(turn.state.data.samples, rules.portion_size)
     groups = -(-portions // rules.push_every_portions)
-    size = batch_rules.groups_of_a_batch(rules)
+    size = rules.groups_of_a_batch
     if size is None or size < groups:
         return groups
     message = (

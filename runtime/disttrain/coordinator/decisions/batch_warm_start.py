@@ -12,8 +12,6 @@ from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.fields import MemberId
 
-_RETRY_SECONDS = 1.0
-
 
 def run(turn: Turn) -> None:
     """Takes the steps that are due before the method begins."""
@@ -50,11 +48,8 @@ def _train(turn: Turn) -> None:
 
 
 def _end(turn: Turn) -> None:
-    draining = {issued.member for issued in turn.open_orders(orders.Drain)}
     busy = [replica for replica in turn.live_replicas() if not replica.drained]
-    for replica in busy:
-        if replica.member not in draining:
-            turn.issue(replica.member, orders.Drain())
+    running.have_drained(turn, busy)
     found = turn.state
     if busy or found.fencings or found.checkpoint is not None or not turn.shards_ready():
         return
@@ -65,9 +60,5 @@ def _end(turn: Turn) -> None:
     if (found.last_checkpoint or 0) >= cut:
         turn.settings = turn.settings.last
         batch.begin(turn, found.last_checkpoint)
-    elif found.next_checkpoint == cut or _may_try_again(turn):
+    elif found.next_checkpoint == cut or running.may_try_checkpoint_again(turn):
         running.begin_checkpoint(turn)
-
-
-def _may_try_again(turn: Turn) -> bool:
-    return turn.now - (turn.state.checkpoint_tried or 0.0) >= _RETRY_SECONDS

@@ -6,15 +6,13 @@ from disttrain.coordinator.decisions import membership, running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal.state import LifeState, Phase, StopReason
 from disttrain.coordinator.protocol.messages import FailureReason
-from disttrain.coordinator.protocol.orders import Drain, Evaluate, Export
+from disttrain.coordinator.protocol.orders import Evaluate, Export
 
 _FINAL_ATTEMPTS = 5
-_FINAL_RETRY_SECONDS = 1.0
 
 
 def drain(turn: Turn) -> None:
     """Every replica pushes what it has; then nothing is under way any more."""
-    draining = {issued.member for issued in turn.open_orders(Drain)}
     busy = [replica for replica in turn.live_replicas() if not replica.drained]
     if turn.settings.batch is not None:
         # It closes only where nothing is under way.
@@ -23,9 +21,7 @@ def drain(turn: Turn) -> None:
         # Who was drained does not train again: replicas only finish what they hold. A loop with
         # its own data holds nothing that could be finished.
         busy = [replica for replica in busy if replica.own_data]
-    for replica in busy:
-        if replica.member not in draining:
-            turn.issue(replica.member, Drain())
+    running.have_drained(turn, busy)
     if not busy and _is_quiet(turn) and turn.shards_ready():
         turn.go_to(Phase.CHECKPOINTING)
 
@@ -40,10 +36,12 @@ def save(turn: Turn) -> None:
             turn.go_to(Phase.EXPORTING)
     elif found.final_failures >= _FINAL_ATTEMPTS:
         _end_without_checkpoint(turn)
-    elif found.checkpoint is None and turn.shards_ready():
-        waited = turn.now - (found.checkpoint_tried or 0.0)
-        if not found.final_failures or waited >= _FINAL_RETRY_SECONDS:
-            running.begin_checkpoint(turn)
+    elif found.checkpoint is None and turn.shards_ready() and _may_save(turn):
+        running.begin_checkpoint(turn)
+
+
+def _may_save(turn: Turn) -> bool:
+    return not turn.state.final_failures or running.may_try_checkpoint_again(turn)
 
 
 def export(turn: Turn) -> None:

@@ -1,11 +1,16 @@
 """What a running job does every so often: evaluations and checkpoints. Decides; no I/O."""
 
+from collections.abc import Iterable
+
 from disttrain.coordinator.decisions import schedule, stop_rules
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, Turn
 from disttrain.coordinator.journal import entries, state
 from disttrain.coordinator.journal.state import Life, Phase
-from disttrain.coordinator.protocol.orders import Checkpoint, Evaluate, Split
+from disttrain.coordinator.protocol.orders import Checkpoint, Drain, Evaluate, Split
 from disttrain.job.roles import Durability
+
+_RETRY_SECONDS = 1.0
+"""After a failed checkpoint without which the job does not go on."""
 
 
 def run(turn: Turn) -> None:
@@ -52,6 +57,19 @@ def begin_checkpoint(turn: Turn) -> None:
     order = Checkpoint(number=number, folder=turn.places.staging(number))
     for shard in turn.live_shards():
         turn.issue(shard.member, order)
+
+
+def may_try_checkpoint_again(turn: Turn) -> bool:
+    """Whether the last attempt is long enough ago, of a checkpoint that everybody waits for."""
+    return turn.now - (turn.state.checkpoint_tried or 0.0) >= _RETRY_SECONDS
+
+
+def have_drained(turn: Turn, replicas: Iterable[Life]) -> None:
+    """Each of them shall push what it has, if it was not told so before."""
+    told = {issued.member for issued in turn.open_orders(Drain)}
+    for replica in replicas:
+        if replica.member not in told:
+            turn.issue(replica.member, Drain())
 
 
 def save_now(turn: Turn) -> None:

@@ -37,22 +37,15 @@ def driver(rules: Sandblaster, groups: int, seed: int) -> Driver:
         start_when_remaining=rules.backup_tasks.start_when_remaining,
     )
     batches = None
-    size = groups_of_a_batch(rules)
+    size = rules.groups_of_a_batch
     if size is not None:
         overlap = max(1, round(_SHARED * size))
         batches = Batches(seed=seed, groups=groups, size=size, overlap=overlap)
     return Driver(_frame(rules), DriverRules(groups=groups, backup=backup, batches=batches))
 
 
-def groups_of_a_batch(rules: Sandblaster) -> int | None:
-    """None: all that the data has."""
-    if isinstance(rules.batch_size, str):
-        return None
-    return -(-rules.batch_size // (rules.portion_size * rules.push_every_portions))
-
-
 def _frame(rules: Sandblaster) -> Frame:
-    method, is_small = rules.optimizer.rule, groups_of_a_batch(rules) is not None
+    method, is_small = rules.optimizer.rule, rules.groups_of_a_batch is not None
     descent = DescentRules(
         search=search(rules),
         gradient_tolerance=method.gradient_tolerance,
@@ -67,7 +60,7 @@ def search(rules: Sandblaster) -> SearchRules:
     """How long the steps are; the manifest need not say it."""
     method = rules.optimizer.rule
     if method.line_search is None:
-        return WolfeRules() if groups_of_a_batch(rules) is None else ArmijoRules()
+        return WolfeRules() if rules.groups_of_a_batch is None else ArmijoRules()
     if isinstance(method.line_search.rule, batch_optimizer.Armijo):
         return ArmijoRules()
     return WolfeRules()

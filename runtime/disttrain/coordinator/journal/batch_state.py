@@ -85,7 +85,7 @@ class Batch(Strict):
     @property
     def groups_of_a_batch(self) -> int:
         """Of portions."""
-        return batch_rules.groups_of_a_batch(self.rules) or self.groups
+        return self.rules.groups_of_a_batch or self.groups
 
     @property
     def driver(self) -> Driver:

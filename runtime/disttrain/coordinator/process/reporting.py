@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from disttrain.coordinator.decisions.machine import Coordinator
-from disttrain.coordinator.journal import batch_entries, batch_rules, entries, totals
+from disttrain.coordinator.journal import batch_entries, entries, totals
 from disttrain.coordinator.process.cluster_status import ClusterStatus
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
@@ -129,7 +129,7 @@ class Reporting:
         elif not isinstance(entry, batch_entries.CourseBegun):
             self._note_course(entry)
         else:
-            size = batch_rules.groups_of_a_batch(entry.rules) or entry.groups
+            size = entry.rules.groups_of_a_batch or entry.groups
             LOG.info("batch method begins", groups=size)
             if warning := batch_status.warning(size, self._machine.settings.replicas):
                 LOG.warning(warning)

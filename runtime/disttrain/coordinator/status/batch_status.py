@@ -3,6 +3,7 @@
 from typing import Any
 
 from disttrain.coordinator.journal.state import State
+from disttrain.job.sandblaster import lack_of_groups
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.method import Progress
 
@@ -15,14 +16,12 @@ WARM_START = "warm_start"
 def warning(groups: int, replicas: int) -> str | None:
     """What is said of a batch with fewer groups than there are replicas; None: it is large enough.
 
-    It works. How many groups all of the data makes is known only here, once it is opened.
+    How many groups all of the data makes is known only here, once it is opened.
     """
-    if groups >= replicas:
-        return None
-    return (
-        f"a batch makes {groups} groups of portions for {replicas} replicas, so that "
-        f"{replicas - groups} of them have nothing to do but copies; take a smaller portionSize "
-        "or pushEveryPortions in spec.strategy.sandblaster, or fewer replicas"
+    lack = lack_of_groups(groups, replicas)
+    return lack and (
+        f"a batch {lack}; take a smaller portionSize or pushEveryPortions in "
+        "spec.strategy.sandblaster, or fewer replicas"
     )
 
 

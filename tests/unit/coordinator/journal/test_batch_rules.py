@@ -3,7 +3,6 @@
 import pytest
 
 from builders.batch_machines import RULES, BatchMachine
-from disttrain.coordinator.journal import batch_rules
 from disttrain.coordinator.journal.state import Phase
 from disttrain.job.batch_optimizer import (
     Armijo,
@@ -47,5 +46,5 @@ def test_every_method_and_line_search_converges(
 @pytest.mark.parametrize(("samples", "groups"), [(48, 3), (49, 4), (64, 4)])
 def test_a_batch_is_rounded_up_to_whole_groups(samples: int, groups: int) -> None:
     rules = RULES.model_copy(update={"batch_size": samples})
-    assert batch_rules.groups_of_a_batch(rules) == groups
-    assert batch_rules.groups_of_a_batch(RULES) is None
+    assert rules.groups_of_a_batch == groups
+    assert RULES.groups_of_a_batch is None
