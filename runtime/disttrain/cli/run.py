@@ -32,7 +32,10 @@ def run(manifest: Manifest, output: Output = None, assignments: Assignments = No
 
     Example: disttrain run job.yaml --output runs/first --set spec.replicas.count=4
     """
-    job = manifest_file.load_job(manifest, assignments or ())
+    accepted = manifest_file.load_accepted(manifest, assignments or ())
+    job = accepted.job
+    for warning in accepted.warnings:
+        typer.echo(warning, err=True)
     _check_place(job, manifest)
     # What runs a job is slow to import, and the other commands do without it.
     from disttrain.cli import live  # noqa: PLC0415

@@ -64,6 +64,8 @@ def submit(  # noqa: PLR0913 - One parameter per option.
     """
     text = manifest_file.read_text(manifest)
     wish = manifests.parse(text, str(manifest), assignments or ())
+    for warning in wish.warnings:
+        typer.echo(warning, err=True)
     packed = submission.read_code(wish, code)
     if dry_run is DryRun.CLIENT:
         namespace = manifests.namespace(wish, target.namespace, "default")

@@ -1,6 +1,7 @@
 """Jobs of a cluster from a program: `disttrain.Client().submit("job.yaml").wait()`."""
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -144,9 +145,12 @@ class Client:
     ) -> ClusterJob:
         """Make a job from a manifest's file, a mapping or a parsed job, with the code of a folder.
 
-        Raises InvalidManifest or WrongInput for what is wrong, AlreadyThere for a name in use.
+        What the manifest only warns of is a UserWarning. Raises InvalidManifest or WrongInput for
+        what is wrong, AlreadyThere for a name in use.
         """
         wish = _wish(job)
+        for each in wish.warnings:
+            warnings.warn(each, stacklevel=2)
         packed = submission.read_code(wish, None if code is None else Path(code))
         jobs = Jobs(self._api, manifests.namespace(wish, self._wanted, self._api.namespace))
         made = submission.submit(jobs, wish, packed).job

@@ -6,7 +6,7 @@ what nobody wrote.
 
 import secrets
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,8 +14,9 @@ from pydantic import JsonValue
 
 from disttrain.cluster.errors import WrongInput
 from disttrain.cluster.interface import Object
-from disttrain.job import document, parsing, support, validation
+from disttrain.job import document, parsing, rules, support, validation
 from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import Finding
 from disttrain.job.spec import DistTrainJob
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
@@ -27,6 +28,8 @@ class Wish:
     """A job that is wanted."""
 
     job: DistTrainJob
+    warnings: tuple[str, ...] = ()
+    """One line for each."""
 
     @property
     def name(self) -> str:
@@ -61,8 +64,8 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), suffix: str =
     """
     name = _generated_name(text, suffix or random_suffix())
     named = [f"metadata.name={name}"] if name else []
-    job = parsing.parse_job(text, source=source, assignments=[*named, *assignments])
-    return of_job(job, source)
+    accepted = parsing.parse_accepted(text, source=source, assignments=[*named, *assignments])
+    return _accepted(accepted.job, source, accepted.warnings)
 
 
 def of_value(value: dict[str, JsonValue], source: str, suffix: str = "") -> Wish:
@@ -73,15 +76,12 @@ def of_value(value: dict[str, JsonValue], source: str, suffix: str = "") -> Wish
     outcome = validation.validate({**value, "metadata": named})
     if outcome.job is None:
         raise InvalidManifest(source, outcome.findings)
-    return of_job(outcome.job, source)
+    return _accepted(outcome.job, source, _lines(outcome.findings, source))
 
 
 def of_job(job: DistTrainJob, source: str) -> Wish:
     """The same for a job that is good already."""
-    refused = support.on_a_cluster(job)
-    if refused:
-        raise InvalidManifest(source, refused)
-    return Wish(job)
+    return _accepted(job, source, _lines(rules.check(job), source))
 
 
 def namespace(wish: Wish, wanted: str | None, default: str) -> str:
@@ -99,6 +99,17 @@ def namespace(wish: Wish, wanted: str | None, default: str) -> str:
 def random_suffix() -> str:
     """What completes a generateName."""
     return "".join(secrets.choice(_LETTERS) for _ in range(SUFFIX_LENGTH))
+
+
+def _accepted(job: DistTrainJob, source: str, warnings: tuple[str, ...]) -> Wish:
+    refused = support.on_a_cluster(job)
+    if refused:
+        raise InvalidManifest(source, refused)
+    return Wish(job, warnings)
+
+
+def _lines(warnings: Iterable[Finding], source: str) -> tuple[str, ...]:
+    return tuple(warning.located(source) for warning in warnings)
 
 
 def _generated_name(text: str, suffix: str) -> str | None:

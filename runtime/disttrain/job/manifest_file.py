@@ -10,6 +10,7 @@ from disttrain.job import parsing
 from disttrain.job.document import MAX_BYTES
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.finding import Finding
+from disttrain.job.parsing import Accepted
 from disttrain.job.spec import DistTrainJob
 
 STANDARD_INPUT = Path("-")
@@ -34,7 +35,12 @@ def read_text(file: Path) -> str:
 
 def load_job(file: Path, assignments: Sequence[str] = ()) -> DistTrainJob:
     """Return the job of a file after assignments; InvalidManifest with all that is wrong."""
-    return parsing.parse_job(read_text(file), source=str(file), assignments=assignments)
+    return load_accepted(file, assignments).job
+
+
+def load_accepted(file: Path, assignments: Sequence[str] = ()) -> Accepted:
+    """Return what `load_job` does, with the warnings."""
+    return parsing.parse_accepted(read_text(file), source=str(file), assignments=assignments)
 
 
 def _opened(file: Path) -> AbstractContextManager[BinaryIO]:

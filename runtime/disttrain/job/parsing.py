@@ -19,14 +19,29 @@ class Parsed:
     findings: tuple[Finding, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A job that may run, and one line for each of its warnings."""
+
+    job: DistTrainJob
+    warnings: tuple[str, ...]
+
+
 def parse_job(
     text: str, *, source: str = "job.yaml", assignments: Sequence[str] = ()
 ) -> DistTrainJob:
     """Return the one job of a text, after assignments such as `spec.replicas.count=4`.
 
-    Raises InvalidManifest with everything that is wrong. Warnings raise nothing: `rules.check`
-    tells those of a good job. `source` is the name of the file in messages.
+    Raises InvalidManifest with everything that is wrong. `source` is the name of the file in
+    messages.
     """
+    return parse_accepted(text, source=source, assignments=assignments).job
+
+
+def parse_accepted(
+    text: str, *, source: str = "job.yaml", assignments: Sequence[str] = ()
+) -> Accepted:
+    """Return what `parse_job` does, with the warnings."""
     documents = document.read(text)
     if len(documents) > 1 and not any(each.findings for each in documents):
         second = documents[1].lines[()]
@@ -35,7 +50,7 @@ def parse_job(
     parsed = _parse(documents[0], assignments) if documents else _EMPTY
     if parsed.job is None:
         raise InvalidManifest(source, parsed.findings)
-    return parsed.job
+    return Accepted(parsed.job, tuple(each.located(source) for each in parsed.findings))
 
 
 def parse_jobs(text: str) -> list[Parsed]:
