@@ -17,7 +17,7 @@ from cluster import (
     processes,
 )
 from cluster.cluster import LOCK_LIMIT
-from cluster.control_plane import AS_SHIPPED, Limits
+from cluster.control_plane import AS_SHIPPED, Limits, Nodes
 from cluster.errors import Unavailable
 from cluster.kubectl import Kubectl
 from cluster.lock import Lock
@@ -89,7 +89,7 @@ class ControlPlane:
         network.make()
         certificates.make_authority()
         kubeconfigs.make("admin", "administrator")
-        control_plane.start(self._limits)
+        control_plane.start(self._limits, Nodes.PRETENDED)
 
 
 def _mark() -> Path:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from typing import Final
 
 from cluster import binaries, certificates, commands, kubeconfigs, layout, network
@@ -28,16 +29,26 @@ class Limits:
 
 
 AS_SHIPPED: Final = Limits()
+
+
+class Nodes(Enum):
+    """Who stands behind the nodes."""
+
+    REAL = "real"
+    PRETENDED = "pretended"
+    """Nobody, so that a node's silence means nothing: it is never taken for lost."""
+
+
 SYNCED_KINDS: Final = ("deployment", "job", "replicaset", "service-endpoint", "statefulset")
 
 
-def start(limits: Limits = AS_SHIPPED) -> None:
+def start(limits: Limits = AS_SHIPPED, nodes: Nodes = Nodes.REAL) -> None:
     """Start all four; returns when the API server is ready."""
     start_etcd()
     start_api_server()
     # The two wait for the API server by themselves, but end when they wait too long.
     wait_for_api_server()
-    start_controller_manager(limits)
+    start_controller_manager(limits, nodes)
     start_scheduler(limits)
 
 
@@ -94,9 +105,10 @@ def administrator() -> Kubectl:
     return Kubectl(layout.kubeconfig("admin"))
 
 
-def start_controller_manager(limits: Limits = AS_SHIPPED) -> Process:
+def start_controller_manager(limits: Limits = AS_SHIPPED, nodes: Nodes = Nodes.REAL) -> Process:
     """Start the controller manager; each controller uses its own service account."""
     authority = certificates.AUTHORITY
+    controllers = "*" if nodes is Nodes.REAL else "*,-node-lifecycle-controller"
     arguments = (
         *_client(CONTROLLER_MANAGER),
         "--leader-elect=false",
@@ -105,6 +117,7 @@ def start_controller_manager(limits: Limits = AS_SHIPPED) -> Process:
         f"--root-ca-file={authority.certificate}",
         f"--cluster-signing-cert-file={authority.certificate}",
         f"--cluster-signing-key-file={authority.key}",
+        f"--controllers={controllers}",
         *_flags(limits),
     )
     return _start(CONTROLLER_MANAGER, *arguments)
