@@ -60,7 +60,7 @@ def _of_a_batch_method(evidence: Evidence) -> tuple[Finding, ...]:
 
 
 def _with_a_warm_start(evidence: Evidence) -> tuple[Finding, ...]:
-    """Updates are those of the warm start: its account of samples goes on with the method's."""
+    """Updates, samples and epochs are those of the warm start."""
     histories = history.of_all(evidence)
     return (
         lost_updates.check(evidence, histories),
@@ -69,6 +69,8 @@ def _with_a_warm_start(evidence: Evidence) -> tuple[Finding, ...]:
         versions.check(evidence),
         not_applicable(torn_reads.PROMISE, _SAME_BITS),
         *_of_all(evidence),
+        samples.check(evidence, histories),
+        coverage.check(evidence),
     )
 
 

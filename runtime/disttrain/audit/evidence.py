@@ -18,10 +18,20 @@ Records = NDArray[np.void]
 """Of `parameter_server.ledger.RECORD` or `replica.ledger.RECORD`."""
 
 
-class Summary(BaseModel):
-    """The fields of summary.json that are checked."""
+class _Section(BaseModel):
+    """Of summary.json: the fields that are checked."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
+
+
+class BatchSummary(_Section):
+    """What is said of a batch method."""
+
+    warm_start_samples: int | None
+
+
+class Summary(_Section):
+    """What is said of a job."""
 
     phase: str
     samples: int
@@ -35,6 +45,13 @@ class Summary(BaseModel):
     non_finite_gradients: int
     non_finite_gradients_by_replica: dict[str, int]
     resumed_from: str | None
+    sandblaster: BatchSummary | None = None
+
+    @property
+    def samples_by_updates(self) -> int:
+        """Samples processed as Downpour does; of a batch method those of its warm start."""
+        limit = None if self.sandblaster is None else self.sandblaster.warm_start_samples
+        return self.samples if limit is None else min(limit, self.samples)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,6 +10,8 @@ from disttrain.parameter_server.ledger import Kind
 
 PROMISE = "3. every portion counts exactly once per batch (Sandblaster)"
 
+_COLUMNS = ("sequence", "lease_offset", "lease", "samples")
+
 
 class _Evaluation(NamedTuple):
     """Numbers are never used again, but by a resumed run that began before them."""
@@ -44,13 +46,16 @@ def check(evidence: Evidence) -> Finding:
 
 
 def _commits(life: Life) -> Iterator[tuple[int, _Commit]]:
+    attempts: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    samples: dict[int, int] = defaultdict(int)
     records = life.of(Kind.COMMITTED)
-    numbers = list(dict.fromkeys(records["sequence"].tolist()))
-    for number in numbers:
-        found = records[records["sequence"] == number]
-        pairs = zip(found["lease_offset"].tolist(), found["lease"].tolist(), strict=True)
-        samples = int(found["samples"].max())
-        yield number, _Commit(life, tuple(pairs), samples, is_last=number == numbers[-1])
+    columns = (records[column].tolist() for column in _COLUMNS)
+    for number, group, attempt, count in zip(*columns, strict=True):
+        attempts[number].append((group, attempt))
+        samples[number] = max(samples[number], count)
+    last = next(reversed(attempts), None)
+    for number, found in attempts.items():
+        yield number, _Commit(life, tuple(found), samples[number], is_last=number == last)
 
 
 def _wrong(number: int, commits: list[_Commit], evidence: Evidence) -> Iterator[str]:

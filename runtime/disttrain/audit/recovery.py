@@ -34,8 +34,15 @@ class _Pause(NamedTuple):
 
 
 def check(evidence: Evidence) -> Finding:
-    """From the last sign of a life that ended to the next update on the shards it concerns."""
-    pauses = [pause for run in range(evidence.last_run + 1) for pause in _pauses(evidence, run)]
+    """From the last sign of a life that ended to the next update on the shards it concerns.
+
+    What the coordinator's lives do is in the logs of the shards, for a batch method.
+    """
+    runs = range(evidence.last_run + 1)
+    pauses = [pause for run in runs for pause in _pauses(evidence, run)]
+    of_coordinators = [pause for run in runs for pause in _pauses_of_coordinators(evidence, run)]
+    unmeasured = _unmeasured(evidence, len(of_coordinators))
+    pauses += of_coordinators
     move = "evaluation" if evidence.batch_method else "update"
     violations = [
         f"{pause.seconds:.1f} s passed after the end of {pause.after} until the next {move}"
@@ -48,12 +55,13 @@ def check(evidence: Evidence) -> Finding:
     longest = max((pause.seconds for pause in pauses), default=0.0)
     text = f"{len(pauses)} pauses after ended lives, the longest {longest:.1f} s"
     nothing = "no shard or replica ended before the job did"
-    return judge(PROMISE, violations, (text if pauses else nothing) + _unmeasured(evidence))
+    return judge(PROMISE, violations, (text if pauses else nothing) + unmeasured)
 
 
-def _unmeasured(evidence: Evidence) -> str:
-    count = 0 if evidence.summary is None else evidence.summary.restarts.get("coordinator", 0)
-    return f"; {count} ends of the coordinator, which keeps no such log" if count else ""
+def _unmeasured(evidence: Evidence, measured: int) -> str:
+    ends = 0 if evidence.summary is None else evidence.summary.restarts.get("coordinator", 0)
+    count = ends - measured
+    return f"; {count} ends of the coordinator, which keeps no such log" if count > 0 else ""
 
 
 def _pauses(evidence: Evidence, run: int) -> Iterator[_Pause]:
@@ -73,6 +81,17 @@ def _pauses(evidence: Evidence, run: int) -> Iterator[_Pause]:
             if evidence.batch_method:
                 end = max(end, _latest_before(successor, everywhere))
             yield from _until_next(life, end, everywhere)
+
+
+def _pauses_of_coordinators(evidence: Evidence, run: int) -> Iterator[_Pause]:
+    """From the last evaluation that one life has ended to the first that the next one has."""
+    lives = next(iter(evidence.shards.values()), ())
+    mine = [life.of(ShardKind.COMMITTED) for life in lives if life.run == run]
+    commits = np.concatenate([*mine, np.zeros(0, shard_ledger.RECORD)])
+    for place in np.flatnonzero(np.diff(commits["incarnation"].astype(np.int64)) > 0):
+        before, after = commits[place], commits[place + 1]
+        seconds = (int(after["time_ns"]) - int(before["time_ns"])) / _NANOSECONDS
+        yield _Pause(f"coordinator (life {before['incarnation']})", seconds)
 
 
 def _last_sign_ns(life: Life) -> int:

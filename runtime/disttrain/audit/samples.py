@@ -33,12 +33,12 @@ def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
     skipped = sum(_skipped(life) for life in evidence.replica_lives)
     processed = sum(applied.values()) + skipped
     violations = [
-        *_wrong_account(summary, processed, _most_open(evidence, histories, applied)),
+        *_wrong_account(evidence, summary, processed, _most_open(evidence, histories, applied)),
         *_wrong_epochs(evidence, summary),
     ]
     text = (
         f"{processed - skipped} samples applied, {skipped} gave no finite gradient; "
-        f"{summary.samples} processed and {summary.samples_repeated} repeated"
+        f"{summary.samples_by_updates} processed and {summary.samples_repeated} repeated"
     )
     return judge(PROMISE, violations, text)
 
@@ -126,13 +126,19 @@ def _samples(records: Records) -> Applied:
     return dict(zip(keys, records["samples"].tolist(), strict=True))
 
 
-def _wrong_account(summary: Summary, processed: int, most_open: int | None) -> Iterator[str]:
-    said = summary.samples + summary.samples_repeated
-    sentence = f"summary.json accounts for {said} samples, the logs for {processed}"
-    if said > processed:
-        yield sentence
-    if most_open is not None and processed > said + most_open:
-        yield f"{sentence}, of which at most {most_open} may have been left out"
+def _wrong_account(
+    evidence: Evidence, summary: Summary, processed: int, most_open: int | None
+) -> Iterator[str]:
+    """Who repeated samples, a warm start or the batch method that followed, is in no summary."""
+    most = summary.samples_by_updates + summary.samples_repeated
+    least = summary.samples_by_updates if evidence.warm_start else most
+    if least > processed:
+        yield f"summary.json accounts for {least} samples, the logs for {processed}"
+    if most_open is not None and processed > most + most_open:
+        yield (
+            f"summary.json accounts for {most} samples, the logs for {processed}, of which at most "
+            f"{most_open} may have been left out"
+        )
 
 
 def _wrong_epochs(evidence: Evidence, summary: Summary) -> Iterator[str]:

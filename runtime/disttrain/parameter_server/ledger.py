@@ -76,7 +76,8 @@ class Kind(IntEnum):
     disk."""
     COMMITTED = 12
     """Order `version` of a batch method added up the gradients of evaluation `sequence`: `lease` is
-    the attempt that counts for the group `lease_offset`; all groups together have `samples`."""
+    the attempt that counts for the group `lease_offset`; all groups together have `samples`.
+    `incarnation` is that of the coordinator that ordered it."""
     RETURNED = 13
     """All shards went back to checkpoint `sequence`, whose last order is `version`."""
 

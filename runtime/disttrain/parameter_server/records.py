@@ -65,6 +65,7 @@ class Records:
             self._append(
                 Record(
                     kind=Kind.COMMITTED,
+                    incarnation=order.coordinator,
                     shard_incarnation=self.incarnation,
                     sequence=evaluation,
                     version=order.number,

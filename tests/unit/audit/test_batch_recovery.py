@@ -30,6 +30,12 @@ def _shard_records(seconds: Sequence[int]) -> Records:
     return records
 
 
+def ordered_by(shard: tuple[Life, ...], *coordinators: int) -> tuple[Life, ...]:
+    """The same life of a shard, whose orders came from these lives of the coordinator."""
+    shard[0].records["incarnation"] = coordinators
+    return shard
+
+
 def a_replica(*began: int) -> tuple[Life, ...]:
     """Lives that logged nothing but that they began."""
     lives = []
@@ -65,6 +71,20 @@ def test_a_long_evaluation_after_a_death_is_no_proof_of_a_pause() -> None:
 
     assert finding.standing is Standing.NOT_CHECKABLE
     assert "75.0 s passed after the end of shard-0 (life 1)" in finding.evidence
+
+
+def test_a_coordinator_that_came_back_is_measured_from_evaluation_to_evaluation() -> None:
+    finding = found(ordered_by(a_shard([10, 20, 33, 40]), 1, 1, 2, 2))
+
+    assert finding.standing is Standing.HELD
+    assert finding.evidence == "1 pauses after ended lives, the longest 13.0 s"
+
+
+def test_a_coordinator_that_took_long_is_named() -> None:
+    finding = found(ordered_by(a_shard([10, 20, 100]), 1, 1, 2))
+
+    assert finding.standing is Standing.NOT_CHECKABLE
+    assert "80.0 s passed after the end of coordinator (life 1)" in finding.evidence
 
 
 def test_nobody_died() -> None:

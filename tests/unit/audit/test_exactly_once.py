@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,3 +98,32 @@ def test_samples_that_a_batch_cannot_have_are_seen(samples: tuple[int, int], sen
     found = exactly_once.check(replace(evidence(*lives), batch_is_everything=False))
 
     assert any(sentence in violation for violation in found.violations), found.violations
+
+
+class Counted(np.ndarray[Any, Any]):
+    """Counts the elements that are read of it."""
+
+    read = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        Counted.read += np.size(found)
+        return found
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        Counted.read += max(np.size(each) for each in inputs)
+        plain = [each.view(np.ndarray) if isinstance(each, Counted) else each for each in inputs]
+        return getattr(ufunc, method)(*plain, **named)
+
+
+def elements_read(evaluations: int) -> int:
+    life = a_life(0, dict.fromkeys(range(evaluations), WHOLE[1]))
+    Counted.read = 0
+    counted = replace(life, records=life.records.view(Counted))
+    assert exactly_once.check(evidence(counted)).standing is Standing.HELD
+    return Counted.read
+
+
+def test_ten_times_the_evaluations_are_ten_times_the_work() -> None:
+    few = elements_read(20)
+    assert 0 < elements_read(200) <= 11 * few

@@ -318,7 +318,7 @@ def test_commits_are_written_down_with_the_groups_own_numbers(tmp_path: Path) ->
     shard.records.committed(
         7,
         Order(
-            coordinator=1,
+            coordinator=2,
             number=3,
             iteration=0,
             evaluation=0,
@@ -331,10 +331,10 @@ def test_commits_are_written_down_with_the_groups_own_numbers(tmp_path: Path) ->
 
     records = ledger.read(path)
     found = records[records["kind"] == Kind.COMMITTED]
-    columns = ["sequence", "lease_offset", "lease", "samples", "version"]
+    columns = ["sequence", "lease_offset", "lease", "samples", "version", "incarnation"]
     assert [tuple(int(row[one]) for one in columns) for row in found] == [
-        (1, 0, 8, 2, 2),
-        (1, 1, 9, 2, 2),
-        (7, 6, 4, 60, 3),
-        (7, 2, 5, 60, 3),
+        (1, 0, 8, 2, 2, 1),
+        (1, 1, 9, 2, 2, 1),
+        (7, 6, 4, 60, 3, 2),
+        (7, 2, 5, 60, 3, 2),
     ]
