@@ -112,8 +112,7 @@ class Operator:
         for key in self._inventory.places():
             job = self._inventory.at(key).job
             if job is not None:
-                status = job.status
-                counted[str(status.get("phase", "")), str(status.get("strategy", ""))] += 1
+                counted[job.phase, job.strategy] += 1
         metrics.JOBS.clear()
         for (phase, strategy), number in counted.items():
             metrics.JOBS.labels(phase, strategy).set(number)

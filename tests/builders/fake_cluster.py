@@ -39,6 +39,8 @@ class World:
     created: list[Key] = field(default_factory=list)
     num_requests: int = 0
     down: bool = False
+    failed: dict[str, list[datetime]] = field(default_factory=dict)
+    """When pods of an owner, by its uid, were deleted before their end."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -95,6 +97,9 @@ class World:
             return
         found["metadata"]["resourceVersion"] = str(next(self._numbers))
         self.events.append((key[0], "DELETED", found))
+        if key[0] is Kind.Pod and found.get("status", {}).get("phase") != "Succeeded":
+            for owner in found["metadata"].get("ownerReferences", []):
+                self.failed.setdefault(owner["uid"], []).append(self.now)
         for other, body in list(self.objects.items()):
             owners = body["metadata"].get("ownerReferences", [])
             if any(owner["uid"] == found["metadata"]["uid"] for owner in owners):
@@ -123,10 +128,24 @@ class World:
             return
         for pod in pods[wanted:]:
             self.delete(pod)
+        if key[0] is Kind.Job:
+            self._run_job(key, body, pods[:wanted])
+            return
         for _ in range(wanted - len(pods)):
             self._make_pod(key, body)
+        self.change(key, {"status": {"replicas": wanted, "readyReplicas": wanted}})
+
+    def _run_job(self, key: Key, body: Object, pods: list[Key]) -> None:
+        """Make the pod that is wanted, after a failed one as late as Kubernetes does."""
+        failed = self.failed.get(body["metadata"]["uid"], [])
+        wanted = _wanted(key[0], body["spec"])
+        held = bool(failed) and self.now < failed[-1] + _held_back(len(failed))
+        if wanted > len(pods) and not held:
+            self._make_pod(key, body)
+            pods = [key]
         started = body.get("status", {}).get("startTime") or self.now.isoformat()
-        self.change(key, {"status": _workload_status(key[0], wanted, started)})
+        status = {"active": len(pods), "ready": len(pods), "failed": len(failed)}
+        self.change(key, {"status": {**status, "startTime": started if wanted else None}})
 
     def _make_pod(self, key: Key, owner: Object) -> None:
         template = owner["spec"]["template"]
@@ -170,12 +189,20 @@ class FakeClient(Client):
         return self._world.change((kind, namespace, name), patch)
 
     async def delete(
-        self, kind: Kind, namespace: str, name: str, uid: str, *, at_once: bool = False
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        at_once: bool = False,
+        version: int | None = None,
     ) -> None:
         # At once or not, an object of this world has no node to wait for.
         del at_once
         self._count()
-        if self._world.find((kind, namespace, name))["metadata"]["uid"] != uid:
+        found = self._world.find((kind, namespace, name))["metadata"]
+        if found["uid"] != uid or version not in {None, int(found["resourceVersion"])}:
             message = f"{name} is another one"
             raise Conflict(message)
         self._world.delete((kind, namespace, name))
@@ -238,10 +265,8 @@ def _wanted(kind: Kind, spec: Object) -> int:
     return int(spec["replicas"])
 
 
-def _workload_status(kind: Kind, pods: int, started: str) -> Object:
-    if kind is Kind.Job:
-        return {"active": pods, "ready": pods, "startTime": started if pods else None}
-    return {"replicas": pods, "readyReplicas": pods}
+def _held_back(failures: int) -> timedelta:
+    return min(timedelta(seconds=10 * (1 << (failures - 1))), timedelta(minutes=10))
 
 
 def _job_done() -> Object:

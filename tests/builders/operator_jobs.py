@@ -47,7 +47,8 @@ def job(record: dict[str, Any] | None = None, **changed: Any) -> JobRecord:
     """A job as seen; `record` replaces fields of the record, the others fields of the spec."""
     given = dict(record or {})
     if "status" in given:
-        given["written"] = json.dumps(given.pop("status"))
+        status = given.pop("status")
+        given |= {"written": json.dumps(status), "phase": str(status.get("phase", ""))}
     seen = JobRecord(
         key=KEY,
         uid=UID,
@@ -59,6 +60,8 @@ def job(record: dict[str, Any] | None = None, **changed: Any) -> JobRecord:
         outcome=None,
         restarts="",
         written="{}",
+        phase="",
+        strategy="",
         training=False,
     )
     return replace(seen, **given)

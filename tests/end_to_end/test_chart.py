@@ -135,7 +135,7 @@ def test_the_operator_may_not_extend_its_own_rights(values: dict[str, Any]) -> N
     of_secrets = [rule["verbs"] for rule in rules if "secrets" in rule["resources"]]
     assert all(verbs == ["create"] for verbs in of_secrets)
     deletable = {word for rule in rules if "delete" in rule["verbs"] for word in rule["resources"]}
-    assert deletable == {"disttrainjobs", "pods"}
+    assert deletable == {"disttrainjobs", "jobs", "pods"}
 
 
 def test_given_namespaces_need_no_right_on_the_cluster(kubectl: Kubectl) -> None:

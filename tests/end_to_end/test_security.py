@@ -141,6 +141,7 @@ def test_the_operator_reads_no_secret_and_extends_no_right(training: ClusterTrai
 
     assert may("create", "secrets")
     assert may("patch", "statefulsets.apps")
+    assert may("delete", "jobs.batch")
     questions = [
         ("get", "secrets"),
         ("list", "secrets"),

@@ -49,16 +49,17 @@ app.kubernetes.io/part-of: disttrain
 - apiGroups: [disttrain.dev]
   resources: [disttrainjobs/finalizers]
   verbs: [update]
-# The objects of a job. None is deleted: Kubernetes does that when their owner is gone.
+# The objects of a job. Kubernetes deletes them when their owner is gone.
 - apiGroups: [""]
   resources: [configmaps, persistentvolumeclaims, serviceaccounts, services]
   verbs: [get, list, watch, create, patch]
 - apiGroups: [apps]
   resources: [deployments, statefulsets]
   verbs: [get, list, watch, create, patch]
+# A coordinator's Job is made anew, for its next pod would have to wait for up to ten minutes.
 - apiGroups: [batch]
   resources: [jobs]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, watch, create, patch]

@@ -113,10 +113,21 @@ class Client:
         return await self._call("PATCH", path, patch, parameters=_OURS, content=_MERGE)
 
     async def delete(
-        self, kind: Kind, namespace: str, name: str, uid: str, *, at_once: bool = False
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        at_once: bool = False,
+        version: int | None = None,
     ) -> None:
-        """Delete that very object; `at_once`: without waiting for its node."""
-        options: Object = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        """Delete that very object, with a version only as it was then.
+
+        `at_once`: without waiting for its node.
+        """
+        only = {"uid": uid} if version is None else {"uid": uid, "resourceVersion": str(version)}
+        options: Object = {"preconditions": only, "propagationPolicy": "Background"}
         if at_once:
             options["gracePeriodSeconds"] = 0
         await self._call("DELETE", f"{kind.value.path(namespace)}/{name}", options)

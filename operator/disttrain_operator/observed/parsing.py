@@ -15,6 +15,9 @@ from disttrain_operator.observed.records import ChildRecord, EndPhase, JobKey, J
 RESTARTS = "disttrain.dev/restarts"
 """Annotation of a job: restarts that were counted, per role and pod."""
 
+STARTED = "disttrain.dev/started"
+"""Annotation of a coordinator's Job that was made anew: when the first one started."""
+
 LONGEST_TEXT = 300
 """Characters kept of what others say."""
 
@@ -80,6 +83,8 @@ def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
         outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME)),
         restarts=str(annotations.get(RESTARTS, "")),
         written=_text_of({name: status[name] for name in sorted(own_fields & status.keys())}),
+        phase=kept(status.get("phase", "")),
+        strategy=kept(status.get("strategy", "")),
         training=number(mapping(status.get("training")).get("samples")) > 0,
     )
 
@@ -112,7 +117,7 @@ def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
         fingerprint=kept(mapping(metadata.get("annotations")).get(FINGERPRINT, "")),
         generation=number(metadata.get("generation")),
         deleting="deletionTimestamp" in metadata,
-        **_state(kind, mapping(body.get("spec")), mapping(body.get("status"))),
+        **_state(kind, body),
     )
 
 
@@ -129,7 +134,8 @@ def main_container(statuses: object) -> dict[str, Any]:
     return next(found, {})
 
 
-def _state(kind: Kind, spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+def _state(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+    spec, status = mapping(body.get("spec")), mapping(body.get("status"))
     if kind in {Kind.StatefulSet, Kind.Deployment}:
         return {
             "wanted": number(spec.get("replicas")),
@@ -138,21 +144,27 @@ def _state(kind: Kind, spec: dict[str, Any], status: dict[str, Any]) -> dict[str
             "trouble": _trouble(conditions(status).get("ReplicaFailure")),
         }
     if kind is Kind.Job:
-        return _job_state(spec, status)
+        annotations = mapping(mapping(body.get("metadata")).get("annotations"))
+        return _job_state(spec, status, time(annotations.get(STARTED)))
     if kind is Kind.PersistentVolumeClaim:
         bound = status.get("phase") in {"Bound", None}
         return {"trouble": "" if bound else f"its phase is {status.get('phase')}"}
     return {}
 
 
-def _job_state(spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+def _job_state(
+    spec: dict[str, Any], status: dict[str, Any], began: datetime | None
+) -> dict[str, Any]:
     found = conditions(status)
+    # Only a Job that was suspended, and so started anew, speaks of that.
+    started = time(status.get("startTime")) if "Suspended" in found else None
     ended = next((phase for phase in EndPhase if is_true(found.get(phase))), None)
     return {
         "wanted": 0 if spec.get("suspend") else 1,
         "ready": number(status.get("ready")),
         "remaining": number(status.get("active")) + number(status.get("terminating")),
-        "started": time(status.get("startTime")),
+        "started": started or began or time(status.get("startTime")),
+        "failed": number(status.get("failed")),
         "ended": ended,
         "trouble": _trouble(found.get("Failed")),
     }

@@ -60,6 +60,9 @@ class JobRecord:
     """The annotation with what was counted of restarts."""
     written: str
     """The fields of the status that the operator writes, as JSON too."""
+    phase: str
+    """The status' phase, as is the next: what is asked for more often than the rest of it."""
+    strategy: str
     training: bool
     """Whether the coordinator has reported a sample."""
 
@@ -70,7 +73,7 @@ class JobRecord:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The fields of the status that the operator writes."""
+        """The fields of the status that the operator writes, read anew at each look at them."""
         found: dict[str, Any] = json_text.read(self.written)
         return found
 
@@ -98,7 +101,10 @@ class ChildRecord:
     remaining: int = 0
     """Of a workload: those that are there, those that are ending among them."""
     started: datetime | None = None
-    """Of the coordinator's Job: when it started or was resumed."""
+    """Of the coordinator's Job: when it, or the one that it was made anew from, started or was
+    resumed."""
+    failed: int = 0
+    """Of the coordinator's Job: pods that failed, those that were told to end among them."""
     ended: EndPhase | None = None
     """Of the coordinator's Job: how it ended."""
     trouble: str = ""

@@ -10,7 +10,7 @@ from typing import Any
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain_operator.cluster.client import Client
-from disttrain_operator.errors import Conflict, NotFound, Refused
+from disttrain_operator.errors import Conflict, Forbidden, NotFound, Refused
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import keys
 from disttrain_operator.manifests.context import Context
@@ -18,7 +18,7 @@ from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobRecord
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import report
+from disttrain_operator.reconcile import events, report
 from disttrain_operator.reconcile.actions import (
     Action,
     Annotate,
@@ -29,6 +29,7 @@ from disttrain_operator.reconcile.actions import (
     DeleteJob,
     EndPod,
     RemovePod,
+    Renew,
     Rescale,
 )
 from disttrain_operator.reconcile.knowledge import Knowledge
@@ -90,6 +91,7 @@ class Actor:
             CheckTemplates: self._check,
             CreateKeys: self._create_keys,
             Create: self._create,
+            Renew: self._renew,
             Apply: self._apply,
             Rescale: self._rescale,
             EndPod: self._end_pod,
@@ -125,13 +127,31 @@ class Actor:
             return
         self._knowledge.keys_checked = self._clock()
         try:
-            await self._client.create(Kind.Secret, keys.secret(self._context, self._new_keys()))
+            secret = keys.secret(self._context, self._new_keys())
+            made = await self._client.create(Kind.Secret, secret)
         except Conflict:
             # Its name holds the job's uid, so it is the job's own.
             return
         if action.pods:
             LOG.warning("%s: its keys were deleted; all pods start again with new ones", job.key)
+            told = events.new_keys(job, str(made["metadata"].get("uid")), self._clock())
+            with suppress(Conflict, Forbidden):
+                await self._client.create(Kind.Event, told)
             await self._at_once(job, action.pods)
+
+    async def _renew(self, job: JobRecord, action: Renew) -> None:
+        child, key = action.child, job.key
+        try:
+            await self._client.delete(
+                child.kind, key.namespace, child.name, action.uid, version=action.version
+            )
+        except Conflict:
+            # It has changed: the next look decides again.
+            return
+        except NotFound:
+            pass
+        self._inventory.drop_child(key, child.key, action.uid)
+        await self._create(job, Create(child))
 
     async def _create(self, job: JobRecord, action: Create) -> None:
         child = action.child

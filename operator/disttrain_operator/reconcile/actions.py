@@ -47,6 +47,15 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
+class Renew:
+    """Delete a child that has not changed since it was seen, and make it again."""
+
+    child: Child
+    uid: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Apply:
     """Make a child what it should be again."""
 
@@ -84,6 +93,7 @@ Action = (
     | CheckTemplates
     | CreateKeys
     | Create
+    | Renew
     | Apply
     | Rescale
     | EndPod
@@ -104,3 +114,5 @@ class Plan:
     """When something is due although nothing happens until then."""
     outcome: Outcome | None = None
     """How the job ended, if it has."""
+    warnings: tuple[str, ...] = ()
+    """What the user should know of the manifest."""

@@ -40,6 +40,8 @@ class Desired:
     problems: tuple[Problem, ...]
     templates: bool
     """Whether the user has a say in the pods, so that they may be wrong."""
+    warnings: tuple[str, ...] = ()
+    """What the user should know of a manifest that is valid."""
 
 
 def of(job: JobRecord, config: ManifestConfig) -> Desired:
@@ -71,7 +73,8 @@ def _of(namespace: str, name: str, uid: str, spec: str, config: ManifestConfig) 
         errors = [each for each in found.findings if each.severity is Severity.ERROR]
         message = "; ".join(str(each) for each in errors)
         return Desired(None, (Problem(ProblemType.INVALID_MANIFEST, message),), templates=False)
-    return _of_valid(Context(name, namespace, uid, found.job, config))
+    warnings = tuple(str(each) for each in found.findings)
+    return _of_valid(Context(name, namespace, uid, found.job, config), warnings)
 
 
 @lru_cache(maxsize=_EXPECTED)
@@ -93,10 +96,10 @@ def _made(
     return () if context is None else tuple(children(context, _WHOLE))
 
 
-def _of_valid(context: Context) -> Desired:
+def _of_valid(context: Context, warnings: tuple[str, ...]) -> Desired:
     problems = tuple(_problems(context))
     templates = any(given(context, role) is not None for role in Role)
-    return Desired(context, problems, templates)
+    return Desired(context, problems, templates, warnings)
 
 
 def _problems(context: Context) -> list[Problem]:

@@ -1,6 +1,7 @@
 """What people are told of a job by Events, each once. Pure."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -27,21 +28,36 @@ class _News:
     good: bool
 
 
-def of(job: JobRecord, status: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
-    """The Events of a change of status.
+def of(
+    job: JobRecord, status: dict[str, Any], now: datetime, warnings: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """The Events of a change of status, and with the first one those of the manifest's warnings.
 
     Their names follow from job, generation and reason, so that none is made twice.
     """
-    return [_event(job, news, now) for news in _news(job, status)]
+    found = _news(job, status)
+    if warnings and not job.status:
+        found.append(_News("ManifestWarning", "; ".join(warnings), good=False))
+    return [_event(job, news, now) for news in found]
+
+
+def new_keys(job: JobRecord, secret_uid: str, now: datetime) -> dict[str, Any]:
+    """The Event of keys that were made again; each time is told."""
+    message = (
+        "the Secret with the job's keys was deleted: it was made again with other keys, and all "
+        "processes start again with them from what they saved"
+    )
+    return _event(job, _News("KeysReplaced", message, good=False), now, told=secret_uid)
 
 
 def _news(job: JobRecord, status: dict[str, Any]) -> list[_News]:
-    before = report.conditions_of(job.status)
+    known = job.status
+    before = report.conditions_of(known)
     after = report.conditions_of(status)
     found = [_begun(each) for kind, each in after.items() if _begins(kind, before.get(kind), each)]
-    if job.status.get("phase") == Phase.PENDING and status.get("phase") == Phase.RUNNING:
+    if job.phase == Phase.PENDING and status.get("phase") == Phase.RUNNING:
         found.append(_News("Running", "all shards serve and the first replica trains", good=True))
-    if not job.status and status.get("phase") == Phase.PENDING:
+    if not known and status.get("phase") == Phase.PENDING:
         found.append(_News("Accepted", "the operator looks after the job", good=True))
     suspended = before.get(ConditionType.SUSPENDED)
     if _holds(suspended) and not _holds(after.get(ConditionType.SUSPENDED)):
@@ -68,8 +84,8 @@ def _begun(condition: Condition) -> _News:
     return _News(reason, condition.message or reason, good=condition.type in _GOOD)
 
 
-def _event(job: JobRecord, news: _News, now: datetime) -> dict[str, Any]:
-    told = f"{job.uid}/{job.generation}/{news.reason}"
+def _event(job: JobRecord, news: _News, now: datetime, *, told: str = "") -> dict[str, Any]:
+    told = told or f"{job.uid}/{job.generation}/{news.reason}"
     name = f"{job.key.name}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
     return {
         "apiVersion": Kind.Event.value.api_version,

@@ -87,6 +87,7 @@ def _valid(situation: _Situation, spec: Spec) -> Plan:
         status=report.status(facts, now),
         wake_at=_wake_at(situation, spec, outcome, due, problems),
         outcome=outcome,
+        warnings=situation.wanted.warnings,
     )
 
 

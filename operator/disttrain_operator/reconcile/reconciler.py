@@ -20,7 +20,7 @@ from disttrain_operator.policies import outcome, pacing
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired, events, measured, plan, report
 from disttrain_operator.reconcile.act import Actor
-from disttrain_operator.reconcile.actions import Create, Plan
+from disttrain_operator.reconcile.actions import Create, Plan, Renew
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 LOG = logging.getLogger(__name__)
@@ -141,18 +141,21 @@ class Reconciler:
         """Write the status if it changed; returns when to write it, if that can wait."""
         job, known, now = self._inventory.at(look.key).job, look.knowledge, self._clock()
         status = planned.status
-        if job is None or status is None or known.has_reported(status, job.status):
+        if job is None or status is None:
             return None
-        due = pacing.due_at(job.status, status, known.reported_at, now)
+        before = job.status
+        if known.has_reported(status, before):
+            return None
+        due = pacing.due_at(before, status, known.reported_at, now)
         if due > now:
             return due
+        for event in events.of(job, status, now, planned.warnings):
+            await self._tell(event)
         await self._write(job, known, status)
         return None
 
     async def _write(self, job: JobRecord, known: Knowledge, status: dict[str, Any]) -> None:
         measured.count(job, status, self._clock())
-        for event in events.of(job, status, self._clock()):
-            await self._tell(event)
         try:
             answer = await self._client.apply(Kind.DistTrainJob, _patch(job, status), "/status")
         except (NotFound, Conflict):
@@ -181,8 +184,10 @@ def _earlier(*instants: datetime | None) -> datetime | None:
 def _needs_a_second_sight(look: _Look, job: JobRecord, planned: Plan) -> bool:
     """Whether something final rests on what was not seen, which watches may tell late."""
     guesses = outcome.is_guess(planned.outcome) and job.outcome is None
+    # Of a Job that seems to have no pod one may just have been made.
+    renews = any(isinstance(action, Renew) for action in planned.actions)
     # A job is deleted before its children are, but watches may tell it the other way.
-    return guesses or (look.knowledge.made and _makes_something(planned))
+    return guesses or renews or (look.knowledge.made and _makes_something(planned))
 
 
 def _makes_something(planned: Plan) -> bool:

@@ -43,7 +43,7 @@ class Facts:
 
 def has_begun(job: JobRecord) -> bool:
     """Whether training has begun, in this life of the job."""
-    return job.training or job.status.get("phase") == Phase.RUNNING
+    return job.training or job.phase == Phase.RUNNING
 
 
 def status(facts: Facts, now: datetime) -> dict[str, Any]:

@@ -322,8 +322,50 @@ def test_keys_deleted_by_hand_are_made_anew_and_all_start_again_with_them(world:
         assert secret in world.objects
         left = {body["metadata"]["uid"] for body in pods(world)}
         assert left & before == {stuck["metadata"]["uid"]}
+        assert [event["reason"] for event in told(world)].count("KeysReplaced") == 1
 
     when_at_rest(world, happens)
+
+
+def test_however_often_a_coordinator_is_told_to_end_the_next_one_comes_at_once(
+    world: World,
+) -> None:
+    async def turn(operator: Operator) -> None:
+        world.run_controllers()
+        operator.hear(random.Random(0), loss=0)
+        assert await operator.look()
+
+    async def happens(operator: Operator) -> None:
+        started = operator.inventory.at(KEY).children[COORDINATOR_JOB].started
+        for suspends in [False] * 3 + [True] * 5:
+            before = {body["metadata"]["uid"] for body in coordinators(world)}
+            world.now += timedelta(seconds=5)
+            if suspends:
+                world.change(JOB, {"spec": {"suspend": True}})
+                await turn(operator)
+                await turn(operator)
+                assert coordinators(world) == []
+                world.change(JOB, {"spec": {"suspend": False}})
+            else:
+                (pod,) = coordinators(world)
+                world.delete((Kind.Pod, KEY.namespace, pod["metadata"]["name"]))
+            for _ in range(3):
+                await turn(operator)
+            (pod,) = coordinators(world)
+            assert pod["metadata"]["uid"] not in before
+            found = operator.inventory.at(KEY).children[COORDINATOR_JOB].started
+            # Resumed, it begins anew; drained, it does not.
+            assert (found == started) is not suspends
+
+    when_at_rest(world, happens)
+
+
+COORDINATOR_JOB = (Kind.Job, "job-coordinator")
+
+
+def coordinators(world: World) -> list[dict[str, Any]]:
+    role = "app.kubernetes.io/component"
+    return [body for body in pods(world) if body["metadata"]["labels"][role] == "coordinator"]
 
 
 def test_a_job_whose_coordinator_was_deleted_unread_is_looked_at_before_it_is_given_up(
@@ -355,6 +397,10 @@ def test_a_job_whose_deletion_is_told_last_has_nothing_made_again(world: World) 
     when_at_rest(world, happens)
 
     assert set(children(world)) == {Kind.PersistentVolumeClaim}, "the volume alone is kept"
+
+
+def told(world: World) -> list[dict[str, Any]]:
+    return [body for key, body in world.objects.items() if key[0] is Kind.Event]
 
 
 def pods(world: World) -> list[dict[str, Any]]:

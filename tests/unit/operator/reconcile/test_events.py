@@ -77,6 +77,27 @@ def test_what_begins_to_hold_is_told(
     assert told(before, after) == news
 
 
+def test_warnings_of_the_manifest_are_told_with_the_first_status_alone() -> None:
+    warnings = ("spec.stop: it may never end", "spec.image: it is old")
+
+    accepted, warned = events.of(job(), status("Pending"), NOW, warnings)
+
+    assert accepted["reason"] == "Accepted"
+    assert (warned["reason"], warned["type"]) == ("ManifestWarning", "Warning")
+    assert warned["message"] == "spec.stop: it may never end; spec.image: it is old"
+    before = job({"status": status("Pending")})
+    assert [each["reason"] for each in events.of(before, status("Running"), NOW, warnings)] == [
+        "Running"
+    ]
+
+
+def test_each_time_that_keys_were_replaced_is_told() -> None:
+    first, again, other = (
+        events.new_keys(job(), uid, NOW)["metadata"]["name"] for uid in ("a", "a", "b")
+    )
+    assert first == again != other
+
+
 def test_told_again_an_event_has_the_name_it_had() -> None:
     after = status("Pending")
     (first,) = events.of(job(), after, NOW)

@@ -6,8 +6,10 @@ import pytest
 
 from builders.operator_jobs import KEY, NOW, UID, child, job, pod
 from disttrain.job.names import Role
+from disttrain_operator import times
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.config import ManifestConfig
+from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, EndPhase, JobRecord, Outcome, PodRecord
 from disttrain_operator.policies.problem import Problem, ProblemType
@@ -21,6 +23,7 @@ from disttrain_operator.reconcile.actions import (
     DeleteJob,
     Plan,
     RemovePod,
+    Renew,
     Rescale,
 )
 from disttrain_operator.reconcile.knowledge import Knowledge
@@ -234,6 +237,60 @@ def test_suspending_stops_the_coordinator_first() -> None:
         Kind.Deployment,
     }
     assert conditions(second)["Suspended"]["status"] == "True"
+
+
+def test_what_a_user_should_know_of_the_manifest_is_passed_on() -> None:
+    stop = {"targetMetric": {"name": "accuracy", "atLeast": 0.9}}
+    (warning,) = made(Observed(job(stop=stop, evaluation={"everyEpochs": 1}))).warnings
+
+    assert warning.startswith("spec.stop.targetMetric: is the only condition")
+    assert made(Observed(job())).warnings == ()
+
+
+HELD_BACK = {"remaining": 0, "ready": 0, "failed": 3, "version": 7}
+"""A Job that waits before it makes its next pod."""
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_coordinator_that_would_have_to_wait_gets_another_job(*, resumed: bool) -> None:
+    seen = observed(job(), PODS[1:], Job={**HELD_BACK, "wanted": 0 if resumed else 1})
+
+    (action,) = made(seen).actions
+
+    assert isinstance(action, Renew)
+    assert (action.child.kind, action.uid, action.version) == (Kind.Job, "uid-Job", 7)
+    assert action.child.body["spec"]["suspend"] is False
+    annotations = action.child.body["metadata"]["annotations"]
+    # What was resumed begins anew; what was drained has the deadline that it had.
+    assert annotations.get(parsing.STARTED) == (None if resumed else times.text(NOW))
+
+
+@pytest.mark.parametrize(
+    ("pods", "changed"),
+    [
+        (PODS[1:], {"failed": 0}),
+        (PODS[1:], {"remaining": 1}),
+        (PODS[1:], {"deleting": True}),
+        # It failed by itself, as one does that its node does not take: waiting is right.
+        ((replace(PODS[0], phase="Failed", gone_at=NOW), *PODS[1:]), {}),
+        (PODS, {}),
+    ],
+    ids=["nothing failed", "one is there", "it goes", "its pod failed", "its pod is there"],
+)
+def test_otherwise_the_coordinators_job_stays(
+    pods: tuple[PodRecord, ...], changed: dict[str, Any]
+) -> None:
+    seen = observed(job(), pods, Job={**HELD_BACK, **changed})
+
+    assert not [action for action in made(seen).actions if isinstance(action, Renew)]
+
+
+def test_a_job_that_is_suspended_or_has_ended_keeps_its_coordinators_job() -> None:
+    suspended = observed(job(suspend=True), PODS[1:], Job={**HELD_BACK, "wanted": 0})
+    ended = observed(job({"outcome": COMPLETE}), (), Job=HELD_BACK)
+
+    for seen in (suspended, ended):
+        assert not [action for action in made(seen).actions if isinstance(action, Renew)]
 
 
 def test_a_job_created_suspended_gets_nothing() -> None:
