@@ -19,13 +19,17 @@ from builders.batch_problems import (
 from disttrain.sandblaster import batch_method
 from disttrain.sandblaster.batch_method import BatchMethod
 from disttrain.sandblaster.conjugate_gradient import ConjugateGradient
+from disttrain.sandblaster.decisions import Verdict
 from disttrain.sandblaster.descent import Descent
 from disttrain.sandblaster.directions import Directions, SteepestDescent
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
 from disttrain.sandblaster.method import End
 from disttrain.sandblaster.names import PARAMETERS
+from disttrain.sandblaster.operations import Dots
 from disttrain.sandblaster.plain_lbfgs import PlainLbfgs
+
+ACCEPTED = Verdict.ACCEPTED
 
 
 def largest_difference(points: list[Vector], reference: list[Vector]) -> float:
@@ -58,6 +62,34 @@ def test_an_evaluation_costs_two_orders() -> None:
     iterates(method, engine, 40)
 
     assert engine.orders == 2 * len(engine.evaluations)
+
+
+@pytest.mark.parametrize("history", [1, 3, 10])
+def test_an_evaluation_costs_two_products_for_each_pair_and_two_more(history: int) -> None:
+    method, engine = fused(directions=Lbfgs(history=history)), shards_of(rosenbrock())
+    products = {}
+    request = method.advance(None)
+    while request is not None and method.progress.iteration < history + 5:
+        if request.evaluates:
+            (dots,) = (each for each in request.measure if isinstance(each, Dots))
+            products[method.progress.iteration] = len(dots.others)
+        request = method.advance(engine.answer(request))
+
+    assert products[history] == products[history + 4] == 2 * history + 2
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_the_first_step_is_a_careful_one_and_the_others_are_tried_as_they_are(
+    problem: Problem,
+) -> None:
+    method = fused()
+    iterates(method, shards_of(problem, 2), 6)
+
+    _, gradient = problem.evaluate(problem.start)
+    accepted = [one.evaluation for one in method.state.decisions if one.verdict is ACCEPTED]
+    tried = {one.evaluation: one.step for one in method.state.decisions}
+    assert tried[2] == pytest.approx(min(1.0, 1.0 / np.abs(gradient).sum()))
+    assert [tried[evaluation + 1] for evaluation in accepted[:-1]] == [1.0] * 5
 
 
 def test_the_products_are_computed_from_the_vectors_now_and_then() -> None:
