@@ -1,7 +1,7 @@
 """Whole jobs with a batch method, with faults drawn from a seed."""
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from disttrain.coordinator.journal import batch_rules, resume, state
 from disttrain.coordinator.journal.state import Phase
@@ -11,7 +11,9 @@ from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.stop import Stop
+from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.names import PARAMETERS
+from disttrain.transport.header import Role
 from simulation.batch_job.processes import (
     Killed,
     Member,
@@ -27,6 +29,7 @@ LONGEST = 3000.0
 """Simulated seconds in which every run must end."""
 _STORMY_SECONDS = 20.0
 _REPLICAS = 3
+_MOMENT_ITERATION = 3
 
 RULES = Sandblaster(
     precision=Precision.FLOAT64,
@@ -168,6 +171,44 @@ def stopped(after: float) -> World:
         world.coordinator.ask(messages.Stop(reason="enough"), lambda _: None)
 
     world.clock.after(after, None, stop)
+    _finish(world)
+    return world
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moment:
+    """Of a course, in its fourth iteration."""
+
+    stage: Stage
+    answers: int = 0
+    """Shards that have carried out the order."""
+    groups: int = 0
+    """Groups with a result."""
+
+    def is_now(self, world: World) -> bool:
+        batch = None if world.coordinator is None else world.coordinator.state.batch
+        if batch is None or batch.course.method.progress.iteration < _MOMENT_ITERATION:
+            return False
+        course = batch.course
+        seen = (course.stage, len(course.answers), len(course.evaluation.winners))
+        return batch.sent and seen == (self.stage, self.answers, self.groups)
+
+
+def killed(victim: Role, moment: Moment) -> World:
+    """A job of which only one process dies, at that moment."""
+    world = World(Clockwork(1, Weather()), SETTINGS, crashes=False)
+    storm = Storm(world, random.Random(1), is_quiet=True)
+    while not moment.is_now(world):
+        assert world.clock.step()
+        assert not _is_over(world), "the moment never was"
+    processes = {
+        Role.COORDINATOR: world.coordinator,
+        Role.SHARD: world.shards[0],
+        Role.REPLICA: storm.replicas[0],
+    }
+    found = processes[victim]
+    assert found is not None
+    found.alive = False
     _finish(world)
     return world
 

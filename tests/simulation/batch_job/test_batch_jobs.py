@@ -5,8 +5,11 @@ import pytest
 from disttrain.coordinator.journal import entries, fold, state
 from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.job.stop import Stop
+from disttrain.sandblaster.batch.driver import Stage
+from disttrain.transport.header import Role
 from simulation.batch_job import runs
 from simulation.batch_job.processes import World
+from simulation.batch_job.runs import Moment
 from simulation.sandblaster import problem
 
 BLOCK = 10
@@ -55,6 +58,31 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bits(after: float, quiet: Wo
 
     assert resumed.phase is Phase.COMPLETE
     assert runs.final(resumed) == runs.final(quiet)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        Moment(stage=Stage.PREPARING),
+        Moment(stage=Stage.PREPARING, answers=1),
+        Moment(stage=Stage.COMPUTING, answers=2),
+        Moment(stage=Stage.COMPUTING, answers=2, groups=problem.GROUPS - 1),
+        Moment(stage=Stage.MEASURING, groups=problem.GROUPS),
+        Moment(stage=Stage.MEASURING, answers=1, groups=problem.GROUPS),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("victim", [Role.COORDINATOR, Role.SHARD, Role.REPLICA])
+def test_each_may_die_in_each_phase_of_an_evaluation(
+    victim: Role, moment: Moment, quiet: World
+) -> None:
+    world = runs.killed(victim, moment)
+
+    assert world.phase is Phase.COMPLETE
+    assert runs.final(world) == runs.final(quiet)
+    assert world.coordinator is not None
+    assert world.coordinator.state.batch is not None
+    assert world.coordinator.state.batch.returns == (victim is Role.SHARD)
 
 
 @pytest.mark.parametrize("block", range(6))
