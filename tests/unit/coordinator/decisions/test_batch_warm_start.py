@@ -33,18 +33,27 @@ def stage(machine: BatchMachine) -> str:
     return str(told["stage"])
 
 
-def process(machine: BatchMachine, *replicas: MemberId) -> None:
-    """All of the warm start, whose last orders are left open."""
+def processed() -> tuple[BatchMachine, MemberId, list[MemberId]]:
+    """A machine, its shard and replicas after all of the warm start; its last orders are open."""
+    machine = a_machine()
+    shard, *replicas = machine.running()
+    assert stage(machine) == "warm_start"
     while any(machine.process(replica) for replica in replicas):
         pass
+    return machine, shard, replicas
+
+
+def switched() -> tuple[BatchMachine, list[MemberId]]:
+    """A machine and its replicas after the method has begun."""
+    machine, _, replicas = processed()
+    machine.obey()
+    machine.tick()
+    machine.obey()
+    return machine, replicas
 
 
 def test_exactly_its_samples_are_given_out_and_the_method_begins_at_a_checkpoint() -> None:
-    machine = a_machine()
-    _, *replicas = machine.running()
-    assert stage(machine) == "warm_start"
-
-    process(machine, *replicas)
+    machine, _, replicas = processed()
     assert machine.state.samples == SAMPLES
     assert issued(machine, orders.Drain) == replicas
     assert machine.state.batch is None
@@ -64,12 +73,7 @@ def test_exactly_its_samples_are_given_out_and_the_method_begins_at_a_checkpoint
 
 
 def test_a_replica_that_joins_later_leaves_the_warm_start_before_it_gets_a_group() -> None:
-    machine = a_machine()
-    _, *replicas = machine.running()
-    process(machine, *replicas)
-    machine.obey()
-    machine.tick()
-    machine.obey()
+    machine, _ = switched()
 
     machine.request(messages.MemberDied(role=Role.REPLICA, index=0, pid=2, exit_code=-9))
     late = machine.member(Role.REPLICA, 0, "r0 again")
@@ -83,9 +87,7 @@ def test_a_replica_that_joins_later_leaves_the_warm_start_before_it_gets_a_group
 
 
 def test_a_shard_that_dies_before_the_checkpoint_belongs_to_the_warm_start() -> None:
-    machine = a_machine()
-    shard, *replicas = machine.running()
-    process(machine, *replicas)
+    machine, shard, _ = processed()
     machine.muted.add(shard)
     machine.obey()
     machine.tick()
@@ -107,12 +109,7 @@ def test_a_shard_that_dies_before_the_checkpoint_belongs_to_the_warm_start() -> 
 
 
 def test_a_shard_that_dies_after_it_returns_with_the_others() -> None:
-    machine = a_machine()
-    _, *replicas = machine.running()
-    process(machine, *replicas)
-    machine.obey()
-    machine.tick()
-    machine.obey()
+    machine, _ = switched()
     first = machine.batch.cut_number
 
     machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
