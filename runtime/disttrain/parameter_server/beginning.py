@@ -28,10 +28,12 @@ def restore(config: LaunchConfig, chunk_bytes: int) -> RestoredShard | None:
 
 
 def reloading(config: LaunchConfig, chunk_bytes: int) -> Reload:
-    """Reads one of the checkpoints that `restore` would."""
+    """Reads one of this run's own checkpoints."""
+    # The one that this life began with may be deleted by then.
+    own = replace(config, resume_from=None)
 
     def reload(number: int) -> RestoredShard:
-        found = [one for one in _candidates(config) if one.manifest.number == number]
+        found = [one for one in _candidates(own) if one.manifest.number == number]
         wanted = _wanted(config, chunk_bytes)
         # Who returns to the end of the warm start is not of it any more.
         others = (*wanted.other_rules, *wanted.earlier)

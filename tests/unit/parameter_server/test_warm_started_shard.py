@@ -11,12 +11,14 @@ from builders.transports import a_header
 from disttrain import layout
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.protocol import orders
-from disttrain.parameter_server import assembly, restoring, writing
+from disttrain.parameter_server import assembly, restoring, stopped, writing
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.parting import Parting
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import MakeValues, RestoredShard, Wanted
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.stopped import Saver
 from disttrain.transport.header import Header, Reason, Vector, Verb
 
 SPEC = a_batch_job(
@@ -24,6 +26,18 @@ SPEC = a_batch_job(
     "downpour: {optimizer: {adagrad: {learningRate: 1, initialAccumulator: 1}}}}"
 ).spec
 TYPES = pytest.mark.parametrize("trainable", [Vector.PARAMETERS, Vector.PARAMETERS_FLOAT64])
+
+
+def wanted(earlier: dict[str, MakeValues], others: tuple[str, ...] = ()) -> Wanted:
+    return Wanted(
+        shard=0,
+        shards=1,
+        chunk_bytes=CHUNK_BYTES,
+        update_rule="lbfgs",
+        other_rules=others,
+        make=assembly.values_for(SPEC.strategy.rule),
+        earlier=earlier,
+    )
 
 
 class Story:
@@ -48,16 +62,7 @@ class Story:
 
     def read(self, earlier: dict[str, MakeValues], others: tuple[str, ...] = ()) -> RestoredShard:
         assert self.checkpoint is not None
-        wanted = Wanted(
-            shard=0,
-            shards=1,
-            chunk_bytes=CHUNK_BYTES,
-            update_rule="lbfgs",
-            other_rules=others,
-            make=assembly.values_for(SPEC.strategy.rule),
-            earlier=earlier,
-        )
-        restored = restoring.restore([self.checkpoint], wanted)
+        restored = restoring.restore([self.checkpoint], wanted(earlier, others))
         assert restored is not None
         return restored
 
@@ -143,3 +148,26 @@ def test_its_next_life_begins_where_the_checkpoint_is(tmp_path: Path) -> None:
 
     assert isinstance(story.returns(), orders.Done)
     assert not story.shard.keeps_updates
+
+
+def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_method(
+    tmp_path: Path,
+) -> None:
+    story, folder = Story(tmp_path, Vector.PARAMETERS), tmp_path / "stopped"
+    story.push()
+    reached = story.parameters()
+    story.save()
+    parting = Parting(story.shard, Saver(folder=folder, job_uid="job", update_rule="adagrad"))
+
+    assert parting.save(1)
+    saved = stopped.read(folder, "job", wanted(assembly.values_before(SPEC.strategy.rule)))
+    assert saved is not None
+    story.shard = story.another()
+    story.shard.restore(saved)
+    assert story.parameters() == reached
+    assert set(story.push()) == {Verb.PUSHED}
+
+    story.returns()
+    parting = Parting(story.shard, Saver(folder=folder, job_uid="job", update_rule="adagrad"))
+    assert not parting.save(1)
+    assert parting.is_due(0.0)

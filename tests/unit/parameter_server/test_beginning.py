@@ -1,0 +1,57 @@
+"""With which checkpoint a shard begins, and to which it returns."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders import batch_shards
+from builders.batch_shards import CHUNK_BYTES
+from builders.jobs import a_batch_job
+from disttrain.job.names import Role
+from disttrain.launch.config import LaunchConfig, checkpoint_folder
+from disttrain.parameter_server import beginning
+from disttrain.parameter_server.errors import WrongSnapshot
+from disttrain.transport.config import TransportKind
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> LaunchConfig:
+    """Of a life that began with the first of two checkpoints."""
+    job = a_batch_job("spec.parameterServer.shards=1")
+    folder = checkpoint_folder(job, tmp_path)
+    shard = batch_shards.a_shard()
+    batch_shards.one_iteration([shard])
+    first = batch_shards.commit(folder, [shard], 1)
+    batch_shards.commit(folder, [shard], 2)
+    return LaunchConfig(
+        job=job,
+        job_uid="job",
+        role=Role.SHARD,
+        index=0,
+        run_folder=tmp_path,
+        task_folder=tmp_path,
+        coordinator_address="ipc:///nowhere",
+        transport=TransportKind.TCP,
+        threads=1,
+        resume_from=first.path,
+    )
+
+
+def test_a_shard_returns_although_the_checkpoint_that_it_began_with_is_gone(
+    config: LaunchConfig,
+) -> None:
+    assert config.resume_from is not None
+    shutil.rmtree(config.resume_from)
+
+    assert beginning.reloading(config, CHUNK_BYTES)(2).checkpoint == 2
+
+
+def test_it_returns_to_no_other_checkpoint_than_the_one_that_was_named(
+    config: LaunchConfig,
+) -> None:
+    reload = beginning.reloading(config, CHUNK_BYTES)
+
+    assert reload(1).checkpoint == 1
+    with pytest.raises(WrongSnapshot, match="there is no checkpoint 3"):
+        reload(3)
