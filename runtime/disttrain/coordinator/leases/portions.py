@@ -1,6 +1,6 @@
 """Which range a replica gets next. Pure: looks at the account, changes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from disttrain.coordinator.leases.data_ledger import ANYBODY, DataLedger, Epoch, OpenLease
 from disttrain.coordinator.protocol.fields import Lease
@@ -15,13 +15,16 @@ _MOST_LEASES = 8
 def next_lease(ledger: DataLedger, index: int, stop: Stop) -> Lease | None:
     """The lease to grant: own portions of the oldest epoch first, then anybody's, then others'.
 
+    With a limit of samples anybody's come first. They hold what was taken from the silent, who may
+    do it nevertheless: with other samples in its place that would be too many.
     None: nothing waits in the open epochs, or the stop rules leave no samples to give out.
     """
     budget = remaining_samples(ledger, stop)
     if budget is not None and budget <= 0:
         return None
+    first_keys = (index, ANYBODY) if budget is None else (ANYBODY, index)
     for number in sorted(ledger.epochs):
-        for queue in _queues(ledger.epochs[number], index):
+        for queue in _queues(ledger.epochs[number], first_keys):
             portion, first, end = queue[-1]
             end = end if budget is None else min(end, first + budget)
             return Lease(id=ledger.next_lease, epoch=number, portion=portion, first=first, end=end)
@@ -61,11 +64,11 @@ def unseen(held: list[OpenLease], last_lease: int) -> list[Lease]:
     return [item.lease for item in held if item.lease.id > last_lease]
 
 
-def _queues(epoch: Epoch, index: int) -> Iterator[list[tuple[int, int, int]]]:
+def _queues(epoch: Epoch, first_keys: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
     others = sorted(
-        (key for key in epoch.queues if key not in {index, ANYBODY}),
+        (key for key in epoch.queues if key not in first_keys),
         key=lambda key: (-len(epoch.queues[key]), key),
     )
-    for key in (index, ANYBODY, *others):
+    for key in (*first_keys, *others):
         if queue := epoch.queues.get(key):
             yield queue

@@ -121,6 +121,22 @@ def test_a_stop_by_samples_is_met_exactly() -> None:
     assert not portions.may_open_epoch(ledger, stop)
 
 
+def test_a_stop_by_samples_is_met_though_a_silent_replica_goes_on() -> None:
+    ledger, silent, other, stop = _ledger(), _replica(0), _replica(1), Stop(samples=48)
+    for member in (silent, other, silent, other):
+        ledger.advance(member, _at(_grant(ledger, member, stop), 8))
+    ledger.open_epoch()
+    late, own = _grant(ledger, silent, stop), _grant(ledger, other, stop)
+    ledger.expire(silent)
+
+    again = _grant(ledger, other, stop)
+    assert (again.epoch, again.portion) == (late.epoch, late.portion) != (own.epoch, own.portion)
+    assert portions.next_lease(ledger, 1, stop) is None
+    ledger.advance(silent, _at(late, 8))
+    ledger.advance(other, _at(again, 8))
+    assert (ledger.samples_done, ledger.samples_repeated) == (48, 8)
+
+
 def test_a_stop_by_steps_counts_those_under_way_and_those_returned() -> None:
     ledger, member, stop = _ledger(), _replica(0), Stop(steps=3)
     _grant(ledger, member, stop)
