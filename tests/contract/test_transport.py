@@ -1,5 +1,6 @@
 """What every transport promises, run on each of them."""
 
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -184,6 +185,21 @@ def test_receiving_nothing_ends_after_the_timeout(pair: Pair) -> None:
     assert pair.channel.receive(0.05) is None
     assert pair.listener.receive(0.05) is None
     assert 0.1 <= time.monotonic() - start < PATIENCE
+
+
+def test_a_wait_for_messages_ends_when_the_channel_is_woken(pair: Pair) -> None:
+    received: list[object] = []
+    waiting = threading.Thread(
+        target=lambda: received.append(pair.channel.receive(3600.0)), daemon=True
+    )
+    waiting.start()
+    pair.channel.wake()
+    waiting.join(PATIENCE)
+    assert received == [None]
+
+    pair.channel.wake()
+    assert pair.channel.receive(3600.0) is None
+    assert pair.channel.receive(0.01) is None
 
 
 def test_waiting_names_the_endpoints_that_can_be_received_from(pair: Pair) -> None:

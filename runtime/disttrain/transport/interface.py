@@ -125,6 +125,10 @@ class Channel(Endpoint, Protocol):
         """
         ...
 
+    def wake(self) -> None:
+        """End a `receive` that waits, or the next one that would, with None. Any thread."""
+        ...
+
 
 class Listener(Endpoint, Protocol):
     """The server's side of many connections, for one thread. Never raises for what a peer does."""
@@ -173,7 +177,10 @@ class Transport(Protocol):
         ...
 
     def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
-        """Those with something to receive, once there is one; empty after `timeout` seconds."""
+        """Those with something to receive, once there is one; empty after `timeout` seconds.
+
+        Threads may wait at once, each for its own endpoints.
+        """
         ...
 
     def close(self) -> None:

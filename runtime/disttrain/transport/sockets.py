@@ -8,6 +8,7 @@ from uuid import uuid4
 import zmq
 
 from disttrain.transport import authentication
+from disttrain.transport.bell import Bell
 from disttrain.transport.config import CurveKeys, TransportConfig, TransportKind
 from disttrain.transport.errors import AddressRefused, TransportClosed
 from disttrain.transport.header import Role
@@ -31,9 +32,14 @@ class Socket:
 
     def __init__(self, raw: "zmq.Socket[bytes]") -> None:
         self.raw = raw
+        self.bell = Bell()
+        """Ends a `receive` that waits, from any thread."""
 
     def receive(self, timeout: float) -> list[Frame] | None:
-        """The frames of the next message (not all, if far too many); None after the timeout."""
+        """The frames of the next message (not all, if far too many).
+
+        None after the timeout, or when somebody has rung.
+        """
         frame = self._receive_now()
         if frame is None and timeout > 0 and self._poll(timeout):
             frame = self._receive_now()
@@ -69,6 +75,7 @@ class Socket:
     def close(self) -> None:
         """Throws away what was not sent."""
         self.raw.close(linger=0)
+        self.bell.close()
 
     def _receive_now(self) -> Frame | None:
         try:
@@ -78,11 +85,13 @@ class Socket:
         except zmq.ZMQError as error:
             raise _closed(error) from error
 
-    def _poll(self, timeout: float) -> int:
-        try:
-            return self.raw.poll(math.ceil(timeout * 1000))
-        except zmq.ZMQError as error:
-            raise _closed(error) from error
+    def _poll(self, timeout: float) -> bool:
+        """Whether there is something to receive."""
+        rung = self.bell.fileno()
+        ready = _ready([self.raw, rung], timeout)
+        if rung in ready:
+            self.bell.hear()
+        return self.raw in ready
 
 
 class Sockets:
@@ -91,8 +100,6 @@ class Sockets:
     def __init__(self, config: TransportConfig) -> None:
         self._config = config
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._poller = zmq.Poller()
-        self._polled: tuple[Socket, ...] = ()
         self._authenticates = False
 
     def connect(self, address: str, listener: Role) -> Socket:
@@ -125,20 +132,12 @@ class Sockets:
             raise _refused("listen on", address, error) from error
         return Socket(raw)
 
-    def wait(self, sockets: tuple[Socket, ...], timeout: float) -> list[Socket]:
-        """Those with something to receive."""
-        if sockets != self._polled:
-            self._poller = zmq.Poller()
-            self._polled = sockets
-            for socket in sockets:
-                self._poller.register(socket.raw, zmq.POLLIN)
+    def wait(self, sockets: Sequence[Socket], timeout: float) -> list[Socket]:
+        """Those with something to receive. Threads may wait at once, each for its own sockets."""
         if any(socket.raw.closed for socket in sockets):
             message = "waited for what was closed before"
             raise TransportClosed(message)
-        try:
-            ready = dict(self._poller.poll(max(0, math.ceil(timeout * 1000))))
-        except zmq.ZMQError as error:
-            raise _closed(error) from error
+        ready = _ready([socket.raw for socket in sockets], timeout)
         return [socket for socket in sockets if socket.raw in ready]
 
     def close(self) -> None:
@@ -155,6 +154,15 @@ class Sockets:
         for option, value in _options(self._config).items():
             raw.setsockopt(option, value)
         return raw
+
+
+def _ready(sources: Sequence["zmq.Socket[bytes] | int"], timeout: float) -> list[object]:
+    """Sockets and descriptors that can be read from, once there is one."""
+    wanted = [(source, zmq.POLLIN) for source in sources]
+    try:
+        return [one for one, _ in zmq.zmq_poll(wanted, max(0, math.ceil(timeout * 1000)))]
+    except zmq.ZMQError as error:
+        raise _closed(error) from error
 
 
 def deadline(timeout: float) -> float:

@@ -57,6 +57,10 @@ class TcpChannel:
                 self.refused[error.refusal] += 1
         return None
 
+    def wake(self) -> None:
+        """Rings the socket's bell."""
+        self.socket.bell.ring()
+
     def close(self) -> None:
         """Closes the socket."""
         self.socket.close()
@@ -182,7 +186,7 @@ class TcpTransport:
         by_socket = {
             cast(TcpChannel | TcpListener, endpoint).socket: endpoint for endpoint in endpoints
         }
-        return [by_socket[socket] for socket in self._sockets.wait(tuple(by_socket), timeout)]
+        return [by_socket[socket] for socket in self._sockets.wait(list(by_socket), timeout)]
 
     def close(self) -> None:
         """Closes the sockets and their context."""
