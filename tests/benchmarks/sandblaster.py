@@ -1,7 +1,9 @@
 """What batch methods cost beside the gradients: operations on vectors, and waiting for the slow.
 
 Vectors: shards in processes of their own carry out the orders of L-BFGS on a model of 42 million
-parameters; beside it the bound that the memory gives, and the same method one operation at a time.
+parameters; beside it what the memory gives, and the same method one operation at a time. Memory is
+measured in three ways while all shards do the same: a copy, which reads and writes at once, one
+vector that is only read, and the two products that the orders consist of, of a bare matrix.
 Stragglers: replicas whose work is a timer, one of them ten times slower than the others.
 """
 
@@ -26,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders.batch_problems import RULES
 from builders.report import Bar, print_report
-from disttrain.sandblaster import operations
+from disttrain.sandblaster import kernels, operations
 from disttrain.sandblaster.batch.driver import Driver, DriverRules, Stage
 from disttrain.sandblaster.batch.groups import BackupRules, Result, Worker
 from disttrain.sandblaster.batch.orders import Performed
@@ -44,6 +46,8 @@ HISTORY = 10
 TRANSFERS = 4 * HISTORY + 7
 """Vectors that a direction, a trial point and the products move through memory at least."""
 BANDWIDTH_FRACTION = 0.6
+EXACT_EVERY = RULES.exact_every
+"""Iterations, of which one computes all products from the vectors: as many are measured."""
 STRAGGLER_BAR = 1.15
 SPEEDS = (1.0, 1.0, 1.0, 0.1)
 EVALUATE, BANDWIDTH = "evaluate", "bandwidth"
@@ -93,7 +97,7 @@ def serve_shard(pipe: Connection, elements: int) -> None:
             np.multiply(scales, trial, out=gradient)
             answer: tuple[float, ...] = (float(np.dot(gradient, trial)) / 2,)
         elif wanted == BANDWIDTH:
-            answer = (_copies(vectors.make(ARRIVED), scales), _reads(scales))
+            answer = (_copies(vectors.make(ARRIVED), scales), _reads(scales), _bare(elements))
         else:
             answer = vectors.perform(wanted)
         pipe.send((answer, time.perf_counter() - began))
@@ -115,6 +119,24 @@ def _reads(source: Any) -> float:
     for _ in range(5):
         np.max(source)
     return 5 * int(source.nbytes) / (time.perf_counter() - began)
+
+
+def _bare(elements: int) -> float:
+    """Bytes per second of the least that there is to do: products with rows, and a sum of them."""
+    rows = 2 * HISTORY + 1
+    matrix = np.ones((rows + 2, elements), np.float32)
+    width = kernels.STRETCH_ELEMENTS
+    factors = np.full(rows, 0.5, np.float32)
+    began = time.perf_counter()
+    for first in range(0, elements - width, width):
+        blocks = matrix[:, first : first + width].reshape(rows + 2, -1, kernels.BLOCK_ELEMENTS)
+        several = blocks[:rows].transpose(1, 0, 2)
+        np.matmul(several, blocks[rows, :, :, np.newaxis])
+    for first in range(0, elements - width, width):
+        blocks = matrix[:, first : first + width].reshape(rows + 2, -1, kernels.BLOCK_ELEMENTS)
+        np.matmul(factors, blocks[:rows].transpose(1, 0, 2), out=blocks[rows + 1])
+    moved = 2 * (rows + 1) * 4 * elements
+    return moved / (time.perf_counter() - began)
 
 
 @dataclass
@@ -173,7 +195,7 @@ def measure_vectors(elements: int) -> dict[str, Any]:
     """Fused orders and single operations, on vectors of the same length."""
     with a_fleet(elements) as fleet:
         rates, _ = fleet.ask(BANDWIDTH)
-        copied, read = (min(rate[which] for rate in rates) for which in (0, 1))
+        copied, read, bare = (min(rate[which] for rate in rates) for which in range(3))
         moved = TRANSFERS * 4 * (elements // SHARDS)
         found = _per_evaluation(BatchMethod(Descent(RULES, Lbfgs(history=HISTORY))), fleet)
     with a_fleet(elements) as fleet:
@@ -182,11 +204,15 @@ def measure_vectors(elements: int) -> dict[str, Any]:
         "parameters": elements,
         "copy_gigabytes_per_second_and_shard": copied / 1e9,
         "read_gigabytes_per_second_and_shard": read / 1e9,
+        "bare_gigabytes_per_second_and_shard": bare / 1e9,
         "bound_seconds": moved / copied,
+        "bound_seconds_of_reading": moved / read,
+        "bare_seconds": moved / bare,
         "seconds": found["seconds"],
         "orders_per_evaluation": found["orders"],
         "fraction_of_copying": moved / copied / found["seconds"],
         "fraction_of_reading": moved / read / found["seconds"],
+        "fraction_of_bare": moved / bare / found["seconds"],
         "one_by_one_seconds": plain["seconds"],
         "one_by_one_orders_per_evaluation": plain["orders"],
     }
@@ -196,7 +222,7 @@ def _per_evaluation(method: Method, fleet: Fleet) -> dict[str, float]:
     """Time in orders and their number, once the history is full."""
     request = method.advance(None)
     began: tuple[float, int, int] | None = None
-    while request is not None and method.progress.iteration < HISTORY + 12:
+    while request is not None and method.progress.iteration < HISTORY + 1 + EXACT_EVERY:
         request = method.advance(fleet.answer(request))
         if began is None and method.progress.iteration == HISTORY + 1:
             began = (fleet.seconds, fleet.orders, method.progress.evaluations)

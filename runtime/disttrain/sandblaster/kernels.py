@@ -1,7 +1,8 @@
-"""The operations on blocks of vectors. Each class is one operation, ready to be carried out.
+"""The operations on stretches of vectors. Each class is one operation, ready to be carried out.
 
 Vectors are rows of a matrix, so that a product with several neighbours is one call: it reads each
-of them once, as fast as memory gives them.
+of them once, as fast as memory gives them. A stretch is some whole blocks, or what is left after
+the last one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,13 @@ from disttrain.sandblaster.operations import Operation
 
 Array: TypeAlias = NDArray[np.floating[Any]]
 
+BLOCK_ELEMENTS = 8192
+"""Inner products are added up in the vectors' own precision within a block, in float64 between."""
+STRETCH_ELEMENTS = 8 * BLOCK_ELEMENTS
+"""The longest stretch: what one operation leaves of it in the cache, the next one finds there."""
+_FEW_ROWS = 2
+"""So many neighbours are faster added up one by one."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Row:
@@ -23,6 +31,9 @@ class Row:
 
     matrix: Array
     index: int
+    """In the matrix."""
+    place: int
+    """Among all vectors, whichever matrix they are in."""
 
     @property
     def values(self) -> Array:
@@ -36,15 +47,15 @@ Find: TypeAlias = Callable[[str], Row]
 
 
 class Kernel(Protocol):
-    """An operation on the blocks of its vectors, one after the other."""
+    """An operation on the stretches of its vectors, one after the other."""
 
     @property
     def scalars(self) -> Sequence[float]:
-        """The answer, after the last block."""
+        """The answer, after the last stretch."""
         ...
 
-    def on(self, block: slice) -> None:
-        """Carry it out on one block."""
+    def on(self, stretch: slice) -> None:
+        """Carry it out on one stretch."""
         ...
 
 
@@ -61,11 +72,38 @@ class Reduce:
         """See `Kernel.scalars`."""
         return [float(one) for one in self._sums]
 
-    def on(self, block: slice) -> None:
+    def on(self, stretch: slice) -> None:
         """See `Kernel.on`."""
-        part = self._vector[block]
+        part = _blocks(self._vector[stretch])[:, :, np.newaxis]
+        found = np.empty((len(part), len(self._sums)))
         for rows, places in self._runs:
-            self._sums[places] += rows[:, block] @ part
+            found[:, places] = np.matmul(_blocks_of_rows(rows[:, stretch]), part)[:, :, 0]
+        for products in found:
+            self._sums += products
+
+
+class ReduceAll:
+    """Inner products of several vectors with each other, in float64 between blocks."""
+
+    def __init__(self, vectors: Sequence[Row]) -> None:
+        self._runs = [(rows, np.array(places)) for rows, places in runs(vectors)]
+        self._sums = np.zeros((len(vectors), len(vectors)))
+
+    @property
+    def scalars(self) -> Sequence[float]:
+        """See `Kernel.scalars`: row by row, up to the diagonal."""
+        return [float(one) for one in self._sums[np.tril_indices(len(self._sums))]]
+
+    def on(self, stretch: slice) -> None:
+        """See `Kernel.on`."""
+        cut = [(_blocks_of_rows(rows[:, stretch]), places) for rows, places in self._runs]
+        for at, (blocks, places) in enumerate(cut):
+            for others, their_places in cut[: at + 1]:
+                there, back = np.ix_(places, their_places), np.ix_(their_places, places)
+                for products in np.matmul(blocks, others.transpose(0, 2, 1)):
+                    self._sums[there] += products
+                    if others is not blocks:
+                        self._sums[back] += products.T
 
 
 class Measure:
@@ -74,11 +112,15 @@ class Measure:
     def __init__(self, vector: Row) -> None:
         self.scalars = [0.0, 0.0]
         self._vector = vector.values
+        self._absolute = np.empty(STRETCH_ELEMENTS, self._vector.dtype)
+        self._ones = np.ones(BLOCK_ELEMENTS, self._vector.dtype)
 
-    def on(self, block: slice) -> None:
+    def on(self, stretch: slice) -> None:
         """See `Kernel.on`."""
-        absolute = np.abs(self._vector[block])
-        self.scalars[0] += float(absolute.sum())
+        part = self._vector[stretch]
+        absolute = _blocks(np.abs(part, out=self._absolute[: len(part)]))
+        for block in absolute:
+            self.scalars[0] += float(np.dot(block, self._ones[: len(block)]))
         self.scalars[1] = float(np.maximum(self.scalars[1], absolute.max()))
 
 
@@ -91,16 +133,24 @@ class Write:
         self._target = target.values
         kind = self._target.dtype
         factors = np.array([factor for _, factor in terms], kind)
-        found = runs([row for row, _ in terms])
+        found = runs([row for row, _ in terms], at_least=_FEW_ROWS + 1)
         self._runs = [(rows, factors[np.array(places)]) for rows, places in found]
+        # The sum is complete before it is written: the target may be in it.
+        is_read = any(row.place == target.place for row, _ in terms)
+        self._sum = np.empty(STRETCH_ELEMENTS, kind) if is_read else None
+        self._product = np.empty(STRETCH_ELEMENTS, kind)
 
-    def on(self, block: slice) -> None:
-        """See `Kernel.on`. The sum is complete before it is written: the target may be in it."""
-        (rows, factors), *others = self._runs
-        total = _product(rows, factors, block)
-        for more, times in others:
-            total += _product(more, times, block)
-        self._target[block] = total
+    def on(self, stretch: slice) -> None:
+        """See `Kernel.on`."""
+        target = self._target[stretch]
+        into = target if self._sum is None else self._sum[: len(target)]
+        first, *others = self._runs
+        total = _multiplied(*first, stretch, into)
+        for rows, factors in others:
+            more = _multiplied(rows, factors, stretch, self._product[: len(target)])
+            total = np.add(total, more, out=into)
+        if total is not target:
+            np.copyto(target, total)
 
 
 class Product:
@@ -111,26 +161,36 @@ class Product:
     def __init__(self, left: Row, right: Row, target: Row) -> None:
         self._left, self._right, self._target = left.values, right.values, target.values
 
-    def on(self, block: slice) -> None:
+    def on(self, stretch: slice) -> None:
         """See `Kernel.on`."""
-        np.multiply(self._left[block], self._right[block], out=self._target[block])
+        np.multiply(self._left[stretch], self._right[stretch], out=self._target[stretch])
 
 
-def runs(rows: Sequence[Row]) -> Iterator[tuple[Array, list[int]]]:
-    """Neighbouring rows as one matrix, with the places that they have in the sequence."""
-    by_place = sorted(range(len(rows)), key=lambda at: (id(rows[at].matrix), rows[at].index))
+def runs(rows: Sequence[Row], at_least: int = 1) -> Iterator[tuple[Array, list[int]]]:
+    """Neighbouring rows as one matrix, with the places that they have in the sequence.
+
+    Fewer than `at_least` come one by one, as matrices of one row.
+    """
+    for places in _neighbours(rows):
+        parts = [places] if len(places) >= at_least else [[place] for place in places]
+        for part in parts:
+            yield _matrix([rows[place] for place in part]), part
+
+
+def _neighbours(rows: Sequence[Row]) -> Iterator[list[int]]:
+    by_place = sorted(range(len(rows)), key=lambda at: rows[at].place)
     found: list[int] = []
     for at in by_place:
         if found and not _is_next(rows[found[-1]], rows[at]):
-            yield _matrix([rows[one] for one in found]), found
+            yield found
             found = []
         found.append(at)
     if found:
-        yield _matrix([rows[one] for one in found]), found
+        yield found
 
 
 def _is_next(one: Row, other: Row) -> bool:
-    return one.matrix is other.matrix and other.index == one.index + 1
+    return one.matrix is other.matrix and other.place == one.place + 1
 
 
 def _matrix(rows: Sequence[Row]) -> Array:
@@ -139,12 +199,25 @@ def _matrix(rows: Sequence[Row]) -> Array:
     return part
 
 
-def _product(rows: Array, factors: Array, block: slice) -> Array:
-    if len(rows) == 1:
-        single: Array = rows[0, block] * factors[0]
-        return single
-    several: Array = factors @ rows[:, block]
-    return several
+def _blocks(stretch: Array) -> Array:
+    """A stretch of a vector, or of several, as blocks (..., blocks, elements); nothing moves."""
+    *several, elements = stretch.shape
+    width = min(elements, BLOCK_ELEMENTS)
+    return stretch.reshape(*several, elements // width, width)
+
+
+def _blocks_of_rows(rows: Array) -> Array:
+    """Stretches of neighbours, block by block: (blocks, rows, elements)."""
+    return _blocks(rows).transpose(1, 0, 2)
+
+
+def _multiplied(rows: Array, factors: Array, stretch: slice, into: Array) -> Array:
+    """The sum of rows, each times its factor: `into`, or the row itself if it is all of it."""
+    if len(rows) > 1:
+        np.matmul(factors, _blocks_of_rows(rows[:, stretch]), out=_blocks(into))
+        return into
+    single: Array = rows[0, stretch]
+    return single if factors[0] == 1 else np.multiply(single, factors[0], out=into)
 
 
 def of(operation: Operation, read: Find, write: Find) -> Sequence[Kernel]:
@@ -153,8 +226,7 @@ def of(operation: Operation, read: Find, write: Find) -> Sequence[Kernel]:
         case ops.Dots():
             return [Reduce(read(operation.vector), [read(other) for other in operation.others])]
         case ops.Gram():
-            rows = [read(name) for name in operation.vectors]
-            return [Reduce(row, rows[: place + 1]) for place, row in enumerate(rows)]
+            return [ReduceAll([read(name) for name in operation.vectors])]
         case ops.Extent():
             return [Measure(read(operation.vector))]
         case ops.Multiply():

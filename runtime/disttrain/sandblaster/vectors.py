@@ -1,11 +1,11 @@
 """One shard's part of the named vectors, and the orders on it.
 
-An order is carried out block by block: all its operations on the first block, then on the next.
+An order is carried out stretch by stretch: all its operations on the first one, then on the next.
 So what one operation wrote is still in the processor's cache when the next one reads it, and a
 direction of twenty vectors moves each of them through memory once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,8 @@ import numpy as np
 from disttrain.sandblaster import kernels
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.errors import UnknownVector
-from disttrain.sandblaster.kernels import Array, Kernel, Row
+from disttrain.sandblaster.kernels import BLOCK_ELEMENTS, STRETCH_ELEMENTS, Array, Kernel, Row
 from disttrain.sandblaster.operations import Operation
-
-BLOCK_ELEMENTS = 8192
-"""Inner products are added up in the vectors' own precision within a block, in float64 between."""
-
 
 _ROWS = 32
 """Vectors that lie side by side. A row takes no memory before something is written to it."""
@@ -43,7 +39,7 @@ class Vectors:
     @property
     def places(self) -> tuple[str, ...]:
         """All names, in the order in which the vectors lie in memory."""
-        return tuple(sorted(self._rows, key=lambda name: self._place(self._rows[name])))
+        return tuple(sorted(self._rows, key=lambda name: self._rows[name].place))
 
     def __getitem__(self, name: str) -> Array:
         """The vector's part, as it is. Raises UnknownVector."""
@@ -67,10 +63,9 @@ class Vectors:
         """Carry out an order; its scalars. Raises UnknownVector before any element has changed."""
         rows = dict(self._rows)
         prepared = [kernel for one in order for kernel in self._prepared(one, rows)]
-        for first in range(0, self.elements, BLOCK_ELEMENTS):
-            block = slice(first, min(first + BLOCK_ELEMENTS, self.elements))
+        for stretch in _stretches(self.elements):
             for kernel in prepared:
-                kernel.on(block)
+                kernel.on(stretch)
         self._rows = rows
         return tuple(scalar for kernel in prepared for scalar in kernel.scalars)
 
@@ -92,10 +87,6 @@ class Vectors:
             found.extend(rows[name] for name in ops.written_by(one) if name in rows)
         return [row.values for row in found]
 
-    def _place(self, row: Row) -> tuple[int, int]:
-        matrix = next(at for at, one in enumerate(self._matrices) if one is row.matrix)
-        return matrix, row.index
-
     def _prepared(self, operation: Operation, rows: dict[str, Row]) -> Sequence[Kernel]:
         """Names mean what they mean at this place of the order: exchanges come before."""
         if isinstance(operation, ops.Swap):
@@ -114,11 +105,21 @@ class Vectors:
 
     def _made(self, rows: dict[str, Row], name: str) -> Row:
         if name not in rows:
-            matrix, row = divmod(len(rows), _ROWS)
+            place = len(rows)
+            matrix, index = divmod(place, _ROWS)
             while len(self._matrices) <= matrix:
                 self._matrices.append(np.zeros((_ROWS, self.elements), self._type))
-            rows[name] = Row(self._matrices[matrix], row)
+            rows[name] = Row(self._matrices[matrix], index, place)
         return rows[name]
+
+
+def _stretches(elements: int) -> Iterator[slice]:
+    """Some whole blocks at a time, and at last what is less than one."""
+    whole = elements - elements % BLOCK_ELEMENTS
+    for first in range(0, whole, STRETCH_ELEMENTS):
+        yield slice(first, min(first + STRETCH_ELEMENTS, whole))
+    if whole < elements:
+        yield slice(whole, elements)
 
 
 def _read(rows: dict[str, Row], name: str) -> Row:

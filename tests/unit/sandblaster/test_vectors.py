@@ -1,14 +1,19 @@
 """Orders on a shard's part of the vectors do what numpy does on whole ones."""
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from disttrain.sandblaster import kernels, vectors
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.errors import UnknownVector
+from disttrain.sandblaster.kernels import BLOCK_ELEMENTS, Row
 from disttrain.sandblaster.operations import Operation
-from disttrain.sandblaster.vectors import BLOCK_ELEMENTS, Vectors
+from disttrain.sandblaster.vectors import Vectors
 
 LENGTH = 2 * BLOCK_ELEMENTS + 37
 
@@ -173,3 +178,79 @@ def test_a_vector_that_is_not_finite_spoils_no_combination_without_it() -> None:
     vectors.perform([ops.Combine(target="d", terms={"a": 1.0, "c": 1.0})])
 
     assert np.isfinite(vectors["d"]).all()
+
+
+NAMES = tuple(f"v{number}" for number in range(40))
+
+
+def some_of_everything(kind: type[np.float64 | np.float32] = np.float32) -> tuple[float, ...]:
+    """Answers of an order with every kind of sum; the vectors lie in two matrices."""
+    found, random = Vectors(9 * BLOCK_ELEMENTS + 77, kind), np.random.default_rng(6)
+    for name in NAMES:
+        found.make(name)[:] = random.standard_normal(found.elements)
+    chosen = (*NAMES[30:36], *NAMES[3:8], "v0", "v39")
+    return found.perform(
+        [
+            ops.Dots(vector="v3", others=chosen),
+            ops.Gram(vectors=chosen),
+            ops.Combine(target="made", terms=dict.fromkeys(chosen, 0.3)),
+            ops.Axpy(factor=0.7, source="v1", target="made"),
+            ops.Extent(vector="made"),
+            ops.Dots(vector="made", others=("made",)),
+        ]
+    )
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("blocks", [1, 3, 100])
+def test_the_bits_do_not_depend_on_how_much_is_done_at_once(
+    monkeypatch: pytest.MonkeyPatch, blocks: int, kind: type[np.float64 | np.float32]
+) -> None:
+    wanted = some_of_everything(kind)
+
+    for module in (kernels, vectors):
+        monkeypatch.setattr(module, "STRETCH_ELEMENTS", blocks * BLOCK_ELEMENTS)
+
+    assert some_of_everything(kind) == wanted
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_bits_do_not_depend_on_threads(threads: int) -> None:
+    answer = subprocess.run(
+        [sys.executable, __file__],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": str(threads)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert answer.stdout.strip() == str(some_of_everything())
+
+
+def test_neighbours_come_in_the_order_of_their_places_wherever_their_memory_is() -> None:
+    """Sums are added up in this order: memory that lies elsewhere must not give other bits."""
+    low, high = sorted((np.zeros((2, 1)), np.zeros((2, 1))), key=id)
+    rows = [Row(low, 0, 2), Row(high, 1, 1), Row(high, 0, 0)]
+
+    assert [places for _, places in kernels.runs(rows)] == [[2, 1], [0]]
+
+
+def test_products_of_all_with_all_are_those_of_each_pair() -> None:
+    found, random = Vectors(LENGTH, np.float64), np.random.default_rng(8)
+    for name in NAMES:
+        found.make(name)[:] = random.standard_normal(LENGTH)
+    chosen = ("v9", "v2", "v33", "v3", "v32", "v0")
+
+    answer = found.perform([ops.Gram(vectors=chosen)])
+
+    wanted = [
+        found[left] @ found[right]
+        for place, left in enumerate(chosen)
+        for right in chosen[: place + 1]
+    ]
+    assert answer == pytest.approx(wanted, rel=1e-11, abs=1e-9)
+
+
+if __name__ == "__main__":
+    print(some_of_everything())  # noqa: T201  for the test that starts this file
