@@ -84,7 +84,7 @@ class ShardProcess:
         """Serve until the coordinator or SIGTERM ends it. Raises MemberFenced."""
         while not (self.book.is_ended or self._may_stop()):
             if not self._serve():
-                self.transport.wait([self.listener, self.control.channel], self._idle_seconds())
+                self._wait()
             self._listen_to_coordinator()
         if self._stopping:
             self._leave()
@@ -107,6 +107,12 @@ class ShardProcess:
         if handled:
             self.reporter.busy_seconds += time.perf_counter() - began
         return handled > 0
+
+    def _wait(self) -> None:
+        """Return when somebody wants something; what the coordinator wants is heard at once."""
+        channel = self.control.channel
+        if channel in self.transport.wait([self.listener, channel], self._idle_seconds()):
+            self._next_control = 0.0
 
     def _idle_seconds(self) -> float:
         return _CONTROL_SECONDS if self.book.is_writing else 0.05

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import TypeVar
 
 from disttrain.layout import TRIAL_OF
 from disttrain.parameter_server.client import FetchResult, Stage
@@ -11,6 +12,8 @@ from disttrain.replica.exchange import StageSide, TrialSide
 from disttrain.replica.flat_model import FlatModel, Gradient
 from disttrain.replica.halt import Halt
 from disttrain.replica.transfers import Transfers
+
+T = TypeVar("T")
 
 _CLOSE_SECONDS = 2.0
 
@@ -46,19 +49,22 @@ class BatchConnection:
         values = self.model.values_to_upload()
         self.halt.result(self._push_thread.submit(self._sides.push.upload, values, shards))
 
-    def stage(self, stage: Stage, gradient: Gradient) -> "Future[tuple[int, ...]]":
-        """Send a gradient: the shards' incarnations, when all of them have it.
+    def stage(
+        self, stage: Stage, gradient: Gradient, then: Callable[[tuple[int, ...]], T]
+    ) -> "Future[T]":
+        """Send a gradient; until that is done nothing may be written to it.
 
-        Until then nothing may be written to it. The future may raise EvaluationOver.
+        When all shards have it, the thread that sent it calls `then` with their incarnations, and
+        the future has what that gives. It may raise EvaluationOver.
         """
         gradient.gradient.leave()
 
-        def send() -> tuple[int, ...]:
+        def send() -> T:
             began = time.perf_counter()
             gradient.gradient.wait_left()
             staged = self._sides.push.stage(stage)
             self.pushes.add(time.perf_counter() - began, stage.gradient.nbytes)
-            return staged
+            return then(staged)
 
         return self._push_thread.submit(send)
 

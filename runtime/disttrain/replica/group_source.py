@@ -12,8 +12,6 @@ from disttrain.replica.held_groups import HeldGroups
 from disttrain.replica.leases import Requests
 
 _LOOK_AGAIN_SECONDS = 0.1
-_ROOM_SECONDS = 0.005
-"""How often it is looked whether there is room for another group."""
 
 
 class GroupSource:
@@ -74,7 +72,8 @@ class GroupSource:
     def _await_answer(self) -> None:
         asked = self._asked
         if asked is None:
-            return self._halt.sleep(_ROOM_SECONDS)
+            self._held.wait_for_room(_LOOK_AGAIN_SECONDS)
+            return self._halt.check()
         try:
             reply = asked.result(_LOOK_AGAIN_SECONDS)
         except FutureTimeout:

@@ -2,6 +2,7 @@
 
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from disttrain.coordinator.protocol import messages
@@ -55,7 +56,7 @@ class GroupStaging:
         self._member = member
         self._held = held
         self._free = self.model.gradients(GRADIENTS)
-        self._sent: list[tuple[GroupSum, Future[tuple[int, ...]]]] = []
+        self._sent: list[tuple[GroupSum, Future[Future[messages.Reply]]]] = []
         self._told: list[tuple[GroupSum, Future[messages.Reply]]] = []
         self.samples = 0
         """Of the groups that the coordinator has been told of."""
@@ -77,7 +78,7 @@ class GroupStaging:
         self._free.append(unfinished.gradient)
 
     def send(self, complete: GroupSum) -> None:
-        """Begin its way to the shards; `settle` does the rest."""
+        """Begin its way to the shards, and from there the coordinator is told at once."""
         self._held.computed(complete.number)
         group = complete.group
         stage = Stage(
@@ -87,10 +88,14 @@ class GroupStaging:
             vector=self.model.vector,
             gradient=complete.gradient.gradient.buffer,
         )
-        self._sent.append((complete, self._connection.stage(stage, complete.gradient)))
+        tell = partial(self._tell, complete)
+        self._sent.append((complete, self._connection.stage(stage, complete.gradient, tell)))
 
     def settle(self) -> None:
-        """Tell the coordinator what the shards have; never waits. Raises what ended a thread."""
+        """Take note of what the shards and the coordinator have; never waits.
+
+        Raises what ended a thread.
+        """
         for one in [one for one in self._sent if one[1].done()]:
             self._sent.remove(one)
             self._arrived(*one)
@@ -115,12 +120,15 @@ class GroupStaging:
     def _under_way(self) -> list["Future[Any]"]:
         return [one[1] for one in self._sent] + [told[1] for told in self._told]
 
-    def _arrived(self, staged: GroupSum, future: "Future[tuple[int, ...]]") -> None:
+    def _arrived(self, staged: GroupSum, future: "Future[Future[messages.Reply]]") -> None:
         self._free.append(staged.gradient)
         try:
-            shards = future.result()
+            self._told.append((staged, future.result()))
         except EvaluationOver:
-            return self._held.drop(staged.group.evaluation)
+            self._held.drop(staged.group.evaluation)
+
+    def _tell(self, staged: GroupSum, shards: tuple[int, ...]) -> "Future[messages.Reply]":
+        """Called by the thread that sent it: the next group may keep the compute thread busy."""
         result = GroupResult(
             attempt=staged.group.attempt,
             evaluation=staged.group.evaluation,
@@ -128,5 +136,4 @@ class GroupStaging:
             samples=staged.samples,
             shards=shards,
         )
-        answer = self._coordinator.request(GroupDone(member=self._member, result=result))
-        return self._told.append((staged, answer))
+        return self._coordinator.request(GroupDone(member=self._member, result=result))

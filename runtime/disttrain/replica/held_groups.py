@@ -12,7 +12,8 @@ from disttrain.coordinator.protocol.messages import GroupLease
 HELD = 2
 """Groups at a time that are not computed: one that is being, and the next one, prefetched."""
 _PAUSE_SECONDS = 0.05
-"""After groups were dropped: the coordinator may not know yet that their evaluation is over."""
+"""After a group of an evaluation that is over was given: a shard was lost, and the coordinator does
+not know it yet."""
 
 
 class HeldGroups:
@@ -20,9 +21,13 @@ class HeldGroups:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        """There may be room for another group."""
         self._groups: dict[int, GroupLease] = {}
         self._computed: set[int] = set()
         self._taken = 0
+        self._over = 0
+        """The newest evaluation that is over, as far as is known here."""
         self._pause_until = 0.0
 
     def take(self, group: GroupLease) -> int | None:
@@ -30,6 +35,8 @@ class HeldGroups:
         with self._lock:
             if any(held.attempt == group.attempt for held in self._groups.values()):
                 return None
+            if group.evaluation <= self._over:
+                self._pause_until = time.monotonic() + _PAUSE_SECONDS
             self._taken += 1
             self._groups[self._taken] = group
             return self._taken
@@ -40,8 +47,9 @@ class HeldGroups:
 
     def computed(self, number: int) -> None:
         """Its gradient is on its way: there is room for another group."""
-        with self._lock:
+        with self._room:
             self._computed.add(number)
+            self._room.notify_all()
 
     def done(self, number: int) -> None:
         """The coordinator has the result."""
@@ -50,27 +58,41 @@ class HeldGroups:
 
     def drop(self, evaluation: int) -> None:
         """This evaluation is over: forget its groups, and those of earlier ones."""
-        with self._lock:
+        with self._room:
             for number in [n for n, held in self._groups.items() if held.evaluation <= evaluation]:
                 self._forget(number)
-            self._pause_until = time.monotonic() + _PAUSE_SECONDS
+            self._over = max(self._over, evaluation)
+            self._room.notify_all()
 
     @property
     def to_compute(self) -> int:
         """How many are not computed."""
         with self._lock:
-            return len(self._groups) - len(self._computed)
+            return self._to_compute()
 
     @property
     def has_room(self) -> bool:
         """Whether another group is to be asked for now."""
-        return self.to_compute < HELD and time.monotonic() >= self._pause_until
+        with self._lock:
+            return self._has_room()
+
+    def wait_for_room(self, seconds: float) -> None:
+        """Return when another group is to be asked for, or after so long at most."""
+        with self._room:
+            pause = self._pause_until - time.monotonic()
+            self._room.wait_for(self._has_room, min(pause, seconds) if pause > 0 else seconds)
 
     @property
     def attempts(self) -> tuple[int, ...]:
         """The attempts that are held."""
         with self._lock:
             return tuple(held.attempt for held in self._groups.values())
+
+    def _to_compute(self) -> int:
+        return len(self._groups) - len(self._computed)
+
+    def _has_room(self) -> bool:
+        return self._to_compute() < HELD and time.monotonic() >= self._pause_until
 
     def _forget(self, number: int) -> None:
         self._groups.pop(number, None)

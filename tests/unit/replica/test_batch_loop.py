@@ -82,10 +82,12 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.done: list[GroupDone] = []
+        self.told = threading.Event()
 
     def request(self, request: messages.Request) -> Future[messages.Reply]:
         assert isinstance(request, GroupDone)
         self.done.append(request)
+        self.told.set()
         future: Future[messages.Reply] = Future()
         future.set_result(Acknowledged())
         return future
@@ -243,6 +245,19 @@ def test_an_evaluation_that_ends_while_a_gradient_is_on_its_way_is_dropped(
 
     replica.run_until(lambda: replica.held.attempts == ())
     assert replica.coordinator.done == []
+
+
+def test_the_coordinator_is_told_while_the_compute_thread_does_something_else(
+    replica: Replica,
+) -> None:
+    replica.shards.gate.clear()
+    replica.take(1)
+    replica.run_until(lambda: replica.loop.counters.portions == 2)
+
+    replica.shards.gate.set()
+    assert replica.coordinator.told.wait(SECONDS)
+    assert replica.staging.groups == 0
+    replica.run_until(lambda: replica.staging.groups == 1)
 
 
 def test_no_more_gradients_are_on_their_way_than_there_is_memory_for(replica: Replica) -> None:

@@ -1,3 +1,5 @@
+import threading
+
 from disttrain.coordinator.protocol.messages import GroupLease
 from disttrain.replica.held_groups import HeldGroups
 
@@ -45,3 +47,35 @@ def test_an_attempt_that_was_dropped_is_taken_under_another_number() -> None:
     assert held.get(first) is None
     assert held.get(newer) is not None
     assert second not in {None, first, newer}
+
+
+def test_a_wait_for_room_ends_when_a_group_is_computed() -> None:
+    held = HeldGroups()
+    first = held.take(a_group(1))
+    held.take(a_group(2))
+    assert first is not None
+    held.wait_for_room(0.001)
+    assert not held.has_room
+
+    waiting = threading.Thread(target=held.wait_for_room, args=(3600.0,), daemon=True)
+    waiting.start()
+    held.computed(first)
+    waiting.join(10)
+
+    assert not waiting.is_alive()
+
+
+def test_after_an_evaluation_there_is_room_at_once_unless_more_of_it_is_given() -> None:
+    """Then the coordinator does not know that it is over, and would give it again and again."""
+    held = HeldGroups()
+    held.take(a_group(1))
+    held.take(a_group(2))
+    held.drop(evaluation=1)
+    held.drop(evaluation=1)
+    assert held.has_room
+
+    held.take(a_group(3))
+    held.drop(evaluation=1)
+    assert not held.has_room
+    held.wait_for_room(3600.0)
+    assert held.has_room

@@ -20,25 +20,33 @@ from disttrain.sandblaster.batch.groups import Attempt
 
 _MOST_HELD = 2
 """Attempts of one replica: one that it computes, and one whose data it reads meanwhile."""
-_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.01, 0.1
-"""Before a replica without a group asks again, for each replica that there is: every evaluation
-begins with such a pause."""
+_PATIENCE_SECONDS = 0.5
+"""How long a replica may wait for an answer without a group. Not for ever: when it asks again, it
+says what it has dropped meanwhile."""
+_PAUSE_SECONDS = 0.01
+"""Before it asks again."""
 
 
 def request_work(turn: Turn, request: RequestWork) -> Work:
-    """A group for a replica, one first whose answer was lost on the way."""
+    """See `give`."""
     membership.take_progress(turn, request.member, request.progress, 0)
+    return give(turn, request)
+
+
+def give(turn: Turn, request: RequestWork) -> Work:
+    """A group for a replica, one first whose answer was lost on the way."""
     batch = turn.state.batch
     attempt = None
     if batch is not None and _may_work(turn, batch):
         attempt = _attempt(turn, batch, request)
     given = () if batch is None or attempt is None else (_lease(turn, batch, attempt),)
-    live = len(turn.live_replicas())
+    wait = not turn.state.phase.ended
+    turn.patience_seconds = _PATIENCE_SECONDS if wait and not given else 0.0
     return Work(
         groups=given,
-        wait=not turn.state.phase.ended,
-        after_seconds=min(_PAUSE_SECONDS * live, _LONGEST_PAUSE_SECONDS),
-        live_replicas=live,
+        wait=wait,
+        after_seconds=_PAUSE_SECONDS,
+        live_replicas=len(turn.live_replicas()),
     )
 
 

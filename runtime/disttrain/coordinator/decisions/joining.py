@@ -33,7 +33,7 @@ def join(turn: Turn, request: Join) -> Joined | Refused | None:
     lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards
     known = next((life for life in lives.values() if life.instance == request.instance), None)
     if known is not None:
-        return membership.standing(turn, known.member) or _joined(turn, known)
+        return membership.heard(turn, known.member) or _joined(turn, known)
     if request.instance in turn.state.old_instances:
         message = f"instance {request.instance} was replaced by a newer life"
         return _refused(RefusalReason.OLD_INCARNATION, message)

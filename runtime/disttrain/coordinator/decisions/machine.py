@@ -43,6 +43,9 @@ class Decision:
     decided: tuple[entries.Entry, ...] = ()
     effects: tuple[Effect, ...] = ()
     reply: messages.Reply | None = None
+    patience_seconds: float = 0.0
+    """The reply may be kept back for so long, and be decided again whenever something happens: it
+    gives nothing now."""
 
 
 class Coordinator:
@@ -79,6 +82,15 @@ class Coordinator:
             steering.advance(turn)
         if isinstance(request, messages.Heartbeat) and isinstance(reply, messages.HeartbeatReply):
             reply = self._heartbeat_reply(turn, request.member)
+        return _decision(turn, reply)
+
+    def request_again(self, request: messages.RequestWork, now: float) -> Decision:
+        """A request whose reply was kept back. What it says of its sender is known, and old."""
+        turn = self._turn(now)
+        reply: messages.Reply | None = membership.standing(turn, request.member)
+        reply = reply or batch_work.give(turn, request)
+        if turn.decided:
+            steering.advance(turn)
         return _decision(turn, reply)
 
     def tick(self, now: float) -> Decision:
@@ -152,7 +164,7 @@ class Coordinator:
         if isinstance(request, messages.Leave):
             membership.leave(turn, request)
             return messages.Acknowledged()
-        if refusal := membership.standing(turn, request.member):
+        if refusal := membership.heard(turn, request.member):
             return refusal
         if isinstance(request, messages.RequestWork):
             return self._work(turn, request)
@@ -190,4 +202,9 @@ class Coordinator:
 
 
 def _decision(turn: Turn, reply: messages.Reply | None) -> Decision:
-    return Decision(decided=tuple(turn.decided), effects=tuple(turn.effects), reply=reply)
+    return Decision(
+        decided=tuple(turn.decided),
+        effects=tuple(turn.effects),
+        reply=reply,
+        patience_seconds=turn.patience_seconds,
+    )

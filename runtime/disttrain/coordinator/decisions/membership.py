@@ -26,11 +26,18 @@ from disttrain.transport.header import Role
 _MEMBERS = frozenset({Role.REPLICA, Role.SHARD})
 
 
+def heard(turn: Turn, member: MemberId) -> Refused | None:
+    """Why a member's request is refused; None for a living one, whose sign of life this is."""
+    refusal = standing(turn, member)
+    if refusal is None:
+        turn.watch.heard[member] = turn.now
+    return refusal
+
+
 def standing(turn: Turn, member: MemberId) -> Refused | None:
-    """Why a member's request is refused; None for a living one."""
+    """Why a member is refused; None for a living one."""
     found = fold.life(turn.state, member) if member.role in _MEMBERS else None
     if found is not None and found.live:
-        turn.watch.heard[member] = turn.now
         return None
     name = totals.name(member.role, member.index)
     if member.incarnation > turn.state.incarnations.get(name, 0):

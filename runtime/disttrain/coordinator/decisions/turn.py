@@ -64,6 +64,8 @@ class Turn:
     decided: list[entries.Entry] = field(default_factory=list)
     """To be journaled before anything is answered."""
     effects: list[Effect] = field(default_factory=list)
+    patience_seconds: float = 0.0
+    """See `machine.Decision`."""
 
     def record(self, entry: entries.Entry) -> None:
         """Decides something: the state changes at once."""

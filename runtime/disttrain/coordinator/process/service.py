@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect
@@ -33,6 +34,15 @@ _FAREWELL_SECONDS = 2.0
 _LAUNCHER_ONLY = (messages.Fail, messages.MemberDied, messages.Stop)
 _ALWAYS_TAKEN = (messages.Status, messages.Stop)
 """Also while the journal is behind: the one decides nothing, the other little, and people wait."""
+
+
+class _Kept(NamedTuple):
+    """A request for work whose reply is kept back, since there is none."""
+
+    request: Request
+    parsed: messages.RequestWork
+    until: float
+    """When it is answered in any case."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -67,6 +77,10 @@ class Service:
         """Orders sent unasked; heartbeat replies repeat them."""
         self._replies: list[tuple[Request, messages.Reply]] = []
         """To be sent when what they rest on is in the journal."""
+        self._kept: dict[MemberId, _Kept] = {}
+        """A member's latest request, if it waits for something to happen."""
+        self._has_changed = False
+        """Something was decided since those were looked at."""
         self._next_tick = 0.0
         self._next_attempt = 0.0
         """To catch up with the journal."""
@@ -80,6 +94,7 @@ class Service:
         """Journals what was decided, then carries out its effects, which lead to decisions."""
         parts = self._parts
         parts.journal.append(decision.decided)
+        self._has_changed = self._has_changed or bool(decision.decided)
         for entry in decision.decided:
             self._note(entry)
         for effect in decision.effects:
@@ -90,6 +105,7 @@ class Service:
         while not self._is_over():
             self._serve()
             self._tick()
+            self._decide_again()
             self._parts.journal.sync()
             if not self._parts.journal.is_behind:
                 self._answer()
@@ -97,7 +113,8 @@ class Service:
 
     def _serve(self) -> None:
         self._catch_up()
-        request = self._listener.receive(_TICK_SECONDS)
+        news = self._kept and self._has_changed
+        request = self._listener.receive(0.0 if news else _TICK_SECONDS)
         for _ in range(_BATCH):
             if request is None:
                 break
@@ -143,8 +160,28 @@ class Service:
             self._reply(request, decision.reply)
             return None
         self.settle(decision)
+        if decision.patience_seconds and isinstance(parsed, messages.RequestWork):
+            until = self._parts.clock() + decision.patience_seconds
+            self._kept[parsed.member] = _Kept(request, parsed, until)
+            return None
         self._remember_peer(request, parsed, decision.reply)
         return decision.reply
+
+    def _decide_again(self) -> None:
+        """Requests that were kept back: all of them after news, otherwise those kept for long."""
+        if self._parts.journal.is_behind:
+            return
+        now = self._parts.clock()
+        news, self._has_changed = self._has_changed, False
+        for member, kept in list(self._kept.items()):
+            if not news and now < kept.until:
+                continue
+            decision = self._parts.machine.request_again(kept.parsed, now)
+            self.settle(decision)
+            is_due = now >= kept.until or not decision.patience_seconds
+            if decision.reply is not None and is_due:
+                del self._kept[member]
+                self._replies.append((kept.request, decision.reply))
 
     def _refuse(self, request: Request, reason: messages.RefusalReason, message: str) -> None:
         """Nothing was decided, so there is nothing to wait for."""

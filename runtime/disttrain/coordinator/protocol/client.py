@@ -18,10 +18,8 @@ from disttrain.coordinator.protocol.orders import End, NumberedOrder, Result
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel
 
-_ANSWER_SECONDS = 0.005
-"""How long a new request may lie while others wait for their answers."""
-_IDLE_SECONDS = 0.02
-"""The same while none does. Each look costs 0.2 ms of a core that trains."""
+_LOOK_AGAIN_SECONDS = 0.05
+"""Whether a heartbeat or a repetition is due. Each look costs 0.2 ms of a core that trains."""
 _CLOSE_SECONDS = 30.0
 """Longer than the sends that a coordinator which is away may block: ZeroMQ aborts the process when
 its sockets are closed under a thread that sends."""
@@ -49,6 +47,7 @@ class CoordinatorClient:
             queue.SimpleQueue()
         )
         self._open: set[Future[messages.Reply]] = set()
+        self._channel: Channel | None = None
         self._closing = threading.Event()
         self._ended: CoordinatorError | None = None
         self._member: MemberId | None = None
@@ -87,6 +86,7 @@ class CoordinatorClient:
             raise not_joined(join, reply)
         self._member = reply.member
         self._report = report
+        self._wake()
         return reply
 
     def request(self, request: messages.Request) -> Future[messages.Reply]:
@@ -95,6 +95,7 @@ class CoordinatorClient:
         self._open.add(future)
         future.add_done_callback(self._open.discard)
         self._requests.put((request, future))
+        self._wake()
         if self._ended is not None:
             self._refuse_queued(self._ended)
         return future
@@ -112,10 +113,17 @@ class CoordinatorClient:
     def close(self) -> None:
         """Ends the thread; unanswered requests raise CoordinatorSilent."""
         self._closing.set()
+        self._wake()
         self._thread.join(_CLOSE_SECONDS)
 
+    def _wake(self) -> None:
+        """The thread looks at what it was told; without a channel yet it will in any case."""
+        if self._channel is not None:
+            self._channel.wake()
+
     def _run(self) -> None:
-        control = ControlConnection(self._connect(), self._role, self._heartbeat_seconds)
+        self._channel = self._connect()
+        control = ControlConnection(self._channel, self._role, self._heartbeat_seconds)
         waiting: dict[int, Future[messages.Reply]] = {}
         try:
             while not self._closing.is_set():
@@ -146,8 +154,7 @@ class CoordinatorClient:
     def _deliver(
         self, control: ControlConnection, waiting: dict[int, Future[messages.Reply]]
     ) -> None:
-        wait_seconds = _ANSWER_SECONDS if waiting else _IDLE_SECONDS
-        received = control.poll(self._report, wait=wait_seconds)
+        received = control.poll(self._report, wait=_LOOK_AGAIN_SECONDS)
         self._latest = control.latest
         if len(control.lost_leases) != len(self._lost):
             self._lost = frozenset(control.lost_leases)

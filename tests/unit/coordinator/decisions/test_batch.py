@@ -1,6 +1,7 @@
 """What the coordinator decides about a batch method: when orders go out, whose results count."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from builders.batch_machines import RULES, BatchMachine
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol.fields import NO_PROGRESS, Progress
 from disttrain.coordinator.status import batch_status
 from disttrain.job.roles import Durability
 from disttrain.sandblaster.batch.driver import Stage
@@ -233,3 +235,34 @@ def test_batches_smaller_than_the_data_go_through_it() -> None:
     machine.evaluate(first, second)
 
     assert machine.state.samples == machine.batch.course.samples > 0
+
+
+def test_a_request_that_is_decided_again_says_nothing_new_of_its_sender() -> None:
+    machine = BatchMachine()
+    _, first, second = machine.running()
+    old = messages.RequestWork(
+        member=second, held=0, last_lease=0, progress=Progress(samples=16), attempts=()
+    )
+    machine.request(old)
+    machine.request(replace(old, progress=Progress(samples=32)))
+    heard, machine.now = machine.coordinator.watch.heard[second], machine.now + 7.0
+
+    decision = machine.coordinator.request_again(old, machine.now)
+
+    assert isinstance(decision.reply, messages.Work)
+    assert decision.reply.groups
+    assert machine.state.replicas[second.index].progress.samples == 32
+    assert machine.coordinator.watch.heard[second] == heard
+    assert first != second
+
+
+def test_a_replica_that_is_gone_is_told_so_however_long_its_request_was_kept() -> None:
+    machine = BatchMachine()
+    _, first, _ = machine.running()
+    request = messages.RequestWork(member=first, held=0, last_lease=0, progress=NO_PROGRESS)
+    machine.request(messages.Leave(member=first, reason="SIGTERM"))
+
+    decision = machine.coordinator.request_again(request, machine.now)
+
+    assert isinstance(decision.reply, messages.Refused)
+    assert decision.patience_seconds == 0

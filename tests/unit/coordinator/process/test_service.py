@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.batch_machines import RULES, BatchMachine
 from builders.machines import Machine
 from disttrain.checkpoint.store import Store
 from disttrain.coordinator.journal import journal
@@ -20,7 +21,8 @@ from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service
 from disttrain.coordinator.protocol import farewells, messages, orders, payloads
-from disttrain.coordinator.protocol.fields import Position, Progress
+from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
+from disttrain.job.sandblaster import BackupTasks
 from disttrain.launch.config import Supervisor
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Payload, Request
@@ -78,11 +80,16 @@ class ScriptedListener:
 class Served:
     """A service whose clock goes on by itself."""
 
-    def __init__(self, folder: Path, supervisor: Supervisor = Supervisor.LAUNCHER) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        supervisor: Supervisor = Supervisor.LAUNCHER,
+        members: Machine | None = None,
+    ) -> None:
         self.now = 100.0
         self.folder = folder
         self.farewells = folder / "farewells"
-        self.members = Machine()
+        self.members = members or Machine()
         self.machine = self.members.coordinator
         self.journal = Journal(folder / "journal")
         self.journal.begin(self.machine.state)
@@ -182,6 +189,80 @@ def test_a_farewell_that_nobody_heard_is_taken_as_if_it_had_been_said(served: Se
     assert not list(served.farewells.iterdir())
     assert not served.machine.state.replicas[replica.index].live
     assert served.machine.state.samples == 4
+
+
+def ask_for_work(served: Served, replica: MemberId) -> int:
+    request = messages.RequestWork(
+        member=replica, held=0, last_lease=0, progress=NO_PROGRESS, attempts=()
+    )
+    return served.listener.say(Role.REPLICA, request)
+
+
+def a_batch(folder: Path) -> tuple[Served, MemberId, MemberId]:
+    """One replica has both groups; for the other there are none."""
+    rules = RULES.model_copy(update={"backup_tasks": BackupTasks(enabled=False)})
+    members = BatchMachine(batch=rules)
+    _, busy, idle = members.running()
+    (first,) = members.ask(busy)
+    members.ask(busy, first.attempt)
+    return Served(folder, members=members), busy, idle
+
+
+def test_who_waits_for_work_is_answered_when_there_is_some(tmp_path: Path) -> None:
+    served, busy, idle = a_batch(tmp_path)
+    asked = ask_for_work(served, idle)
+    steps = iter(
+        [
+            lambda: served.listener.say(
+                Role.REPLICA, messages.Leave(member=busy, reason="SIGTERM")
+            ),
+            lambda: served.listener.say(Role.LAUNCHER, STOP),
+        ]
+    )
+    early: list[bool] = []
+
+    def look() -> None:
+        early.append(asked in served.listener.answers)
+        next(steps, lambda: None)()
+
+    served.listener.when_idle = look
+    served.service.run()
+
+    reply = served.listener.answers[asked]
+    assert early[:2] == [False, True]
+    assert isinstance(reply, messages.Work)
+    assert len(reply.groups) == 1
+
+
+def test_who_waits_for_work_in_vain_asks_anew_after_a_moment(tmp_path: Path) -> None:
+    """Its request is not for ever: what it has dropped meanwhile only the next one says."""
+    served, _, idle = a_batch(tmp_path)
+    asked, began = ask_for_work(served, idle), served.now
+
+    def look() -> None:
+        served.now += 0.05
+        if asked in served.listener.answers:
+            served.listener.say(Role.LAUNCHER, STOP)
+
+    served.listener.when_idle = look
+    served.service.run()
+
+    reply = served.listener.answers[asked]
+    assert isinstance(reply, messages.Work)
+    assert (reply.groups, reply.wait) == ((), True)
+    assert served.now - began > 0.5
+
+
+def test_the_end_of_the_job_is_told_to_who_waits_for_work(tmp_path: Path) -> None:
+    served, _, idle = a_batch(tmp_path)
+    asked = ask_for_work(served, idle)
+    served.listener.when_idle = lambda: served.listener.say(Role.LAUNCHER, STOP)
+
+    served.service.run()
+
+    reply = served.listener.answers[asked]
+    assert isinstance(reply, messages.Work)
+    assert not reply.wait
 
 
 class FullDisk:

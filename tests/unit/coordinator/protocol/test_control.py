@@ -1,5 +1,6 @@
 """A member's side of the control connection, against a scripted channel and clock."""
 
+import threading
 from collections import Counter, deque
 from collections.abc import Callable
 
@@ -48,6 +49,9 @@ class ScriptedChannel:
     def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
         del timeout, destination
         return self.arriving.popleft() if self.arriving else None
+
+    def wake(self) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -250,6 +254,32 @@ def test_the_threaded_client_answers_futures_and_hands_out_orders() -> None:
         client.close()
     with pytest.raises(CoordinatorSilent):
         client.request(messages.Status()).result(5)
+
+
+class PatientChannel(ScriptedChannel):
+    """Waits for ever, unless it is woken."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(script)
+        self.woken = threading.Event()
+
+    def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
+        if not self.arriving and timeout:
+            self.woken.wait()
+            self.woken.clear()
+        return super().receive(timeout, destination)
+
+    def wake(self) -> None:
+        self.woken.set()
+
+
+def test_a_request_does_not_lie_while_the_thread_waits_for_something_else() -> None:
+    client = CoordinatorClient(lambda: PatientChannel(_accepting), Role.SHARD, 3600.0)
+    try:
+        for _ in range(3):
+            assert client.request(messages.Status()).result(5) == messages.Acknowledged()
+    finally:
+        client.close()
 
 
 def test_counters_as_they_are_now_go_before_what_came_of_an_order() -> None:

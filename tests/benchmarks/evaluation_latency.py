@@ -1,0 +1,72 @@
+"""What an evaluation of a batch costs beside its work: orders, answers and waiting for each other.
+
+Whole jobs in real processes whose portions are timers: 15 portions in 8 groups, two replicas and
+two shards. Each evaluation is two orders to every shard; between them groups are asked for, given,
+computed, staged and told of.
+"""
+
+import argparse
+import re
+import sys
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from builders.batch_jobs import BATCH_JOB
+from builders.report import Bar, print_report
+from builders.runs import RunningJob
+
+MOST_SECONDS = 0.05
+"""Of an evaluation, beside its work."""
+PORTIONS_OF_THE_BUSIEST = 8
+"""Of 15 in 8 groups, with two replicas."""
+_ACCEPTED = re.compile(r"^(\S+)Z info coordinator point accepted .*evaluations=(\d+)", re.MULTILINE)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few iterations")
+    quick = parser.parse_args().quick
+    iterations = 5 if quick else 20
+    found = {f"portions_of_{ms}_ms": measure(ms / 1000, iterations) for ms in (0, 10)}
+    nothing, some = found.values()
+    bars = [
+        Bar("seconds per evaluation of no work", nothing["seconds"], _most(quick), at_least=False),
+        Bar("seconds beside 80 ms of work", some["beside_work"], _most(quick), at_least=False),
+    ]
+    print_report("evaluation_latency", found, bars)
+
+
+def _most(quick: bool) -> float:  # noqa: FBT001 one flag of the command line
+    return 5.0 if quick else MOST_SECONDS
+
+
+def measure(portion_seconds: float, iterations: int) -> dict[str, Any]:
+    """Seconds per evaluation of one job, between the first point accepted and the last."""
+    given = [
+        f"spec.task.arguments={{portion_seconds: {portion_seconds}}}",
+        f"spec.stop.iterations={iterations}",
+        "spec.strategy.sandblaster.optimizer.lbfgs.gradientTolerance=0.0",
+        "spec.checkpoint.everySeconds=3600",
+    ]
+    with tempfile.TemporaryDirectory() as folder, RunningJob(Path(folder), given, BATCH_JOB) as job:
+        if job.wait() != 0:
+            raise RuntimeError(job.printed())
+        moments = _ACCEPTED.findall(job.log("coordinator"))
+        copies = job.summary()["sandblaster"]["copies"]
+    (began, before), (ended, after) = moments[0], moments[-1]
+    passed = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
+    seconds = passed.total_seconds() / (int(after) - int(before))
+    return {
+        "seconds": seconds,
+        "beside_work": seconds - PORTIONS_OF_THE_BUSIEST * portion_seconds,
+        "evaluations": int(after) - int(before),
+        "copies": copies,
+    }
+
+
+if __name__ == "__main__":
+    main()

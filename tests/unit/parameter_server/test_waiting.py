@@ -1,0 +1,58 @@
+"""How a shard's loop waits: what the coordinator wants is not left lying."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from disttrain.coordinator.protocol.control import Received
+from disttrain.parameter_server.server import ShardProcess
+from disttrain.transport.interface import Endpoint
+
+LOOKS = 5
+
+
+class Coordinator:
+    """Has something to say at each look, and at last that this is the end."""
+
+    channel: Any = object()
+    latest = SimpleNamespace(live_replicas=1)
+
+    def __init__(self, book: SimpleNamespace) -> None:
+        self.looks = 0
+        self._book = book
+
+    def poll(self, report: object, wait: float = 0.0) -> Received:
+        del report, wait
+        self.looks += 1
+        self._book.is_ended = self.looks == LOOKS
+        return Received()
+
+
+class Transport:
+    """Something has come from the coordinator whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.waits = 0
+
+    def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
+        assert timeout > 0
+        self.waits += 1
+        return [endpoints[-1]]
+
+
+def test_what_the_coordinator_says_is_heard_at_once() -> None:
+    book = SimpleNamespace(is_ended=False, is_writing=False, finished=lambda: None)
+    control, transport = Coordinator(book), Transport()
+    process = ShardProcess(
+        transport=cast(Any, transport),
+        listener=cast(Any, object()),
+        control=cast(Any, control),
+        serving=cast(Any, SimpleNamespace(serve_waiting=lambda: 0)),
+        book=cast(Any, book),
+        reporter=cast(Any, SimpleNamespace(doing="", take_live_replicas=lambda _: None)),
+        metrics=cast(Any, object()),
+    )
+
+    process.run()
+
+    assert (control.looks, transport.waits) == (LOOKS, LOOKS)
