@@ -1,5 +1,6 @@
 """A batch method with a warm start, in real processes, some of which are killed."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from torch import Tensor
 
 from builders import batch_jobs
 from builders.batch_jobs import BATCH_JOB
-from builders.runs import RunningJob
+from builders.commands import disttrain
+from builders.runs import RunningJob, set_field, set_shards
 from disttrain.checkpoint.store import Store
 
 SAMPLES = 1000
@@ -51,6 +53,19 @@ def assert_converged(job: RunningJob) -> None:
     reached = batch_jobs.flat(batch_jobs.exported(job.output))
     assert batch_jobs.distance(reached, batch_jobs.serial_iterates()[-1]) < 1e-5
     job.assert_promises_held()
+
+
+def assert_resumes_by_no_other_optimizer(job: RunningJob) -> None:
+    """It is refused before anything starts, and the manifest is put back."""
+    manifest = job.output / "job.yaml"
+    written = manifest.read_text()
+    warm_start = {"samples": SAMPLES, "batchSize": 8, "sgd": {"learningRate": 0.1}}
+    set_field(job.output, "strategy.sandblaster.warmStart", warm_start)
+    code, _, said = disttrain("resume", job.output)
+    assert (code, "Traceback" in said) == (1, False), said
+    assert "spec.strategy.sandblaster.warmStart.sgd was adagrad and is sgd" in said
+    assert "Set adagrad, or begin a new run" in said
+    manifest.write_text(written)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +129,37 @@ def test_a_job_that_was_stopped_goes_on_in_its_warm_start(tmp_path: Path) -> Non
         job.wait()
         assert job.summary()["phase"] == "Stopped"
         assert set(rules_of_checkpoints(job)) == {"adagrad"}
+        assert_resumes_by_no_other_optimizer(job)
         job.resume()
+        assert_converged(job)
+
+
+@pytest.mark.parametrize(("shards", "method"), [(3, DOWNPOUR), (1, SGD)])
+def test_a_job_that_was_stopped_in_its_warm_start_goes_on_with_other_shards(
+    tmp_path: Path, shards: int, method: str
+) -> None:
+    with RunningJob(tmp_path, [method], BATCH_JOB) as job:
+        before(job)
+        job.interrupt()
+        assert job.wait() == 130
+        stopped = job.summary()["samples"]
+        assert SAMPLES // 4 <= stopped < SAMPLES
+    set_shards(job.output, shards)
+    with RunningJob.resumed(job.output) as job:
+        assert_converged(job)
+        summary = job.summary()
+
+    # 240 samples of data, in each evaluation.
+    assert summary["samples"] == SAMPLES + 240 * summary["sandblaster"]["evaluations"]
+    assert (summary["samplesRepeated"], summary["updatesLost"]) == (0, 0)
+
+
+@pytest.mark.parametrize("moment", [before, at_the_end])
+def test_a_shard_that_is_told_to_end_alone_is_replaced(tmp_path: Path, moment: Moment) -> None:
+    with RunningJob(tmp_path, [DOWNPOUR, SLOW], BATCH_JOB) as job:
+        moment(job)
+        job.signal("shard-0", signal.SIGTERM)
+        job.wait_until(lambda status: status["restarts"]["shard"] == 1)
         assert_converged(job)
 
 

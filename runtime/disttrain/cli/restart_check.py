@@ -4,11 +4,16 @@ from pathlib import Path
 
 import typer
 
+from disttrain.checkpoint import reading
 from disttrain.cli import batch_decisions, checkpoint_folder
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.coordinator.journal import batch_changes
 from disttrain.job import manifest_file
+from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.launch.run_folder import RunFolder
+from disttrain.transport.header import Vector
+
+_DOUBLE = Vector.PARAMETERS_FLOAT64
 
 
 def look(output: Path) -> None:
@@ -19,13 +24,24 @@ def look(output: Path) -> None:
     """
     checkpoint = checkpoint_folder.require_whole(output)
     ledger = None if checkpoint is None else batch_decisions.read(checkpoint)
-    if ledger is None or ledger.batch is None:
-        return
     now = manifest_file.load_job(RunFolder(output).job).spec.strategy.sandblaster
-    if now is None:
+    if checkpoint is None or ledger is None or now is None:
         return
-    why = batch_changes.impossible(ledger.batch.rules, now)
-    if why is not None:
-        raise ManifestChanged(why)
+    if ledger.batch is None:
+        _refuse(_impossible_in_warm_start(checkpoint, now))
+        return
+    _refuse(batch_changes.impossible(ledger.batch.rules, now))
     for change in batch_changes.between(ledger.batch.rules, now):
         typer.echo(str(change))
+
+
+def _impossible_in_warm_start(checkpoint: Path, now: Sandblaster) -> str | None:
+    manifest = reading.read(checkpoint).manifest
+    vectors = {piece.vector for piece in manifest.pieces}
+    precision = Precision.FLOAT64 if _DOUBLE in vectors else Precision.FLOAT32
+    return batch_changes.impossible_in_warm_start(manifest.update_rule, precision, now)
+
+
+def _refuse(why: str | None) -> None:
+    if why is not None:
+        raise ManifestChanged(why)

@@ -1,12 +1,12 @@
-"""What another manifest at a resume means for a batch method that is under way. Pure."""
+"""What another manifest at a resume means for a batch method, or for its warm start. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from disttrain.coordinator.journal import batch_rules
 from disttrain.job.batch_optimizer import BatchRule, Lbfgs
-from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.sandblaster import Precision, Sandblaster
 
 _STRATEGY = "spec.strategy.sandblaster"
 
@@ -45,7 +45,25 @@ def begins_again(changes: tuple[Change, ...]) -> bool:
 
 def impossible(before: Sandblaster, now: Sandblaster) -> str | None:
     """Why a checkpoint cannot be gone on with, and what to do; None if it can."""
-    for change in between(before, now):
+    return _refusal(between(before, now))
+
+
+def impossible_in_warm_start(rule: str, precision: Precision, now: Sandblaster) -> str | None:
+    """The same for a checkpoint of a warm start by this update rule, whose state it holds."""
+    first = now.warm_start
+    section = "warmStart"
+    if first is not None:
+        section += ".downpour.optimizer" if first.sgd is None else ".sgd"
+    kind = "null" if first is None else type(first.rule.optimizer.rule).__name__.lower()
+    fields = (
+        _change("precision", precision, now.precision, Effect.IMPOSSIBLE),
+        _change(section, rule, kind, Effect.IMPOSSIBLE),
+    )
+    return _refusal(change for change in fields if change.before != change.now)
+
+
+def _refusal(changes: Iterable[Change]) -> str | None:
+    for change in changes:
         if change.effect is Effect.IMPOSSIBLE:
             return f"{change}. Set {change.before}, or begin a new run"
     return None

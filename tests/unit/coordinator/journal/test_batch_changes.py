@@ -16,6 +16,7 @@ from disttrain.job.batch_optimizer import (
     LineSearch,
     StrongWolfe,
 )
+from disttrain.job.batch_warm_start import BatchWarmStart
 from disttrain.job.sandblaster import BackupTasks, Precision, Sandblaster
 
 METHOD = "optimizer.lbfgs"
@@ -75,6 +76,37 @@ def test_what_is_impossible_names_both_values_and_what_to_do() -> None:
     assert why is not None
     assert "precision was float64 and is float32" in why
     assert why.endswith("Set float64, or begin a new run")
+
+
+def begun_with(**method: object) -> Sandblaster:
+    warm_start = {"samples": 9, "batchSize": 3, **method}
+    return by(warm_start=BatchWarmStart.model_validate(warm_start))
+
+
+BY_SGD = begun_with(sgd={"learningRate": 1.0})
+BY_ADAGRAD = begun_with(downpour={"optimizer": {"adagrad": {"learningRate": 1.0}}})
+
+
+@pytest.mark.parametrize(
+    ("rule", "precision", "now", "said"),
+    [
+        ("sgd", "float64", BY_ADAGRAD, "warmStart.downpour.optimizer was sgd and is adagrad"),
+        ("adagrad", "float64", BY_SGD, "warmStart.sgd was adagrad and is sgd"),
+        ("adagrad", "float64", by(warm_start=None), "warmStart was adagrad and is null"),
+        ("sgd", "float32", BY_SGD, "precision was float32 and is float64"),
+        ("sgd", "float64", BY_SGD, None),
+        ("adagrad", "float64", BY_ADAGRAD, None),
+    ],
+)
+def test_a_warm_start_goes_on_by_the_optimizer_that_it_began_with(
+    rule: str, precision: str, now: Sandblaster, said: str | None
+) -> None:
+    why = batch_changes.impossible_in_warm_start(rule, Precision(precision), now)
+    if said is None:
+        assert why is None
+    else:
+        assert why is not None
+        assert f"spec.strategy.sandblaster.{said}" in why
 
 
 def test_every_field_of_the_strategy_is_compared() -> None:
