@@ -46,6 +46,14 @@ def downpour(job: Job) -> Job:
     return inner
 
 
+def warmed_up(**method: object) -> Job:
+    """A batch method that begins with 64 samples by another one."""
+    return {
+        "optimizer": {"lbfgs": {}},
+        "warmStart": {"samples": 64, "batchSize": 8, **method},
+    }
+
+
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_every_example_is_accepted_as_it_is(namespace: Kubectl, file: Path) -> None:
     namespace.run("apply", "--dry-run=server", "-f", str(file))
@@ -80,6 +88,18 @@ BAD: dict[str, tuple[Change, str]] = {
     "two optimizers": (
         lambda job: downpour(job)["optimizer"].update(adagrad={"learningRate": 1}),
         "must have exactly one of sgd, momentum, adagrad",
+    ),
+    "no method to warm up by": (
+        lambda job: job["spec"]["strategy"].update(downpour=None, sandblaster=warmed_up()),
+        "must have exactly one of downpour, sgd",
+    ),
+    "a warm start to the very end": (
+        lambda job: job["spec"].update(
+            strategy={"sandblaster": warmed_up(sgd={"learningRate": 1})},
+            batchSize=None,
+            stop={"samples": 64},
+        ),
+        "spec.stop.samples is more than those of sandblaster's warmStart",
     ),
     "no end": (
         lambda job: job["spec"].update(stop={}),

@@ -99,6 +99,7 @@ def test_examples_train_side_by_side_and_leave_a_model(place: Kubectl) -> None:
 def assert_the_batch_method_is_told(job: JobView, status: Status) -> None:
     """Its section of the status, the row that kubectl shows, and why it ended."""
     limit = manifest(job)["spec"]["stop"]["iterations"]
+    warm_start = manifest(job)["spec"]["strategy"]["sandblaster"].get("warmStart")
     section, why = status["sandblaster"], job.condition("Complete")["reason"]
     assert section["stage"] == "done"
     assert section["iteration"] == limit if why == "Iterations" else section["end"], section
@@ -107,6 +108,9 @@ def assert_the_batch_method_is_told(job: JobView, status: Status) -> None:
     assert 0 < section["gradientNorm"] < 1
     assert section["groupsDone"] == section["groups"] > 0
     assert status["data"]["portionsDone"] > 0
+    if warm_start is not None:
+        by_the_method = status["training"]["samples"] - warm_start["samples"]
+        assert by_the_method % section["evaluations"] == 0 < by_the_method
 
     head, row = printed(job)
     assert head[:7] == ["NAME", "PHASE", "STRATEGY", "SHARDS", "REPLICAS", "PROGRESS", "MEASURE"]

@@ -19,6 +19,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 CHANCE = {"digits": 0.1, "cifar10": 0.1, "softmax_regression": 0.1, "speech": 1 / 30}
 """What guessing gets right; speech has ten digits of three states."""
+FRAMES = 6514
+"""Of the speech sample's training data."""
 REASONS = {"softmax_regression": "Iterations"}
 
 
@@ -55,6 +57,13 @@ def assert_the_export_measures_the_same(manifest: Path, output: Path) -> None:
     assert summary["finalMeasures"]["accuracy"] == pytest.approx(measured, abs=2e-3)
 
 
+def warm_start_samples(manifest: Path) -> int:
+    method = manifest_file.load_job(manifest).spec.strategy.sandblaster
+    assert method is not None
+    assert method.warm_start is not None
+    return method.warm_start.samples
+
+
 @pytest.mark.parametrize("name", CHANCE)
 def test_the_small_variant_learns_and_its_export_measures_the_same(
     tmp_path: Path, name: str
@@ -73,6 +82,9 @@ def test_speech_is_learned_by_lbfgs(tmp_path: Path) -> None:
     assert answer.code == 0, answer.err
     assert (summary["phase"], summary["reason"]) == ("Complete", "Iterations")
     assert summary["finalMeasures"]["accuracy"] > 1.5 * CHANCE["speech"]
+    method = summary["sandblaster"]
+    assert method["warmStartSamples"] == warm_start_samples(manifest)
+    assert summary["samples"] == method["warmStartSamples"] + FRAMES * method["evaluations"]
     assert_the_export_measures_the_same(manifest, tmp_path / "output")
 
 

@@ -126,6 +126,7 @@ def test_what_the_rules_look_at_has_an_upper_bound() -> None:
             "strategy.downpour.optimizer",
             "must have exactly one of sgd, momentum, adagrad",
         ),
+        ("strategy.sandblaster.warmStart", "must have exactly one of downpour, sgd"),
         ("stop.targetMetric", "must have exactly one of atLeast, atMost"),
         ("checkpoint.volume", "must have exactly one of claimName, size"),
         (
