@@ -132,6 +132,21 @@ def test_an_object_is_made_strictly_and_a_taken_name_is_a_conflict() -> None:
         asked(answer, lambda client: client.create(Kind.ConfigMap, body))
 
 
+def test_an_object_is_deleted_only_if_it_is_the_one_and_as_it_was_seen() -> None:
+    told: list[Any] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert (request.method, request.path) == ("DELETE", "/apis/batch/v1/namespaces/here/jobs/x")
+        told.append((await request.json())["preconditions"])
+        return web.json_response({"message": "it has changed"}, status=409)
+
+    with pytest.raises(Conflict, match="it has changed"):
+        asked(answer, lambda client: client.delete(Kind.Job, "here", "x", "uid"))
+    with pytest.raises(Conflict, match="it has changed"):
+        asked(answer, lambda client: client.delete(Kind.Job, "here", "x", "uid", version=7))
+    assert told == [{"uid": "uid"}, {"uid": "uid", "resourceVersion": "7"}]
+
+
 def test_a_server_that_is_not_there_is_unavailable() -> None:
     async def scenario() -> None:
         async with a_client("http://127.0.0.1:9") as client:

@@ -3,13 +3,15 @@ from typing import Any, cast
 
 import pytest
 
-from builders.operator_jobs import NOW, job
+from builders.operator_jobs import KEY, NOW, child, job
 from disttrain.job.names import Role
 from disttrain_operator.cluster.client import Client
+from disttrain_operator.errors import Conflict
 from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.children import Child
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.reconcile.act import Actor
-from disttrain_operator.reconcile.actions import RemovePod
+from disttrain_operator.reconcile.actions import RemovePod, Renew
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 
@@ -31,6 +33,28 @@ class Recorder:
         assert (kind, namespace, patch["metadata"]) == (Kind.Pod, "here", {"uid": "uid"})
         self.requests.append(("merge", name, patch["status"]["phase"]))
         return {}
+
+
+class Changed:
+    """Holds an object that is no longer as it was seen."""
+
+    async def delete(self, kind: Kind, *_: str, version: int) -> None:
+        assert (kind, version) == (Kind.Job, 7)
+        message = "it has changed"
+        raise Conflict(message)
+
+
+def test_a_coordinators_job_that_has_changed_is_left_alone() -> None:
+    inventory = Inventory()
+    seen = child(Kind.Job)
+    inventory.put_child(seen)
+    client = cast("Client", Changed())
+    actor = Actor(client, inventory, dict, None, Knowledge(job().uid), lambda: NOW)
+    again = Child(Kind.Job, seen.name, "", {})
+
+    asyncio.run(actor.perform(job(), [Renew(again, seen.uid, 7)]))
+
+    assert inventory.at(KEY).children == {(Kind.Job, seen.name): seen}
 
 
 @pytest.mark.parametrize(
