@@ -25,7 +25,11 @@ SAMPLES: Final = 1024
 EPOCHS: Final = 2
 STEP_SECONDS: Final = 0.35
 """256 steps of 8 samples: long enough for a process to start again while the job trains."""
-AUDIT_LIMIT: Final = timedelta(seconds=60)
+PATIENT: Final = {"heartbeatSeconds": 0.2, "leaseSeconds": 15, "memberTimeoutSeconds": 30}
+"""A coordinator for tests in which nothing may be done twice. One that moved is found by its name
+again after seconds, and a process may wait as long for a core: whose lease has run out by then may
+do a step that somebody else does too."""
+AUDIT_LIMIT: Final = timedelta(minutes=3)
 _REQUESTS: Final = {"cpu": "20m", "memory": "64Mi"}
 _CONTAINER: Final = {"name": "disttrain", "resources": {"requests": _REQUESTS}}
 _SMALL: Final = {"containers": [_CONTAINER]}

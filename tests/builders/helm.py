@@ -15,7 +15,7 @@ from cluster import Kubectl, binaries, commands
 
 CHART: Final = product_images.REPOSITORY / "charts" / "disttrain-operator"
 KUBERNETES: Final = f"--kube-version={binaries.KUBERNETES_VERSION}"
-INSTALL_LIMIT: Final = timedelta(minutes=2)
+INSTALL_LIMIT: Final = timedelta(minutes=4)
 
 Values = Mapping[str, Any]
 
@@ -54,12 +54,12 @@ def upgrade(namespace: Kubectl, release: str, values: Values) -> None:
 
 def test(namespace: Kubectl, release: str) -> None:
     """Run `helm test`; raise CommandFailed unless it succeeds."""
-    _run(namespace, "test", release, "--timeout=60s")
+    _run(namespace, "test", release, "--timeout=180s")
 
 
 def uninstall(namespace: Kubectl, release: str) -> None:
     """Remove the release; returns when its objects are gone."""
-    _run(namespace, "uninstall", release, "--wait", "--timeout=60s")
+    _run(namespace, "uninstall", release, "--wait", "--timeout=180s")
 
 
 def _run(namespace: Kubectl, *arguments: str | Path) -> None:

@@ -1,7 +1,7 @@
 """A job on the test cluster by what its user sees: its object, its conditions, its pods."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -11,6 +11,8 @@ LIMIT: Final = timedelta(seconds=200)
 """PyTorch is imported once per process and again after each death, on cores that others use."""
 _PAUSE: Final = timedelta(milliseconds=250)
 """Some questions still cost most of this in processor time, which those who train need, too."""
+_NEW_CONTAINER: Final = {"restartCount": 0}
+"""What stands for the container of a pod of which no kubelet has told anything."""
 OWN_KINDS: Final = (
     "pods,jobs,deployments,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
     "rolebindings,poddisruptionbudgets,networkpolicies"
@@ -64,17 +66,24 @@ class JobView:
         return self.kubectl.items("pods", f"{self._selector}{of_role}")
 
     def restarts(self, role: str) -> list[int]:
-        """How often the container of each pod of a role was restarted."""
+        """How often the container of each pod of a role was restarted, as its kubelet tells it."""
         return [
             each["restartCount"]
             for pod in self.pods(role)
-            for each in pod["status"].get("containerStatuses", [])
+            for each in pod["status"].get("containerStatuses", [_NEW_CONTAINER])
         ]
 
     def leftovers(self) -> list[str]:
         """Names of the job's objects, without its volume."""
         selector = f"--selector={self._selector}"
         return self.kubectl.run("get", OWN_KINDS, "-o", "name", selector).split()
+
+    def identities(self, children: Iterable[str]) -> set[str]:
+        """The uids of those of the objects that are there, all of one moment or nearly so."""
+        found = self.kubectl.run("get", "--ignore-not-found", "-o", "json", *children)
+        # One object comes as it is, several in a list, none as nothing.
+        content = json.loads(found) if found else {"items": []}
+        return {each["metadata"]["uid"] for each in content.get("items", [content])}
 
     def has(self, child: str) -> bool:
         """Whether an object is there. An API server that does not say so is an error."""

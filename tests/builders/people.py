@@ -13,7 +13,7 @@ from typing import Final
 from builders import mortal, product_images
 from cluster import Kubectl, binaries
 
-SECONDS: Final = 60.0
+SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ class PretendedTraining(JobView):
 
     def finish(self, phase: str = "Complete", reason: str = "Epochs", message: str = "") -> None:
         """Have the coordinator end with these words."""
+        # Neither the phase nor a condition waits for it.
+        self.wait_until(lambda: len(self.pods("coordinator")) == 1, "the coordinator's pod is made")
         (pod,) = self.pods("coordinator")
         name = pod["metadata"]["name"]
         self.kubectl.wait_until("Ready", f"pod/{name}")

@@ -13,6 +13,8 @@ from typing import Any, Self
 from cluster import asking, binaries, commands
 from cluster.errors import CommandFailed
 
+PATIENCE = timedelta(minutes=2)
+"""For what takes seconds on cores that nobody else uses."""
 Manifest = Mapping[str, Any]
 """An object as Kubernetes reads it; what may stand in it is for the API server to say."""
 
@@ -67,7 +69,7 @@ class Kubectl:
         except CommandFailed:
             return None
 
-    def wait_until(self, condition: str, thing: str, limit: timedelta = commands.A_MINUTE) -> None:
+    def wait_until(self, condition: str, thing: str, limit: timedelta = PATIENCE) -> None:
         """Return once it holds: a condition's name, `create`, `delete` or `jsonpath=...`."""
         # Names of conditions begin with a capital.
         wanted = f"condition={condition}" if condition[0].isupper() else condition

@@ -14,10 +14,12 @@ import pytest
 from builders import diagnosis, helm, product_images, shared_cluster
 from cluster import Cluster, Kubectl, Unavailable, binaries, namespaces
 
-TEST_TIMEOUT_SECONDS = 180
+TEST_TIMEOUT_SECONDS = 400
+"""More than `job_view.LIMIT`, which tells what was waited for in vain."""
 USUAL_SECONDS = 20
 """Of a test that asks for no limit of its own, waiting included."""
 RELEASE = "disttrain"
+_IMAGES = {"operator_image", "runtime_image"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -130,10 +132,19 @@ def _existing() -> Kubectl:
 
 
 def _longest_file_first(items: list[pytest.Item]) -> None:
-    """Order them by what their files may take: workers take whole files, and end together."""
+    """Order them by what their files may take: workers take whole files, and end together.
+
+    But one without images goes before all: the others wait until the first has built them.
+    """
     limits: Counter[Path] = Counter()
+    with_images = {item.path for item in items if _IMAGES & set(_fixtures(item))}
     for item in items:
         mark = item.get_closest_marker("timeout")
         limit = mark.args[0] if mark else TEST_TIMEOUT_SECONDS
         limits[item.path] += USUAL_SECONDS if limit == TEST_TIMEOUT_SECONDS else limit
-    items.sort(key=lambda item: (-limits[item.path], item.path))
+    first = max(limits.keys() - with_images, key=lambda path: limits[path], default=None)
+    items.sort(key=lambda item: (item.path != first, -limits[item.path], item.path))
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return item.fixturenames if isinstance(item, pytest.Function) else []
