@@ -31,7 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from builders import fake_nodes, many_at_once, many_jobs, operator_usage
+from builders import ended_jobs, fake_nodes, many_at_once, many_jobs, operator_usage
 from builders.api_server import APPLY, ApiServer
 from builders.fake_nodes import FakeNodes
 from builders.many_jobs import JOBS_PATH, PODS, SPACE
@@ -111,6 +111,7 @@ def bars(figures: dict[str, Any], sizes: Iterable[int]) -> Iterable[Bar]:
             ("peak memory in MB", "peak_mb", 300),
             ("share of a core with finished jobs", "idle_share", 0.01),
             ("p99 seconds until a single job has its objects", "single_p99_seconds", 1),
+            ("most seconds that ended jobs outlive their time", "ttl_late_seconds", 2),
         ):
             if key in found:
                 yield Bar(f"{size} jobs: {name}", found[key], bound, at_least=False)
@@ -184,6 +185,8 @@ async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -
             meter.leave_out(found["idle_cpu_seconds"])
             found |= told(await collect(api, nodes, plan, size))
             found |= told(meter.per_job(size) | {"peak_mb": own.peak_mb()})
+            if first:
+                found |= told(await late(api, plan))
             found["requests_by_verb"] = own.requests_by_verb()
             found["control_plane_cpu_seconds"] = plane.cpu_seconds()
     return found
@@ -297,6 +300,12 @@ async def collect(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> di
     await wait(nodes, lambda told: told["pods"] == 0, plan)
     await all_jobs(api, plan, 0, lambda _: True)
     return {"collected_seconds": time.monotonic() - began}
+
+
+async def late(api: ApiServer, plan: Plan) -> dict[str, Any]:
+    """Seconds for which jobs that have ended outlive their time, which passes for all at once."""
+    seconds = await ended_jobs.lateness(api, plan.single_jobs)
+    return {"ttl_late_p50_seconds": statistics.median(seconds), "ttl_late_seconds": seconds[-1]}
 
 
 async def idle(own: OperatorUsage, seconds: float) -> dict[str, Any]:
