@@ -31,6 +31,7 @@ class Plan:
     target: bool = False
     """An accuracy that any update may reach, or lose again, ends the job."""
     shard_type: type[SimShard] = SimShard
+    replica_type: type[SimReplica] = SimReplica
 
 
 class Chaos:
@@ -48,12 +49,11 @@ class Chaos:
         )
         clock = Clockwork(plan.seed + 1_000_003, weather)
         self.chance = chance
-        settings = _settings(chance.randint(1, 3), chance.randint(1, 2), chance.random())
-        self.settings = _with_target(settings) if plan.target else settings
+        self.settings = self._settings()
         self.world = World(
             clock=clock,
             settings=self.settings,
-            samples=chance.choice([30, 48]),
+            samples=self._samples(),
             push_every=chance.choice([1, 1, 2]),
             checkpoint_failure=0.1 * (chance.random() < 0.2),
         )
@@ -73,6 +73,14 @@ class Chaos:
         while not self.coordinator.state.phase.ended and clock.now < LONGEST:
             assert clock.step()
         return self
+
+    def _settings(self) -> Settings:
+        chance = self.chance
+        settings = _settings(chance.randint(1, 3), chance.randint(1, 2), chance.random())
+        return _with_target(settings) if self.plan.target else settings
+
+    def _samples(self) -> int:
+        return self.chance.choice([30, 48])
 
     def _plan_fault(self) -> None:
         kinds: list[Callable[[], None]] = [
@@ -113,7 +121,7 @@ class Chaos:
             life = self.shard_lives[number]
             process = self.plan.shard_type(self.world, self.coordinator, number, life)
         else:
-            process = SimReplica(self.world, self.coordinator, number)
+            process = self.plan.replica_type(self.world, self.coordinator, number)
         self.world.processes[name] = process
         self._watch(name, process)
 

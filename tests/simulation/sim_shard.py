@@ -143,10 +143,20 @@ class SimShard(SimMember):
         if staged is None or self.world.clock.chance.random() < self.world.checkpoint_failure:
             self.answer(order, orders.OrderFailed(message="the disk is full"))
             return
-        staged[self.index] = Snapshot(self.table.copy(), list(self.applied), list(self.chunks))
+        staged[self.index] = self.snapshot()
         written = orders.ShardWritten(file="shard", bytes=1, hash="0", version=len(self.applied))
         seconds = self.world.clock.chance.uniform(0.01, 0.5)
         self.world.clock.after(seconds, self, lambda: self.answer(order, written))
+
+    def snapshot(self) -> Snapshot:
+        """Its part of a checkpoint."""
+        return Snapshot(self.table.copy(), list(self.applied), list(self.chunks))
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Begin where a checkpoint is."""
+        self.applied, self.chunks = list(snapshot.applied), list(snapshot.chunks)
+        self.table.restore(dict(snapshot.delivered))
+        self.initialised = True
 
     def _restore(self) -> messages.Restored:
         number = max(self.world.checkpoints, default=None)
@@ -154,9 +164,7 @@ class SimShard(SimMember):
         if number is not None:
             snapshot = self.world.checkpoints[number][self.index]
             table = dict(snapshot.delivered)
-            self.applied, self.chunks = list(snapshot.applied), list(snapshot.chunks)
-            self.table.restore(table)
-            self.initialised = True
+            self.take(snapshot)
         self._file.update(counts.rolled_back(self._file, table))
         lives = sorted({*self._file, *table})
         return messages.Restored(

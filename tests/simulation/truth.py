@@ -25,10 +25,10 @@ def violations(chaos: Chaos) -> list[str]:
         return found
     if state.phase is not Phase.COMPLETE:
         return [*found, f"the job did not complete: {state.phase} {state.reason} {state.message}"]
-    found += _applied_twice(chaos)
+    found += applied_twice(chaos)
     found += _samples(chaos)
-    found += _updates_lost(chaos)
-    found += _model(chaos)
+    found += updates_lost(chaos)
+    found += model(chaos)
     if any(state.data.leases.values()):
         found.append("leases are open at the end")
     return found
@@ -41,7 +41,8 @@ def leases(chaos: Chaos) -> dict[int, Lease]:
     return {entry.lease.id: entry.lease for entry in granted}
 
 
-def _applied_twice(chaos: Chaos) -> list[str]:
+def applied_twice(chaos: Chaos) -> list[str]:
+    """Chunks that are in the values of a shard twice."""
     found = []
     for process in chaos.world.processes.values():
         if isinstance(process, SimShard):
@@ -50,7 +51,7 @@ def _applied_twice(chaos: Chaos) -> list[str]:
     return found
 
 
-def _processings(chaos: Chaos) -> tuple[Counter[Sample], Counter[Sample]]:
+def processings(chaos: Chaos) -> tuple[Counter[Sample], Counter[Sample]]:
     """How often each sample was applied on any shard, and on all."""
     known = leases(chaos)
     on_shards: dict[tuple[Sample, int], set[int]] = {}
@@ -69,7 +70,7 @@ def _processings(chaos: Chaos) -> tuple[Counter[Sample], Counter[Sample]]:
 
 
 def _samples(chaos: Chaos) -> list[str]:
-    any_shard, all_shards = _processings(chaos)
+    any_shard, all_shards = processings(chaos)
     data, processed = chaos.coordinator.state.data, len(all_shards)
     rolled_back = any(life > 1 for life in chaos.shard_lives.values())
     expected = chaos.world.samples * (chaos.settings.stop.epochs or 0)
@@ -90,7 +91,7 @@ def _samples(chaos: Chaos) -> list[str]:
     return found
 
 
-def _model(chaos: Chaos) -> list[str]:
+def model(chaos: Chaos) -> list[str]:
     """The exported model holds every update, is the one measured, and reaches the target."""
     found = []
     parts = chaos.world.checkpoints[chaos.world.exported]
@@ -109,7 +110,7 @@ def _model(chaos: Chaos) -> list[str]:
     return found
 
 
-def _updates_lost(chaos: Chaos) -> list[str]:
+def updates_lost(chaos: Chaos) -> list[str]:
     """Whatever was applied completely on a shard, and is in its values no more."""
     ever = {(applied.shard, applied.push) for applied in chaos.world.history}
     processes = chaos.world.processes.values()

@@ -312,10 +312,10 @@ def layout_of(values: Array) -> Layout:
     )
 
 
-def first_shards(job: Job) -> list[SimShard]:
+def first_shards(job: Job, point: problem.Point = problem.START) -> list[SimShard]:
     made = []
     for index, part in enumerate(problem.RANGES):
-        start = problem.START[part]
+        start = point[part]
         inner = BatchShard(layout_of(start), 1 << 20)
         inner.vectors.make(PARAMETERS)[:] = start
         made.append(SimShard(job, index, 1, inner))

@@ -26,11 +26,13 @@ _STORMY_SECONDS = 15.0
 REPLICAS = 3
 
 
-def serial(driver: Driver | None = None) -> tuple[Course, bytes]:
+def serial(
+    driver: Driver | None = None, start: problem.Point = problem.START
+) -> tuple[Course, bytes]:
     """The same job where nothing happens at the same time: its end, and its parameters."""
     driver = driver or problem.driver()
     course = driver.begin(1, (1,) * problem.SHARDS)
-    shards = first_shards(Job(Clockwork(0, Weather())))
+    shards = first_shards(Job(Clockwork(0, Weather())), start)
     worker = Worker(0, 1)
     while course.stage is not Stage.DONE:
         order = course.order
