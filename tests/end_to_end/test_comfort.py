@@ -11,12 +11,13 @@ import pytest
 import yaml
 
 import disttrain
-from builders import cluster_jobs, operator_process, product_images
+from builders import cluster_jobs, operator_process, pod_metrics, pods, product_images
 from builders.people import Person
 from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, commands, volumes
 from disttrain.cluster.errors import AlreadyThere, NotFound, NotInTime
-from disttrain.job import crd
+from disttrain.job import cluster_labels, crd
+from disttrain.job.names import Role
 from disttrain.launch.exit_code import ExitCode
 
 JOB: Final = "digits-small"
@@ -176,6 +177,23 @@ def test_kubectl_finds_the_commands_as_a_plugin(submitted: Person) -> None:
     suspended = submitted.types(f"kubectl disttrain suspend dtj/{JOB}")
     assert suspended.out == f"{RESOURCE} suspended\n"
     assert manifest(submitted)["spec"]["suspend"] is True
+
+
+def test_top_shows_what_pods_use_where_the_cluster_measures_it(submitted: Person) -> None:
+    pod = pods.restricted("measured")
+    uid = manifest(submitted)["metadata"]["uid"]
+    pod["metadata"]["labels"] |= cluster_labels.of_role(JOB, uid, Role.SHARD)
+    submitted.kubectl.apply(pod)
+
+    without = submitted.types(f"disttrain top {JOB}")
+    assert "the cluster has no metrics API" in without.err
+    assert without.rows["measured"][-1] != "128Mi"
+    with pod_metrics.served(submitted.kubectl, "measured", {"cpu": "250m", "memory": "128Mi"}):
+        found = submitted.types(f"disttrain top {JOB}")
+    assert found.code == 0, found.err
+    assert "metrics API" not in found.err
+    assert found.rows["POD"][-2:] == ["CPU", "MEMORY"]
+    assert found.rows["measured"][-2:] == ["250m", "128Mi"]
 
 
 def test_a_job_that_no_operator_looks_at_says_how_to_look(submitted: Person) -> None:
