@@ -2,19 +2,34 @@
 
 import pytest
 
+from builders import pods
 from builders.cluster_training import ClusterTraining
+from cluster import layout, volumes
 
 pytestmark = pytest.mark.timeout(500, func_only=True)
 PODS = 5
+CLAIM = "mine"
 
 
 def identities(job: ClusterTraining) -> set[str]:
     return {pod["metadata"]["uid"] for pod in job.pods()}
 
 
-def test_a_rule_restarts_the_job_from_its_checkpoint(job: ClusterTraining) -> None:
+def make_claim(job: ClusterTraining) -> None:
+    """A claim of the user's own, whose folder only root and a pod's own group may write."""
+    job.volume = f"{job.kubectl.namespace}-{CLAIM}"
+    volumes.make(job.kubectl, job.volume, claim=f"{job.kubectl.namespace}/{CLAIM}")
+    (layout.volumes() / job.volume).chmod(0o770)
+    job.kubectl.apply(pods.claim(CLAIM))
+
+
+def test_a_rule_restarts_the_job_from_its_checkpoint_on_a_given_claim(
+    job: ClusterTraining,
+) -> None:
     rule = {"roles": ["shard"], "exitCodes": [137], "action": "RestartJobFromCheckpoint"}
-    job.apply(failurePolicy={"rules": [rule]})
+    make_claim(job)
+    volume = {"volume": {"claimName": CLAIM}, "everySeconds": 2}
+    job.apply(failurePolicy={"rules": [rule]}, checkpoint=volume)
     job.train()
     before = identities(job)
     job.kill("shard")
@@ -27,3 +42,4 @@ def test_a_rule_restarts_the_job_from_its_checkpoint(job: ClusterTraining) -> No
     summary = job.complete()
     assert job.status()["restarts"]["shard"] == 1
     assert summary["samples"] > 0
+    assert not job.has(f"persistentvolumeclaim/{job.name}-checkpoints"), "no other was made"
