@@ -5,6 +5,7 @@ import time
 import pytest
 
 from builders.cluster_training import (
+    PATIENT,
     ClusterTraining,
     assert_every_sample_was_applied,
     assert_nothing_was_lost_or_repeated,
@@ -71,7 +72,7 @@ def test_a_killed_shard_restarts_no_replica(job: ClusterTraining) -> None:
 def test_training_needs_neither_operator_nor_api_server(
     own_cluster: Cluster, job: ClusterTraining, operator_to_kill: OperatorProcess
 ) -> None:
-    job.apply(step_seconds=LONG_STEP_SECONDS)
+    job.apply(step_seconds=LONG_STEP_SECONDS, coordinator=PATIENT)
     job.wait_until(lambda: job.leftovers() != [], "the first object of the job")
     operator_to_kill.kill()
     operator_to_kill.start()

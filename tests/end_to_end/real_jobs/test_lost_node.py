@@ -39,6 +39,9 @@ def test_jobs_whose_nodes_are_lost_go_on_elsewhere(
             before, former = job.samples(), pretended.uids()
             assert lost_nodes.places(job) == {dark.name}
             assert lost_nodes.places(pretended) == {silent.name}
+            # They train on with the keys that they have; no other node has a copy.
+            secrets = f"--selector=app.kubernetes.io/instance={pretended.name}"
+            pretended.kubectl.run("delete", "secrets", secrets)
 
             own_cluster.lose_node(dark)
             # Its pods run on, and nobody hears of them.

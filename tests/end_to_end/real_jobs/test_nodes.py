@@ -6,16 +6,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from builders.cluster_training import ClusterTraining, assert_nothing_was_lost_or_repeated
+from builders.cluster_training import (
+    PATIENT,
+    ClusterTraining,
+    assert_nothing_was_lost_or_repeated,
+)
 from cluster import Cluster
 from cluster.errors import CommandFailed
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(600, func_only=True)]
 STEP_SECONDS = 0.7
 """256 steps on two replicas: long enough for three roles to start again."""
-PATIENT = {"heartbeatSeconds": 0.2, "leaseSeconds": 15, "memberTimeoutSeconds": 30}
-"""A coordinator that moved is found by its name again after seconds; whose lease has run out by
-then may do a step that somebody else does too."""
 
 
 def test_pods_of_every_role_are_evicted_while_the_job_trains(
@@ -25,6 +26,8 @@ def test_pods_of_every_role_are_evicted_while_the_job_trains(
     checkpoint = {"everySeconds": 1000}
     job.apply(step_seconds=STEP_SECONDS, checkpoint=checkpoint, coordinator=PATIENT)
     job.train(0.06)
+    # They train before their kubelet and the controller of budgets say that they are ready.
+    job.wait_until(lambda: may_be_disrupted(job), "a shard may go")
     with no_new_pods(own_cluster):
         first, second = names(job, "shard")
         evict(job, first)
@@ -77,6 +80,12 @@ def ready(job: ClusterTraining, role: str) -> int:
         if "deletionTimestamp" not in pod["metadata"]
         for each in pod["status"].get("conditions", [])
     )
+
+
+def may_be_disrupted(job: ClusterTraining) -> bool:
+    """Whether the budget of the shards has one to spare."""
+    budget = job.kubectl.get("poddisruptionbudget", f"{job.name}-shard")
+    return ready(job, "shard") == 2 and budget.get("status", {}).get("disruptionsAllowed") == 1
 
 
 def evict(job: ClusterTraining, pod: str) -> None:
