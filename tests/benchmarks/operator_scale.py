@@ -15,7 +15,6 @@ the other pods are gone. Collected: every job is deleted after its time, and no 
 import argparse
 import asyncio
 import json
-import re
 import signal
 import statistics
 import sys
@@ -31,7 +30,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from builders import ended_jobs, fake_nodes, many_at_once, many_jobs, operator_usage
+from builders import (
+    ended_jobs,
+    fake_nodes,
+    many_at_once,
+    many_jobs,
+    operator_usage,
+    plane_usage,
+)
 from builders.api_server import APPLY, ApiServer
 from builders.fake_nodes import FakeNodes
 from builders.many_jobs import JOBS_PATH, PODS, SPACE
@@ -42,6 +48,7 @@ from cluster import prerequisites
 from cluster.bare import ControlPlane
 from cluster.control_plane import Limits
 from disttrain.job import crd
+from disttrain.job.status import Phase
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.watched import CHILDREN
 
@@ -147,16 +154,16 @@ async def baseline(plan: Plan, plane: ControlPlane, size: int) -> dict[str, Any]
         bodies = [
             child for number in range(size) for child in many_jobs.plain_children(f"j{number}")
         ]
-        began = time.monotonic()
+        began, before = time.monotonic(), plane.cpu_seconds()
         await many_at_once.together(bodies, lambda body: api.post(many_jobs.path_of(body), body))
         created = time.monotonic() - began
         running = await wait(nodes, lambda told: told["ready"] >= size * PODS, plan) - began
-        cpu = plane.cpu_seconds()
+        used = plane_usage.since(before, plane)
     return {
         "baseline_created_seconds": created,
         "baseline_running_seconds": running,
-        "baseline_control_plane_cpu_seconds": cpu,
-        "baseline_writes": writes(plane),
+        "baseline_control_plane_cpu_seconds": used,
+        "baseline_writes": plane_usage.writes(plane),
     }
 
 
@@ -171,16 +178,15 @@ async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -
                 if plan.large_replicas:
                     found |= told(await large(api, nodes, own, plan))
             meter, before = Meter(own), plane.cpu_seconds()
-            found |= told(await begin(api, nodes, plan, size))
-            found["running_writes"] = writes(plane)
-            found["running_control_plane_cpu_seconds"] = {
-                name: seconds - before[name] for name, seconds in plane.cpu_seconds().items()
-            }
+            found |= told(await begin(api, nodes, own, plan, size))
+            found["running_writes"] = plane_usage.writes(plane)
+            used = plane_usage.since(before, plane)
+            found["running_control_plane_cpu_seconds"] = told(used)
             found["running_cpu_ms_per_job"] = told(meter.per_job(size))["cpu_ms_per_job"]
             if first:
                 found |= told(await statuses(api, own, plan, size))
                 meter.leave_out(found["status_cpu_seconds"])
-            found |= told(await finish(api, nodes, plan, size))
+            found |= told(await finish(api, nodes, own, plan, size))
             found |= told(await idle(own, plan.idle_seconds))
             meter.leave_out(found["idle_cpu_seconds"])
             found |= told(await collect(api, nodes, plan, size))
@@ -233,7 +239,9 @@ async def large(api: ApiServer, nodes: FakeNodes, own: OperatorUsage, plan: Plan
     return {"large_running_seconds": running, "large_cpu_seconds": used}
 
 
-async def begin(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> dict[str, Any]:
+async def begin(
+    api: ApiServer, nodes: FakeNodes, own: OperatorUsage, plan: Plan, size: int
+) -> dict[str, Any]:
     """Create all jobs at once and wait until they run."""
     began = time.monotonic()
     await many_at_once.together(
@@ -241,20 +249,8 @@ async def begin(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> dict
     )
     created = time.monotonic() - began
     running = await wait(nodes, lambda told: told["ready"] >= size * PODS, plan) - began
-    await all_jobs(api, plan, size, lambda each: each.get("phase") == "Running")
+    await all_jobs(api, own, plan, Phase.RUNNING, size)
     return {"jobs_created_seconds": created, "running_seconds": running}
-
-
-def writes(plane: ControlPlane) -> dict[str, int]:
-    """What everybody wrote to the API server until now, by resource, most first."""
-    found: Counter[str] = Counter()
-    for line in plane.kubectl.run("get", "--raw", "/metrics").splitlines():
-        if line.startswith("apiserver_request_total{"):
-            labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
-            if labels["verb"] in {"POST", "PUT", "PATCH", "APPLY", "DELETE"}:
-                what = "/".join(filter(None, (labels["resource"], labels["subresource"])))
-                found[f"{labels['verb']} {what}"] += int(float(line.rsplit(" ", 1)[1]))
-    return dict(found.most_common(30))
 
 
 async def statuses(api: ApiServer, own: OperatorUsage, plan: Plan, size: int) -> dict[str, Any]:
@@ -280,13 +276,15 @@ async def tell(api: ApiServer, turn: int, number: int) -> None:
     await api.patch(path, {**header, "status": {"training": training}}, APPLY)
 
 
-async def finish(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> dict[str, Any]:
+async def finish(
+    api: ApiServer, nodes: FakeNodes, own: OperatorUsage, plan: Plan, size: int
+) -> dict[str, Any]:
     """End every coordinator and wait until the jobs have ended."""
     began = time.monotonic()
     nodes.complete_all()
     done = {"done": size, "pods": size}
     await wait(nodes, lambda told: all(told[key] == value for key, value in done.items()), plan)
-    await all_jobs(api, plan, size, lambda each: each.get("phase") == "Complete")
+    await all_jobs(api, own, plan, Phase.COMPLETE, size)
     return {"complete_seconds": time.monotonic() - began}
 
 
@@ -298,7 +296,7 @@ async def collect(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> di
         range(size), lambda number: api.patch(f"{JOBS_PATH}/j{number}", patch)
     )
     await wait(nodes, lambda told: told["pods"] == 0, plan)
-    await all_jobs(api, plan, 0, lambda _: True)
+    await no_jobs(api, plan)
     return {"collected_seconds": time.monotonic() - began}
 
 
@@ -355,16 +353,26 @@ async def warm_up(api: ApiServer, nodes: FakeNodes) -> None:
     await asyncio.to_thread(nodes.wait, lambda told: told["pods"] == 0, 120)
 
 
-async def all_jobs(
-    api: ApiServer, plan: Plan, size: int, wanted: Callable[[dict[str, Any]], bool]
-) -> None:
-    """Wait until there are so many jobs, all with a wanted status."""
+async def all_jobs(api: ApiServer, own: OperatorUsage, plan: Plan, phase: Phase, size: int) -> None:
+    """Wait until the operator counts so many jobs of a phase, and see that all of them are.
 
-    async def are_there() -> bool:
-        items = (await api.get(JOBS_PATH))["items"]
-        return len(items) == size and all(wanted(each.get("status", {})) for each in items)
+    A list of thousands of jobs costs the API server seconds: one is enough.
+    """
+    await many_at_once.until(lambda: own.jobs().get(phase, 0) == size, plan.wait_seconds)
+    items = (await api.get(JOBS_PATH))["items"]
+    phases = Counter(each.get("status", {}).get("phase", "") for each in items)
+    if phases != Counter({phase: size}):
+        message = f"the operator counts {size} jobs {phase}, the API server has {dict(phases)}"
+        raise RuntimeError(message)
 
-    await many_at_once.until(are_there, plan.wait_seconds, every=max(0.5, size / 500))
+
+async def no_jobs(api: ApiServer, plan: Plan) -> None:
+    """Wait until there are none."""
+
+    async def are_gone() -> bool:
+        return not (await api.get(f"{JOBS_PATH}?limit=1"))["items"]
+
+    await many_at_once.until(are_gone, plan.wait_seconds)
 
 
 async def wait(nodes: FakeNodes, reached: Callable[[dict[str, Any]], bool], plan: Plan) -> float:

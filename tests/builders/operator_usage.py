@@ -13,6 +13,7 @@ import psutil
 from builders import operator_process
 from cluster import Kubectl
 
+JOBS = "disttrain_operator_jobs"
 REQUESTS = "disttrain_operator_api_requests_total"
 WATCH = "verb=WATCH"
 LOOKS = "disttrain_operator_reconcile_seconds_count"
@@ -52,6 +53,16 @@ class OperatorUsage:
         """How often it looked at a job until now."""
         lines = self._get("/metrics").splitlines()
         return next(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(LOOKS))
+
+    def jobs(self) -> dict[str, int]:
+        """How many jobs it counts, by phase."""
+        found: dict[str, int] = {}
+        for line in self._get("/metrics").splitlines():
+            if line.startswith(f"{JOBS}{{"):
+                labels, value = line.rsplit(" ", 1)
+                phase = labels.partition('phase="')[2].partition('"')[0]
+                found[phase] = found.get(phase, 0) + int(float(value))
+        return found
 
     def is_ready(self) -> bool:
         """Whether it looks after jobs."""
