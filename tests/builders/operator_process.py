@@ -7,12 +7,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from builders import mortal
-from cluster import Kubectl
+from cluster import Kubectl, commands
 
 _STOP_SECONDS = 15
+_START_LIMIT = timedelta(minutes=2)
+_FIRST_LOOK = b"jobs are there"
 
 
 @dataclass(slots=True)
@@ -23,6 +26,8 @@ class OperatorProcess:
     log: Path
     environment: Mapping[str, str]
     process: subprocess.Popen[bytes] | None = None
+    bytes_before: int = 0
+    """Of the log, when it was started."""
 
     def start(self) -> None:
         """Start it; it looks after the namespace of `kubectl`."""
@@ -35,12 +40,21 @@ class OperatorProcess:
             **self.environment,
         }
         with self.log.open("ab") as log:
+            self.bytes_before = log.tell()
             self.process = subprocess.Popen(
                 mortal.command(sys.executable, "-m", "disttrain_operator"),
                 env=environment,
                 stdout=log,
                 stderr=log,
             )
+
+    def wait_for_its_first_look(self) -> None:
+        """Return when it has seen what is there: a loaded machine takes a minute to start it."""
+        commands.wait_until(
+            lambda: _FIRST_LOOK in self.log.read_bytes()[self.bytes_before :],
+            "the operator's first look",
+            limit=_START_LIMIT,
+        )
 
     def kill(self) -> None:
         """End it as no one expects."""

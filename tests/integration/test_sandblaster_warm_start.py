@@ -22,6 +22,8 @@ DOWNPOUR = (
 )
 SGD = f"{_WARM_START}{{samples: {SAMPLES}, batchSize: 8, sgd: {{learningRate: 0.1}}}}"
 SLOW = "spec.task.arguments={portion_seconds: 0.02}"
+SLOWER = "spec.task.arguments={portion_seconds: 0.2}"
+"""The warm start takes some ten seconds: it is stopped long before its end."""
 OVER = "warm start is processed"
 
 Moment = Callable[[RunningJob], None]
@@ -138,13 +140,14 @@ def test_a_job_that_was_stopped_goes_on_in_its_warm_start(tmp_path: Path) -> Non
 def test_a_job_that_was_stopped_in_its_warm_start_goes_on_with_other_shards(
     tmp_path: Path, shards: int, method: str
 ) -> None:
-    with RunningJob(tmp_path, [method], BATCH_JOB) as job:
+    with RunningJob(tmp_path, [method, SLOWER], BATCH_JOB) as job:
         before(job)
         job.interrupt()
         assert job.wait() == 130
         stopped = job.summary()["samples"]
         assert SAMPLES // 4 <= stopped < SAMPLES
     set_shards(job.output, shards)
+    set_field(job.output, "task.arguments", {"portion_seconds": 0})
     with RunningJob.resumed(job.output) as job:
         assert_converged(job)
         summary = job.summary()
