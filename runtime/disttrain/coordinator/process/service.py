@@ -113,7 +113,7 @@ class Service:
 
     def _serve(self) -> None:
         self._catch_up()
-        news = self._kept and self._has_changed
+        news = self._kept and self._has_changed and not self._parts.journal.is_behind
         request = self._listener.receive(0.0 if news else _TICK_SECONDS)
         for _ in range(_BATCH):
             if request is None:

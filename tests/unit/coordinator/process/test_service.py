@@ -328,6 +328,27 @@ def test_a_full_disk_lets_nothing_be_decided_and_nobody_be_declared_dead(
     assert (shard.instance, shard.reason) == ("s0", "")
 
 
+def test_a_full_disk_is_waited_for_though_somebody_waits_for_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, busy, idle = a_batch(tmp_path)
+    ask_for_work(served, idle)
+    served.listener.say(Role.REPLICA, messages.Leave(member=busy, reason="SIGTERM"))
+    disk = FullDisk(monkeypatch, 20)
+    waits_while_full: list[bool] = []
+
+    def wait() -> None:
+        waits_while_full.append(disk.is_full)
+        served.now += 0.5
+        if not disk.is_full:
+            served.listener.say(Role.LAUNCHER, STOP)
+
+    served.listener.when_idle = wait
+    served.service.run()
+
+    assert any(waits_while_full)
+
+
 def test_while_the_disk_is_full_the_status_is_told_and_a_stop_ends_the_job(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
