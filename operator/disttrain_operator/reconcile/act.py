@@ -10,7 +10,7 @@ from typing import Any
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain_operator.cluster.client import Client
-from disttrain_operator.errors import Conflict, Forbidden, NotFound, Refused
+from disttrain_operator.errors import Conflict, NotFound, Refused
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import keys
 from disttrain_operator.manifests.context import Context
@@ -18,7 +18,7 @@ from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobRecord
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import events, report
+from disttrain_operator.reconcile import events, report, telling
 from disttrain_operator.reconcile.actions import (
     Action,
     Annotate,
@@ -135,8 +135,7 @@ class Actor:
         if action.pods:
             LOG.warning("%s: its keys were deleted; all pods start again with new ones", job.key)
             told = events.new_keys(job, str(made["metadata"].get("uid")), self._clock())
-            with suppress(Conflict, Forbidden):
-                await self._client.create(Kind.Event, told)
+            await telling.tell(self._client, told)
             await self._at_once(job, action.pods)
 
     async def _renew(self, job: JobRecord, action: Renew) -> None:

@@ -18,7 +18,7 @@ from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey, JobRecord
 from disttrain_operator.policies import outcome, pacing
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import desired, events, measured, plan, report
+from disttrain_operator.reconcile import desired, events, measured, plan, report, telling
 from disttrain_operator.reconcile.act import Actor
 from disttrain_operator.reconcile.actions import Create, Plan, Renew
 from disttrain_operator.reconcile.knowledge import Knowledge
@@ -150,7 +150,7 @@ class Reconciler:
         if due > now:
             return due
         for event in events.of(job, status, now, planned.warnings):
-            await self._tell(event)
+            await telling.tell(self._client, event)
         await self._write(job, known, status)
         return None
 
@@ -165,13 +165,6 @@ class Reconciler:
         known.reported_at = self._clock()
         # Kept only where they differ: two statuses of each job would be most of the memory.
         known.reported = None if record.status == status else (status, record.status)
-
-    async def _tell(self, event: dict[str, Any]) -> None:
-        try:
-            await self._client.create(Kind.Event, event)
-        except (Conflict, Forbidden):
-            # Told before, or in a namespace that is going away.
-            return
 
     def _seconds_until(self, instant: datetime | None) -> float | None:
         return None if instant is None else (instant - self._clock()).total_seconds()

@@ -8,6 +8,7 @@ import typer
 from disttrain.cli.exit_code import ExitCode
 from disttrain.job import manifest_file, parsing
 from disttrain.job.errors import InvalidManifest
+from disttrain.job.finding import located_lines
 from disttrain.job.parsing import Parsed
 
 Files = Annotated[
@@ -43,7 +44,7 @@ def _check(file: Path) -> bool:
 
 
 def _show(parsed: Parsed, source: str) -> None:
-    for finding in parsed.findings:
-        typer.echo(finding.located(source))
+    for line in located_lines(parsed.findings, source):
+        typer.echo(line)
     if parsed.job is not None:
         typer.echo(f"ok {parsed.job.metadata.name}")

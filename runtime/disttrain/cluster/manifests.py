@@ -6,7 +6,7 @@ what nobody wrote.
 
 import secrets
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ from disttrain.cluster.errors import WrongInput
 from disttrain.cluster.interface import Object
 from disttrain.job import document, parsing, rules, support, validation
 from disttrain.job.errors import InvalidManifest
-from disttrain.job.finding import Finding
+from disttrain.job.finding import located_lines
 from disttrain.job.spec import DistTrainJob
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
@@ -76,12 +76,12 @@ def of_value(value: dict[str, JsonValue], source: str, suffix: str = "") -> Wish
     outcome = validation.validate({**value, "metadata": named})
     if outcome.job is None:
         raise InvalidManifest(source, outcome.findings)
-    return _accepted(outcome.job, source, _lines(outcome.findings, source))
+    return _accepted(outcome.job, source, located_lines(outcome.findings, source))
 
 
 def of_job(job: DistTrainJob, source: str) -> Wish:
     """The same for a job that is good already."""
-    return _accepted(job, source, _lines(rules.check(job), source))
+    return _accepted(job, source, located_lines(rules.check(job), source))
 
 
 def namespace(wish: Wish, wanted: str | None, default: str) -> str:
@@ -106,10 +106,6 @@ def _accepted(job: DistTrainJob, source: str, warnings: tuple[str, ...]) -> Wish
     if refused:
         raise InvalidManifest(source, refused)
     return Wish(job, warnings)
-
-
-def _lines(warnings: Iterable[Finding], source: str) -> tuple[str, ...]:
-    return tuple(warning.located(source) for warning in warnings)
 
 
 def _generated_name(text: str, suffix: str) -> str | None:

@@ -7,7 +7,7 @@ FinalError
 from collections.abc import Sequence
 
 from disttrain.errors import FinalError
-from disttrain.job.finding import Finding
+from disttrain.job.finding import Finding, located_lines
 
 
 class InvalidManifest(FinalError):
@@ -15,6 +15,6 @@ class InvalidManifest(FinalError):
 
     def __init__(self, source: str, findings: Sequence[Finding]) -> None:
         """Keep the findings; `source` is the file's name as the user gave it."""
-        super().__init__("\n".join(finding.located(source) for finding in findings))
+        super().__init__("\n".join(located_lines(findings, source)))
         self.source = source
         self.findings = tuple(findings)

@@ -1,6 +1,7 @@
 """What can be wrong with a manifest, and where: paths and findings."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -52,3 +53,8 @@ class Finding:
         place = source if self.line is None else f"{source}:{self.line}"
         warning = "warning: " if self.severity is Severity.WARNING else ""
         return f"{place}: {warning}{self}"
+
+
+def located_lines(findings: Iterable[Finding], source: str) -> tuple[str, ...]:
+    """Return one line for each, located in the file."""
+    return tuple(finding.located(source) for finding in findings)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from disttrain.job import document, overrides, validation
 from disttrain.job.document import Document
 from disttrain.job.errors import InvalidManifest
-from disttrain.job.finding import Finding
+from disttrain.job.finding import Finding, located_lines
 from disttrain.job.overrides import Overridden
 from disttrain.job.spec import DistTrainJob
 
@@ -50,7 +50,7 @@ def parse_accepted(
     parsed = _parse(documents[0], assignments) if documents else _EMPTY
     if parsed.job is None:
         raise InvalidManifest(source, parsed.findings)
-    return Accepted(parsed.job, tuple(each.located(source) for each in parsed.findings))
+    return Accepted(parsed.job, located_lines(parsed.findings, source))
 
 
 def parse_jobs(text: str) -> list[Parsed]:
