@@ -3,9 +3,8 @@
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
-
-import numpy as np
 
 from builders.control_members import LAYOUT
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
@@ -22,15 +21,13 @@ from disttrain.coordinator.protocol.fields import (
 from disttrain.coordinator.protocol.messages import GroupLease
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.settings import Settings
-from disttrain.sandblaster.batch.groups import Result, Worker
+from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.shard import BatchShard
 from disttrain.sandblaster.batch.staging import Chunk
-from disttrain.sandblaster.errors import NotStaged, OrderRefused, UnknownVector, WrongEvaluation
 from disttrain.sandblaster.names import PARAMETERS, TRIAL
 from disttrain.transport.header import Role
 from simulation.clockwork import Clockwork, Process
-from simulation.sandblaster import problem
-from simulation.sandblaster.actors import layout_of
+from simulation.sandblaster import group_work, problem
 
 _RETRY = 0.3
 _TICK = 0.05
@@ -238,13 +235,12 @@ class SimShard(Member):
         """Initial values, from a replica."""
         if self.batch is None:
             start = problem.START[problem.RANGES[self.index]]
-            self.batch = BatchShard(layout_of(start), 1 << 20)
-            self.batch.vectors.make(PARAMETERS)[:] = start
+            self.batch = group_work.first_shard(start)
 
     def obey(self, order: orders.Order) -> orders.Result | None:
         match order:
             case orders.Perform(order=wanted):
-                return self._perform(wanted)
+                return group_work.performed(self._batch(), wanted)
             case orders.Checkpoint(number=number):
                 self.world.staging.get(number, {})[self.index] = copy.deepcopy(self._batch())
                 return orders.ShardWritten(file="f", bytes=1, hash="0", version=1)
@@ -267,31 +263,23 @@ class SimShard(Member):
         assert self.batch is not None
         return self.batch
 
-    def _perform(self, order: object) -> orders.Result:
-        try:
-            return orders.Performed(performed=self._batch().carry_out(order))  # type: ignore[arg-type]
-        except (OrderRefused, NotStaged, UnknownVector) as error:
-            return orders.OrderFailed(message=str(error), why=orders.WhyFailed.OUT_OF_STEP)
-
     def stage(self, chunk: Chunk, values: problem.Point, sender: "SimReplica") -> None:
         if self.batch is None:
             return
-        try:
-            is_complete = self.batch.stage(chunk, values)
-        except WrongEvaluation:
-            self.world.clock.send(sender, lambda: sender.outdated(chunk.attempt))
-            return
-        if is_complete:
-            self.world.clock.send(sender, lambda: sender.staged(chunk.attempt, self.index))
+        heard = group_work.stage(
+            self.batch,
+            chunk,
+            values,
+            outdated=lambda: sender.outdated(chunk.attempt),
+            complete=lambda: sender.staged(chunk.attempt, self.index),
+        )
+        if heard is not None:
+            self.world.clock.send(sender, heard)
 
 
 def loaded(world: World, number: int, index: int) -> BatchShard:
     """A shard as it was in a checkpoint; nothing is staged."""
-    found = world.checkpoints[number][index]
-    start = problem.START[problem.RANGES[index]]
-    return BatchShard(
-        layout_of(start), 1 << 20, copy.deepcopy(found.vectors), copy.deepcopy(found.log)
-    )
+    return group_work.copied(world.checkpoints[number][index])
 
 
 class SimReplica(Member):
@@ -397,20 +385,13 @@ class SimReplica(Member):
         assert self.member is not None
         lease, worker = self.held[attempt], Worker(self.index, self.member.incarnation)
         for shard, part in zip(self.world.shards, problem.RANGES, strict=True):
+            if shard.index in self.acknowledged[attempt]:
+                continue
             values = self.computed[attempt].gradient[part]
-            layout = layout_of(values)
-            for number in range(layout.chunks):
-                if shard.index in self.acknowledged[attempt]:
-                    break
-                chunk = Chunk(
-                    sender=worker,
-                    evaluation=lease.evaluation,
-                    group=lease.group,
-                    attempt=attempt,
-                    number=number,
-                )
-                piece = np.array(values[layout.place(number)])
-                self.world.clock.send(shard, _staging(shard, chunk, piece, self))
+            for chunk, piece in group_work.pieces(
+                worker, lease.evaluation, lease.group, attempt, values
+            ):
+                self.world.clock.send(shard, partial(shard.stage, chunk, piece, self))
 
     def staged(self, attempt: int, shard: int) -> None:
         if attempt not in self.computed:
@@ -422,14 +403,7 @@ class SimReplica(Member):
 
     def _say(self, attempt: int) -> None:
         assert self.member is not None
-        lease, computed = self.held[attempt], self.computed[attempt]
-        result = Result(
-            attempt=attempt,
-            evaluation=lease.evaluation,
-            loss_sum=computed.loss_sum,
-            samples=computed.samples,
-            shards=lease.shards,
-        )
+        result = group_work.result_of(self.held[attempt], self.computed[attempt])
         done = messages.GroupDone(member=self.member, result=result)
         self.ask(done, lambda _: self.outdated(attempt))
 
@@ -439,9 +413,3 @@ class SimReplica(Member):
         self.computed.pop(attempt, None)
         self.acknowledged.pop(attempt, None)
         self.told.discard(attempt)
-
-
-def _staging(
-    shard: SimShard, chunk: Chunk, values: problem.Point, sender: SimReplica
-) -> Callable[[], None]:
-    return lambda: shard.stage(chunk, values, sender)

@@ -4,26 +4,23 @@ import copy
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
-
 from disttrain.sandblaster.batch import driver as driving
 from disttrain.sandblaster.batch.driver import Course, Stage
 from disttrain.sandblaster.batch.groups import Attempt, Result, Worker
 from disttrain.sandblaster.batch.orders import Decided, Order, Performed
 from disttrain.sandblaster.batch.shard import BatchShard
-from disttrain.sandblaster.batch.staging import Chunk, Layout
-from disttrain.sandblaster.errors import NotStaged, OrderRefused, WrongEvaluation
+from disttrain.sandblaster.batch.staging import Chunk
+from disttrain.sandblaster.errors import NotStaged, OrderRefused
 from disttrain.sandblaster.kernels import Array
-from disttrain.sandblaster.names import PARAMETERS, TRIAL
+from disttrain.sandblaster.names import TRIAL
 from simulation.clockwork import Clockwork, Process
-from simulation.sandblaster import problem
+from simulation.sandblaster import group_work, problem
 
 _RETRY = 0.3
 _SILENCE = 2.0
 """Seconds after which a replica counts as dead."""
 _NOTICES = 0.2
 """How likely a replica sees, each time, that there is a newer coordinator."""
-CHUNKS = 2
 
 
 @dataclass(slots=True)
@@ -85,13 +82,15 @@ class SimShard(Process):
             self.job.violations.append(f"shard {self.index}: {error}")
 
     def stage(self, chunk: Chunk, values: Array, sender: "SimReplica") -> None:
-        try:
-            complete = self.inner.stage(chunk, values)
-        except WrongEvaluation:
-            self.job.clock.send(sender, lambda: sender.outdated(chunk.attempt))
-            return
-        if complete:
-            self.job.clock.send(sender, lambda: sender.staged(chunk.attempt, self))
+        heard = group_work.stage(
+            self.inner,
+            chunk,
+            values,
+            outdated=lambda: sender.outdated(chunk.attempt),
+            complete=lambda: sender.staged(chunk.attempt, self),
+        )
+        if heard is not None:
+            self.job.clock.send(sender, heard)
 
 
 class SimCoordinator(Process):
@@ -265,19 +264,11 @@ class SimReplica(Process):
         if len(self.acknowledged) == problem.SHARDS:
             self.say(number, computed)
 
-    def push_to(self, shard: SimShard, values: Array) -> None:
+    def push_to(self, shard: SimShard, values: problem.Point) -> None:
         if self.attempt is None:
             return
-        layout = layout_of(values)
-        for number in range(layout.chunks):
-            chunk = Chunk(
-                sender=self.worker,
-                evaluation=self.evaluation,
-                group=self.attempt.group,
-                attempt=self.attempt.number,
-                number=number,
-            )
-            piece = values[layout.place(number)].copy()
+        group, attempt = self.attempt.group, self.attempt.number
+        for chunk, piece in group_work.pieces(self.worker, self.evaluation, group, attempt, values):
             self.job.clock.send(shard, partial(shard.stage, chunk, piece, self))
 
     def staged(self, number: int, shard: SimShard) -> None:
@@ -305,18 +296,8 @@ class SimReplica(Process):
             self.attempt = None
 
 
-def layout_of(values: Array) -> Layout:
-    """Every piece in a few chunks."""
-    return Layout(
-        elements=len(values), chunk_elements=-(-len(values) // CHUNKS), element_type=np.float64
-    )
-
-
 def first_shards(job: Job, point: problem.Point = problem.START) -> list[SimShard]:
     made = []
     for index, part in enumerate(problem.RANGES):
-        start = point[part]
-        inner = BatchShard(layout_of(start), 1 << 20)
-        inner.vectors.make(PARAMETERS)[:] = start
-        made.append(SimShard(job, index, 1, inner))
+        made.append(SimShard(job, index, 1, group_work.first_shard(point[part])))
     return made

@@ -7,16 +7,14 @@ from disttrain.sandblaster import names
 from disttrain.sandblaster.batch import driver as driving
 from disttrain.sandblaster.batch.driver import Course, Driver, Stage
 from disttrain.sandblaster.batch.groups import Result, Worker
-from disttrain.sandblaster.batch.staging import Chunk
 from simulation.clockwork import Clockwork, Weather
-from simulation.sandblaster import problem
+from simulation.sandblaster import group_work, problem
 from simulation.sandblaster.actors import (
     Job,
     SimCoordinator,
     SimReplica,
     SimShard,
     first_shards,
-    layout_of,
 )
 from simulation.sandblaster.problem import Kind
 
@@ -43,17 +41,10 @@ def serial(
             computed = problem.compute(attempt.group, point)
             number = course.evaluation.number
             for shard, part in zip(shards, problem.RANGES, strict=True):
-                values = computed.gradient[part]
-                layout = layout_of(values)
-                for place in range(layout.chunks):
-                    chunk = Chunk(
-                        sender=worker,
-                        evaluation=number,
-                        group=attempt.group,
-                        attempt=attempt.number,
-                        number=place,
-                    )
-                    shard.inner.stage(chunk, values[layout.place(place)])
+                for chunk, values in group_work.pieces(
+                    worker, number, attempt.group, attempt.number, computed.gradient[part]
+                ):
+                    shard.inner.stage(chunk, values)
             result = Result(
                 attempt=attempt.number,
                 evaluation=number,

@@ -1,6 +1,5 @@
 """Shards and replicas that begin as those of Downpour, and go over to a batch method."""
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,14 +9,12 @@ import numpy as np
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.messages import GroupLease
 from disttrain.parameter_server.deliveries import ChunkName, Decision
-from disttrain.sandblaster.batch.groups import Result, Worker
+from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.shard import BatchShard
 from disttrain.sandblaster.batch.staging import Chunk
-from disttrain.sandblaster.errors import NotStaged, OrderRefused, UnknownVector, WrongEvaluation
-from disttrain.sandblaster.names import PARAMETERS, TRIAL
+from disttrain.sandblaster.names import TRIAL
 from simulation.clockwork import Process
-from simulation.sandblaster import problem
-from simulation.sandblaster.actors import layout_of
+from simulation.sandblaster import group_work, problem
 from simulation.sim_replica import RESEND_SECONDS, SimReplica
 from simulation.sim_shard import CHUNKS, SimShard
 from simulation.world import Push, Snapshot
@@ -65,26 +62,21 @@ class WarmShard(SimShard):
 
     def snapshot(self) -> Snapshot:
         found = super().snapshot()
-        batch = None if self.batch is None else copied(self.batch)
+        batch = None if self.batch is None else group_work.copied(self.batch)
         return WarmSnapshot(found.delivered, found.applied, found.chunks, batch)
 
     def take(self, snapshot: Snapshot) -> None:
         super().take(snapshot)
         assert isinstance(snapshot, WarmSnapshot)
         if snapshot.batch is not None:
-            self.batch = copied(snapshot.batch)
+            self.batch = group_work.copied(snapshot.batch)
 
     def obey(self, order: orders.NumberedOrder) -> None:
         match order.order:
             case orders.ReturnTo(checkpoint=number):
                 self._return_to(number)
             case orders.Perform(order=wanted) if self.batch is not None:
-                try:
-                    performed = self.batch.carry_out(wanted)
-                    self.answer(order, orders.Performed(performed=performed))
-                except (OrderRefused, NotStaged, UnknownVector) as error:
-                    why = orders.WhyFailed.OUT_OF_STEP
-                    self.answer(order, orders.OrderFailed(message=str(error), why=why))
+                self.answer(order, group_work.performed(self.batch, wanted))
                 return
             case orders.Decide(news=news) if self.batch is not None:
                 self.batch.decide(news)
@@ -100,36 +92,24 @@ class WarmShard(SimShard):
         if self.batch is None and snapshot.applied != before:
             self.world.violations.append(f"shard {self.index} was not drained at {number}")
         if snapshot.batch is None:
-            self.batch = first_batch(reached(snapshot.applied, self.index))
+            self.batch = group_work.first_shard(reached(snapshot.applied, self.index))
         else:
-            self.batch = copied(snapshot.batch)
+            self.batch = group_work.copied(snapshot.batch)
         self.batch.log.coordinator = max(heard, self.batch.log.coordinator)
 
     def stage(self, chunk: Chunk, values: problem.Point, sender: "WarmReplica") -> None:
         """A piece of a group's gradient."""
         if self.batch is None:
             return
-        try:
-            is_complete = self.batch.stage(chunk, values)
-        except WrongEvaluation:
-            self.world.clock.send(sender, lambda: sender.outdated(chunk.attempt))
-            return
-        if is_complete:
-            self.world.clock.send(sender, lambda: sender.staged(chunk.attempt, self.index))
-
-
-def first_batch(point: problem.Point) -> BatchShard:
-    """A shard with parameters, and nothing else."""
-    batch = BatchShard(layout_of(point), 1 << 20)
-    batch.vectors.make(PARAMETERS)[:] = point
-    return batch
-
-
-def copied(batch: BatchShard) -> BatchShard:
-    """As a checkpoint has it: nothing is staged."""
-    vectors = copy.deepcopy(batch.vectors)
-    size = len(vectors[PARAMETERS])
-    return BatchShard(layout_of(np.zeros(size)), 1 << 20, vectors, copy.deepcopy(batch.log))
+        heard = group_work.stage(
+            self.batch,
+            chunk,
+            values,
+            outdated=lambda: sender.outdated(chunk.attempt),
+            complete=lambda: sender.staged(chunk.attempt, self.index),
+        )
+        if heard is not None:
+            self.world.clock.send(sender, heard)
 
 
 @dataclass(slots=True)
@@ -237,16 +217,10 @@ class WarmReplica(SimReplica):
 
     def _send_pieces(self, shard: WarmShard, held: _Held, values: problem.Point) -> None:
         assert self.member is not None
-        layout, lease = layout_of(values), held.lease
-        for number in range(layout.chunks):
-            chunk = Chunk(
-                sender=Worker(self.index, self.member.incarnation),
-                evaluation=lease.evaluation,
-                group=lease.group,
-                attempt=lease.attempt,
-                number=number,
-            )
-            piece = np.array(values[layout.place(number)])
+        worker, lease = Worker(self.index, self.member.incarnation), held.lease
+        for chunk, piece in group_work.pieces(
+            worker, lease.evaluation, lease.group, lease.attempt, values
+        ):
             self.world.clock.send(shard, partial(shard.stage, chunk, piece, self))
 
     def staged(self, attempt: int, shard: int) -> None:
@@ -261,13 +235,7 @@ class WarmReplica(SimReplica):
 
     def _say(self, lease: GroupLease, computed: problem.Computed) -> None:
         assert self.member is not None
-        result = Result(
-            attempt=lease.attempt,
-            evaluation=lease.evaluation,
-            loss_sum=computed.loss_sum,
-            samples=computed.samples,
-            shards=lease.shards,
-        )
+        result = group_work.result_of(lease, computed)
         done = messages.GroupDone(member=self.member, result=result)
         self.request(done, lambda _: self.outdated(lease.attempt))
 
