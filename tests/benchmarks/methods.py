@@ -51,9 +51,14 @@ class Scale:
 class Method:
     """One line of the figures."""
 
-    name: str
+    kind: str
     replicas: int
     strategy: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """As figures and table call it."""
+        return f"{self.kind}, {self.replicas} replica{'s' if self.replicas > 1 else ''}"
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -64,10 +69,10 @@ class Method:
         return fields
 
 
-def downpour(name: str, replicas: int, optimizer: Mapping[str, Any]) -> Method:
+def downpour(kind: str, replicas: int, optimizer: Mapping[str, Any]) -> Method:
     """Stochastic gradients, pushed whenever they are there."""
     return Method(
-        name=name, replicas=replicas, strategy={"downpour": {"optimizer": dict(optimizer)}}
+        kind=kind, replicas=replicas, strategy={"downpour": {"optimizer": dict(optimizer)}}
     )
 
 
@@ -89,17 +94,18 @@ IN_BATCHES: Mapping[str, Any] = {
     }
 }
 METHODS = (
-    downpour("SGD, 1 replica", 1, SGD),
-    downpour("Downpour SGD, 2 replicas", 2, SGD),
-    downpour("Downpour Adagrad, 1 replica", 1, ADAGRAD),
-    downpour("Downpour Adagrad, 2 replicas", 2, ADAGRAD),
-    downpour("Downpour Adagrad, 4 replicas", 4, ADAGRAD),
-    Method(name="Sandblaster L-BFGS, 1 replica", replicas=1, strategy=LBFGS),
-    Method(name="Sandblaster L-BFGS, 2 replicas", replicas=2, strategy=LBFGS),
-    Method(name="Sandblaster L-BFGS in batches, 2 replicas", replicas=2, strategy=IN_BATCHES),
+    downpour("Downpour SGD", 1, SGD),
+    downpour("Downpour SGD", 2, SGD),
+    downpour("Downpour Adagrad", 1, ADAGRAD),
+    downpour("Downpour Adagrad", 2, ADAGRAD),
+    downpour("Downpour Adagrad", 4, ADAGRAD),
+    Method(kind="Sandblaster L-BFGS", replicas=1, strategy=LBFGS),
+    Method(kind="Sandblaster L-BFGS", replicas=2, strategy=LBFGS),
+    Method(kind="Sandblaster L-BFGS", replicas=4, strategy=LBFGS),
+    Method(kind="L-BFGS in batches", replicas=2, strategy=IN_BATCHES),
 )
 FULL = Scale(
-    layers=3, width=256, warm_samples=6_400, seconds=25, accuracy=0.5, seeds=2, methods=METHODS
+    layers=3, width=256, warm_samples=6_400, seconds=20, accuracy=0.5, seeds=3, methods=METHODS
 )
 QUICK = Scale(
     layers=1, width=16, warm_samples=640, seconds=2, accuracy=0.05, seeds=1, methods=METHODS[3::3]
@@ -117,8 +123,11 @@ class Measured:
 
     def seconds_to(self, accuracy: float) -> float:
         """Of training until the accuracy was met for the first time; NaN if it never was."""
-        met = [second for second, value in self.over_seconds if value >= accuracy]
-        return min(met, default=math.nan)
+        return _first(self.over_seconds, accuracy)
+
+    def samples_to(self, accuracy: float) -> float:
+        """As many had been processed then."""
+        return _first(self.over_samples, accuracy)
 
     @property
     def best(self) -> float:
@@ -129,6 +138,10 @@ class Measured:
     def samples(self) -> float:
         """When it was measured last."""
         return max((samples for samples, _ in self.over_samples), default=0.0)
+
+
+def _first(points: Points, least: float) -> float:
+    return min((across for across, value in points if value >= least), default=math.nan)
 
 
 def main() -> None:
@@ -219,6 +232,9 @@ def summary(found: Mapping[str, Sequence[Measured]], scale: Scale) -> list[dict[
             "seconds_to_accuracy": _median(
                 found[method.name], lambda one: one.seconds_to(scale.accuracy)
             ),
+            "samples_to_accuracy": _median(
+                found[method.name], lambda one: one.samples_to(scale.accuracy)
+            ),
         }
         for method in scale.methods
     ]
@@ -238,24 +254,23 @@ def _median(runs: Sequence[Measured], figure: Callable[[Measured], float]) -> fl
 
 
 def write_page(folder: Path, found: Mapping[str, Sequence[Measured]], scale: Scale) -> None:
-    """README.md with a table, and three pictures."""
+    """figures.md with a table, and three pictures beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     seconds = {name: [one.over_seconds for one in runs] for name, runs in found.items()}
     samples = {name: [one.over_samples for one in runs] for name, runs in found.items()}
-    pictures = {
-        "accuracy-over-seconds": _chart("seconds of training", "test accuracy").drawn(seconds),
-        "accuracy-over-samples": _chart("samples", "test accuracy").drawn(samples),
-        "seconds-over-replicas": _chart(
-            "replicas", f"seconds to an accuracy of {scale.accuracy}"
-        ).drawn(_over_replicas(found, scale)),
-    }
-    for name, picture in pictures.items():
-        (folder / f"{name}.svg").write_text(picture)
-    (folder / "figures.md").write_text(_page(summary(found, scale), scale, list(pictures)))
-
-
-def _chart(across: str, upwards: str) -> LineChart:
-    return LineChart(title=f"{upwards} over {across}", across=across, upwards=upwards)
+    accuracy = "accuracy on the test frames"
+    for name, across, upwards, runs in (
+        ("accuracy-over-seconds", "seconds of training", accuracy, seconds),
+        ("accuracy-over-samples", "samples", accuracy, samples),
+        (
+            "seconds-over-replicas",
+            "replicas",
+            f"seconds to an accuracy of {scale.accuracy}",
+            _over_replicas(found, scale),
+        ),
+    ):
+        LineChart(across=across, upwards=upwards).draw(folder / f"{name}.svg", runs)
+    (folder / "figures.md").write_text(_page(summary(found, scale), scale))
 
 
 def _over_replicas(
@@ -266,43 +281,38 @@ def _over_replicas(
     for method in scale.methods:
         seconds = _median(found[method.name], lambda one: one.seconds_to(scale.accuracy))
         if not math.isnan(seconds):
-            lines.setdefault(method.name.split(",")[0], []).append((method.replicas, seconds))
-    return {name: [sorted(points)] for name, points in lines.items()}
+            lines.setdefault(method.kind, []).append((method.replicas, seconds))
+    return {kind: [points] for kind, points in lines.items()}
 
 
-def _page(rows: Sequence[Mapping[str, Any]], scale: Scale, charts: Sequence[str]) -> str:
-    reached, done = f"seconds to {scale.accuracy}", f"samples in {scale.seconds} s"
-    table = [
-        f"| method | best accuracy | {reached} | {done} | load |",
-        "|---|---|---|---|---|",
-        *(
-            f"| {row['name']} | {row['best_accuracy']:.3f} | {_seconds(row)} "
-            f"| {row['samples']:,.0f} | {row['load']:.0f} |"
-            for row in rows
-        ),
-    ]
-    pictures = [f"![{name.replace('-', ' ')}]({name}.svg)" for name in charts]
-    return "\n".join(
-        [
-            "# Methods beside each other: figures",
-            "",
-            f"Written by `tests/benchmarks/methods.py`: the speech example with {scale.layers} "
-            f"layers of {scale.width}, its sample of",
-            f"recordings, {scale.warm_samples:,} samples of SGD as the beginning of all; medians "
-            f"over the seeds, of which there are {scale.seeds}, each a line in the pictures. "
-            f"The load is the machine's, which has {os.cpu_count()} cores: what is",
-            "above them was other work beside the run, and takes the meaning from its seconds.",
-            "",
-            *table,
-            "",
-            *(line for picture in pictures for line in (picture, "")),
-        ]
+def _page(rows: Sequence[Mapping[str, Any]], scale: Scale) -> str:
+    to = f"to {scale.accuracy}"
+    table = "\n".join(
+        f"| {row['name']} | {row['best_accuracy']:.3f} | {_told(row['seconds_to_accuracy'], 1)} "
+        f"| {_told(row['samples_to_accuracy'], 0)} | {row['samples']:,.0f} | {row['load']:.0f} |"
+        for row in rows
     )
+    return f"""# Methods beside each other: figures
+
+Written by `tests/benchmarks/methods.py`: the speech example with {scale.layers} layers of
+{scale.width}, its sample of recordings, {scale.warm_samples:,} samples of SGD as the beginning of
+all. Medians over {scale.seeds} seeds; in the pictures an area shows from the lowest to the highest
+of them. The load is the machine's, which has {os.cpu_count()} cores.
+
+| method | best accuracy | seconds {to} | samples {to} | samples in {scale.seconds:.0f} s | load |
+|---|---|---|---|---|---|
+{table}
+
+![accuracy over seconds](accuracy-over-seconds.svg)
+
+![accuracy over samples](accuracy-over-samples.svg)
+
+![seconds over replicas](seconds-over-replicas.svg)
+"""
 
 
-def _seconds(row: Mapping[str, Any]) -> str:
-    seconds = float(row["seconds_to_accuracy"])
-    return "not met" if math.isnan(seconds) else f"{seconds:.1f}"
+def _told(figure: float, digits: int) -> str:
+    return "not met" if math.isnan(figure) else f"{figure:,.{digits}f}"
 
 
 if __name__ == "__main__":

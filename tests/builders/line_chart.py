@@ -1,77 +1,72 @@
-"""Lines over two axes as an SVG picture, by nothing but text."""
+"""Lines over two axes as an SVG picture."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from pathlib import Path
+
+import numpy
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 Points = Sequence[tuple[float, float]]
 
-_COLOURS = ("#1b6ca8", "#d1495b", "#2e8b57", "#b8860b", "#6a4c93", "#444444")
-_WIDTH, _HEIGHT = 760, 440
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 230, 40, 48
-_TICKS = 5
+_INCHES = (8.6, 4.4)
+_PLACES = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LineChart:
-    """What the axes are; each name has one colour and one or more lines."""
+    """What the axes are. Each name is one line; of several runs it is their median.
 
-    title: str
+    Where a name has several runs, an area shows from the lowest to the highest of them.
+    """
+
     across: str
     upwards: str
 
-    def drawn(self, lines: Mapping[str, Sequence[Points]]) -> str:
-        """The picture; both axes begin at 0."""
-        points = [point for several in lines.values() for one in several for point in one]
-        most = tuple(max((point[axis] for point in points), default=1.0) or 1.0 for axis in (0, 1))
-        parts = [*self._frame(most[0], most[1])]
-        for at, (name, several) in enumerate(lines.items()):
-            colour = _COLOURS[at % len(_COLOURS)]
-            parts += [_line(one, (most[0], most[1]), colour) for one in several if one]
-            parts.append(_legend(at, name, colour))
-        content = "\n".join(parts)
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-            f'font-family="sans-serif" font-size="12">\n'
-            f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>\n{content}\n</svg>\n'
-        )
+    def draw(self, path: Path, runs: Mapping[str, Sequence[Points]]) -> None:
+        """Write the picture; a name without any point is left out.
 
-    def _frame(self, across: float, upwards: float) -> list[str]:
-        right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
-        parts = [
-            _text(_LEFT, 22, self.title, "start"),
-            _text((_LEFT + right) / 2, _HEIGHT - 10, self.across, "middle"),
-            _text(_LEFT, _TOP - 4, self.upwards, "middle"),
-            f'<path d="M{_LEFT},{_TOP} V{bottom} H{right}" fill="none" stroke="#444"/>',
-        ]
-        for tick in range(_TICKS + 1):
-            part = tick / _TICKS
-            x, y = _place((part * across, part * upwards), (across, upwards))
-            parts.append(_text(x, bottom + 18, f"{part * across:.3g}", "middle"))
-            parts.append(_text(_LEFT - 8, y + 4, f"{part * upwards:.3g}", "end"))
-        return parts
+        Text stays text, and the same figures give the same file.
+        """
+        figure = Figure(figsize=_INCHES, layout="constrained")
+        axes = figure.add_subplot()
+        for name, several in runs.items():
+            _draw_median(axes, name, [run for run in several if run])
+        axes.set(xlabel=self.across, ylabel=self.upwards, xlim=(0, None), ylim=(0, None))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(loc="outside right upper", frameon=False)
+        with rc_context({"svg.fonttype": "none", "svg.hashsalt": "disttrain"}):
+            figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def _place(point: tuple[float, float], most: tuple[float, float]) -> tuple[float, float]:
-    width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-    return _LEFT + width * point[0] / most[0], _HEIGHT - _BOTTOM - height * point[1] / most[1]
-
-
-def _line(points: Points, most: tuple[float, float], colour: str) -> str:
-    places = [_place(point, most) for point in points]
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.2"/>' for x, y in places)
-    return (
-        f'<g fill="{colour}" stroke="none"><polyline points="{path}" fill="none" '
-        f'stroke="{colour}" stroke-width="1.6" opacity="0.8"/>{dots}</g>'
+def _draw_median(axes: Axes, name: str, runs: Sequence[Points]) -> None:
+    if not runs:
+        return
+    places = _shared_places(runs)
+    upwards = numpy.array([_interpolated(run, places) for run in runs])
+    marker = "o" if len(places) < _PLACES else ""
+    (line,) = axes.plot(places, numpy.median(upwards, axis=0), label=name, marker=marker)
+    axes.fill_between(
+        places, upwards.min(axis=0), upwards.max(axis=0), color=line.get_color(), alpha=0.15
     )
 
 
-def _legend(at: int, name: str, colour: str) -> str:
-    x, y = _WIDTH - _RIGHT + 20, _TOP + 20 * at
-    box = f'<rect x="{x}" y="{y}" width="14" height="4" fill="{colour}"/>'
-    return box + _text(x + 20, y + 6, name, "start")
+def _interpolated(run: Points, places: NDArray[numpy.float64]) -> NDArray[numpy.float64]:
+    across, upwards = numpy.array(sorted(run), dtype=numpy.float64).T
+    return numpy.asarray(numpy.interp(places, across, upwards), dtype=numpy.float64)
 
 
-def _text(x: float, y: float, words: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+def _shared_places(runs: Sequence[Points]) -> NDArray[numpy.float64]:
+    """Of a single run its own; of several where all of them were measured, evenly."""
+    if len(runs) == 1:
+        return numpy.array(sorted(across for across, _ in runs[0]), dtype=numpy.float64)
+    first = max(min(across for across, _ in run) for run in runs)
+    last = min(max(across for across, _ in run) for run in runs)
+    return numpy.linspace(first, last, _PLACES)
