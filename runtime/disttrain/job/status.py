@@ -201,6 +201,13 @@ class SandblasterStatus(StatusSection):
     end: Text | None = None
     """Why the method is done, such as gradient or change."""
 
+    warning: Text | None = None
+    """What the manifest had better say otherwise: a batch makes fewer groups than there are
+    replicas."""
+
+    warm_start_samples: WholeNumber | None = None
+    """Samples of the warm start, before the method begins."""
+
 
 class CheckpointStatus(StatusSection):
     """The latest complete checkpoint."""

@@ -5,11 +5,11 @@ import math
 import random
 from typing import Any
 
-from builders.batch_machines import BatchMachine
+from builders.batch_machines import RULES, BatchMachine
 from builders.machines import Machine
 from disttrain.coordinator.journal.state import Evaluation, Saved
 from disttrain.coordinator.protocol.reports import ShardReport
-from disttrain.coordinator.status import cluster_status
+from disttrain.coordinator.status import batch_status, cluster_status
 from disttrain.coordinator.status.cluster_status import (
     EVERY_SECONDS,
     LARGEST_BYTES,
@@ -144,3 +144,35 @@ def test_a_batch_method_has_a_section_of_its_own() -> None:
     assert (section["evaluations"], section["groups"], section["iteration"]) == (1, 2, 0)
     assert section["objective"] == found["training"]["loss"] == 7.0
     assert section["gradientNorm"] == 3.0
+    assert not {"warning", "warmStartSamples"} & set(section)
+
+
+def test_a_batch_that_leaves_replicas_without_work_is_told_in_the_object() -> None:
+    machine = BatchMachine(batch=RULES.model_copy(update={"push_every_portions": 4}))
+    machine.running()
+
+    section = told_of_the_method(machine)
+
+    told = batch_status.batch(machine.state)
+    assert told is not None
+    assert section["warning"] == told["warning"]
+    assert "1 groups of portions for 2 replicas" in section["warning"]
+
+
+def test_the_samples_of_a_warm_start_are_told_in_the_object() -> None:
+    machine = BatchMachine()
+    machine.state.warm_start.samples = 40
+    before = told_of_the_method(machine)
+    assert (before["stage"], before["warmStartSamples"]) == ("warm_start", 40)
+
+    machine.running()
+    machine.state.warm_start.samples = 40
+    after = told_of_the_method(machine)
+    assert (after["stage"], after["warmStartSamples"]) == ("computing", 40)
+
+
+def told_of_the_method(machine: BatchMachine) -> dict[str, Any]:
+    """Its section of the patch that the API server gets."""
+    patch = json.loads(cluster_status.encode(JOB, fields(machine)))
+    section: dict[str, Any] = patch["status"]["sandblaster"]
+    return section
