@@ -155,11 +155,12 @@ class Reconciler:
         return None
 
     async def _write(self, job: JobRecord, known: Knowledge, status: dict[str, Any]) -> None:
-        measured.count(job, status, self._clock())
         try:
             answer = await self._client.apply(Kind.DistTrainJob, _patch(job, status), "/status")
         except (NotFound, Conflict):
             return
+        # Not before: a write that failed is tried again, and counts once.
+        measured.count(job, status, self._clock())
         record = parsing.job(answer, report.FIELDS)
         self._inventory.put_job(record)
         known.reported_at = self._clock()
