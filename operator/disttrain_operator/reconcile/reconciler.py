@@ -64,9 +64,15 @@ class Reconciler:
     async def look(self, key: JobKey, num_failures: int) -> float | None:
         """Do what is to be done; returns the seconds until the next look, None for no need."""
         job = self._inventory.at(key).job
-        if job is None:
-            self._known.pop(key, None)
-            return None
+        try:
+            return None if job is None else await self._look_at(job, num_failures)
+        finally:
+            # No event tells of a job that a look itself deleted, or found gone.
+            if self._inventory.at(key).job is None:
+                self._known.pop(key, None)
+
+    async def _look_at(self, job: JobRecord, num_failures: int) -> float | None:
+        key = job.key
         look = _Look(key, self._begin(job))
         try:
             planned = await self._act(look, job)

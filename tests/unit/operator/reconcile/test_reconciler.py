@@ -1,12 +1,14 @@
 """One look at a job, where something comes between its steps."""
 
 import asyncio
+import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from builders import many_jobs
-from builders.fake_cluster import FakeClient, World
+from builders.fake_cluster import FakeClient, World, watched_events
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain_operator.errors import Unavailable
@@ -20,6 +22,8 @@ from disttrain_operator.reconcile.reconciler import Reconciler
 from disttrain_operator.reconcile.relist import Relister
 from disttrain_operator.telemetry.metrics import REGISTRY
 
+COMPLETE = json.dumps({"phase": "Complete", "reason": "EpochsDone", "message": ""})
+
 
 def new_keys() -> dict[Role, KeyPair]:
     return {role: KeyPair(f"public-{role}", f"secret-{role}") for role in Role}
@@ -28,26 +32,32 @@ def new_keys() -> dict[Role, KeyPair]:
 class Operator:
     """One operator with one job, `digits`, which has all it shall have."""
 
-    def __init__(self, world: World, client: FakeClient) -> None:
+    def __init__(self, world: World, client: FakeClient | None = None, **spec: Any) -> None:
         self.world = world
         self.inventory = Inventory()
         self.sights = Sights(self.inventory, report.FIELDS)
+        client = client or FakeClient(world)
         self.relister = Relister(client, self.inventory, self.sights, (), lambda _: None)
         clock = lambda: world.now  # noqa: E731 - Time is the world's.
         self.reconciler = Reconciler(
             client, self.inventory, ManifestConfig(), new_keys, self.relister.job, clock
         )
-        made = submit(world)["metadata"]
+        self.heard = len(world.events)
+        made = submit(world, **spec)["metadata"]
         self.key = JobKey(made["namespace"], made["name"])
-        self.list_and_look()
-        world.run_controllers()
-
-    def list_and_look(self) -> None:
-        asyncio.run(self.relister.all())
+        self.hear()
         self.look()
+        world.run_controllers()
 
     def look(self, num_failures: int = 0) -> None:
         asyncio.run(self.reconciler.look(self.key, num_failures))
+
+    def hear(self) -> None:
+        """Take in all that happened since, as watches tell it."""
+        told = watched_events(self.world, self.heard)
+        self.heard = len(self.world.events)
+        for kind, event, body in told:
+            (self.sights.gone if event == "DELETED" else self.sights.seen)(kind, body)
 
 
 def submit(world: World, **spec: Any) -> dict[str, Any]:
@@ -76,7 +86,7 @@ def test_a_status_that_had_to_be_written_twice_is_counted_once() -> None:
     before = num_starts()
 
     client.fails = True
-    asyncio.run(operator.relister.all())
+    operator.hear()
     for failures in range(2):
         with pytest.raises(Unavailable):
             operator.look(failures)
@@ -86,3 +96,19 @@ def test_a_status_that_had_to_be_written_twice_is_counted_once() -> None:
     operator.look()
     operator.look()
     assert num_starts() == before + 1
+
+
+def test_of_a_job_that_is_deleted_in_its_time_nothing_is_kept() -> None:
+    world = World()
+    operator = Operator(world, ttlSecondsAfterFinished=60)
+    world.finish_coordinators(COMPLETE)
+    operator.hear()
+    operator.look()
+    assert operator.reconciler._known
+
+    world.now += timedelta(seconds=120)
+    operator.hear()
+    operator.look()
+
+    assert (Kind.DistTrainJob, *operator.key) not in world.objects
+    assert not operator.reconciler._known
