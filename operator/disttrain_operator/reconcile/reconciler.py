@@ -128,6 +128,10 @@ class Reconciler:
             raise
         found = parsing.job(body, report.FIELDS)
         self._inventory.put_job(found)
+        if found.uid != job.uid:
+            # What is known and planned is about the one before it.
+            message = f"{key} is another job by now: its uid is {found.uid}, not {job.uid}"
+            raise Conflict(message)
         return found
 
     def _begin(self, job: JobRecord) -> Knowledge:

@@ -11,7 +11,7 @@ from builders import many_jobs
 from builders.fake_cluster import FakeClient, World, watched_events
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
-from disttrain_operator.errors import Unavailable
+from disttrain_operator.errors import Conflict, Unavailable
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed.inventory import Inventory
@@ -112,3 +112,28 @@ def test_of_a_job_that_is_deleted_in_its_time_nothing_is_kept() -> None:
 
     assert (Kind.DistTrainJob, *operator.key) not in world.objects
     assert not operator.reconciler._known
+
+
+def test_what_was_decided_for_a_job_is_not_done_for_a_new_one_of_its_name() -> None:
+    world = World()
+    operator = Operator(world)
+    operator.hear()
+    operator.look()
+    job = (Kind.DistTrainJob, *operator.key)
+    world.delete(job)
+    new = submit(world)["metadata"]["uid"]
+    # Watches are late: they tell that what was made is gone, and not yet of the jobs.
+    told = watched_events(world, operator.heard)
+    for kind, event, body in told:
+        if event == "DELETED" and kind is not Kind.DistTrainJob:
+            operator.sights.gone(kind, body)
+    num_created = len(world.created)
+
+    with pytest.raises(Conflict, match=new):
+        operator.look()
+
+    assert len(world.created) == num_created
+    assert "status" not in world.objects[job]
+    operator.look()
+    assert operator.reconciler._known[operator.key].uid == new
+    assert len(world.created) > num_created
