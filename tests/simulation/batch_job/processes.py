@@ -289,10 +289,7 @@ class SimReplica(Member):
 
     def __init__(self, world: World, index: int, slowness: float = 1.0) -> None:
         self.slowness = slowness
-        self.held: dict[int, GroupLease] = {}
-        self.computed: dict[int, problem.Computed] = {}
-        self.acknowledged: dict[int, set[int]] = {}
-        self.told: set[int] = set()
+        self.held: dict[int, group_work.Held] = {}
         self.computing = self.asking = False
         super().__init__(world, index)
 
@@ -342,21 +339,21 @@ class SimReplica(Member):
             )
             self.ask(wanted, self._given)
         self._compute_next()
-        for attempt in list(self.computed):
-            self._push(attempt)
+        for held in self.held.values():
+            self._push(held)
 
     def _given(self, reply: messages.Reply) -> None:
         assert isinstance(reply, messages.Work)
         self.asking = False
         for lease in reply.groups:
-            self.held.setdefault(lease.attempt, lease)
+            self.held.setdefault(lease.attempt, group_work.Held(lease))
         self.world.clock.after(0.05, self, self._work)
 
     def _compute_next(self) -> None:
-        waiting = [number for number in self.held if number not in self.computed]
+        waiting = [held.lease for held in self.held.values() if held.computed is None]
         if self.computing or not waiting:
             return
-        lease, point = self.held[waiting[0]], self._trial(self.held[waiting[0]])
+        lease, point = waiting[0], self._trial(waiting[0])
         if point is None:
             return
         self.computing = True
@@ -375,41 +372,26 @@ class SimReplica(Member):
 
     def _compute(self, lease: GroupLease, point: problem.Point) -> None:
         self.computing = False
-        if lease.attempt in self.held:
-            self.computed[lease.attempt] = problem.compute(lease.group, point)
-            self.acknowledged[lease.attempt] = set()
-            self._push(lease.attempt)
+        held = self.held.get(lease.attempt)
+        if held is not None:
+            held.computed = problem.compute(lease.group, point)
+            self._push(held)
         self._compute_next()
 
-    def _push(self, attempt: int) -> None:
+    def _push(self, held: group_work.Held) -> None:
         assert self.member is not None
-        lease, worker = self.held[attempt], Worker(self.index, self.member.incarnation)
-        for shard, part in zip(self.world.shards, problem.RANGES, strict=True):
-            if shard.index in self.acknowledged[attempt]:
-                continue
-            values = self.computed[attempt].gradient[part]
-            for chunk, piece in group_work.pieces(
-                worker, lease.evaluation, lease.group, attempt, values
-            ):
-                self.world.clock.send(shard, partial(shard.stage, chunk, piece, self))
+        for index, chunk, piece in held.owed(Worker(self.index, self.member.incarnation)):
+            shard = self.world.shards[index]
+            self.world.clock.send(shard, partial(shard.stage, chunk, piece, self))
 
     def staged(self, attempt: int, shard: int) -> None:
-        if attempt not in self.computed:
-            return
-        self.acknowledged[attempt].add(shard)
-        if len(self.acknowledged[attempt]) == problem.SHARDS and attempt not in self.told:
-            self.told.add(attempt)
-            self._say(attempt)
-
-    def _say(self, attempt: int) -> None:
-        assert self.member is not None
-        result = group_work.result_of(self.held[attempt], self.computed[attempt])
-        done = messages.GroupDone(member=self.member, result=result)
-        self.ask(done, lambda _: self.outdated(attempt))
+        held = self.held.get(attempt)
+        result = None if held is None else held.staged(shard)
+        if result is not None:
+            assert self.member is not None
+            done = messages.GroupDone(member=self.member, result=result)
+            self.ask(done, lambda _: self.outdated(attempt))
 
     def outdated(self, attempt: int) -> None:
         """Nobody waits for it any more, or it counts already."""
         self.held.pop(attempt, None)
-        self.computed.pop(attempt, None)
-        self.acknowledged.pop(attempt, None)
-        self.told.discard(attempt)

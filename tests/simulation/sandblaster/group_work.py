@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +20,46 @@ from simulation.sandblaster import problem
 
 CHUNKS = 2
 STAGING_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Held:
+    """A group that a replica has."""
+
+    lease: GroupLease
+    computed: problem.Computed | None = None
+    acknowledged: set[int] = field(default_factory=set)
+    """Shards that have all pieces."""
+    is_told: bool = False
+
+    def owed(self, sender: Worker) -> Iterator[tuple[int, Chunk, problem.Point]]:
+        """The pieces of what is computed, each with its shard, of shards that have not all."""
+        if self.computed is None:
+            return
+        lease = self.lease
+        for shard, part in enumerate(problem.RANGES):
+            if shard not in self.acknowledged:
+                values = self.computed.gradient[part]
+                for chunk, piece in pieces(
+                    sender, lease.evaluation, lease.group, lease.attempt, values
+                ):
+                    yield shard, chunk, piece
+
+    def staged(self, shard: int) -> Result | None:
+        """A shard has all pieces; when the last one has: what the coordinator is told, once."""
+        if self.computed is None:
+            return None
+        self.acknowledged.add(shard)
+        if self.is_told or len(self.acknowledged) < problem.SHARDS:
+            return None
+        self.is_told = True
+        return Result(
+            attempt=self.lease.attempt,
+            evaluation=self.lease.evaluation,
+            loss_sum=self.computed.loss_sum,
+            samples=self.computed.samples,
+            shards=self.lease.shards,
+        )
 
 
 def layout_of(values: Array) -> Layout:
@@ -70,14 +111,3 @@ def pieces(
             sender=sender, evaluation=evaluation, group=group, attempt=attempt, number=number
         )
         yield chunk, values[layout.place(number)].copy()
-
-
-def result_of(lease: GroupLease, computed: problem.Computed) -> Result:
-    """What the coordinator is told when all shards have it."""
-    return Result(
-        attempt=lease.attempt,
-        evaluation=lease.evaluation,
-        loss_sum=computed.loss_sum,
-        samples=computed.samples,
-        shards=lease.shards,
-    )

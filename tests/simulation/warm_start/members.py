@@ -1,7 +1,7 @@
 """Shards and replicas that begin as those of Downpour, and go over to a batch method."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -112,21 +112,11 @@ class WarmShard(SimShard):
             self.world.clock.send(sender, heard)
 
 
-@dataclass(slots=True)
-class _Held:
-    """A group that a replica has."""
-
-    lease: GroupLease
-    computed: problem.Computed | None = None
-    acknowledged: set[int] = field(default_factory=set)
-    is_told: bool = False
-
-
 class WarmReplica(SimReplica):
     """Works on leases until it is told that the warm start is over, then on groups."""
 
     def __init__(self, *place: object) -> None:
-        self.groups: dict[int, _Held] = {}
+        self.groups: dict[int, group_work.Held] = {}
         self.leaving: list[orders.NumberedOrder] = []
         self.left = self.computes_group = self.asks_group = False
         super().__init__(*place)  # type: ignore[arg-type]
@@ -172,7 +162,7 @@ class WarmReplica(SimReplica):
         assert isinstance(reply, messages.Work)
         self.asks_group = False
         for lease in reply.groups:
-            self.groups.setdefault(lease.attempt, _Held(lease))
+            self.groups.setdefault(lease.attempt, group_work.Held(lease))
         self._compute_next()
 
     def _compute_next(self) -> None:
@@ -207,37 +197,23 @@ class WarmReplica(SimReplica):
     def _stage(self, attempt: int) -> None:
         """Also again, while an answer is owed."""
         held = self.groups.get(attempt)
-        if held is None or held.computed is None or held.is_told:
+        if held is None or held.is_told:
             return
-        for index in set(range(problem.SHARDS)) - held.acknowledged:
+        assert self.member is not None
+        for index, chunk, piece in held.owed(Worker(self.index, self.member.incarnation)):
             shard = self._shard(index)
             if isinstance(shard, WarmShard):
-                self._send_pieces(shard, held, held.computed.gradient[problem.RANGES[index]])
+                self.world.clock.send(shard, partial(shard.stage, chunk, piece, self))
         self._later(RESEND_SECONDS, lambda: self._stage(attempt))
-
-    def _send_pieces(self, shard: WarmShard, held: _Held, values: problem.Point) -> None:
-        assert self.member is not None
-        worker, lease = Worker(self.index, self.member.incarnation), held.lease
-        for chunk, piece in group_work.pieces(
-            worker, lease.evaluation, lease.group, lease.attempt, values
-        ):
-            self.world.clock.send(shard, partial(shard.stage, chunk, piece, self))
 
     def staged(self, attempt: int, shard: int) -> None:
         """A shard has all pieces."""
         held = self.groups.get(attempt)
-        if held is None or held.computed is None:
-            return
-        held.acknowledged.add(shard)
-        if len(held.acknowledged) == problem.SHARDS and not held.is_told:
-            held.is_told = True
-            self._say(held.lease, held.computed)
-
-    def _say(self, lease: GroupLease, computed: problem.Computed) -> None:
-        assert self.member is not None
-        result = group_work.result_of(lease, computed)
-        done = messages.GroupDone(member=self.member, result=result)
-        self.request(done, lambda _: self.outdated(lease.attempt))
+        result = None if held is None else held.staged(shard)
+        if result is not None:
+            assert self.member is not None
+            done = messages.GroupDone(member=self.member, result=result)
+            self.request(done, lambda _: self.outdated(attempt))
 
     def outdated(self, attempt: int) -> None:
         """Nobody waits for it any more, or it counts already."""
