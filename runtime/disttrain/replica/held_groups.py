@@ -20,9 +20,8 @@ class HeldGroups:
     """May be used by any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
-        """There may be room for another group."""
+        self._room = threading.Condition()
+        """Guards everything, and is notified when there may be room for another group."""
         self._groups: dict[int, GroupLease] = {}
         self._computed: set[int] = set()
         self._taken = 0
@@ -32,7 +31,7 @@ class HeldGroups:
 
     def take(self, group: GroupLease) -> int | None:
         """The number of this taking; None for an attempt that is held already."""
-        with self._lock:
+        with self._room:
             if any(held.attempt == group.attempt for held in self._groups.values()):
                 return None
             if group.evaluation <= self._over:
@@ -53,7 +52,7 @@ class HeldGroups:
 
     def done(self, number: int) -> None:
         """The coordinator has the result."""
-        with self._lock:
+        with self._room:
             self._forget(number)
 
     def drop(self, evaluation: int) -> None:
@@ -67,13 +66,13 @@ class HeldGroups:
     @property
     def to_compute(self) -> int:
         """How many are not computed."""
-        with self._lock:
+        with self._room:
             return self._to_compute()
 
     @property
     def has_room(self) -> bool:
         """Whether another group is to be asked for now."""
-        with self._lock:
+        with self._room:
             return self._has_room()
 
     def wait_for_room(self, seconds: float) -> None:
@@ -85,7 +84,7 @@ class HeldGroups:
     @property
     def attempts(self) -> tuple[int, ...]:
         """The attempts that are held."""
-        with self._lock:
+        with self._room:
             return tuple(held.attempt for held in self._groups.values())
 
     def _to_compute(self) -> int:
