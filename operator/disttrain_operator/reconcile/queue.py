@@ -13,6 +13,9 @@ FIRST_DELAY = 1.0
 """Seconds after a first failure; they double with each."""
 LONGEST_DELAY = 300.0
 
+_SPARE = 64
+"""Entries that may count for nothing before it is worth while to look for them."""
+
 
 class Queue(Generic[Key]):
     """Jobs and when they are due."""
@@ -93,3 +96,11 @@ class Queue(Generic[Key]):
     def _push(self, key: Key) -> None:
         self._num_added += 1
         heapq.heappush(self._heap, (self._due[key], self._num_added, key))
+        if len(self._heap) > 2 * len(self._due) + _SPARE:
+            self._drop_void()
+
+    def _drop_void(self) -> None:
+        """Keep one entry for each job: those for a far time would come to the top only then."""
+        entries = enumerate(self._due.items())
+        self._heap = [(at, number, key) for number, (key, at) in entries if key not in self._active]
+        heapq.heapify(self._heap)

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,6 +69,19 @@ def test_a_blocked_job_holds_up_nobody() -> None:
     assert queue.take(1.0) == "other"
 
 
+def test_looks_at_a_job_whose_deadline_is_far_leave_nothing_behind() -> None:
+    queue: Queue[str] = Queue()
+    for now in range(5000):
+        queue.add("job", float(now))
+        assert queue.take(float(now)) == "job"
+        queue.add("job", now + 1e6)
+        queue.done("job")
+
+    assert len(queue) == 1
+    assert len(queue._heap) < 100
+    assert queue.next_at() == 4999 + 1e6
+
+
 class Model:
     """What must be true of the queue, beside the queue."""
 
@@ -110,13 +124,16 @@ _DEEDS = st.sampled_from([Model.add, Model.take, Model.done, Model.failed, Model
 _STEPS = st.lists(st.tuples(_DEEDS, st.sampled_from("abc"), st.floats(0, 20)), max_size=60)
 
 
+@pytest.mark.parametrize("spare", [-1, 64])
 @given(_STEPS)
 def test_no_job_is_lost_and_none_is_in_work_twice(
-    steps: list[tuple[Callable[[Model, str, float], None], str, float]],
+    spare: int, steps: list[tuple[Callable[[Model, str, float], None], str, float]]
 ) -> None:
     model = Model()
-    for deed, key, delay in steps:
-        deed(model, key, delay)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("disttrain_operator.reconcile.queue._SPARE", spare)
+        for deed, key, delay in steps:
+            deed(model, key, delay)
     for key in model.active:
         model.queue.done(key)
 
