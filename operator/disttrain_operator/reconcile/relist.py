@@ -91,6 +91,26 @@ class Relister:
         """List what a query is about; returns from where a watch goes on."""
         # Whatever is made while the list is read is not in it, and is not gone.
         before = set(self._inventory.versions(query.kind, query.namespace))
+        listed, version = await self._take_in(query, self._changed)
+        for key in self._inventory.drop_all(query.kind, before - listed):
+            self._changed(key)
+        return version
+
+    async def job(self, key: JobKey, uid: str) -> None:
+        """List the workloads and pods of one job, before something is done that is final."""
+        labels = cluster_labels.selector_text(cluster_labels.all_pods(key.name, uid))
+        own = self._inventory.at(key)
+        for kind in watched.DECISIVE:
+            before = {record.uid for record in own.of_kind(kind) if record.of_job == uid}
+            query = Query(kind=kind, namespace=key.namespace, labels=labels)
+            # Whoever asks looks at the job anyway.
+            listed, _ = await self._take_in(query, lambda _: None)
+            self._inventory.drop_all(kind, before - listed)
+
+    async def _take_in(
+        self, query: Query, changed: Callable[[JobKey], None]
+    ) -> tuple[set[str], str]:
+        """Keep what a query is about; returns the uids of all of it, and the list's version."""
         listed, version = set(), ""
         with self._sights.listing() as gone_meanwhile:
             async for page in self._client.pages(query):
@@ -102,22 +122,5 @@ class Relister:
                     if uid not in gone_meanwhile:
                         sight = self._sights.seen(query.kind, body)
                         if sight.news is not News.NOTHING:
-                            self._changed(sight.job)
-        for key in self._inventory.drop_all(query.kind, before - listed):
-            self._changed(key)
-        return version
-
-    async def job(self, key: JobKey, uid: str) -> None:
-        """List the workloads and pods of one job, before something is done that is final."""
-        labels = cluster_labels.selector_text(cluster_labels.all_pods(key.name, uid))
-        own = self._inventory.at(key)
-        for kind in watched.DECISIVE:
-            before = {record.uid for record in own.of_kind(kind) if record.of_job == uid}
-            listed = set()
-            async for page in self._client.pages(
-                Query(kind=kind, namespace=key.namespace, labels=labels)
-            ):
-                for body in page.items:
-                    listed.add(str(body["metadata"].get("uid")))
-                    self._sights.seen(kind, body)
-            self._inventory.drop_all(kind, before - listed)
+                            changed(sight.job)
+        return listed, version

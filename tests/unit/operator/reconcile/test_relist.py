@@ -1,6 +1,8 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
+
+import pytest
 
 from builders.fake_cluster import FakeClient, World
 from disttrain_operator.cluster.client import Page
@@ -103,22 +105,34 @@ def test_a_list_of_one_job_finds_its_lost_pods_and_leaves_others_alone() -> None
     assert set(operator.inventory.at(KEY).pods) == {"job-replica-b"}
 
 
-def test_what_is_deleted_while_a_list_is_read_does_not_come_back() -> None:
+LISTS: tuple[tuple[Kind, Callable[[Relister], Coroutine[Any, Any, object]]], ...] = (
+    (Kind.Deployment, lambda relister: relister.list(Query(kind=Kind.Deployment))),
+    (Kind.Deployment, lambda relister: relister.job(KEY, UID)),
+    (Kind.Pod, lambda relister: relister.job(KEY, UID)),
+)
+
+
+@pytest.mark.parametrize(("kind", "read"), LISTS, ids=["all", "of a job", "pods of a job"])
+def test_what_is_deleted_while_a_list_is_read_does_not_come_back(
+    kind: Kind, read: Callable[[Relister], Coroutine[Any, Any, object]]
+) -> None:
     world = World()
-    made = world.create(Kind.Deployment, body("job-replica"))
+    made = world.create(kind, body("job-replica"))
 
     class SlowClient(FakeClient):
         async def pages(self, query: Query) -> AsyncIterator[Page]:
             async for page in super().pages(query):
-                operator.sights.gone(Kind.Deployment, made)
+                if query.kind is kind:
+                    operator.sights.gone(kind, made)
                 yield page
 
     operator = Operator(world, SlowClient(world))
-    operator.sights.seen(Kind.Deployment, made)
+    operator.sights.seen(kind, made)
+    assert operator.inventory.versions(kind)
 
-    asyncio.run(operator.relister.list(Query(kind=Kind.Deployment)))
+    asyncio.run(read(operator.relister))
 
-    assert not operator.inventory.at(KEY).children
+    assert not operator.inventory.versions(kind)
 
 
 def test_jobs_are_listed_after_all_that_they_have() -> None:
