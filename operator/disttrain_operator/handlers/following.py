@@ -55,10 +55,9 @@ class Follower:
                     if event.type is not EventType.BOOKMARK:
                         self._on_event(query.kind, event.type, event.body)
                 await asyncio.sleep(_PAUSE)
-            except Gone:
-                LOG.info("%s: listing again, the watch was away for too long", query.path)
-                version = ""
             except DistTrainError as error:
+                # What is too old now stays so: only a list tells from where to go on.
+                version = "" if isinstance(error, Gone) else version
                 seconds = _BACKOFFS[min(failures, len(_BACKOFFS) - 1)]
                 failures += 1
                 LOG.warning("%s: %s; again in %.1f s", query.path, error, seconds)

@@ -2,6 +2,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from builders.fake_cluster import FakeClient, World
 from disttrain_operator.cluster.query import Query
 from disttrain_operator.cluster.streams import Event, EventType
@@ -70,20 +72,35 @@ def test_a_watch_goes_on_where_the_one_before_ended() -> None:
     assert told == [(Kind.ConfigMap, "ADDED"), (Kind.ConfigMap, "DELETED")]
 
 
-def test_watches_that_end_at_once_are_not_opened_without_a_pause(monkeypatch: Any) -> None:
-    pauses: list[float] = []
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Gets the seconds that would be slept."""
+    noted: list[float] = []
     sleep = asyncio.sleep
 
-    async def noted(seconds: float) -> None:
-        pauses.append(seconds)
+    async def note(seconds: float) -> None:
+        if seconds > 0:
+            noted.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr(asyncio, "sleep", noted)
+    monkeypatch.setattr(asyncio, "sleep", note)
+    return noted
 
+
+def test_watches_that_end_at_once_are_not_opened_without_a_pause(pauses: list[float]) -> None:
     asked, _ = follow([[], [], []])
 
     assert asked == ["5"] * 4
-    assert [seconds for seconds in pauses if seconds > 0] == [following._PAUSE] * 3
+    assert pauses == [following._PAUSE] * 3
+
+
+def test_lists_that_are_too_old_again_and_again_are_read_less_and_less_often(
+    pauses: list[float],
+) -> None:
+    asked, _ = follow([[Gone("too old")] for _ in range(7)])
+
+    assert len(asked) == 8
+    assert pauses == [*following._BACKOFFS, following._BACKOFFS[-1], following._BACKOFFS[-1]]
 
 
 def test_a_bookmark_moves_on_and_tells_nobody() -> None:
@@ -93,6 +110,7 @@ def test_a_bookmark_moves_on_and_tells_nobody() -> None:
     assert told == []
 
 
+@pytest.mark.usefixtures("pauses")
 def test_what_is_too_old_is_listed_again() -> None:
     asked, _ = follow([[event(EventType.ADDED, "6"), Gone("too old")]])
 
