@@ -3,6 +3,7 @@
 FinalError
   InvalidLaunchConfig    a launch file is missing or not what this version writes
   OutputFolderInUse      the output folder holds another run
+  OutputFolderUnusable   the output folder cannot be made or written into
   NotARunFolder          `resume` or `status` of a folder without a run
   NothingToResume        `resume` of a run that ended before its first checkpoint
 """
@@ -16,6 +17,10 @@ class InvalidLaunchConfig(FinalError):
 
 class OutputFolderInUse(FinalError):
     """The output folder is not empty; nothing in it is touched."""
+
+
+class OutputFolderUnusable(FinalError):
+    """The output folder is none, cannot be made, or takes no files."""
 
 
 class NotARunFolder(FinalError):

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from disttrain.launch import atomic_file
-from disttrain.launch.errors import NotARunFolder, OutputFolderInUse
+from disttrain.launch.errors import NotARunFolder, OutputFolderInUse, OutputFolderUnusable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,9 +100,28 @@ class RunFolder:
         """Locked by the launcher as long as it lives."""
         return self.path / "launch" / "lock"
 
+    @contextmanager
+    def writable(self) -> Iterator[None]:
+        """What the system says against writing into the folder is an OutputFolderUnusable."""
+        try:
+            yield
+        except OSError as error:
+            where = error.filename or self.path
+            message = (
+                f"{self.path} cannot be written into ({where}: {error.strerror}); "
+                "make room and see to its permissions, or name another folder"
+            )
+            raise OutputFolderUnusable(message) from error
+
     def create(self) -> None:
-        """Make the folder with its parts. Raises OutputFolderInUse when it is not empty."""
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        """Make the folder with its parts.
+
+        Raises OutputFolderInUse when it is not empty, OutputFolderUnusable when it is no folder.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            message = f"{self.path} is no folder; choose another one with --output"
+            raise OutputFolderUnusable(message)
+        if self.path.exists() and any(self.path.iterdir()):
             message = (
                 f"{self.path} is not empty; choose another folder with --output, "
                 f"or continue what it holds with `disttrain resume {self.path}`"

@@ -67,10 +67,11 @@ class Run:
 def new(job: DistTrainJob, folder: Path, task_folder: Path) -> Run:
     """Prepare a new run in `folder`. Raises OutputFolderInUse when it is not empty.
 
+    Raises OutputFolderUnusable when nothing can be written there.
     Of several at the same moment one gets the folder, and the others write nothing into it.
     """
     run_folder = RunFolder(folder.resolve())
-    with ExitStack() as held:
+    with run_folder.writable(), ExitStack() as held:
         held.callback(os.close, run_folder.claim())
         atomic_file.replace(run_folder.job, _manifest(job))
         place = _place(job, run_folder, held, task_folder=task_folder.resolve())
@@ -80,11 +81,11 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path) -> Run:
 def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
     """Prepare the next life of the run in `folder`, from its newest checkpoint.
 
-    Raises NotARunFolder, NothingToResume, or OutputFolderInUse while it still runs; then nothing
-    was changed.
+    Raises NotARunFolder, NothingToResume, OutputFolderUnusable, or OutputFolderInUse while it still
+    runs; then nothing was changed.
     """
     record = folder.read_record()
-    with ExitStack() as held:
+    with folder.writable(), ExitStack() as held:
         held.callback(os.close, folder.lock())
         checkpoint = restart_point.latest_checkpoint(checkpoint_folder(job, folder.path))
         if checkpoint is None and folder.summary.exists():

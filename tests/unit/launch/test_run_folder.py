@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from disttrain.launch import failure_file
-from disttrain.launch.errors import NotARunFolder, OutputFolderInUse
+from disttrain.launch.errors import NotARunFolder, OutputFolderInUse, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord, default_folder
 from disttrain.launcher import restart_point
 
@@ -26,7 +26,7 @@ def test_an_empty_folder_is_taken_and_a_full_one_is_not(tmp_path: Path) -> None:
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
-    with pytest.raises(OutputFolderInUse):
+    with pytest.raises(OutputFolderUnusable, match="is no folder; choose another one"):
         RunFolder(tmp_path / "run").create()
     assert (tmp_path / "run").read_text() == "mine"
 

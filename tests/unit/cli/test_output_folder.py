@@ -1,0 +1,64 @@
+"""`disttrain run` and `resume` in a place where no run can be: a sentence and exit code 2."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from builders.jobs import SMALL
+from disttrain.cli import main
+from disttrain.launch import atomic_file
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr("sys.argv", ["disttrain", *words])
+    try:
+        return int(main.main())
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+@pytest.fixture
+def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yaml").write_text(SMALL)
+    return "job.yaml"
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("job.yaml", "job.yaml is no folder; choose another one with --output"),
+        ("job.yaml/run", "cannot be written into (TMP/job.yaml/run/logs: Not a directory)"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_an_output_that_can_be_no_folder_is_refused(
+    manifest: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    output: str,
+    said: str,
+) -> None:
+    assert ended(monkeypatch, "run", manifest, "--output", output) == 2
+    message = capsys.readouterr().err.replace(str(Path.cwd()), "TMP")
+    assert message.startswith("error: TMP/")
+    assert said in message
+
+
+def test_a_full_disk_is_told_before_anything_starts(
+    manifest: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(_path: Path, _content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(atomic_file, "replace", write)
+    assert ended(monkeypatch, "run", manifest, "--output", "run") == 2
+    assert "run: No space left on device); make room" in capsys.readouterr().err
+
+
+def test_a_resume_where_there_is_no_run_is_a_wrong_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(monkeypatch, "resume", str(tmp_path)) == 2
+    assert "is no output folder of `disttrain run`" in capsys.readouterr().err
