@@ -31,8 +31,9 @@ _PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
 
 @contextmanager
 def running(what: What) -> Iterator[None]:
-    """Turn what the user's code raises inside into a `UserCodeError`; ours passes as it is.
+    """Turn what the user's code raises inside, its exit too, into a `UserCodeError`.
 
+    What is ours passes as it is.
     `what` names the code, "Digits.loss()", also among `calls.running` until the end of the block.
     """
     try:
@@ -40,7 +41,8 @@ def running(what: What) -> Iterator[None]:
             yield
     except DistTrainError:
         raise
-    except Exception as error:
+    # A script's exit would look like an orderly end, after which the process starts again.
+    except (Exception, SystemExit) as error:
         name = calls.name_of(what)
         message = f"{name} raised {type(error).__name__}:\n{shortened(error)}"
         raise UserCodeError(message) from error

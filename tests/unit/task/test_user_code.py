@@ -1,5 +1,6 @@
 import json
 import re
+import sys
 
 import pytest
 import torch
@@ -32,6 +33,14 @@ def test_frames_of_packages_are_left_out() -> None:
     assert files(text) == {__file__}
     assert "in users_forward" in text
     assert "mat1 and mat2 shapes cannot be multiplied" in text
+
+
+def test_an_exit_is_an_error() -> None:
+    with pytest.raises(UserCodeError) as caught, user_code.running("importing 'digits'"):
+        sys.exit(0)
+    text = str(caught.value)
+    assert text.startswith("importing 'digits' raised SystemExit:\n")
+    assert "sys.exit(0)" in text
 
 
 def test_the_errors_behind_an_error_are_shortened_too() -> None:
