@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from disttrain.cluster.errors import AlreadyThere, NotFound
+from disttrain.cluster.errors import AlreadyThere, Conflict, NotFound
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.resources import CONFIG_MAPS, JOBS, PODS, Resource
 from disttrain.errors import DistTrainError
@@ -88,6 +88,9 @@ class ApiInMemory:
 
     def _delete(self, request: Request) -> Object:
         found = self._get(request)
+        for name, wanted in (request.body or {}).get("preconditions", {}).items():
+            if found["metadata"].get(name) != wanted:
+                raise Conflict(f"{request.path}: another {name}")
         del self.objects[request.path]
         return found
 

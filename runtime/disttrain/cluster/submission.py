@@ -9,7 +9,14 @@ from pathlib import Path
 from disttrain.cluster import ages, code_folder, code_map, packing, resources
 from disttrain.cluster.code_folder import Code
 from disttrain.cluster.code_map import Change
-from disttrain.cluster.errors import AlreadyThere, ClusterError, Forbidden, NotFound, WrongInput
+from disttrain.cluster.errors import (
+    AlreadyThere,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    WrongInput,
+)
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import FIELD_MANAGER, Jobs
 from disttrain.cluster.manifests import Wish
@@ -61,7 +68,7 @@ def read_code(wish: Wish, folder: Path | None) -> Code | None:
 def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) -> Submitted:
     """Make the job, after its ConfigMap; with `dry_run` the API server only checks.
 
-    Raises WrongInput, AlreadyThere, Forbidden and what else the API server refuses.
+    Raises WrongInput, AlreadyThere, Conflict, Forbidden and what else the API server refuses.
     """
     name = code_name(wish, code)
     manifest = wish.manifest(jobs.namespace, name)
@@ -96,9 +103,20 @@ def _store(jobs: Jobs, wanted: Object, found: Object | None, change: Change) -> 
     if found is not None and change is Change.KEEP:
         return found
     if found is not None:
-        name, uid = found["metadata"]["name"], found["metadata"]["uid"]
-        jobs.api.call(resources.delete(CONFIG_MAPS, jobs.namespace, name, uid))
+        _delete(jobs, found["metadata"])
     return _create(jobs, wanted)
+
+
+def _delete(jobs: Jobs, metadata: Object) -> None:
+    """Delete a ConfigMap as it was when it was looked at; raises Conflict if it is not so now."""
+    name, uid, version = (metadata[each] for each in ("name", "uid", "resourceVersion"))
+    try:
+        jobs.api.call(resources.delete(CONFIG_MAPS, jobs.namespace, name, uid, version))
+    except Conflict as error:
+        message = (
+            f"configmap/{name} was changed just now, perhaps by a job that uses it; submit again"
+        )
+        raise Conflict(message) from error
 
 
 def _create(jobs: Jobs, config_map: Object) -> Object:
@@ -115,19 +133,10 @@ def _taken_back(jobs: Jobs, stored: Object, change: Change) -> Iterator[None]:
     try:
         yield
     except ClusterError:
-        metadata = stored["metadata"]
         if change is not Change.KEEP:
-            request = resources.delete(
-                CONFIG_MAPS,
-                jobs.namespace,
-                metadata["name"],
-                metadata["uid"],
-                # Somebody else's job may have become its owner meanwhile.
-                metadata["resourceVersion"],
-            )
             # Why the job was refused is what counts.
             with suppress(DistTrainError):
-                jobs.api.call(request)
+                _delete(jobs, stored["metadata"])
         raise
 
 

@@ -10,7 +10,7 @@ from builders.api_answers import NAMESPACE, ApiInMemory, a_job, code_of
 from builders.jobs import SMALL
 from disttrain.cluster import code_folder, code_map, manifests, packing, submission
 from disttrain.cluster.code_map import Change
-from disttrain.cluster.errors import AlreadyThere, Forbidden, Unreachable, WrongInput
+from disttrain.cluster.errors import AlreadyThere, Conflict, Forbidden, Unreachable, WrongInput
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.manifests import Wish
@@ -214,14 +214,40 @@ def test_code_that_went_with_a_job_deleted_just_before_is_made_again(tmp_path: P
     assert packing.is_ours(kept)
 
 
-def test_code_is_replaced_only_where_it_was_looked_at(tmp_path: Path) -> None:
-    api = ApiInMemory()
+def an_old_map() -> Object:
+    """A ConfigMap with other code, which no job uses."""
     old = a_map({"a": "2"})
-    api.put(CONFIG_MAPS, {**old, "metadata": {**old["metadata"], "uid": "old"}})
+    return {**old, "metadata": {**old["metadata"], "uid": "old", "resourceVersion": "7"}}
+
+
+def test_code_that_no_job_uses_is_replaced(tmp_path: Path) -> None:
+    api = ApiInMemory()
+    api.put(CONFIG_MAPS, an_old_map())
     submitted(api, tmp_path)
-    (deleted,) = [each for each in api.asked if each.verb is Verb.DELETE]
-    assert (deleted.body or {})["preconditions"] == {"uid": "old"}
     assert f"{a_wish().module}.py" in code_of(api)["data"]
+
+
+class _Quicker(ApiInMemory):
+    """Somebody else's job becomes the owner of the old code as soon as jobs were looked at."""
+
+    def _list(self, request: Request) -> Object:
+        found = super()._list(request)
+        code_of(self)["metadata"] |= {"resourceVersion": "8", **_owned()}
+        return found
+
+
+def _owned() -> dict[str, Any]:
+    owners: dict[str, Any] = code_map.owned(an_old_map(), a_job("quicker"))["metadata"]
+    return owners
+
+
+def test_code_is_not_taken_from_a_job_that_was_quicker(tmp_path: Path) -> None:
+    api = _Quicker()
+    api.put(CONFIG_MAPS, an_old_map())
+    with pytest.raises(Conflict, match="configmap/digits-code was changed just now"):
+        submitted(api, tmp_path)
+    assert code_of(api)["data"] == {"a": "2"}
+    assert list(api.objects) == [CONFIG_MAPS.path(NAMESPACE, "digits-code")]
 
 
 def test_a_dry_run_makes_nothing(tmp_path: Path) -> None:
