@@ -11,7 +11,7 @@ from builders.runs import RunningJob
 SINGLE = "spec.strategy.sandblaster.precision=float32"
 
 
-@pytest.mark.parametrize(("shards", "replicas"), [(1, 1), (2, 2), (3, 3)])
+@pytest.mark.parametrize(("shards", "replicas"), [(1, 1), (2, 2), (3, 3), (5, 4)])
 def test_the_job_converges_to_what_serial_lbfgs_finds(
     tmp_path: Path, shards: int, replicas: int
 ) -> None:
@@ -30,7 +30,7 @@ def test_the_job_converges_to_what_serial_lbfgs_finds(
 
 def test_the_same_manifest_gives_the_same_bits_however_many_replicas(tmp_path: Path) -> None:
     results = []
-    for replicas in (1, 3):
+    for replicas in (1, 4):
         folder = tmp_path / str(replicas)
         folder.mkdir()
         drawn = ["spec.task.arguments={dropout: 0.1, noise: 0.1}", "spec.stop.iterations=8"]
