@@ -220,8 +220,9 @@ class FakeClient(Client):
     async def watch(self, query: Query, version: str) -> AsyncIterator[Event]:
         self._count()
         for kind, event, body in list(self._world.events):
-            if kind is query.kind and int(body["metadata"]["resourceVersion"]) > int(version):
-                yield Event(EventType(event), copy.deepcopy(body))
+            at = body["metadata"]["resourceVersion"]
+            if kind is query.kind and int(at) > int(version):
+                yield Event(EventType(event), copy.deepcopy(body), at)
 
     def _count(self) -> None:
         self._world.num_requests += 1

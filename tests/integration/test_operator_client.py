@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,4 +154,16 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
             await client.get(Kind.ConfigMap, "here", "x")
 
     with pytest.raises(Unavailable, match="no answer"):
+        asyncio.run(scenario())
+
+
+def test_a_token_that_cannot_be_read_now_is_no_end(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    credentials = Credentials("http://127.0.0.1:9", None, token_file=file)
+
+    async def scenario() -> None:
+        async with Client(credentials, random.Random(0)) as client:
+            await client.get(Kind.ConfigMap, "here", "x")
+
+    with pytest.raises(Unavailable, match=f"GET .* no answer .*{file}"):
         asyncio.run(scenario())

@@ -200,15 +200,16 @@ class Client:
         if session is None:
             message = "the client is not open; use it as an async context manager"
             raise Unavailable(message)
-        headers = {**request.headers, **self._identity()}
         url, code = self._credentials.server + request.path, "none"
         try:
+            # The file of the token may be away as well, or not be readable.
+            identity = self._identity()
             async with session.request(
                 request.method,
                 url,
                 params=request.parameters,
                 data=request.data,
-                headers=headers,
+                headers={**request.headers, **identity},
                 timeout=limits,
             ) as response:
                 code = str(response.status)

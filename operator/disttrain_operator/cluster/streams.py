@@ -34,11 +34,8 @@ class Event:
 
     type: EventType
     body: dict[str, Any]
-
-    @property
-    def version(self) -> str:
-        """From where a later watch goes on."""
-        return str(self.body["metadata"]["resourceVersion"])
+    version: str
+    """From where a later watch goes on."""
 
 
 class Lines:
@@ -75,7 +72,7 @@ def event(line: bytes) -> Event:
         found = _read(line)
         kind, body = EventType(found["type"]), found["object"]
         if kind is not EventType.ERROR:
-            return Event(kind, body)
+            return Event(kind, body, str(body["metadata"]["resourceVersion"]))
         code, words = body.get("code"), body.get("message")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"a watch told what is no event: {line[:100]!r}"

@@ -30,7 +30,7 @@ def test_an_event_tells_from_where_to_go_on() -> None:
 @pytest.mark.parametrize("name", ["plain", "}]", '}],"uid":"other', '}]},"spec":{"x":"'])
 def test_an_event_leaves_out_who_wrote_which_field_whatever_a_user_calls_it(name: str) -> None:
     wrote = {"manager": "kubelet", "fieldsV1": {"f:env": {f"k:{json.dumps({'name': name})}": {}}}}
-    metadata = {"uid": "1", "managedFields": [wrote, wrote]}
+    metadata = {"uid": "1", "resourceVersion": "12", "managedFields": [wrote, wrote]}
     body = {"metadata": metadata, "spec": {"env": [{"name": name}]}}
 
     event = streams.event(
@@ -40,7 +40,7 @@ def test_an_event_leaves_out_who_wrote_which_field_whatever_a_user_calls_it(name
     assert event.body["spec"] == body["spec"]
     assert event.body["metadata"]["uid"] == "1"
     if name == "plain":
-        assert event.body["metadata"] == {"uid": "1"}
+        assert event.body["metadata"] == {"uid": "1", "resourceVersion": "12"}
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,9 @@ def test_an_event_leaves_out_who_wrote_which_field_whatever_a_user_calls_it(name
         ({"type": "ERROR", "object": {"code": 500, "message": "no"}}, Unavailable),
         ({"type": "ERROR", "object": None}, Unavailable),
         ({"type": "OTHER", "object": {}}, Unavailable),
+        ({"type": "ADDED", "object": {"metadata": {"name": "x"}}}, Unavailable),
+        ({"type": "BOOKMARK", "object": {}}, Unavailable),
+        ({"type": "ADDED", "object": {"metadata": None}}, Unavailable),
         ([], Unavailable),
     ],
 )

@@ -20,7 +20,8 @@ Script = list[list[Event | Exception]]
 
 
 def event(kind: EventType, version: str) -> Event:
-    return Event(kind, {"metadata": {"name": "x", "uid": "x", "resourceVersion": version}})
+    metadata = {"name": "x", "uid": "x", "resourceVersion": version}
+    return Event(kind, {"metadata": metadata}, version)
 
 
 class ScriptedClient(FakeClient):
