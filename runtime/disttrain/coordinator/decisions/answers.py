@@ -126,3 +126,11 @@ def _evaluated(turn: Turn, order: Evaluate, result: Evaluated) -> None:
         final=order.model_file is not None,
     )
     turn.record(entries.EvaluationEnded(evaluation=evaluation))
+    target = turn.settings.stop.target_metric
+    if target is not None and target.name not in measures and not evaluation.final:
+        known = ", ".join(sorted(measures)) or "nothing"
+        message = (
+            f"spec.stop.targetMetric.name is {target.name!r}, and Task.measure() measures {known}: "
+            "name one of its measures, else the target is never met"
+        )
+        turn.fail(FailureReason.EVALUATION_FAILED, message)

@@ -229,3 +229,15 @@ def test_a_lease_that_was_lost_before_it_was_seen_is_shown_so_that_it_can_be_giv
     given_up = tuple(Position(lease=lease.id, offset=0) for lease in unseen)
     machine.positions[one] = Progress(abandoned=given_up)
     assert machine.work(one, last_lease=2).leases
+
+
+@pytest.mark.parametrize(
+    ("sums", "known"), [({"precision": 5.0, "error": 5.0}, "error, precision"), ({}, "nothing")]
+)
+def test_a_target_that_nothing_measures_fails_the_job(sums: dict[str, float], known: str) -> None:
+    machine, _ = _evaluating()
+    machine.evaluation = sums
+    machine.obey()
+    assert machine.state.phase is Phase.FAILED
+    assert machine.state.reason == messages.FailureReason.EVALUATION_FAILED
+    assert f"is 'accuracy', and Task.measure() measures {known}: name" in machine.state.message
