@@ -52,6 +52,11 @@ def _check_parameter(name: str, parameter: nn.Parameter) -> None:
             f"the parameter '{name}' is on the meta device and has no values; build the model on "
             "the CPU"
         )
+    elif not bool(torch.isfinite(parameter).all()):
+        message = (
+            f"the parameter '{name}' begins with a value that is not a finite number; see how "
+            "Task.model() makes it"
+        )
     else:
         return
     raise ModelError(message)

@@ -18,6 +18,12 @@ def a_frozen_network() -> nn.Module:
     return a_network().requires_grad_(requires_grad=False)
 
 
+def a_torn_network() -> nn.Module:
+    model = a_network()
+    nn.init.constant_(model.get_parameter("1.bias"), float("nan"))
+    return model
+
+
 def test_a_trainable_model_is_returned() -> None:
     model = a_network()
     assert checks.check_model(model) is model
@@ -39,6 +45,7 @@ def test_a_frozen_parameter_may_have_any_type() -> None:
         (a_network(of=torch.float64), r"'1\.weight' is float64; parameters must be float32"),
         (a_network(of=torch.bfloat16), r"'1\.weight' is bfloat16; .* torch\.autocast"),
         (a_network(on="meta"), r"'1\.weight' is on the meta device and has no values"),
+        (a_torn_network(), r"'1\.bias' begins with a value that is not a finite number; see how"),
         (nn.LazyLinear(2), "'weight' has no shape yet; run one batch"),
     ],
 )

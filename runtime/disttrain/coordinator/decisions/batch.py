@@ -30,7 +30,8 @@ _ENDS = {
     "to points where it or its gradient is not a finite number",
 }
 _REMEDIES = {
-    End.NOT_FINITE: "Try other initial parameters.",
+    End.NOT_FINITE: "See that the data and the initial parameters hold none, and that the loss "
+    "does not overflow.",
     End.NO_MINIMUM: "See that the loss has a lower bound and does not overflow (compute it of "
     "logits, add a penalty, or take strategy.sandblaster.precision: float64).",
 }
@@ -119,8 +120,8 @@ def _end(turn: Turn, batch: Batch) -> None:
     words = "" if end is None else _ENDS[end]
     if end is not None and (remedy := _REMEDIES.get(end)):
         points = batch.course.method.progress.non_finite
-        what = f"{words} (trial points that were not finite: {points})"
-        turn.fail(FailureReason.DIVERGED, f"{what}. {remedy}")
+        cut = f" (trial points that were not finite: {points})" if points else ""
+        turn.fail(FailureReason.DIVERGED, f"{words}{cut}. {remedy}")
     else:
         turn.go_to(Phase.DRAINING, StopReason.CONVERGED, words)
 

@@ -167,7 +167,7 @@ def test_a_loss_that_is_no_number_at_the_first_point_fails_the_job(loss: float) 
 
     assert machine.phase() is Phase.FAILED
     assert machine.state.reason == messages.FailureReason.DIVERGED
-    assert "first point" in machine.state.message
+    assert "at the first point is not a finite number. See that the data" in machine.state.message
 
 
 def test_a_loss_that_is_no_number_at_any_other_point_fails_the_job() -> None:
