@@ -1,5 +1,6 @@
 """The custom resource's definition: structural, small, bounded, and the same as the types."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -144,18 +145,19 @@ def test_choices_are_rules_of_the_api_server(path: str, message: str) -> None:
 
 
 def test_what_may_change_is_what_is_promised() -> None:
-    unchanged = {
-        rule["fieldPath"] for rule in admission_rules.of_spec(spec()) if "oldSelf" in rule["rule"]
-    }
-    names = {f".{name}" for name in spec()["properties"]}
-    replicas = {f".replicas.{name}" for name in spec()["properties"]["replicas"]["properties"]}
+    (rule,) = (each for each in admission_rules.of_spec(spec()) if "oldSelf" in each["rule"])
+    unchanged = set(re.findall(r" self\.([\w.]+) == oldSelf\.\1\)", rule["rule"]))
+    named = set(re.findall(r" \? '([\w.]+)'", rule["messageExpression"]))
+    names = set(spec()["properties"])
+    replicas = {f"replicas.{name}" for name in spec()["properties"]["replicas"]["properties"]}
     assert names - unchanged == {
-        ".replicas",
-        ".suspend",
-        ".activeDeadlineSeconds",
-        ".ttlSecondsAfterFinished",
+        "replicas",
+        "suspend",
+        "activeDeadlineSeconds",
+        "ttlSecondsAfterFinished",
     }
-    assert replicas - unchanged == {".replicas.count"}
+    assert replicas - unchanged == {"replicas.count"}
+    assert named == unchanged
 
 
 def test_errors_between_sections_are_rules_and_warnings_are_not() -> None:
