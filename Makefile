@@ -59,7 +59,8 @@ bench-quick: .venv/ready ## every benchmark in a small form: that they run, not 
 	@for file in tests/benchmarks/*.py; do echo "== $$file" >&2; $(BIN)/python $$file --quick || exit 1; done
 
 # uv may be in PATH, or where scripts/environment.sh put it. No host's name gets into a lock.
-UV := PATH="$$PWD/.venv/uv/bin:$$PATH" UV_CUSTOM_COMPILE_COMMAND="make lock" uv
+UV_PATH := PATH="$$PWD/.venv/uv/bin:$$PATH"
+UV := $(UV_PATH) UV_CUSTOM_COMPILE_COMMAND="make lock" uv
 PIN := $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11
 
 lock: .venv/ready ## pin the newest versions that pyproject.toml allows, for images too
@@ -83,16 +84,10 @@ images: ## images of operator and runtime, by buildah, podman or docker (IMAGE_P
 	$(IMAGE_BUILDER) build $(IMAGE_ARGUMENTS) $(TORCH_ARGUMENTS) --file images/runtime/Containerfile --tag $(IMAGE_PREFIX)disttrain-runtime:$(VERSION) .
 
 sbom: .venv/ready ## what the images hold, as CycloneDX: dist/operator.cdx.json, dist/runtime.cdx.json
-	mkdir -p dist
-	for image in operator runtime; do \
-		$(UV) tool run --from cyclonedx-bom==7.1.0 cyclonedx-py requirements images/$$image/requirements.lock -o dist/$$image.cdx.json || exit 1; done
-
-MONITORED = $(foreach part,serviceMonitor podMonitor prometheusRule dashboards,--set metrics.$(part).enabled=true)
+	$(UV_PATH) scripts/sbom.sh dist
 
 scan: .venv/ready ## checkov's rules on the chart (needs helm) and the images; exceptions stand there with reasons
-	for image in operator runtime; do mkdir -p dist/scan/$$image && cp images/$$image/Containerfile dist/scan/$$image/Dockerfile; done
-	helm template disttrain charts/disttrain-operator --namespace disttrain-system --kube-version 1.34.0 $(MONITORED) >dist/scan/chart.yaml
-	$(UV) tool run --from checkov==3.3.30 checkov --quiet --compact --directory dist/scan --framework kubernetes dockerfile
+	$(UV_PATH) scripts/scan.sh dist/scan
 
 clean: ## remove .venv and what tools left
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
