@@ -18,6 +18,10 @@ from disttrain.cluster.resources import PODS
 POLL_SECONDS: Final = 1.0
 """How soon a pod that is new, or runs again, is followed."""
 
+_LOOKS_AFTER_THE_END: Final = 5
+"""At a container that must run in all of them before its log is asked for again: a kubelet tells
+later that it has ended, and by then another may write the log."""
+
 _MOST_WAITING: Final = 10_000
 """Lines that nobody has read yet; whoever reads slowly slows the connections down."""
 
@@ -103,7 +107,7 @@ class _Followed:
     def _follow(self, pod: str, life: str, wanted: Wanted) -> None:
         last: LogLine | None = None
         while True:
-            query = {"follow": "true"}
+            query, broke = {"follow": "true"}, False
             if last is not None:
                 query["sinceTime"] = last.stamp
             try:
@@ -112,16 +116,24 @@ class _Followed:
                         if log_lines.is_new(line, last):
                             last = line
                             self.lines.put(Line(pod, line))
-                return
             except Unreachable:
-                # The connection broke; what was missed is asked for again.
-                if not self._is_still(pod, life, wanted):
-                    return
+                broke = True
             except ClusterError:
                 return
+            # What was missed of a log that broke is asked for, whatever has become of who wrote it.
+            if not (self._container(pod, life, wanted) if broke else self._runs(pod, life, wanted)):
+                return
 
-    def _is_still(self, pod: str, life: str, wanted: Wanted) -> bool:
-        """Wait for the API server; whether the pod's container is the same one then."""
+    def _runs(self, pod: str, life: str, wanted: Wanted) -> bool:
+        """Whether the pod's container goes on though its log has ended.
+
+        An API server or a kubelet that is restarted ends logs as if there were no more to say.
+        """
+        looks = (self._container(pod, life, wanted) for _ in range(_LOOKS_AFTER_THE_END))
+        return all("running" in (own.get("state") or {}) for own in looks)
+
+    def _container(self, pod: str, life: str, wanted: Wanted) -> Object:
+        """Wait for the API server; the status of the pod's container then, if it is still this."""
         while True:
             time.sleep(POLL_SECONDS)
             try:
@@ -129,8 +141,8 @@ class _Followed:
             except Unreachable:
                 continue
             except ClusterError:
-                return False
-            return _life(found, wanted) == life
+                return {}
+            return _own(found, wanted) if _life(found, wanted) == life else {}
 
 
 def _present(jobs: Jobs, job: Object, wanted: Wanted) -> dict[str, Object] | None:
@@ -147,8 +159,11 @@ def _present(jobs: Jobs, job: Object, wanted: Wanted) -> dict[str, Object] | Non
 
 def _life(pod: Object, wanted: Wanted) -> str:
     """What tells a container from the one that runs in its place later; empty before it began."""
-    container = pods.container(pod.get("status") or {}, wanted.container)
-    return str(container.get("containerID") or "")
+    return str(_own(pod, wanted).get("containerID") or "")
+
+
+def _own(pod: Object, wanted: Wanted) -> Object:
+    return pods.container(pod.get("status") or {}, wanted.container)
 
 
 def _is_over(jobs: Jobs, name: str, uid: str) -> bool:

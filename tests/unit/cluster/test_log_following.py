@@ -17,8 +17,20 @@ LOG = PODS.path(NAMESPACE, "digits-shard-0", "log")
 JOB_OVER = a_job(conditions=[a_condition("Complete")])
 
 
-def a_life(number: int) -> Object:
-    return a_pod("digits-shard-0", "shard", containerID=f"life-{number}")
+def a_life(number: int, **state: Object) -> Object:
+    """A shard's pod whose container runs, or is in another state."""
+    own = {"containerID": f"life-{number}", "state": state or {"running": {}}}
+    return a_pod("digits-shard-0", "shard", **own)
+
+
+def ended(number: int) -> Object:
+    return a_life(number, terminated={"exitCode": 0})
+
+
+def then(api: ApiInMemory, becomes: Object, *lines: str) -> Iterator[str]:
+    """A log that ends, and what its pod is by then."""
+    yield from lines
+    api.put(PODS, becomes)
 
 
 @pytest.fixture(autouse=True)
@@ -44,18 +56,35 @@ def test_a_followed_log_survives_a_broken_connection_and_a_restart() -> None:
     api = with_job(a_job(), a_life(1), a_pod("digits-coordinator-0-x", "coordinator"))
     first, second, third = (f"2026-01-01T00:00:0{n}Z line {n}" for n in (1, 2, 3))
     again = "2026-01-01T00:00:04Z again"
-    api.streams[LOG] = [broken_after(first, second), [second, third], [again]]
+    api.streams[LOG] = [
+        broken_after(first, second),
+        then(api, a_life(2), second, third),
+        then(api, ended(2), again),
+    ]
 
-    def restart_and_end(seen: list[str]) -> None:
-        if seen[-1] == "line 3":
-            api.put(PODS, a_life(2))
+    def end(seen: list[str]) -> None:
         if seen[-1] == "again":
             api.put(JOBS, JOB_OVER)
 
-    assert lines_of(api, until=restart_and_end) == ["line 1", "line 2", "line 3", "again"]
+    assert lines_of(api, until=end) == ["line 1", "line 2", "line 3", "again"]
     asked = [dict(each.query) for each in api.asked if each.path == LOG]
     assert asked[1]["sinceTime"] == "2026-01-01T00:00:02Z"
     assert "sinceTime" not in asked[2], "another life of the container has another log"
+    assert len(asked) == 3
+
+
+def test_a_log_that_ends_while_its_container_runs_is_asked_for_again() -> None:
+    api = with_job(a_job(), a_life(1))
+    first, second = (f"2026-01-01T00:00:0{n}Z line {n}" for n in (1, 2))
+    api.streams[LOG] = [[first], then(api, ended(1), first, second)]
+
+    def end(seen: list[str]) -> None:
+        if seen[-1] == "line 2":
+            api.put(JOBS, JOB_OVER)
+
+    assert lines_of(api, until=end) == ["line 1", "line 2"]
+    asked = [dict(each.query) for each in api.asked if each.path == LOG]
+    assert [each.get("sinceTime") for each in asked] == [None, "2026-01-01T00:00:01Z"]
 
 
 def test_a_container_that_took_the_place_of_a_broken_one_is_followed_once() -> None:
@@ -71,17 +100,19 @@ def test_a_container_that_took_the_place_of_a_broken_one_is_followed_once() -> N
         if seen[-1] == "line 2":
             api.put(JOBS, JOB_OVER)
 
-    api.streams[LOG] = [replaced(), [second]]
+    api.streams[LOG] = [replaced(), then(api, ended(2), second)]
     assert lines_of(api, until=end) == ["line 1", "line 2"]
     assert len([each for each in api.asked if each.path == LOG]) == 2
 
 
 def test_of_a_life_that_begins_later_the_whole_log_is_shown() -> None:
     api = with_job(a_job(), a_life(1))
-    api.streams[LOG] = [["2026-01-01T00:00:01Z one"], ["2026-01-01T00:00:02Z two"]]
+    api.streams[LOG] = [
+        then(api, a_life(2), "2026-01-01T00:00:01Z one"),
+        then(api, ended(2), "2026-01-01T00:00:02Z two"),
+    ]
     jobs = Jobs(api, NAMESPACE)
     for each in log_following.follow(jobs, a_job(), Wanted(tail=0)):
-        api.put(PODS, a_life(2))
         if each.line.text == "two":
             api.put(JOBS, JOB_OVER)
     tails = [each.query.get("tailLines") for each in api.asked if each.path == LOG]
@@ -89,9 +120,10 @@ def test_of_a_life_that_begins_later_the_whole_log_is_shown() -> None:
 
 
 def test_following_a_job_that_is_over_says_what_is_left_and_ends() -> None:
-    api = with_job(JOB_OVER, a_life(1))
+    api = with_job(JOB_OVER, ended(1))
     api.streams[LOG] = [["2026-01-01T00:00:01Z last"]]
     assert lines_of(api, until=lambda _seen: None) == ["last"]
+    assert len([each for each in api.asked if each.path == LOG]) == 1
 
 
 def test_a_log_that_a_lost_node_keeps_open_holds_up_nobody() -> None:
@@ -121,7 +153,7 @@ def test_more_logs_than_asked_for_are_not_opened() -> None:
 def test_a_pod_that_comes_later_is_followed_when_another_log_has_ended() -> None:
     api = with_job(a_job(), a_life(1))
     second = a_pod("digits-shard-1", "shard", containerID="other")
-    api.streams[LOG] = [["2026-01-01T00:00:01Z one"]]
+    api.streams[LOG] = [then(api, ended(1), "2026-01-01T00:00:01Z one")]
     api.streams[PODS.path(NAMESPACE, "digits-shard-1", "log")] = [["2026-01-01T00:00:02Z two"]]
     seen = []
     for each in log_following.follow(Jobs(api, NAMESPACE), a_job(), Wanted(most_open=1)):
