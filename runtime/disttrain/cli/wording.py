@@ -43,7 +43,7 @@ def batch_method(figures: BatchMethod | None) -> str:
 
 def ending(result: str, reason: str | None, message: str | None) -> str:
     """How and why a job ended: `Complete (Converged: no step makes the loss smaller)`."""
-    why = ": ".join(part for part in (reason, message) if part)
+    why = ": ".join(part for part in (reason, message) if part and part != result)
     return f"{result} ({why})" if why else result
 
 

@@ -107,6 +107,13 @@ def test_an_end_says_why(tmp_path: Path, reason: str, message: str, text: str) -
     assert (text in shown) == bool(reason)
 
 
+@pytest.mark.parametrize(
+    ("message", "text"), [("", "Stopped"), ("the disk is full", "Stopped (the disk is full)")]
+)
+def test_a_stop_is_said_once(message: str, text: str) -> None:
+    assert wording.ending("Stopped", "Stopped", message) == text
+
+
 def test_no_line_before_there_is_a_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
