@@ -83,6 +83,12 @@ def read(folder: Path) -> Recording:
         message = f"{folder} is no output folder of `disttrain run`"
         raise NotReplayable(message)
     job = manifest_file.load_job(run.job)
+    if job.spec.strategy.sandblaster is not None:
+        message = (
+            f"{folder} is the run of a batch method, which is not recorded: "
+            "run its manifest again, it gives the same bits"
+        )
+        raise NotReplayable(message)
     if not job.spec.record:
         message = f"{folder} was not recorded; run the job with --set spec.record=true"
         raise NotReplayable(message)
