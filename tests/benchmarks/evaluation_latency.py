@@ -2,19 +2,22 @@
 
 Whole jobs in real processes whose portions are timers: 15 portions in 8 groups, two replicas and
 two shards. Each evaluation is two orders to every shard; between them groups are asked for, given,
-computed, staged and told of.
+computed, staged and told of. What the shards take and give meanwhile is counted, too.
 """
 
 import argparse
 import re
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from builders import scraping
 from builders.batch_jobs import BATCH_JOB
 from builders.report import Bar, print_report
 from builders.runs import RunningJob
@@ -23,6 +26,9 @@ MOST_SECONDS = 0.05
 """Of an evaluation, beside its work."""
 PORTIONS_OF_THE_BUSIEST = 8
 """Of 15 in 8 groups, with two replicas."""
+GROUPS, REPLICAS, SHARDS = 8, 2, 2
+BYTES_OF_PARAMETERS = (12 * 4 + 4) * 8
+"""In float64."""
 _ACCEPTED = re.compile(r"^(\S+)Z info coordinator point accepted .*evaluations=(\d+)", re.MULTILINE)
 
 
@@ -33,11 +39,16 @@ def main() -> None:
     iterations = 5 if quick else 20
     found = {f"portions_of_{ms}_ms": measure(ms / 1000, iterations) for ms in (0, 10)}
     nothing, some = found.values()
+    traffic = measure_traffic(evaluations=4 if quick else 15)
+    # The looks fall into the middle of evaluations.
+    most = 2.0 if quick else 1.2
     bars = [
         Bar("seconds per evaluation of no work", nothing["seconds"], _most(quick), at_least=False),
         Bar("seconds beside 80 ms of work", some["beside_work"], _most(quick), at_least=False),
+        Bar("fetches per replica and evaluation", traffic["fetches"], most, at_least=False),
+        Bar("pushes per group and evaluation", traffic["pushes"], most, at_least=False),
     ]
-    print_report("evaluation_latency", found, bars)
+    print_report("evaluation_latency", {**found, "traffic": traffic}, bars)
 
 
 def _most(quick: bool) -> float:  # noqa: FBT001 one flag of the command line
@@ -65,6 +76,55 @@ def measure(portion_seconds: float, iterations: int) -> dict[str, Any]:
         "beside_work": seconds - PORTIONS_OF_THE_BUSIEST * portion_seconds,
         "evaluations": int(after) - int(before),
         "copies": copies,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What all shards together have counted so far."""
+
+    evaluations: float
+    pushed: float
+    fetched: float
+
+    @classmethod
+    def until(cls, job: RunningJob, evaluations: float) -> Self:
+        """At the first look after so many."""
+        status = job.wait_until(_has_done(evaluations))
+        addresses = scraping.addresses(status)
+        pages = [scraping.scraped(addresses[f"shard-{index}"]) for index in range(SHARDS)]
+        orders, pushed, fetched = (
+            sum(scraping.total(page, f"disttrain_{name}_total") for page in pages)
+            for name in ("orders", "push_bytes", "fetch_bytes")
+        )
+        return cls(orders / SHARDS / 2, pushed, fetched)
+
+
+def _has_done(evaluations: float) -> Callable[[dict[str, Any]], bool]:
+    return lambda status: (status.get("sandblaster") or {}).get("evaluations", 0) >= evaluations
+
+
+def measure_traffic(evaluations: int) -> dict[str, Any]:
+    """Bytes per evaluation over the wire, without copies; and how often that is all parameters."""
+    given = [
+        "spec.task.arguments={portion_seconds: 0.02}",
+        "spec.strategy.sandblaster.backupTasks={enabled: false}",
+        "spec.checkpoint.everySeconds=3600",
+    ]
+    with tempfile.TemporaryDirectory() as folder, RunningJob(Path(folder), given, BATCH_JOB) as job:
+        before = Moved.until(job, 3)
+        after = Moved.until(job, 3 + evaluations)
+        job.interrupt()
+        job.wait()
+    passed = after.evaluations - before.evaluations
+    pushed = (after.pushed - before.pushed) / passed
+    fetched = (after.fetched - before.fetched) / passed
+    return {
+        "bytes_pushed": pushed,
+        "bytes_fetched": fetched,
+        "pushes": pushed / BYTES_OF_PARAMETERS / GROUPS,
+        "fetches": fetched / BYTES_OF_PARAMETERS / REPLICAS,
+        "evaluations": passed,
     }
 
 

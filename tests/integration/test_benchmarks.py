@@ -1,9 +1,11 @@
 """Every benchmark runs in its small form and prints what it promises, however fast it is."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -14,13 +16,43 @@ BENCHMARKS = [
     for path in sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
     if path.stem not in ON_A_CLUSTER
 ]
+FIGURES: Final = {
+    "sandblaster": {
+        "vectors": {
+            "seconds",
+            "bound_seconds",
+            "fraction_of_copying",
+            "orders_per_evaluation",
+            "one_by_one_seconds",
+            "one_by_one_orders_per_evaluation",
+        },
+        "stragglers": {"portions", "with_copies_over_ideal", "without_over_ideal"},
+    },
+    "evaluation_latency": {
+        "portions_of_0_ms": {"seconds", "evaluations"},
+        "portions_of_10_ms": {"seconds", "evaluations"},
+        "traffic": {"bytes_pushed", "bytes_fetched", "pushes", "fetches"},
+    },
+}
+"""Of batch methods, by their parts: each is a number above 0."""
+COUNTS: Final = {
+    "control messages per shard and evaluation",
+    "fetches per replica and evaluation",
+    "pushes per group and evaluation",
+}
+"""Bars that hold on any machine: what is counted, not timed."""
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
-def test_small_form_prints_figures_and_bars(path: Path) -> None:
+def test_small_form_prints_figures_and_bars(path: Path, tmp_path: Path) -> None:
+    leaves_a_page = path.stem == "methods"
+    options = ["--output", str(tmp_path)] if leaves_a_page else []
     done = subprocess.run(
-        [sys.executable, str(path), "--quick"], capture_output=True, text=True, check=False
+        [sys.executable, str(path), "--quick", *options],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert done.returncode == 0, done.stderr[-4000:]
@@ -29,9 +61,41 @@ def test_small_form_prints_figures_and_bars(path: Path) -> None:
     for bar in report["bars"]:
         assert {"name", "value", "bound", "holds"} <= bar.keys()
         assert isinstance(bar["value"], int | float)
+        assert bar["holds"] or bar["name"] not in COUNTS, bar
+    assert_figures_are_there(report, FIGURES.get(path.stem, {}))
+    if leaves_a_page:
+        assert_methods_are_beside_each_other(report["methods"], tmp_path)
+
+
+def assert_figures_are_there(report: dict[str, Any], wanted: dict[str, set[str]]) -> None:
+    for part, names in wanted.items():
+        assert names <= report[part].keys()
+        for name in names:
+            assert math.isfinite(report[part][name]), (part, name)
+            assert report[part][name] > 0, (part, name)
+
+
+def assert_methods_are_beside_each_other(rows: list[dict[str, Any]], folder: Path) -> None:
+    """Downpour and Sandblaster, each with its row of the table and its part of the pictures."""
+    kinds = {row["name"].split(",")[0].split(" ")[0] for row in rows}
+    assert {"Downpour", "Sandblaster"} <= kinds
+    page = (folder / "figures.md").read_text()
+    for row in rows:
+        assert 0 <= row["best_accuracy"] <= 1
+        assert row["samples"] > 0
+        assert {"replicas", "seconds_to_accuracy", "samples_to_accuracy"} <= row.keys()
+        assert f"| {row['name']} | {row['best_accuracy']:.3f} |" in page
+    pictures = sorted(folder.glob("*.svg"))
+    assert [path.stem for path in pictures] == [
+        "accuracy-over-samples",
+        "accuracy-over-seconds",
+        "seconds-over-replicas",
+    ]
+    for picture in pictures:
+        assert "</svg>" in picture.read_text()
+        assert f"({picture.name})" in page
 
 
 def test_there_are_benchmarks() -> None:
-    assert {"data_plane", "overhead", "time_to_accuracy", "startup", "checkpoint", "memory"} <= {
-        path.stem for path in BENCHMARKS
-    }
+    wanted = {"data_plane", "overhead", "time_to_accuracy", "startup", "checkpoint", "memory"}
+    assert wanted | FIGURES.keys() | {"methods"} <= {path.stem for path in BENCHMARKS}
