@@ -66,6 +66,9 @@ class Inventory:
         if old is not None and old.uid == record.uid and old.version > record.version:
             return News.NOTHING
         place.job = record
+        if old is None or old.uid != record.uid:
+            # A volume that is kept keeps the place through all jobs of one name.
+            place.words = {uid: said for uid, said in place.words.items() if uid == record.uid}
         return news.compare(old, record)
 
     def put_child(self, record: ChildRecord) -> News:

@@ -38,7 +38,8 @@ def watch(jobs: Jobs, name: str, shown: Sequence[Object]) -> Iterator[str]:
         except Unreachable:
             continue
         news = [each for each in found if _version(each) not in told]
-        told |= {_version(each) for each in news}
+        # What is no longer there does not come again.
+        told = {_version(each) for each in found}
         yield from (tables.line(_row(each, ages.now()), _WIDTHS) for each in news)
 
 

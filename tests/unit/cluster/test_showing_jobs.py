@@ -1,11 +1,12 @@
 """What is read from objects and shown: pages, tables, events, figures of pods."""
 
+import inspect
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from builders.api_answers import CREATED, a_condition, a_job, a_pod
+from builders.api_answers import CREATED, NAMESPACE, ApiInMemory, a_condition, a_job, a_pod
 from disttrain.cluster import (
     ages,
     event_table,
@@ -21,6 +22,8 @@ from disttrain.cluster import (
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
+from disttrain.cluster.jobs import Jobs
+from disttrain.cluster.resources import EVENTS
 from disttrain.job.status import Phase
 
 THEN = datetime.fromisoformat(CREATED)
@@ -185,7 +188,12 @@ def test_the_servers_columns_are_shown_by_their_priority() -> None:
 
 def an_event(kind: str, name: str, **changes: object) -> Object:
     return {
-        "metadata": {"uid": name, "resourceVersion": "1", "creationTimestamp": CREATED},
+        "metadata": {
+            "name": name,
+            "uid": name,
+            "resourceVersion": "1",
+            "creationTimestamp": CREATED,
+        },
         "involvedObject": {"kind": kind, "name": name},
         "type": "Normal",
         "reason": "Started",
@@ -223,6 +231,21 @@ def test_events_are_dated_by_the_field_that_their_writer_chose() -> None:
     assert event_table.last_seen(an_event("Pod", "x", lastTimestamp=None)) == CREATED
     line = event_table.text([event], NOW).splitlines()[1]
     assert line.split() == ["60s", "(x7)", "Normal", "Started", "pod/a-shard-0", "line"]
+
+
+def test_watched_events_are_told_once_and_those_that_are_gone_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_table, "PAUSE_SECONDS", 0)
+    api = ApiInMemory()
+    shown = an_event("Pod", "a-shard-0")
+    lines = event_table.watch(Jobs(api, NAMESPACE), "a", [shown])
+    for number in range(1, 6):
+        for index in (number - 1, number):
+            api.put(EVENTS, an_event("Pod", f"a-shard-{index}"))
+        assert f"pod/a-shard-{number} " in next(lines)
+        assert len(inspect.getgeneratorlocals(lines)["told"]) == 2
+        api.objects.clear()
 
 
 METRICS = """# HELP disttrain_samples_total Training samples processed.
