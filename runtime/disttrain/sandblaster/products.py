@@ -24,11 +24,11 @@ class Products:
 
     def of(self, left: Combination, right: Combination) -> float:
         """The inner product of two combinations."""
-        return math.fsum(self._terms(left, right))
+        return _sum(self._terms(left, right))
 
     def magnitude(self, left: Combination, right: Combination) -> float:
         """The same with all terms positive: how much may have cancelled."""
-        return math.fsum(map(abs, self._terms(left, right)))
+        return _sum(map(abs, self._terms(left, right)))
 
     def norm(self, combination: Combination) -> float:
         """Its length."""
@@ -43,10 +43,8 @@ class Products:
     def defined(self, name: str, combination: Combination) -> "Products":
         """With one more vector, a combination of the others; or another one under a known name."""
         terms = [(self.table[one], factor) for one, factor in combination.items()]
-        row = {
-            known: math.fsum(factor * one[known] for one, factor in terms) for known in self.table
-        }
-        square = math.fsum(factor * row[one] for one, factor in combination.items())
+        row = {known: _sum(factor * one[known] for one, factor in terms) for known in self.table}
+        square = _sum(factor * row[one] for one, factor in combination.items())
         others = [known for known in self.table if known != name]
         return self.keeping(others).extended(name, {**row, name: square})
 
@@ -73,6 +71,17 @@ class Products:
             row = self.table[one]
             for other, other_factor in right.items():
                 yield factor * other_factor * row[other]
+
+
+def _sum(terms: Iterable[float]) -> float:
+    """Exactly rounded. What has no sum, as infinities of both signs, is not a number.
+
+    A gradient that overflows at a trial point is no fault: the line search goes nearer.
+    """
+    try:
+        return math.fsum(terms)
+    except (ValueError, OverflowError):
+        return math.nan
 
 
 def of_gram(names: tuple[str, ...], scalars: Iterable[float]) -> Products:

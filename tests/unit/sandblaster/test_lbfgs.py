@@ -1,6 +1,8 @@
 """L-BFGS by inner products does what the textbook does, one operation at a time."""
 
+import itertools
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -189,6 +191,26 @@ def falling_to_a_wall(x: Vector) -> tuple[float, Vector]:
     if x[0] >= 1:
         return float("inf"), np.full(len(x), np.nan)
     return float(x[1:] @ x[1:]) - 0.2 * float(x[0]), np.concatenate([[-0.2], 2 * x[1:]])
+
+
+@pytest.mark.parametrize("directions", [Lbfgs(), SteepestDescent(), ConjugateGradient()])
+def test_a_gradient_that_overflows_at_a_trial_point_is_no_fault(directions: Directions) -> None:
+    """Its products with others are infinities of both signs."""
+    evaluations = itertools.count(1)
+
+    def overflowing_once(x: Vector) -> tuple[float, Vector]:
+        steepness = np.array([1.0, 10.0, 0.3])
+        gradient = steepness * x
+        if next(evaluations) == 6:
+            return math.inf, np.concatenate([[math.inf], gradient[1:]])
+        return float(x @ gradient) / 2, gradient
+
+    method = BatchMethod(Descent(replace(RULES, gradient_tolerance=1e-6), directions))
+
+    iterates(method, shards_of(Problem("steep", np.array([3.0, -2.0, 1.0]), overflowing_once)))
+
+    assert method.progress.non_finite == 1
+    assert method.progress.end is End.GRADIENT
 
 
 def barrier(x: Vector) -> tuple[float, Vector]:
