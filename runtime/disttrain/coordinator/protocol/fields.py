@@ -18,7 +18,8 @@ class Strict:
     """Base of everything that is parsed: unknown fields are refused."""
 
     __slots__ = ()
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    # A measure may be no number; as JSON's null it could not be read back.
+    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

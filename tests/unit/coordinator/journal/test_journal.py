@@ -1,6 +1,7 @@
 """The journal on disk: torn ends are dropped, damage is refused, a full disk is survived."""
 
 import errno
+import math
 import os
 import stat
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from disttrain.coordinator.errors import JournalDamaged
 from disttrain.coordinator.journal import entries, fold, journal, state
 from disttrain.coordinator.journal.journal import Journal
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import Evaluation, Phase, State
 
 
 def _change(phase: Phase, now: float) -> entries.Decided:
@@ -123,6 +124,16 @@ def test_the_state_survives_the_way_to_disk() -> None:
     found.data.samples, found.data.portion_size = 32, 8
     found.data.open_epoch()
     assert state.from_json(state.to_json(found)) == found
+
+
+@pytest.mark.parametrize("measure", [math.nan, math.inf, -math.inf])
+def test_a_measure_that_is_no_number_survives_the_way_to_disk(measure: float) -> None:
+    found = State(phase=Phase.RUNNING)
+    found.evaluations.append(
+        Evaluation(epoch=1, samples=8, seconds=1.0, loss=measure, measures={"error": measure})
+    )
+    restored = state.from_json(state.to_json(found))
+    assert repr(restored) == repr(found)
 
 
 class FailingDisk:
