@@ -3,6 +3,7 @@
 Training never waits for it, and does not care whether it succeeds.
 """
 
+import http.client
 import queue
 import ssl
 import threading
@@ -87,8 +88,8 @@ class ApiServer:
         self._url = f"{access.server}{place}/{quote(job.name)}/status?{options}"
 
     def apply(self, patch: bytes) -> None:
-        """Server-side apply of the status subresource. Raises OSError."""
-        token = self._access.token.read_text().strip()
+        """Server-side apply of the status subresource. Raises OSError, and nothing else."""
+        token = self._access.token.read_text(errors="replace").strip()
         request = urllib.request.Request(  # noqa: S310 - https, from the pod's environment
             self._url,
             data=patch,
@@ -111,4 +112,8 @@ class ApiServer:
         except urllib.error.HTTPError as error:
             with error:
                 message = f"{error.code} {error.reason}: {error.read(500).decode(errors='replace')}"
+            raise OSError(message) from error
+        except (http.client.HTTPException, ValueError) as error:
+            # An answer that broke off, or a token that no header can hold.
+            message = f"the request failed: {error!r}"
             raise OSError(message) from error

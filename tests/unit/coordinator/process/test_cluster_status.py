@@ -37,10 +37,11 @@ class Asked(NamedTuple):
 
 
 class FakeApi:
-    """Answers with `status`; remembers what was asked."""
+    """Answers with `status`, `missing` bytes less than it says; remembers what was asked."""
 
     def __init__(self, folder: Path) -> None:
         self.status = 200
+        self.missing = 0
         self.asked: list[Asked] = []
         self.folder = folder
         self.certify()
@@ -71,9 +72,11 @@ class FakeApi:
                 content = self.rfile.read(int(self.headers["Content-Length"]))
                 token, kind = self.headers["Authorization"], self.headers["Content-Type"]
                 api.asked.append(Asked(self.path, token, kind, json.loads(content)))
+                answer = b'{"message": "because"}'
                 self.send_response(api.status)
+                self.send_header("Content-Length", str(len(answer) + api.missing))
                 self.end_headers()
-                self.wfile.write(b'{"message": "because"}')
+                self.wfile.write(answer)
 
             def log_message(self, *_: object) -> None:
                 """Says nothing."""
@@ -117,6 +120,18 @@ def test_a_server_that_nobody_vouches_for_gets_no_token(api: FakeApi, tmp_path: 
 def test_an_account_without_a_token_is_a_failure_like_any_other(api: FakeApi) -> None:
     (api.folder / "token").unlink()
     with pytest.raises(OSError, match="token"):
+        api.client.apply(b"{}")
+
+
+def test_an_answer_that_breaks_off_is_a_failure_like_any_other(api: FakeApi) -> None:
+    api.missing = 100
+    with pytest.raises(OSError, match="IncompleteRead"):
+        api.client.apply(b"{}")
+
+
+def test_a_token_that_no_header_can_hold_is_a_failure_like_any_other(api: FakeApi) -> None:
+    (api.folder / "token").write_bytes(b"\xff\xfe")
+    with pytest.raises(OSError, match="the request failed"):
         api.client.apply(b"{}")
 
 
