@@ -121,7 +121,7 @@ def _without_measures(wanted: Json) -> Json:
 
 def _training(state: State, settings: Settings, watch: Watch, now: float) -> TrainingStatus:
     speed = watch.samples_per_second()
-    estimate = progress.estimate(state, settings, now, speed)
+    estimate = progress.estimate(state, settings.last, now, speed)
     staleness = status.staleness_figures(state, watch)
     measures = dict(list(_measures(state).items())[:_MOST_MEASURES])
     return TrainingStatus(

@@ -6,7 +6,7 @@ from builders.batch_machines import RULES, BatchMachine
 from builders.machines import BASE
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.status import batch_status
+from disttrain.coordinator.status import batch_status, cluster_status
 from disttrain.job.stop import Stop
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.transport.header import Role
@@ -50,6 +50,15 @@ def switched() -> tuple[BatchMachine, list[MemberId]]:
     machine.tick()
     machine.obey()
     return machine, replicas
+
+
+def test_the_object_tells_the_progress_of_the_whole_job() -> None:
+    machine, _, _ = processed()
+    coordinator = machine.coordinator
+    told = cluster_status.fields(
+        machine.state, coordinator.settings, coordinator.watch, machine.now
+    )
+    assert told["training"]["progressPercent"] == 0
 
 
 def test_exactly_its_samples_are_given_out_and_the_method_begins_at_a_checkpoint() -> None:
