@@ -181,10 +181,16 @@ class Staging:
         if others:
             message = f"other attempts have won evaluation {self.evaluation} here: {others}"
             raise OrderRefused(message)
-        here = {one for one, piece in self._pieces.items() if not piece.missing}
-        if absent := [one for one in new.values() if one not in here]:
-            message = f"attempts {absent} of evaluation {self.evaluation} are not staged here"
+        if absent := {group: one for group, one in new.items() if not self._has(group, one)}:
+            message = (
+                f"of evaluation {self.evaluation} these attempts, by group, are not staged here: "
+                f"{absent}"
+            )
             raise NotStaged(message)
+
+    def _has(self, group: int, attempt: int) -> bool:
+        piece = self._pieces.get(attempt)
+        return piece is not None and piece.group == group and not piece.missing
 
     def _check_chunk(self, chunk: Chunk, values: Array) -> None:
         if chunk.group not in self._places:

@@ -139,12 +139,33 @@ def test_half_an_attempt_is_not_committed() -> None:
     half = Chunk(sender=SENDER, evaluation=1, group=1, attempt=2, number=0)
     assert not shard.stage(half, np.ones(2))
 
-    with pytest.raises(NotStaged, match=r"attempts \[2\] of evaluation 1"):
+    with pytest.raises(NotStaged, match=r"evaluation 1 these attempts.* not staged here: \{1: 2\}"):
         shard.carry_out(commit(1, 2))
 
     stage(shard, 2, 1.0, group=1)
     shard.carry_out(commit(1, 2))
     assert shard.vectors[ARRIVED].tolist() == [2.0] * LENGTH
+
+
+@pytest.mark.parametrize("winner", [1, 3])
+def test_an_attempt_at_another_group_is_not_committed(winner: int) -> None:
+    shard = a_shard()
+    stage(shard, 1, 1.0, group=1)
+    stage(shard, 2, 1.0, group=1)
+
+    with pytest.raises(NotStaged, match=rf"by group, are not staged here: \{{0: {winner}"):
+        shard.carry_out(commit(winner, 2))
+
+    stage(shard, 4, 1.0, group=0)
+    shard.carry_out(commit(4, 2))
+    assert shard.vectors[ARRIVED].tolist() == [2.0] * LENGTH
+
+
+def test_a_winner_of_a_group_that_is_none_is_refused() -> None:
+    shard = a_shard()
+    stage(shard, 1, 1.0, group=1)
+    with pytest.raises(NotStaged, match=r"\{2: 1\}"):
+        shard.decide(Decided(coordinator=1, evaluation=1, winners={2: 1}))
 
 
 def test_too_few_attempts_are_not_committed() -> None:
