@@ -19,6 +19,8 @@ from disttrain.job.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.method import End
 
+MOST_GROUPS = 200_000
+"""Of a batch. An order names the winner of each, some twelve bytes, and is at most 8 MiB long."""
 _UNTOLD_BYTES = 64 * 2**20
 """Of gradients that a shard may hold before it is told which of them count."""
 _ENDS = {
@@ -92,11 +94,19 @@ def _changed(batch: Batch, rules: Sandblaster, groups: int) -> Entry:
 
 
 def groups_of_the_data(turn: Turn) -> int | None:
-    """How many groups of portions there are; None: too few for a batch, so that the job fails."""
+    """How many groups of portions there are; None: they do not fit a batch, and the job fails."""
     rules = _rules(turn)
     portions = permutation.portion_count(turn.state.data.samples, rules.portion_size)
     groups = -(-portions // rules.push_every_portions)
     size = rules.groups_of_a_batch
+    if (size or groups) > MOST_GROUPS:
+        message = (
+            f"strategy.sandblaster.portionSize {rules.portion_size} times pushEveryPortions "
+            f"{rules.push_every_portions} makes {size or groups:,} groups of a batch, and "
+            f"{MOST_GROUPS:,} are the most: take larger portions or groups"
+        )
+        turn.fail(FailureReason.BATCH_TOO_LARGE, message)
+        return None
     if size is None or size < groups:
         return groups
     message = (

@@ -122,13 +122,10 @@ class CoordinatorClient:
             self._channel.wake()
 
     def _run(self) -> None:
-        self._channel = self._connect()
-        control = ControlConnection(self._channel, self._role, self._heartbeat_seconds)
         waiting: dict[int, Future[messages.Reply]] = {}
         try:
-            while not self._closing.is_set():
-                self._send_queued(control, waiting)
-                self._deliver(control, waiting)
+            self._channel = self._connect()
+            self._converse(self._channel, waiting)
             self._end(CoordinatorSilent("the client was closed"), waiting)
         except MemberFenced as error:
             self._end(error, waiting)
@@ -138,6 +135,13 @@ class CoordinatorClient:
             # Whoever waits must not wait for ever because a report or the transport failed.
             self._end(CoordinatorSilent(f"the client's thread failed: {error!r}"), waiting)
             raise
+
+    def _converse(self, channel: Channel, waiting: dict[int, Future[messages.Reply]]) -> None:
+        control = ControlConnection(channel, self._role, self._heartbeat_seconds)
+        try:
+            while not self._closing.is_set():
+                self._send_queued(control, waiting)
+                self._deliver(control, waiting)
         finally:
             control.close()
 

@@ -16,9 +16,12 @@ from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.outstanding import Outstanding
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.telemetry import logs
 from disttrain.transport.errors import TransportError
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Channel
+
+LOG = logs.get(__name__)
 
 Clock = Callable[[], float]
 Report = Callable[[], ReplicaReport | ShardReport]
@@ -58,6 +61,7 @@ class ControlConnection:
         self._heartbeats: set[int] = set()
         self._seen_orders: dict[int, None] = {}
         self._early: tuple[NumberedOrder, ...] = ()
+        self._complaint = ""
         """Orders that came while `join` waited."""
 
     @property
@@ -145,9 +149,15 @@ class ControlConnection:
             wait = 0.0
             try:
                 self._take(message.header, bytes(message.payload), new_orders, replies)
-            except MessageRefused:
-                continue
+            except MessageRefused as error:
+                self._complain(str(error))
         return Received(orders=tuple(new_orders), replies=replies)
+
+    def _complain(self, reason: str) -> None:
+        """Once: what is not understood is said again until it is."""
+        if reason != self._complaint:
+            LOG.warning("a message of the coordinator was refused", reason=reason)
+        self._complaint = reason
 
     def _take(
         self,

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from builders.batch_machines import RULES, BatchMachine
+from disttrain.coordinator.decisions import batch
 from disttrain.coordinator.journal.state import Phase
-from disttrain.coordinator.protocol import messages, orders
+from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, Progress
 from disttrain.coordinator.status import batch_status
 from disttrain.job.roles import Durability
 from disttrain.sandblaster.batch.driver import Stage
+from disttrain.sandblaster.batch.orders import Order
 from disttrain.sandblaster.names import PARAMETERS
 from disttrain.transport.header import Role
 
@@ -221,6 +223,31 @@ def test_batches_that_the_data_is_too_small_for_fail_the_job() -> None:
     assert machine.phase() is Phase.FAILED
     assert machine.state.reason == messages.FailureReason.BATCH_TOO_LARGE
     assert "makes 3 groups of portions, and the data has only 2" in machine.state.message
+
+
+def test_more_groups_than_an_order_has_room_for_fail_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch, "MOST_GROUPS", 1)
+    machine = BatchMachine()
+    machine.running()
+
+    assert machine.phase() is Phase.FAILED
+    assert machine.state.reason == messages.FailureReason.BATCH_TOO_LARGE
+    assert "2 groups of a batch, and 1 are the most" in machine.state.message
+
+
+def test_an_order_with_as_many_groups_as_there_may_be_can_be_sent() -> None:
+    last = 2**32 + batch.MOST_GROUPS
+    order = Order(
+        coordinator=2,
+        number=1,
+        iteration=1,
+        evaluation=1,
+        commits=tuple(range(last - batch.MOST_GROUPS, last)),
+    )
+    sent = payloads.encode_order(orders.NumberedOrder(id=1, order=orders.Perform(order=order)))
+    assert len(sent) < payloads.LIMIT_BYTES
 
 
 def test_batches_smaller_than_the_data_go_through_it() -> None:

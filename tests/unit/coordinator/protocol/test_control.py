@@ -1,5 +1,6 @@
 """A member's side of the control connection, against a scripted channel and clock."""
 
+import errno
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
@@ -157,6 +158,14 @@ def test_garbage_is_passed_over() -> None:
     assert control.poll(None).orders == ()
 
 
+def test_an_order_that_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    control, channel, _ = _joined()
+    for payload in (b"{}", b"{}", b"[]"):
+        channel.arrive(EMPTY._replace(verb=Verb.CONTROL_ORDER, sequence=1), payload)
+        control.poll(None)
+    assert len(caplog.records) == 2
+
+
 def test_after_a_heartbeat_reply_that_cannot_be_read_heartbeats_go_on() -> None:
     control, channel, clock = _joined(
         lambda request: None if isinstance(request, messages.Heartbeat) else _accepting(request)
@@ -254,6 +263,18 @@ def test_the_threaded_client_answers_futures_and_hands_out_orders() -> None:
         client.close()
     with pytest.raises(CoordinatorSilent):
         client.request(messages.Status()).result(5)
+
+
+def test_without_a_channel_whoever_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+
+    def connect() -> ScriptedChannel:
+        raise OSError(errno.EADDRNOTAVAIL, "no address")
+
+    client = CoordinatorClient(connect, Role.SHARD, 0.01)
+    with pytest.raises(CoordinatorSilent, match="no address"):
+        client.request(messages.Status()).result(5)
+    client.close()
 
 
 class PatientChannel(ScriptedChannel):
