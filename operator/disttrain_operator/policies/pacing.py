@@ -8,7 +8,9 @@ from disttrain.job.status import Phase
 _RUNNING = timedelta(seconds=5)
 """Who scales a job that trains wants to see it."""
 _STARTING = timedelta(seconds=30)
-"""A job that starts changes its numbers of pods a dozen times, and is Running after that."""
+"""A job that starts is Running soon after all shards, or all replicas, are ready."""
+_COUNTING = timedelta(minutes=2)
+"""It changes its numbers of pods a dozen times before; of what hinders them a condition tells."""
 _OTHERWISE = timedelta(seconds=10)
 _WAITS = {Phase.RUNNING: _RUNNING, Phase.PENDING: _STARTING}
 
@@ -24,12 +26,21 @@ def due_at(
     waiting = _NUMBERS if _START in before else {*_NUMBERS, _START}
     if written is None or _without(waiting, before) != _without(waiting, after):
         return now
-    return max(now, written + waits(after))
+    return max(now, written + waits(before, after))
 
 
-def waits(status: dict[str, Any]) -> timedelta:
+def waits(before: dict[str, Any], after: dict[str, Any]) -> timedelta:
     """The least time between two statuses that differ in what can wait alone."""
-    return _WAITS.get(status.get("phase", ""), _OTHERWISE)
+    phase = after.get("phase", "")
+    if phase == Phase.PENDING and _holding(before) == _holding(after):
+        return _COUNTING
+    return _WAITS.get(phase, _OTHERWISE)
+
+
+def _holding(status: dict[str, Any]) -> list[Any]:
+    """What conditions say but for their words."""
+    conditions = status.get("conditions", ())
+    return [each.get("status") if isinstance(each, dict) else each for each in conditions]
 
 
 def _without(names: set[str], status: dict[str, Any]) -> dict[str, Any]:

@@ -57,9 +57,18 @@ def test_numbers_are_written_after_a_while_and_at_first() -> None:
 
 
 def test_a_job_that_starts_waits_longest() -> None:
-    delays = [pacing.waits({"phase": phase}) for phase in ("Running", "Complete", "Pending")]
+    phases = ("Running", "Complete", "Pending")
+    delays = [pacing.waits(status(1), status(2, phase)) for phase in phases]
     assert delays == sorted(delays)
-    assert pacing.waits({}) == pacing.waits({"phase": "Failed"})
+    assert pacing.waits({}, {}) == pacing.waits({}, {"phase": "Failed"})
+
+
+def test_numbers_of_a_job_that_starts_wait_for_what_they_lead_to() -> None:
+    # Neither of these statuses says that all are ready, the third does.
+    none, one, all_ready = (status(ready, "Pending") for ready in (0, 1, 2))
+
+    assert pacing.waits(none, one) > pacing.waits(none, all_ready)
+    assert pacing.due_at(none, {**none, "startTime": ""}, NOW, NOW) == NOW + pacing.waits(none, one)
 
 
 def test_a_spoiled_status_is_written_at_once() -> None:
