@@ -11,7 +11,8 @@ PATIENCE = timedelta(seconds=30)
 AGAIN = timedelta(minutes=1)
 """Pods wait for other things too: an image, a volume."""
 
-_WAITS_FOR_VOLUMES = {"", "ContainerCreating"}
+_CREATING = "ContainerCreating"
+"""What a node says of a pod until the pod has its volumes."""
 
 
 def due_at(job: JobRecord, observed: Observed, checked: datetime | None) -> datetime | None:
@@ -19,7 +20,8 @@ def due_at(job: JobRecord, observed: Observed, checked: datetime | None) -> date
     suspicious = [
         pod.created + PATIENCE
         for pod in observed.pods_of(job)
-        if pod.created is not None and _waits(pod)
+        # A pod without a node asks for no volume yet.
+        if pod.created is not None and pod.waiting == _CREATING and _waits(pod)
     ]
     if not suspicious:
         return None
@@ -35,4 +37,4 @@ def holders(job: JobRecord, observed: Observed) -> tuple[PodRecord, ...]:
 
 def _waits(pod: PodRecord) -> bool:
     pending = pod.phase == "Pending" and not pod.unschedulable and pod.gone_at is None
-    return pending and pod.waiting in _WAITS_FOR_VOLUMES
+    return pending and pod.waiting in {"", _CREATING}

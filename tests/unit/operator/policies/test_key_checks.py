@@ -30,6 +30,9 @@ def test_pods_that_run_or_have_no_node_do_not() -> None:
     running = pod(Role.SHARD, created=NOW)
     assert key_checks.due_at(job(), observed(running), None) is None
     assert key_checks.due_at(job(), observed(waiting(unschedulable=True)), None) is None
+    new = pod(Role.REPLICA, 1, phase="Pending", created=NOW)
+    assert key_checks.due_at(job(), observed(new), None) is None
+    assert key_checks.holders(job(), observed(new)) == ()
     assert key_checks.due_at(job(), observed(waiting(gone_at=NOW)), None) is None
 
 
