@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +20,7 @@ from disttrain_operator.policies import outcome, pacing
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired, events, measured, plan, report, telling
 from disttrain_operator.reconcile.act import Actor
-from disttrain_operator.reconcile.actions import Create, Plan, Renew
+from disttrain_operator.reconcile.actions import Create, DeleteJob, Plan, Renew
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 LOG = logging.getLogger(__name__)
@@ -111,6 +111,9 @@ class Reconciler:
         """The plan after all was done, which asks for nothing. Raises NotSettled if it does."""
         after = self._plan(look)
         look.knowledge.made = look.knowledge.made or not _makes_something(after)
+        if after.actions == (DeleteJob(),):
+            # Its time after the end passed meanwhile: nobody undid anything.
+            return replace(after, wake_at=self._clock())
         if after.actions:
             await self._report(look, after)
             names = ", ".join(sorted({type(action).__name__ for action in after.actions}))

@@ -368,6 +368,29 @@ def coordinators(world: World) -> list[dict[str, Any]]:
     return [body for body in pods(world) if body["metadata"]["labels"][role] == "coordinator"]
 
 
+def test_a_job_whose_time_passes_while_its_end_is_recorded_goes_with_the_next_look(
+    world: World,
+) -> None:
+    class Slow(FakeClient):
+        async def merge(self, *arguments: Any) -> Any:
+            world.now += timedelta(seconds=3)
+            return await super().merge(*arguments)
+
+    async def scenario() -> float | None:
+        operator = Operator(world, Slow(world))
+        await settle(world, operator)
+        world.change(JOB, {"spec": {"ttlSecondsAfterFinished": 2}})
+        world.finish_coordinators(COMPLETE)
+        operator.take(watched_events(world, operator.heard))
+        seconds = await operator.reconciler.look(KEY, 0)
+        assert world.objects[JOB]["status"]["phase"] == "Complete"
+        await operator.look()
+        return seconds
+
+    assert asyncio.run(scenario()) == 0
+    assert JOB not in world.objects
+
+
 def test_a_job_whose_coordinator_was_deleted_unread_is_looked_at_before_it_is_given_up(
     world: World,
 ) -> None:
