@@ -67,7 +67,7 @@ class Queue(Generic[Key]):
             at, _, key = self._heap[0]
             if self._due.get(key) == at and key not in self._active:
                 return at
-            # It was forgotten, or added again for another time.
+            # It was added again for another time.
             heapq.heappop(self._heap)
         return None
 
@@ -87,11 +87,6 @@ class Queue(Generic[Key]):
         self._due.pop(key, None)
         self.add(key, now + delay)
         return delay
-
-    def forget(self, key: Key) -> None:
-        """Drop a job that is gone."""
-        self._due.pop(key, None)
-        self.forgive(key)
 
     def _push(self, key: Key) -> None:
         self._num_added += 1

@@ -44,10 +44,6 @@ class Workers:
         self._queue.forgive(key)
         self.add(key)
 
-    def forget(self, key: JobKey) -> None:
-        """A job that is gone needs no second look."""
-        self._queue.forget(key)
-
     async def run(self) -> None:
         """Work until cancelled."""
         free = asyncio.Semaphore(_WORKERS)

@@ -115,12 +115,8 @@ class Model:
             self.active.discard(key)
             self.wanted.add(key)
 
-    def forget(self, key: str, _: float) -> None:
-        self.queue.forget(key)
-        self.wanted.discard(key)
 
-
-_DEEDS = st.sampled_from([Model.add, Model.take, Model.done, Model.failed, Model.forget])
+_DEEDS = st.sampled_from([Model.add, Model.take, Model.done, Model.failed])
 _STEPS = st.lists(st.tuples(_DEEDS, st.sampled_from("abc"), st.floats(0, 20)), max_size=60)
 
 
