@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from builders import small_disk
 from builders.launches import LaunchedRun, wait_until
 
 
@@ -43,6 +44,18 @@ def test_a_second_interrupt_kills(tmp_path: Path) -> None:
         code, _ = run.end()
         assert code == 130
         run.wait_until_nothing_is_left(5)
+
+
+def test_a_full_disk_is_told_and_its_end_too(tmp_path: Path) -> None:
+    with small_disk.mounted(tmp_path / "disk") as disk, LaunchedRun(disk) as run:
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        small_disk.fill(disk / "ballast")
+        run.wait_for_output("is full: nothing is saved until it has room")
+        (disk / "ballast").unlink()
+        run.wait_for_output("has room again")
+        run.command.send_signal(signal.SIGINT)
+        code, _ = run.end()
+        assert code == 130
 
 
 def test_nothing_outlives_a_killed_launcher(tmp_path: Path) -> None:

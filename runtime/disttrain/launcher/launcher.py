@@ -9,7 +9,7 @@ from typing import Protocol
 from disttrain.job import names
 from disttrain.launch import config as launch_config
 from disttrain.launch import failure_file
-from disttrain.launcher import interruption, outcome, restart_point
+from disttrain.launcher import interruption, outcome, restart_point, room
 from disttrain.launcher.fleet import FORK_SERVER, Fleet
 from disttrain.launcher.fork_messages import Ended, Started
 from disttrain.launcher.outcome import Outcome, Result
@@ -87,6 +87,7 @@ class Launcher:
         self._deadline: float | None = None
         self._given_up: Outcome | None = None
         self._killed = False
+        self._lacks_room = False
 
     def run(self) -> Outcome:
         """Run the job to its end. Whatever happens, no process is left when this returns."""
@@ -99,6 +100,7 @@ class Launcher:
                     self._wait(interrupts)
                     self._interrupt(interrupts.take())
                     self._handle_events()
+                    self._look_for_room()
                     self._watcher.tick(list(self._supervision.processes.values()))
         finally:
             self._fleet.close()
@@ -142,6 +144,14 @@ class Launcher:
         self._link.stop("interrupted")
         self._supervision.interrupted()
         self._deadline = time.monotonic() + STOP_SECONDS
+
+    def _look_for_room(self) -> None:
+        folder = self._run.folder.path
+        lacked, self._lacks_room = self._lacks_room, room.is_short(folder)
+        if self._lacks_room and not lacked:
+            self._watcher.event(f"the disk of {folder} is full: nothing is saved until it has room")
+        elif lacked and not self._lacks_room:
+            self._watcher.event(f"the disk of {folder} has room again")
 
     def _handle_events(self) -> None:
         for event in self._fleet.events():
@@ -223,7 +233,8 @@ class Launcher:
         if self._supervision.phase is Phase.STOPPING or self._killed or exit_ is None:
             return Outcome(result=Result.STOPPED, reason="Interrupted")
         result = outcome.RESULTS.get(exit_.code, Result.FAILED)
-        return Outcome(result=result, message=f"the coordinator ended with {exit_}")
+        message = f"the coordinator ended with {exit_} and left no {self._run.folder.summary.name}"
+        return Outcome(result=result, message=message)
 
 
 def _tail(log: Path) -> str:
