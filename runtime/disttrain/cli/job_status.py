@@ -75,6 +75,7 @@ class JobStatus(_Part):
     """None for other strategies."""
     restarts: dict[str, int] = {}
     checkpoint: int | None = None
+    checkpoint_failures: int = 0
     warm_start: bool = False
     portions_done: int = 0
     portions_requeued: int = 0

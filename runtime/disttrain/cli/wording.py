@@ -33,6 +33,11 @@ def staleness(figures: Staleness) -> str:
     return f"staleness p50 {figures.p50} p99 {figures.p99}"
 
 
+def checkpoint_failures(number: int) -> str:
+    """What could not be saved, since the disk was full for example; empty if all could."""
+    return f"{count(number)} failed checkpoint{'s' * (number > 1)}" if number else ""
+
+
 def batch_method(figures: BatchMethod | None) -> str:
     """How far a batch method is; empty in its warm start, and for other strategies."""
     if figures is None or not figures.has_begun:
@@ -79,6 +84,7 @@ def progress_line(status: JobStatus) -> str:
         _loss(status),
         measures(status.latest_measures),
         staleness(status.staleness),
+        checkpoint_failures(status.checkpoint_failures),
         remaining(status),
     ]
     return " · ".join(part for part in parts if part)

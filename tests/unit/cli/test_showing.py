@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from disttrain.cli import status_page, wording
 from disttrain.cli.display import LiveDisplay
-from disttrain.cli.job_status import read_status
+from disttrain.cli.job_status import JobStatus, read_status
 from disttrain.cli.main import app
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.launch.run_folder import RunFolder
@@ -105,6 +105,15 @@ def test_an_end_says_why(tmp_path: Path, reason: str, message: str, text: str) -
     a_run(tmp_path, phase="Complete", reason=reason, message=message)
     shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output.splitlines()
     assert (text in shown) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, ""), (1, " · 1 failed checkpoint"), (1200, " · 1,200 failed checkpoints")],
+)
+def test_checkpoints_that_failed_are_counted(number: int, text: str) -> None:
+    line = wording.progress_line(JobStatus(phase="Running", checkpoint_failures=number))
+    assert line == f"running · 0% · epoch 0.00 · 0 samples · 0 samples/s{text}"
 
 
 @pytest.mark.parametrize(

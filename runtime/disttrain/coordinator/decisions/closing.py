@@ -73,7 +73,8 @@ def _is_quiet(turn: Turn) -> bool:
 
 
 def _end_without_checkpoint(turn: Turn) -> None:
-    message = f"the last checkpoint failed {turn.state.final_failures} times; see the log"
+    failures, why = turn.state.final_failures, turn.state.checkpoint_failure
+    message = f"the last checkpoint failed {failures} times, at last since {why}"
     if turn.state.stopping:
         turn.go_to(Phase.STOPPED, StopReason.STOPPED, message)
     else:

@@ -309,6 +309,7 @@ def _(entry: entries.CheckpointEnded, state: State) -> None:
     else:
         state.totals.checkpoint_failures += 1
         state.final_failures += state.phase is Phase.CHECKPOINTING
+        state.checkpoint_failure = entry.message
     for number, issued in list(state.orders.items()):
         if isinstance(issued.order, Checkpoint) and issued.order.number == entry.number:
             del state.orders[number]

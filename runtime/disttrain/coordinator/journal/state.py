@@ -247,6 +247,8 @@ class State(Strict):
     """The first number that may be the last checkpoint."""
     final_failures: int = 0
     """Attempts at the last checkpoint that failed."""
+    checkpoint_failure: str = ""
+    """Why the latest checkpoint failed that did."""
     evaluation_tried: float | None = None
     evaluated_epoch: int = 0
     evaluating: bool = False

@@ -473,7 +473,7 @@ def test_without_a_last_checkpoint_a_stop_is_a_stop_and_a_result_is_missing(
             machine.request(done)
         machine.tick(1.0)
     assert (machine.phase(), machine.state.reason) == (phase, reason)
-    assert "failed 5 times" in machine.state.message
+    assert "failed 5 times, at last since No space left on device" in machine.state.message
 
 
 def test_a_spent_restart_budget_fails_the_job() -> None:
