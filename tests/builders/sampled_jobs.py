@@ -80,7 +80,7 @@ def regression(
 
 @dataclass(slots=True)
 class BatchJob:
-    """One job; everything happens one after the other, replicas in an order drawn from a seed."""
+    """One job; everything happens one after the other, in an order drawn from a seed."""
 
     problem: Regression
     driver: Driver
@@ -97,9 +97,10 @@ class BatchJob:
         """Until the method ends, or `is_over` before an order."""
         self.course = self.driver.begin(_LIFE, (_LIFE,) * self.shards)
         parts = list(_parts(self.problem.dimensions, self.shards))
+        chance = random.Random(self.seed)
         while self.course.stage is not Stage.DONE and not is_over(self.course):
             order = self.course.order
-            for index, (_, shard) in enumerate(parts):
+            for index, (_, shard) in chance.sample(list(enumerate(parts)), self.shards):
                 self.driver.answered(self.course, index, shard.carry_out(order))
             if order.iteration == len(self.points):
                 self.points.append(_whole(parts, PARAMETERS))

@@ -124,6 +124,8 @@ def test_a_process_that_is_killed_changes_no_bit(
 
         role = process.partition("-")[0]
         assert job.summary()["restarts"][role] == 1
+        if role == "shard":
+            assert job.summary()["sandblaster"]["returns"] >= 1
 
 
 def test_a_job_that_was_stopped_goes_on_with_the_curvature_that_it_had(

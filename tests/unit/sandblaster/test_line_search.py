@@ -63,6 +63,27 @@ def test_both_wolfe_conditions_hold(line: Line, curvature: float, first_step: fl
     assert search.evaluations <= 15
 
 
+@pytest.mark.parametrize(
+    ("rules", "loss", "slope", "stage"),
+    [
+        (WolfeRules(), -1.1e-4, 0.0, Stage.ACCEPTED),
+        (WolfeRules(), -0.9e-4, 0.0, Stage.TRYING),
+        (WolfeRules(), -0.5, -0.89, Stage.ACCEPTED),
+        (WolfeRules(), -0.5, -0.91, Stage.TRYING),
+        (WolfeRules(), -0.5, 0.89, Stage.ACCEPTED),
+        (WolfeRules(), -0.5, 0.91, Stage.TRYING),
+        (ArmijoRules(), -1.1e-4, 5.0, Stage.ACCEPTED),
+        (ArmijoRules(), -0.9e-4, 0.0, Stage.TRYING),
+    ],
+)
+def test_a_ten_thousandth_of_the_decrease_is_asked_for_and_nine_tenths_of_the_slope_allowed(
+    rules: SearchRules, loss: float, slope: float, stage: Stage
+) -> None:
+    search: Search = rules.begin(Point(step=0.0, loss=0.0, slope=-1.0), 1.0)
+
+    assert search.advanced(Point(step=1.0, loss=loss, slope=slope)).stage is stage
+
+
 @pytest.mark.parametrize("first_step", [1e-3, 1.0, 50.0])
 @pytest.mark.parametrize("line", LINES)
 def test_armijos_condition_holds(line: Line, first_step: float) -> None:

@@ -1,11 +1,20 @@
 """The frame is not built for one method."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from builders.batch_problems import PROBLEMS, RULES, Problem, iterates, shards_of
+from builders.batch_problems import (
+    PROBLEMS,
+    RULES,
+    Problem,
+    Vector,
+    iterates,
+    rosenbrock,
+    shards_of,
+)
 from disttrain.sandblaster.batch_method import BatchMethod
 from disttrain.sandblaster.conjugate_gradient import ConjugateGradient
 from disttrain.sandblaster.descent import Descent
@@ -56,6 +65,33 @@ def test_conjugate_gradients_need_fewer_evaluations_than_gradient_descent() -> N
         needed[name] = method.progress.evaluations
 
     assert needed["conjugate gradient"] < needed["gradient descent"] / 2
+
+
+@pytest.mark.parametrize(
+    ("problem", "search"),
+    [(rosenbrock(4), WolfeRules(curvature=0.1)), (PROBLEMS["softmax"], ArmijoRules())],
+    ids=["wolfe", "armijo"],
+)
+def test_conjugate_directions_are_polak_and_ribieres_with_a_factor_of_at_least_0(
+    problem: Problem, search: WolfeRules | ArmijoRules
+) -> None:
+    method = BatchMethod(Descent(replace(RULES, search=search), ConjugateGradient()))
+    points = iterates(method, shards_of(problem, 3), 12)
+    factors = []
+    before, direction = np.ones_like(points[0]), np.zeros_like(points[0])
+    for here, there in pairwise(points):
+        _, gradient = problem.evaluate(here)
+        factors.append(float(gradient @ (gradient - before) / (before @ before)))
+        direction = max(0.0, factors[-1]) * direction - gradient
+        assert np.allclose(unit(there - here), unit(direction), rtol=0, atol=1e-9)
+        before = gradient
+
+    assert min(factors[1:]) < 0 < max(factors[1:])
+
+
+def unit(vector: Vector) -> Vector:
+    """The same direction."""
+    return vector / np.linalg.norm(vector)
 
 
 def test_conjugate_gradients_get_the_line_search_that_they_need() -> None:
