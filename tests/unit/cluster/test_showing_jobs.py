@@ -1,6 +1,7 @@
 """What is read from objects and shown: pages, tables, events, figures of pods."""
 
 import inspect
+from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -240,6 +241,7 @@ def test_watched_events_are_told_once_and_those_that_are_gone_are_forgotten(
     api = ApiInMemory()
     shown = an_event("Pod", "a-shard-0")
     lines = event_table.watch(Jobs(api, NAMESPACE), "a", [shown])
+    assert isinstance(lines, Generator)
     for number in range(1, 6):
         for index in (number - 1, number):
             api.put(EVENTS, an_event("Pod", f"a-shard-{index}"))
