@@ -21,7 +21,7 @@ class Failure:
 _FAILURE = TypeAdapter(Failure)
 
 LONGEST_MESSAGE = 32_000
-"""Characters; the coordinator takes 65,536 bytes in a text."""
+"""Characters; the coordinator takes 65,536 in a text."""
 
 
 def write(path: Path, error: BaseException) -> None:

@@ -202,7 +202,9 @@ class CoordinatorMetrics:
             samples_per_second=new.gauge(
                 "samples_per_second", "Samples per second of all replicas."
             ),
-            loss=new.gauge("job_loss", "Mean training loss over the replicas."),
+            loss=new.gauge(
+                "job_loss", "Mean training loss over the replicas; of a batch method its objective."
+            ),
             measure=new.gauge("measure", "Latest measures on the test split.", "name"),
             portions_done=new.counter("portions_done", "Portions processed completely."),
             portions_requeued=new.counter("portions_requeued", "Portions given out again."),

@@ -9,7 +9,7 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.transport.factory import open_transport
 
 _LONGEST = 32_000
-"""Characters; the coordinator takes 65,536 bytes in a text."""
+"""Characters; the coordinator takes 65,536 in a text."""
 
 
 def report(config: LaunchConfig, error: FinalError) -> None:

@@ -1,6 +1,7 @@
 """What is told of a batch method."""
 
 from builders.batch_machines import RULES, BatchMachine
+from disttrain.coordinator.journal.state import LifeState
 from disttrain.coordinator.status import batch_status
 
 
@@ -22,6 +23,15 @@ def test_a_batch_with_fewer_groups_than_replicas_is_told() -> None:
 
 def test_a_batch_with_as_many_groups_as_replicas_is_fine() -> None:
     assert _said() is None
+
+
+def test_replicas_that_are_gone_need_no_groups() -> None:
+    machine = BatchMachine(batch=RULES.model_copy(update={"push_every_portions": 4}))
+    machine.running()
+    machine.state.replicas[1].state = LifeState.LEFT
+    found = batch_status.batch(machine.state)
+    assert found is not None
+    assert found["warning"] is None
 
 
 def test_nothing_is_told_before_it_begins() -> None:
