@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import Phase, State, StopReason
 from disttrain.coordinator.settings import Settings
 
 
@@ -23,7 +23,8 @@ def epochs_processed(state: State) -> float:
 
 def estimate(state: State, settings: Settings, now: float, speed: float) -> Estimate:
     """What is left, at the present speed in samples per second."""
-    if state.phase is Phase.COMPLETE:
+    # A batch method that has converged does no more of what its limits allow.
+    if state.phase is Phase.COMPLETE or state.reason == StopReason.CONVERGED:
         return Estimate(fraction=1.0, remaining_seconds=0.0)
     estimates = [*_by_samples(state, settings, speed), *_by_iterations(state, settings, now)]
     if state.phase.ended:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders.machines import BASE
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import Phase, State, StopReason
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.status import progress
 from disttrain.coordinator.status.progress import Estimate
@@ -95,6 +95,14 @@ def test_at_the_end_nothing_remains_of_a_complete_job_only(
     state.phase = phase
     found = _estimate(state, Stop(epochs=2))
     assert (found.fraction, found.remaining_seconds) == (fraction, seconds)
+
+
+@pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.CHECKPOINTING, Phase.EXPORTING])
+def test_what_has_converged_computes_no_more(phase: Phase) -> None:
+    state = _state(done=50)
+    state.phase, state.reason = phase, StopReason.CONVERGED
+    found = _estimate(state, Stop(epochs=2))
+    assert (found.fraction, found.remaining_seconds) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize(
