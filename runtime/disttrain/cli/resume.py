@@ -1,5 +1,7 @@
 """`disttrain resume`: go on with a run that was stopped, or with a suspended job of a cluster."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +10,14 @@ import typer
 from disttrain.cli import objects
 from disttrain.cli.cluster_options import jobs_of, on_cluster
 from disttrain.cluster import choosing, references
-from disttrain.cluster.errors import WrongInput
+from disttrain.cluster.errors import (
+    LibraryMissing,
+    NoAccess,
+    NotFound,
+    NotInstalled,
+    Unreachable,
+    WrongInput,
+)
 from disttrain.cluster.target import Target
 
 Which = Annotated[
@@ -34,7 +43,8 @@ def resume(target: Target, which: Which) -> None:
     Example: disttrain resume dtj/digits
     """
     if means_cluster(which, target):
-        _resume_job(target, which)
+        with _said_why(target, which):
+            _resume_job(target, which)
         return
     # What runs a job is slow to import, and the other commands do without it.
     from disttrain.cli import live, restart_check  # noqa: PLC0415
@@ -47,6 +57,18 @@ def means_cluster(which: str, target: Target) -> bool:
     if references.is_qualified(which) or target != Target():
         return True
     return "/" not in which and not Path(which).is_dir()
+
+
+@contextmanager
+def _said_why(target: Target, which: str) -> Iterator[None]:
+    """Tell whoever wrote a folder's name amiss why a cluster is asked."""
+    try:
+        yield
+    except (LibraryMissing, NoAccess, NotFound, NotInstalled, Unreachable) as error:
+        if references.is_qualified(which) or target != Target():
+            raise
+        message = f"there is no folder {which} here, so a job of a cluster is meant: {error}"
+        raise type(error)(message) from error
 
 
 def _resume_job(target: Target, which: str) -> None:

@@ -82,6 +82,20 @@ def test_resume_tells_a_folder_from_a_job(
     assert resume.means_cluster(which, target) is cluster
 
 
+@pytest.mark.parametrize(
+    ("which", "said"),
+    [
+        ("frist", "there is no folder frist here, so a job of a cluster is meant: "),
+        ("dtj/frist", ""),
+    ],
+)
+def test_a_resume_says_why_a_cluster_is_asked(api: ApiInMemory, which: str, said: str) -> None:
+    error = typed("resume", which).exception
+    assert isinstance(error, NotFound)
+    assert str(error).startswith(f"{said}no job frist in namespace")
+    assert JOBS.path(NAMESPACE, "frist") not in api.objects
+
+
 def test_a_job_is_suspended_and_resumed(api: ApiInMemory) -> None:
     assert typed("suspend", "digits").output == "disttrainjob.disttrain.dev/digits suspended\n"
     assert spec(api)["suspend"] is True
