@@ -1,6 +1,7 @@
 """How a job ended: as its coordinator wrote it, as it stands in the job's annotation."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,18 +11,14 @@ _LONGEST_MESSAGE = 1000
 _LONGEST_REASON = 64
 
 
-def from_annotation(content: object) -> Outcome | None:
-    """The outcome; None if there is none, or nothing that can be understood."""
+def from_annotation(content: object, otherwise: datetime) -> Outcome | None:
+    """The outcome; None if there is none, or nothing that can be understood.
+
+    `otherwise` is its time if that one is spoiled: the same at every sight, or each were news.
+    """
     found = _parsed(content)
-    if found.get("phase") not in set(EndPhase):
-        return None
-    return Outcome(
-        phase=EndPhase(found["phase"]),
-        reason=_reason(found.get("reason"), found["phase"]),
-        message=_message(found.get("message")),
-        time=_time(found.get("time")),
-        by_operator=found.get("by") == "operator",
-    )
+    said = _said(found, _time(found.get("time")) or otherwise)
+    return said and replace(said, by_operator=found.get("by") == "operator")
 
 
 def to_annotation(outcome: Outcome) -> str:
@@ -36,16 +33,20 @@ def to_annotation(outcome: Outcome) -> str:
     return json.dumps(content)
 
 
-def from_termination(content: object, finished: datetime | None) -> Outcome | None:
+def from_termination(content: object, finished: datetime) -> Outcome | None:
     """What a coordinator wrote as it ended; None for Stopped, which is no end of the job."""
-    found = _parsed(content)
-    if found.get("phase") not in set(EndPhase):
+    return _said(_parsed(content), finished)
+
+
+def _said(found: dict[str, Any], time: datetime) -> Outcome | None:
+    # No set: what somebody wrote there may have no hash.
+    if found.get("phase") not in tuple(EndPhase):
         return None
     return Outcome(
         phase=EndPhase(found["phase"]),
         reason=_reason(found.get("reason"), found["phase"]),
         message=_message(found.get("message")),
-        time=finished or datetime.now(UTC),
+        time=time,
     )
 
 
@@ -67,9 +68,9 @@ def _message(value: object) -> str:
     return value[:_LONGEST_MESSAGE] if isinstance(value, str) else ""
 
 
-def _time(value: object) -> datetime:
+def _time(value: object) -> datetime | None:
     try:
         found = datetime.fromisoformat(str(value))
     except ValueError:
-        return datetime.now(UTC)
+        return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -18,6 +18,9 @@ RESTARTS = "disttrain.dev/restarts"
 STARTED = "disttrain.dev/started"
 """Annotation of a coordinator's Job that was made anew: when the first one started."""
 
+LONG_AGO = datetime.fromtimestamp(0, UTC)
+"""Stands for a time that is not told: the same at every sight, so that none is news."""
+
 LONGEST_TEXT = 300
 """Characters kept of what others say."""
 
@@ -72,15 +75,16 @@ def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
     """A DistTrainJob; of its status only the named fields are kept."""
     metadata, status = mapping(body.get("metadata")), mapping(body.get("status"))
     annotations = mapping(metadata.get("annotations"))
+    created = time(metadata.get("creationTimestamp")) or LONG_AGO
     return JobRecord(
         key=JobKey(kept(metadata.get("namespace")), kept(metadata.get("name"))),
         uid=kept(metadata.get("uid")),
         version=number(metadata.get("resourceVersion")),
         generation=number(metadata.get("generation")),
-        created=time(metadata.get("creationTimestamp")) or datetime.now(UTC),
+        created=created,
         deleting="deletionTimestamp" in metadata,
         spec=kept(_text_of(body.get("spec"))),
-        outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME)),
+        outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME), created),
         restarts=str(annotations.get(RESTARTS, "")),
         written=_text_of({name: status[name] for name in sorted(own_fields & status.keys())}),
         phase=kept(status.get("phase", "")),

@@ -1,6 +1,6 @@
 """Pods to records."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from disttrain.job import cluster_labels
@@ -8,8 +8,6 @@ from disttrain.job.failure_policy import DISRUPTION
 from disttrain.job.names import Role
 from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.records import Death, Outcome, PodRecord
-
-_LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 def record(body: dict[str, Any]) -> PodRecord | None:
@@ -21,6 +19,7 @@ def record(body: dict[str, Any]) -> PodRecord | None:
     labels = parsing.mapping(metadata.get("labels"))
     container = parsing.main_container(status.get("containerStatuses"))
     states = parsing.conditions(status)
+    created = parsing.time(metadata.get("creationTimestamp"))
     return PodRecord(
         name=str(metadata.get("name")),
         uid=str(metadata.get("uid")),
@@ -33,9 +32,9 @@ def record(body: dict[str, Any]) -> PodRecord | None:
         gone_at=parsing.time(metadata.get("deletionTimestamp")),
         restarts=parsing.number(container.get("restartCount")),
         death=_death(container, status, _reasons(status, states)),
-        created=parsing.time(metadata.get("creationTimestamp")),
+        created=created,
         disrupted=parsing.is_true(states.get(DISRUPTION)),
-        outcome=_outcome(container) if role is Role.COORDINATOR else None,
+        outcome=_outcome(container, created) if role is Role.COORDINATOR else None,
         restarting="terminated" in parsing.mapping(container.get("state")),
         **_hindrance(container, states),
     )
@@ -75,7 +74,7 @@ def _death(
             exit_code=code,
             reason=str(ended.get("reason", "")),
             message=parsing.text(ended.get("message")),
-            time=parsing.time(ended.get("finishedAt")) or _LONG_AGO,
+            time=parsing.time(ended.get("finishedAt")) or parsing.LONG_AGO,
             reasons=reasons | {str(ended.get("reason", ""))},
         )
     if status.get("phase") == "Failed" and not ended:
@@ -85,14 +84,15 @@ def _death(
             reason=str(status.get("reason", "")),
             message=parsing.text(status.get("message")),
             # The same at every sight of it, so that it is told once.
-            time=parsing.time(status.get("startTime")) or _LONG_AGO,
+            time=parsing.time(status.get("startTime")) or parsing.LONG_AGO,
             reasons=reasons,
         )
     return None
 
 
-def _outcome(container: dict[str, Any]) -> Outcome | None:
+def _outcome(container: dict[str, Any], created: datetime | None) -> Outcome | None:
     ended = _terminated(container)
     if ended.get("exitCode") != 0:
         return None
-    return outcomes.from_termination(ended.get("message"), parsing.time(ended.get("finishedAt")))
+    finished = parsing.time(ended.get("finishedAt")) or created or parsing.LONG_AGO
+    return outcomes.from_termination(ended.get("message"), finished)
