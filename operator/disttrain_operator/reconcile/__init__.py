@@ -1,5 +1,5 @@
 """From what is observed of a job to what is done about it.
 
-`records`, `parsing` and `inventory` hold what was seen, `plan` decides, `act` does, `queue` says
-when. All but `act`, `worker` and `reconciler` is pure.
+`plan` decides, `act` does, `queue` says when. All is pure but `act`, `relist` and `telling`, which
+make requests, `measured`, which counts, and `worker` and `reconciler`, which put them together.
 """

@@ -107,7 +107,7 @@ class Plan:
     """What to do about a job now, what to say of it, and when to look again."""
 
     actions: tuple[Action, ...] = ()
-    """In this order; neighbours of a kind may be done at once."""
+    """In this order; those that depend on no other are done at once with their neighbours."""
     status: dict[str, Any] | None = None
     """The operator's fields of the status. None: the job is not to be touched."""
     wake_at: datetime | None = None

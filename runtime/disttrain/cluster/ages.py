@@ -1,4 +1,4 @@
-"""Instants and durations as kubectl writes them. Pure."""
+"""Instants and durations as kubectl writes them. Pure but for `now`."""
 
 from datetime import UTC, datetime
 

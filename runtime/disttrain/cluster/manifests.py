@@ -1,4 +1,4 @@
-"""What a person gives to `submit`, as the object that is sent. Pure.
+"""What a person gives to `submit`, as the object that is sent. Pure but for a name by chance.
 
 Only fields that were given are sent: the API server fills in the rest, and an autoscaler may own
 what nobody wrote.
