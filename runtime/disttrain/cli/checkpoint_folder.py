@@ -14,6 +14,9 @@ def resolve(given: Path) -> Path:
     """The folder of one checkpoint; whether it is whole is not looked at. Raises NoCheckpoint."""
     if names.number(given.absolute().name) is not None or (given / names.MANIFEST).exists():
         return given.absolute()
+    if given.is_file():
+        message = f"{given} is a file; name the folder of a checkpoint, or that of a run"
+        raise NoCheckpoint(message)
     newest = Store(given).newest_folder() or _newest_of_run(RunFolder(given))
     if newest is None:
         message = (

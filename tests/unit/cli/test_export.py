@@ -72,3 +72,12 @@ def test_a_folder_without_checkpoints_is_named(
 ) -> None:
     assert exported(monkeypatch, tmp_path, tmp_path / "out") == 1
     assert f"{tmp_path} holds no checkpoint; name a folder such as" in capsys.readouterr().err
+
+
+def test_a_file_is_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model.safetensors"
+    model.write_bytes(b"exported before")
+    assert exported(monkeypatch, model, tmp_path / "again.safetensors") == 1
+    assert f"{model} is a file; name the folder of a checkpoint" in capsys.readouterr().err
