@@ -81,8 +81,11 @@ class ApiInMemory:
         return copy.deepcopy(body)
 
     def _patch(self, request: Request) -> Object:
-        found = self._get(request)
-        _merge(found, request.body or {})
+        found, body = self._get(request), request.body or {}
+        version = found["metadata"].get("resourceVersion")
+        if (body.get("metadata") or {}).get("resourceVersion", version) != version:
+            raise Conflict(f"{request.path}: another resourceVersion")
+        _merge(found, body)
         self.objects[request.path] = found
         return copy.deepcopy(found)
 

@@ -142,13 +142,34 @@ def _taken_back(jobs: Jobs, stored: Object, change: Change) -> Iterator[None]:
 
 def _own(jobs: Jobs, stored: Object, job: Object) -> None:
     """Let the ConfigMap go with the job, and not before it."""
+    name, found = stored["metadata"]["name"], stored
+    while True:
+        # A merge patch replaces the whole list of owners: only of that which was read.
+        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+        body = {"metadata": {**code_map.owned(found, job)["metadata"], **version}}
+        try:
+            jobs.api.call(resources.patch(CONFIG_MAPS, jobs.namespace, name, body))
+        except NotFound:
+            # It went with its last owner, a job that was deleted just before this one came.
+            _create(jobs, code_map.copied(stored, job))
+        except Conflict:
+            found = _found_again(jobs, stored)
+            continue
+        return
+
+
+def _found_again(jobs: Jobs, stored: Object) -> Object:
+    """A ConfigMap that somebody else changed. Raises Conflict if it has other files now."""
     name = stored["metadata"]["name"]
-    body = code_map.owned(stored, job)
-    try:
-        jobs.api.call(resources.patch(CONFIG_MAPS, jobs.namespace, name, body))
-    except NotFound:
-        # It went with its last owner, a job that was deleted just before this one came.
-        _create(jobs, code_map.copied(stored, job))
+    found = _find(jobs, name) or stored
+    if not packing.same_content(stored, found):
+        message = (
+            f"somebody else wrote other code into configmap/{name} just now, and the job that was "
+            f"made would run it; delete the job and submit it again with another "
+            f"--set spec.task.source.configMap=NAME"
+        )
+        raise Conflict(message)
+    return found
 
 
 def _require_source(jobs: Jobs, name: str | None) -> None:

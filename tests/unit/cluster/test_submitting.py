@@ -250,6 +250,35 @@ def test_code_is_not_taken_from_a_job_that_was_quicker(tmp_path: Path) -> None:
     assert list(api.objects) == [CONFIG_MAPS.path(NAMESPACE, "digits-code")]
 
 
+class _AtOnce(ApiInMemory):
+    """Another submit keeps the same code at the same time, and is quicker with its job."""
+
+    changes: Object
+
+    def _patch(self, request: Request) -> Object:
+        if self.changes:
+            there = code_of(self)
+            there["metadata"] |= {"resourceVersion": "8", **_owned()}
+            there |= self.changes
+            self.changes = {}
+        return super()._patch(request)
+
+
+def test_code_that_two_submits_keep_at_once_belongs_to_both_jobs(tmp_path: Path) -> None:
+    api = _AtOnce()
+    api.changes = {"immutable": False}
+    done = submitted(api, tmp_path)
+    owners = {owner["uid"] for owner in code_of(api)["metadata"]["ownerReferences"]}
+    assert owners == {done.job["metadata"]["uid"], "uid-of-quicker"}
+
+
+def test_code_that_somebody_else_wrote_over_meanwhile_is_told(tmp_path: Path) -> None:
+    api = _AtOnce()
+    api.changes = {"data": {"other.py": ""}}
+    with pytest.raises(Conflict, match="wrote other code into configmap/digits-code just now"):
+        submitted(api, tmp_path)
+
+
 def test_a_dry_run_makes_nothing(tmp_path: Path) -> None:
     api = ApiInMemory()
     done = submitted(api, tmp_path, dry_run=True)
