@@ -9,6 +9,7 @@ from typing import Protocol
 from disttrain.job import names
 from disttrain.launch import config as launch_config
 from disttrain.launch import failure_file
+from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher import interruption, outcome, restart_point, room
 from disttrain.launcher.fleet import FORK_SERVER, Fleet
 from disttrain.launcher.fork_messages import Ended, Started
@@ -34,6 +35,8 @@ LEAVE_SECONDS = 5.0
 
 
 LOG_TAIL_BYTES = 4096
+
+LONGEST_WORDS = 300
 
 
 class Watcher(Protocol):
@@ -184,7 +187,8 @@ class Launcher:
         if event.name != names.COORDINATOR:
             self._link.died(event.name, event.pid, exit_, self._log_tail(event))
         again = f"starts again in {verdict.delay_seconds:.1f} s (restart {verdict.number})"
-        self._watcher.event(f"{event.name}: {exit_}; {again}")
+        cause = last_words(event.code, self._log_tail(event))
+        self._watcher.event(f"{event.name}: {exit_}{cause}; {again}")
 
     def _give_up(self, event: Ended, verdict: GiveUp) -> None:
         if self._given_up is not None:
@@ -235,6 +239,14 @@ class Launcher:
         result = outcome.RESULTS.get(exit_.code, Result.FAILED)
         message = f"the coordinator ended with {exit_} and left no {self._run.folder.summary.name}"
         return Outcome(result=result, message=message)
+
+
+def last_words(code: int, log_tail: str) -> str:
+    """The exception of a process that crashed, in brackets: the last line of its log."""
+    lines = log_tail.rstrip().splitlines()
+    if code != ExitCode.CRASHED or not lines:
+        return ""
+    return f" ({lines[-1][:LONGEST_WORDS]})"
 
 
 def _tail(log: Path) -> str:
