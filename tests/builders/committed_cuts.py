@@ -6,6 +6,7 @@ from pathlib import Path
 
 from disttrain.checkpoint import model_map, names
 from disttrain.checkpoint.manifest import FileEntry, JobIdentity, Manifest, ShardEntry
+from disttrain.checkpoint.parts import FolderParts
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
 from disttrain.layout import ModelLayout, TensorSpec
@@ -30,11 +31,12 @@ def commit(
     staging = store.begin(number)
     entries = []
     for index, made in enumerate(cuts):
-        path = staging.path / names.shard_file(index)
-        written = writing.write(made, path)
-        file = FileEntry(name=path.name, bytes=written.bytes, hash=written.hash)
+        parts = FolderParts(staging.path)
+        written = writing.write(made, parts)
+        name = names.shard_file(index)
+        file = FileEntry(name=name, bytes=written.bytes, hash=written.hash)
         ranges = model_map.ranges(model, index, len(cuts))
-        made.lasting.remember(path.parent.with_name(names.folder(number)))
+        made.lasting.remember(parts.committed(number))
         entry = ShardEntry(
             index=index,
             file=file,

@@ -16,9 +16,10 @@ from disttrain.checkpoint.manifest import VectorRange
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
 from disttrain.coordinator.errors import JournalDamaged
-from disttrain.coordinator.journal import journal
+from disttrain.coordinator.journal import journals
 from disttrain.job import manifest_file, names
-from disttrain.launch.config import checkpoint_folder
+from disttrain.job.location import Location
+from disttrain.launch import locations
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.replica import ledger as replica_ledger
@@ -48,7 +49,7 @@ def read(folder: Path) -> Evidence:
         message = f"{folder} is no output folder of `disttrain run`: it has no {missing}"
         raise NothingToAudit(message)
     job = manifest_file.load_job(run.job)
-    checkpoints = checkpoint_folder(job, run.path)
+    checkpoints = locations.of_run(run, job)
     found = _lives(run.ledger)
     batches = job.spec.strategy.sandblaster
     return Evidence(
@@ -59,8 +60,8 @@ def read(folder: Path) -> Evidence:
         warm_start=batches is not None and batches.warm_start is not None,
         batch_is_everything=batches is None or batches.batch_size == "all",
         summary=_summary(run.summary, found),
-        train_samples=_train_samples(checkpoints / journal.FOLDER, found),
-        checkpoints=_checkpoints(checkpoints),
+        train_samples=_train_samples(checkpoints, found),
+        checkpoints=_checkpoints(checkpoints.folder),
         last_sign_ns=_last_sign_ns(run),
         unreadable=tuple(found.unreadable),
     )
@@ -117,9 +118,9 @@ def _last_sign_ns(run: RunFolder) -> int:
     return max((f.stat().st_mtime_ns for f in (run.status, run.summary) if f.exists()), default=0)
 
 
-def _train_samples(folder: Path, found: _Found) -> int | None:
+def _train_samples(location: Location, found: _Found) -> int | None:
     try:
-        replayed = journal.replay(folder)
+        replayed = journals.replay(location)
     except JournalDamaged as error:
         found.unreadable.append(str(error))
         return None

@@ -6,16 +6,19 @@ and deletes; any process may read meanwhile.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from disttrain.checkpoint import digest, durable, manifest_text, names, reading
+from disttrain.checkpoint import digest, durable, manifest_text, names, reading, shard_file
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.errors import AlreadyThere, Corrupt, NoCheckpoint
 from disttrain.checkpoint.manifest import FileEntry, Manifest
 from disttrain.checkpoint.reading import Checkpoint
+
+LARGEST_LEDGER_BYTES = 1 << 30
+"""Of a coordinator's state no more is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,29 @@ class Store:
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint with a good manifest; None if there is none."""
         return next(self._newest_first(), None)
+
+    def read(self, path: Path) -> Checkpoint:
+        """As `reading.read`."""
+        return reading.read(path)
+
+    def ledger(self, checkpoint: Checkpoint) -> bytes:
+        """The coordinator's file of a checkpoint. Raises Corrupt."""
+        file = checkpoint.path / names.COORDINATOR
+        return shard_file.small_content(file, LARGEST_LEDGER_BYTES)
+
+    def bring(self, checkpoint: Checkpoint, files: Iterable[FileEntry] | None = None) -> None:
+        """Nothing: files are where they are."""
+
+    def drop_copies(self) -> None:
+        """Nothing: there are none."""
+
+    def staging(self, number: int) -> str:
+        """The folder of a checkpoint that is being written."""
+        return str(self.folder / names.staging(number))
+
+    def place(self, number: int) -> str:
+        """The folder of a committed checkpoint."""
+        return str(self.folder / names.folder(number))
 
     def newest_folder(self) -> Path | None:
         """The folder with the highest number, damaged or not; None if there is none."""

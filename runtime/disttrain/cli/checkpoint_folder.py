@@ -6,7 +6,7 @@ from disttrain.checkpoint import names, store
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.store import Store
 from disttrain.job import manifest_file
-from disttrain.launch import config
+from disttrain.launch import locations
 from disttrain.launch.run_folder import RunFolder
 
 
@@ -36,4 +36,4 @@ def _newest_of_run(run: RunFolder) -> Path | None:
     if not run.job.exists():
         return None
     job = manifest_file.load_job(run.job)
-    return Store(config.checkpoint_folder(job, run.path.absolute())).newest_folder()
+    return Store(locations.of_run(run, job).folder).newest_folder()

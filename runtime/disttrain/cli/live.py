@@ -14,7 +14,7 @@ from disttrain.cli.job_status import JobStatus, read_status
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.job import manifest_file
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch.config import checkpoint_folder
+from disttrain.launch import locations
 from disttrain.launch.errors import OutputFolderInUse
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder, default_folder
@@ -85,7 +85,7 @@ def _conclude(outcome: Outcome, run: Run) -> None:
     elif outcome.result is Result.STOPPED:
         # Why it stopped also says if there was no room for a last checkpoint.
         why = outcome.message or "interrupted"
-        if latest_checkpoint(checkpoint_folder(run.job, folder.path)) is None:
+        if latest_checkpoint(locations.of_run(folder, run.job)) is None:
             typer.echo(f"Stopped: {why}. There is no checkpoint to go on from")
         else:
             typer.echo(f"Stopped: {why}. Go on with: disttrain resume {shown}")

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import unquote, urlsplit
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from disttrain.job import names
+from disttrain.job import location, names
+from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
@@ -108,9 +108,9 @@ class LaunchConfig:
         return _JOIN_SECONDS[self.supervisor]
 
     @property
-    def checkpoint_folder(self) -> Path:
-        """The folder that holds the checkpoints and the journal; absolute."""
-        return checkpoint_folder(self.job, self.run_folder)
+    def checkpoints(self) -> Location:
+        """Where the checkpoints and the journal lie."""
+        return location.of(self.job.spec.checkpoint.uri, self.run_folder)
 
 
 def process_name(role: Role, index: int | None) -> str:
@@ -119,13 +119,6 @@ def process_name(role: Role, index: int | None) -> str:
         return role.value
     named = {Role.SHARD: names.shard_name, Role.REPLICA: names.replica_name}
     return named[role](index) if role in named else names.COORDINATOR
-
-
-def checkpoint_folder(job: DistTrainJob, run_folder: Path) -> Path:
-    """The folder of `spec.checkpoint.uri`; a relative path begins at the output folder."""
-    uri = job.spec.checkpoint.uri
-    path = unquote(urlsplit(uri).path) if uri.startswith("file://") else uri
-    return run_folder / path
 
 
 _CONFIG = TypeAdapter(LaunchConfig)

@@ -4,15 +4,17 @@ import dataclasses
 from pathlib import Path
 
 from disttrain.checkpoint import names
+from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.launch.config import LaunchConfig
 
 
-def latest_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint in `folder`; None without one. Its hashes are not checked.
+def latest_checkpoint(location: Location) -> Path | None:
+    """The newest complete checkpoint there; None without one. Its hashes are not checked.
 
     The manifest is written last: a folder without it is no checkpoint.
     """
+    folder = location.folder
     # Not by `checkpoint.store`, which imports numpy: the launcher should start soon.
     complete = (path for path in folder.glob("[0-9]*") if (path / names.MANIFEST).is_file())
     numbers = (names.number(path.name) for path in complete)
@@ -27,4 +29,4 @@ def config_after_restart(config: LaunchConfig) -> LaunchConfig:
     """
     if config.role is not Role.SHARD:
         return dataclasses.replace(config, resume_from=None)
-    return dataclasses.replace(config, resume_from=latest_checkpoint(config.checkpoint_folder))
+    return dataclasses.replace(config, resume_from=latest_checkpoint(config.checkpoints))

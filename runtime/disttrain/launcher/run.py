@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch import atomic_file
-from disttrain.launch.config import LaunchConfig, checkpoint_folder
+from disttrain.launch import atomic_file, locations
+from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import NothingToResume
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import reserved_port, restart_point, sockets_folder, threads
@@ -87,7 +87,7 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
     record = folder.read_record()
     with folder.writable(), ExitStack() as held:
         held.callback(os.close, folder.lock())
-        checkpoint = restart_point.latest_checkpoint(checkpoint_folder(job, folder.path))
+        checkpoint = restart_point.latest_checkpoint(locations.of_run(folder, job))
         if checkpoint is None and folder.summary.exists():
             # A run that was killed has its journal to go on from; one that ended has ended there.
             message = (

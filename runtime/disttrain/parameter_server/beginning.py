@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from disttrain.checkpoint import stores
 from disttrain.checkpoint.errors import CheckpointRefused
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.job import defaults
@@ -24,7 +25,7 @@ def restore(config: LaunchConfig, chunk_bytes: int) -> RestoredShard | None:
     newest = candidates[0].manifest if candidates else None
     if saved is not None and stopped.is_newer(saved, wanted.shard, newest):
         return saved
-    return restoring.restore(candidates, wanted)
+    return _restored(config, candidates, wanted)
 
 
 def reloading(config: LaunchConfig, chunk_bytes: int) -> Reload:
@@ -37,13 +38,24 @@ def reloading(config: LaunchConfig, chunk_bytes: int) -> Reload:
         wanted = _wanted(config, chunk_bytes)
         # Who returns to the end of the warm start is not of it any more.
         others = (*wanted.other_rules, *wanted.earlier)
-        restored = restoring.restore(found, replace(wanted, other_rules=others, earlier={}))
+        wanted = replace(wanted, other_rules=others, earlier={})
+        restored = _restored(config, found, wanted)
         if restored is None:
-            message = f"there is no checkpoint {number} in {config.checkpoint_folder}"
+            message = f"there is no checkpoint {number} in {config.checkpoints}"
             raise WrongSnapshot(message)
         return restored
 
     return reload
+
+
+def _restored(
+    config: LaunchConfig, candidates: list[Checkpoint], wanted: Wanted
+) -> RestoredShard | None:
+    store = stores.open_store(config.checkpoints)
+    try:
+        return restoring.restore(candidates, replace(wanted, bring=store.bring))
+    finally:
+        store.drop_copies()
 
 
 def _wanted(config: LaunchConfig, chunk_bytes: int) -> Wanted:
@@ -60,7 +72,8 @@ def _wanted(config: LaunchConfig, chunk_bytes: int) -> Wanted:
 
 
 def _candidates(config: LaunchConfig) -> list[Checkpoint]:
-    return restoring.newest(config.checkpoint_folder, config.job_uid, config.resume_from)
+    store = stores.open_store(config.checkpoints)
+    return restoring.newest(store, config.job_uid, config.resume_from)
 
 
 def _saved_at_stop(place: Saver | None, wanted: Wanted) -> RestoredShard | None:
@@ -81,7 +94,7 @@ def saver(config: LaunchConfig) -> Saver | None:
     if config.supervisor is not Supervisor.NODE or strategy is None:
         return None
     return Saver(
-        folder=config.checkpoint_folder / stopped.FOLDER,
+        folder=config.checkpoints.folder / stopped.FOLDER,
         job_uid=config.job_uid,
         update_rule=assembly.rule_name(strategy.optimizer.rule),
     )

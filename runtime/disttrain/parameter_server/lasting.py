@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from disttrain.checkpoint import names, tensor_file, vector_file
+from disttrain.checkpoint import names, tensor_file
 from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES
 from disttrain.checkpoint.manifest import FileEntry, VectorEntry
+from disttrain.checkpoint.parts import Parts
 from disttrain.checkpoint.shard_file import Content
-from disttrain.checkpoint.store import Store
 from disttrain.checkpoint.vector_file import OnDisk
 from disttrain.parameter_server.snapshot import Snapshot
 from disttrain.parameter_server.values import Values
@@ -37,17 +37,16 @@ class Lasting:
             for name, file in self.files.items()
         )
 
-    def write(self, folder: Path, shard: int, snapshot: Snapshot) -> None:
-        """Put all into the folder: by a link what an earlier checkpoint has. Raises NotWritten."""
-        earlier = Store(folder.parent).folders()
+    def write(self, parts: Parts, shard: int, snapshot: Snapshot) -> None:
+        """Put all into it, shared with an earlier checkpoint where that is so. Raises NotWritten."""
         for name, content in self.contents.items():
             known = self.on_disk.get(content)
-            if known and vector_file.link(known.entry, (known.folder, *earlier), folder):
+            if known and parts.share(known):
                 snapshot.leave_out(name)
                 self.files[name] = known.entry
         for name in self.contents.keys() - self.files.keys():
             draft = names.vector_draft(shard, name)
-            self.files[name] = vector_file.write(folder, draft, self._content(name, snapshot))
+            self.files[name] = parts.write_vector(draft, self._content(name, snapshot))
             self.written_bytes += self.files[name].bytes
 
     def remember(self, folder: Path) -> None:

@@ -1,8 +1,9 @@
 """Carries out the coordinator's orders to a shard."""
 
-from pathlib import Path
+from collections.abc import Callable
 
 from disttrain.checkpoint import names
+from disttrain.checkpoint.parts import Parts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.parameter_server import reporting, writing
@@ -20,7 +21,12 @@ class OrderBook:
     """Belongs to the shard's thread. An order that takes long is answered later: see `finished`."""
 
     def __init__(
-        self, shard: Shard, serving: Serving, chunk_bytes: int, metrics: ServedMetrics
+        self,
+        shard: Shard,
+        serving: Serving,
+        chunk_bytes: int,
+        metrics: ServedMetrics,
+        open_parts: Callable[[str], Parts],
     ) -> None:
         self.is_ended = False
         """The coordinator said that this is the end."""
@@ -32,6 +38,7 @@ class OrderBook:
         self._serving = serving
         self._chunk_bytes = chunk_bytes
         self._metrics = metrics
+        self._open_parts = open_parts
         self._writing: tuple[NumberedOrder, Writer] | None = None
         self._next: tuple[NumberedOrder, orders.Checkpoint] | None = None
         """Waits until an earlier checkpoint, which was given up, has stopped writing."""
@@ -99,8 +106,7 @@ class OrderBook:
             return None
         made = writing.cut(order.number, state, state.values)
         self._shard.protect(made)
-        path = Path(order.folder) / names.shard_file(state.index)
-        self._writing = (numbered, Writer(made, path))
+        self._writing = (numbered, Writer(made, self._open_parts(order.folder)))
         return None
 
     def _written(self, writer: Writer) -> Result:
@@ -111,12 +117,12 @@ class OrderBook:
             return orders.OrderFailed(message=str(made.error)[:1000])
         self.checkpointed = made.version
         self.checkpoint = made.number
-        made.lasting.remember(writer.path.parent.with_name(names.folder(made.number)))
+        made.lasting.remember(writer.parts.committed(made.number))
         self._metrics.checkpoint(made.seconds, made.blocking_seconds)
         size = made.written.bytes + made.lasting.written_bytes
         LOG.info("checkpoint written", number=made.number, bytes=size)
         return orders.ShardWritten(
-            file=writer.path.name,
+            file=names.shard_file(self._shard.state.index),
             bytes=made.written.bytes,
             hash=made.written.hash,
             version=made.version,

@@ -7,13 +7,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from disttrain.checkpoint import names, reading, shard_file
+from disttrain.checkpoint import names, shard_file
 from disttrain.checkpoint.errors import CheckpointRefused, Corrupt
-from disttrain.checkpoint.manifest import Manifest, VectorRange
+from disttrain.checkpoint.manifest import FileEntry, Manifest, VectorRange
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore, parts
 from disttrain.checkpoint.shard_file import ShardFile
-from disttrain.checkpoint.store import Store
+from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.checkpoint.vector_file import OnDisk
 from disttrain.layout import Range
 from disttrain.parameter_server import deliveries
@@ -44,6 +44,8 @@ class Wanted:
     make: MakeValues
     earlier: Mapping[str, MakeValues] = field(default_factory=dict)
     """By update rule, room for what the stage before has left, its state included."""
+    bring: Callable[[Checkpoint, Iterable[FileEntry]], None] = lambda _, __: None
+    """Has files of a checkpoint at hand before they are read."""
 
     def room(self, update_rule: str) -> MakeValues | None:
         """How room is made for all that is of this rule; None if nothing is wanted of it."""
@@ -82,12 +84,12 @@ def answers_for(shard: int, shards: int, former_shards: int) -> range:
     return range(shard, former_shards, shards)
 
 
-def newest(folder: Path, job_uid: str, resume_from: Path | None) -> list[Checkpoint]:
+def newest(store: CheckpointStore, job_uid: str, resume_from: Path | None) -> list[Checkpoint]:
     """Checkpoints to try, the best first: this run's, then the one that it began with."""
-    own = [c for c in reversed(Store(folder).list()) if c.manifest.job.uid == job_uid]
+    own = [c for c in reversed(store.list()) if c.manifest.job.uid == job_uid]
     if resume_from is None:
         return own
-    first = reading.read(resume_from)
+    first = store.read(resume_from)
     return [c for c in own if c.manifest.number > first.manifest.number] + [first]
 
 
@@ -122,7 +124,9 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
     with Restore(checkpoint) as source:
         sources = _sources(manifest, ranges) or {min(wanted.shard, len(manifest.shards) - 1)}
         former = answers_for(wanted.shard, wanted.shards, len(manifest.shards))
-        _check_hashes(checkpoint, sources, former)
+        files = _files(manifest, sources, former)
+        wanted.bring(checkpoint, files)
+        _check_hashes(checkpoint, files)
         description = source.file(min(sources)).metadata
         if room is None:
             values = wanted.make(ranges, wanted.chunk_bytes, {})
@@ -191,11 +195,15 @@ def _sources(manifest: Manifest, ranges: Mapping[Vector, Range]) -> set[int]:
     }
 
 
-def _check_hashes(checkpoint: Checkpoint, sources: set[int], former: Iterable[int]) -> None:
-    """Of all files of the sources, and of the others' tables."""
-    shards = checkpoint.manifest.shards
+def _files(manifest: Manifest, sources: set[int], former: Iterable[int]) -> list[FileEntry]:
+    """All files of the sources, and those with the others' tables."""
+    shards = manifest.shards
     of_sources = [entry for shard in sorted(sources) for entry in shards[shard].files]
-    for entry in dict.fromkeys([*of_sources, *(shards[shard].file for shard in former)]):
+    return list(dict.fromkeys([*of_sources, *(shards[shard].file for shard in former)]))
+
+
+def _check_hashes(checkpoint: Checkpoint, files: Iterable[FileEntry]) -> None:
+    for entry in files:
         file = checkpoint.path / entry.name
         found = shard_file.digest_of(file)
         if (found.bytes, found.hash) != (entry.bytes, entry.hash):

@@ -6,9 +6,11 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
+from disttrain.checkpoint import stores
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.messages import Join, Joined, Leave, Restored
@@ -183,7 +185,8 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     metrics.life(joined.member.incarnation)
     saver = beginning.saver(config)
     serving = Serving(listener, shard)
-    book = OrderBook(shard, serving, transport.chunk_bytes, metrics)
+    open_parts = partial(stores.open_parts, config.checkpoints)
+    book = OrderBook(shard, serving, transport.chunk_bytes, metrics, open_parts)
     book.checkpoint = restored.checkpoint if restored is not None else 0
     return ShardProcess(
         transport=transport,

@@ -4,13 +4,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
-from disttrain.checkpoint import names, shard_file, tensor_file
+from disttrain.checkpoint import names, tensor_file
 from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES
+from disttrain.checkpoint.parts import Parts
 from disttrain.checkpoint.shard_file import Content, Written
 from disttrain.layout import Range
 from disttrain.parameter_server import deliveries, lasting
@@ -88,9 +88,9 @@ def cut(number: int, state: ShardState, values: Values) -> Cut:
 class Writer:
     """One checkpoint on its way to disk. `is_over` may be asked by any thread."""
 
-    def __init__(self, made: Cut, path: Path) -> None:
+    def __init__(self, made: Cut, parts: Parts) -> None:
         self.cut = made
-        self.path = path
+        self.parts = parts
         self._thread = threading.Thread(target=self._run, name="checkpoint-writer", daemon=True)
         self._thread.start()
 
@@ -107,16 +107,17 @@ class Writer:
     def _run(self) -> None:
         began = time.perf_counter()
         try:
-            self.cut.written = write(self.cut, self.path)
+            self.cut.written = write(self.cut, self.parts)
         except Exception as error:
             self.cut.error = error
         self.cut.seconds = time.perf_counter() - began
 
 
-def write(made: Cut, path: Path) -> Written:
+def write(made: Cut, parts: Parts) -> Written:
     """Write the shard's file, and beside it those of lasting vectors. Raises NotWritten."""
-    made.lasting.write(path.parent, int(made.metadata["shard"]), made.snapshot)
-    return shard_file.write(path, contents(made), made.metadata)
+    shard = int(made.metadata["shard"])
+    made.lasting.write(parts, shard, made.snapshot)
+    return parts.write_shard(shard, contents(made), made.metadata)
 
 
 def contents(made: Cut) -> list[Content]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from disttrain.checkpoint import stores
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.store import Store
-from disttrain.coordinator.journal import journal
+from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import State
 from disttrain.job import manifest_file, names
 from disttrain.job.roles import Device
@@ -104,12 +104,20 @@ def read(folder: Path) -> Recording:
         chunk_bytes=_circumstances(run.ledger).chunk_bytes,
         shards=_shards(run.ledger, job.spec.parameter_server.shards),
         replicas=_replicas(run.ledger),
-        checkpoint=Store(replica.checkpoint_folder).latest(),
+        checkpoint=_checkpoint(replica),
     )
 
 
+def _checkpoint(config: LaunchConfig) -> Checkpoint | None:
+    store = stores.open_store(config.checkpoints)
+    latest = store.latest()
+    if latest is not None:
+        store.bring(latest)
+    return latest
+
+
 def _data_order(config: LaunchConfig) -> DataOrder:
-    replayed = journal.replay(config.checkpoint_folder / journal.FOLDER)
+    replayed = journals.replay(config.checkpoints)
     state = State() if replayed is None else replayed.state
     if not state.data.samples:
         message = "the run ended before it knew its data; there is nothing to replay"

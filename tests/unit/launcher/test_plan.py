@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from builders.jobs import a_job
+from disttrain.job.location import Location
 from disttrain.launch import config as launch_config
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.launcher.plan import Place, plan
@@ -65,9 +66,9 @@ def test_a_config_with_a_wrong_or_unknown_field_is_refused() -> None:
         ("file:///disk/my%20c", "/disk/my c"),
     ],
 )
-def test_the_checkpoint_folder_begins_at_the_run_folder(uri: str, folder: str) -> None:
+def test_the_folder_of_checkpoints_begins_at_the_run_folder(uri: str, folder: str) -> None:
     config = plan(a_job(f"spec.checkpoint.uri={uri}"), a_place())["shard-0"]
-    assert config.checkpoint_folder == Path(folder)
+    assert config.checkpoints == Location(Path(folder))
 
 
 @pytest.mark.parametrize(

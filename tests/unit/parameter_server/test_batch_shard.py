@@ -24,6 +24,7 @@ from builders.batch_shards import (
 )
 from disttrain.checkpoint import export, names, shard_file
 from disttrain.checkpoint.errors import Corrupt
+from disttrain.checkpoint.parts import FolderParts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
 from disttrain.layout import TRIAL_OF
@@ -270,10 +271,10 @@ def test_what_is_written_is_of_one_moment_while_orders_go_on(tmp_path: Path) -> 
         assert stage(shard, group + 5, 1.0, group, evaluation=2)
     performed(perform(shard, 4, *MEASURE, commits=(5, 6, 7)))
     performed(perform(shard, 5, *ACCEPT, ops.Combine(target="s1", terms={"s0": 2.0})))
-    writing.write(made, tmp_path / "file")
+    writing.write(made, FolderParts(tmp_path))
     shard.protect(None)
 
-    with shard_file.opened(tmp_path / "file") as file:
+    with shard_file.opened(tmp_path / names.shard_file(0)) as file:
         for name in then.keys() - {"s0"}:
             kept = "PARAMETERS" if name == PARAMETERS else f"PARAMETERS.{name}"
             assert bytes(file.read_all(kept)) == then[name]

@@ -10,6 +10,7 @@ import pytest
 
 from builders import batch_shards
 from disttrain.checkpoint import shard_file
+from disttrain.checkpoint.parts import FolderParts
 from disttrain.checkpoint.shard_file import Content, Written
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
@@ -19,6 +20,7 @@ from disttrain.parameter_server.orders import OrderBook
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
+from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.transport.header import Vector
 
@@ -43,8 +45,13 @@ def a_book() -> OrderBook:
     shard = assembly.build(state, Sgd(learning_rate=1.0), Records(incarnation=1))
     shard.configure({Vector.PARAMETERS: 16}, 1, CHUNK_BYTES)
     state.is_initialised = True
+    return book_of(shard)
+
+
+def book_of(shard: Shard) -> OrderBook:
     serving = create_autospec(Serving, instance=True)
-    return OrderBook(shard, serving, CHUNK_BYTES, create_autospec(ServedMetrics, instance=True))
+    metrics = create_autospec(ServedMetrics, instance=True)
+    return OrderBook(shard, serving, CHUNK_BYTES, metrics, lambda at: FolderParts(Path(at)))
 
 
 def a_checkpoint(number: int) -> NumberedOrder:
@@ -78,9 +85,7 @@ def test_after_a_return_nothing_is_at_risk(tmp_path: Path) -> None:
     shard = batch_shards.a_shard(reload=lambda _: batch_shards.read(checkpoint))
     batch_shards.one_iteration([shard])
     checkpoint = batch_shards.commit(tmp_path, [shard], number=3)
-    serving = create_autospec(Serving, instance=True)
-    metrics = create_autospec(ServedMetrics, instance=True)
-    book = OrderBook(shard, serving, CHUNK_BYTES, metrics)
+    book = book_of(shard)
 
     answer = book.carry_out(NumberedOrder(id=1, order=orders.ReturnTo(checkpoint=3)))
 

@@ -11,7 +11,9 @@ import torch
 from builders import committed_cuts
 from disttrain.checkpoint import names, shard_file
 from disttrain.checkpoint.errors import Corrupt
+from disttrain.checkpoint.parts import FolderParts
 from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.store import Store
 from disttrain.job.optimizer import Adagrad, Sgd
 from disttrain.parameter_server import assembly, reporting, restoring, writing
 from disttrain.parameter_server.counts import Count
@@ -139,14 +141,14 @@ def test_a_file_written_by_the_thread_is_of_one_version(tmp_path: Path) -> None:
     shard = a_shard(Sgd(learning_rate=1.0))
     push(shard, 1)
     before = set(threading.enumerate())
-    writer = writing.Writer(take_cut(shard), tmp_path / names.shard_file(0))
+    writer = writing.Writer(take_cut(shard), FolderParts(tmp_path))
     sequence = 2
     while not writer.is_over:
         push(shard, sequence)
         sequence += 1
     assert writer.wait(10)
     assert writer.cut.error is None
-    with shard_file.opened(writer.path) as file:
+    with shard_file.opened(tmp_path / names.shard_file(0)) as file:
         content = torch.frombuffer(bytearray(file.read_all("PARAMETERS")), dtype=torch.float32)
         assert file.metadata["version"] == "1"
     assert torch.equal(content, torch.ones(ELEMENTS))
@@ -155,7 +157,7 @@ def test_a_file_written_by_the_thread_is_of_one_version(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     shard = a_shard(Sgd(learning_rate=1.0))
-    writer = writing.Writer(take_cut(shard), tmp_path / "no-such-folder" / "shard")
+    writer = writing.Writer(take_cut(shard), FolderParts(tmp_path / "no-such-folder"))
     assert writer.wait(10)
     assert writer.cut.error is not None
     push(shard, 1)
@@ -219,7 +221,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     content = bytearray(file.read_bytes())
     content[-CHUNK_BYTES] ^= 1
     file.write_bytes(content)
-    restored = restoring.restore(restoring.newest(tmp_path, "job", None), wanted())
+    restored = restoring.restore(restoring.newest(Store(tmp_path), "job", None), wanted())
     assert restored is not None
     assert (restored.checkpoint, restored.version) == (1, 1)
     with pytest.raises(Corrupt):
@@ -234,7 +236,7 @@ def test_a_checkpoint_of_another_rule_is_refused(tmp_path: Path) -> None:
 
 def test_another_jobs_checkpoints_are_not_taken(tmp_path: Path) -> None:
     commit(tmp_path, [take_cut(a_shard(Sgd(learning_rate=1.0)))])
-    assert restoring.newest(tmp_path, "another", None) == []
+    assert restoring.newest(Store(tmp_path), "another", None) == []
 
 
 def test_a_join_tells_what_all_lives_of_the_shard_have_lost() -> None:

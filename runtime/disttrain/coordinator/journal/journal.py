@@ -87,6 +87,11 @@ class Journal:
         """Some entries may not be on disk: it is full or fails."""
         return bool(self._backlog) or self._doubtful
 
+    @property
+    def is_long(self) -> bool:
+        """Never: lines are read fast."""
+        return False
+
     def begin(self, found: State) -> None:
         """Begins a new file with a snapshot; the older ones are deleted.
 

@@ -12,7 +12,7 @@ from disttrain.checkpoint.manifest import (
     ShardEntry,
     VectorEntry,
 )
-from disttrain.checkpoint.store import Store
+from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.coordinator.decisions.turn import (
     AbandonCheckpoint,
     BeginCheckpoint,
@@ -42,7 +42,7 @@ class Job:
 class Checkpoints:
     """Belongs to the coordinator's thread."""
 
-    store: Store
+    store: CheckpointStore
     job: Job
     _ledgers: dict[int, FileEntry] = field(default_factory=dict)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
-from disttrain.coordinator.journal.journal import Journal
+from disttrain.coordinator.journal.journals import DecisionJournal
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -18,7 +18,7 @@ class Leaving:
     They go on with what they have, and with the next life, which has the journal.
     """
 
-    def __init__(self, machine: Coordinator, journal: Journal) -> None:
+    def __init__(self, machine: Coordinator, journal: DecisionJournal) -> None:
         self._machine = machine
         self._journal = journal
         self._asked = False

@@ -3,12 +3,12 @@
 import random
 import signal
 
-from disttrain.checkpoint import names
-from disttrain.checkpoint.store import Store
+from disttrain.checkpoint import stores
+from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.coordinator import settings
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import Places
-from disttrain.coordinator.journal import journal
+from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.process import start
 from disttrain.coordinator.process.checkpoints import Checkpoints, Job
@@ -65,10 +65,9 @@ def main(config: LaunchConfig) -> int:
 
 
 def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
-    store = Store(config.checkpoint_folder)
-    journal_folder = store.folder / journal.FOLDER
-    begun = start.first_state(journal_folder, config, store.next_number())
-    kept = journal.Journal(journal_folder)
+    store = stores.open_store(config.checkpoints)
+    begun = start.first_state(config, store)
+    kept = journals.open_journal(config.checkpoints)
     kept.begin(begun.state)
     machine = Coordinator(begun.state, settings.from_spec(config.job.spec), _places(config, store))
     parts = Parts(
@@ -84,11 +83,11 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
     return parts, begun.origin
 
 
-def _places(config: LaunchConfig, store: Store) -> Places:
+def _places(config: LaunchConfig, store: CheckpointStore) -> Places:
     return Places(
         model_file=str(RunFolder(config.run_folder).model),
-        staging=lambda number: str(store.folder / names.staging(number)),
-        checkpoint=lambda number: str(store.folder / names.folder(number)),
+        staging=store.staging,
+        checkpoint=store.place,
     )
 
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from disttrain.checkpoint.errors import NotWritten
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect
 from disttrain.coordinator.errors import MessageRefused
 from disttrain.coordinator.journal.entries import CheckpointEnded, Entry
-from disttrain.coordinator.journal.journal import Journal
+from disttrain.coordinator.journal.journals import DecisionJournal
 from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.leaving import Leaving
 from disttrain.coordinator.process.reporting import Reporting
@@ -50,7 +51,7 @@ class Parts:
     """What the loop joins."""
 
     machine: Coordinator
-    journal: Journal
+    journal: DecisionJournal
     checkpoints: Checkpoints
     reporting: Reporting
     leaving: Leaving
@@ -107,6 +108,8 @@ class Service:
             self._tick()
             self._decide_again()
             self._parts.journal.sync()
+            if self._parts.journal.is_long:
+                self._begin_journal()
             if not self._parts.journal.is_behind:
                 self._answer()
             self._parts.reporting.write_if_due(self._parts.clock(), self._listener.refused)
@@ -254,7 +257,7 @@ class Service:
     def _begin_journal(self) -> None:
         try:
             self._parts.journal.begin(self._parts.machine.state)
-        except OSError as error:
+        except (OSError, NotWritten) as error:
             LOG.warning("journal not shortened", reason=str(error))
 
     def _reply(self, request: Request, reply: messages.Reply) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from disttrain.checkpoint import names
+from disttrain.checkpoint.errors import CheckpointRefused
+from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.coordinator.errors import JournalDamaged, ManifestChanged, WrongJournal
-from disttrain.coordinator.journal import batch_changes, journal, resume, state
+from disttrain.coordinator.journal import batch_changes, journals, resume, state
 from disttrain.coordinator.journal.state import State
 from disttrain.launch.config import LaunchConfig
 
@@ -31,28 +32,28 @@ class Start:
     origin: Origin
 
 
-def first_state(journal_folder: Path, config: LaunchConfig, next_checkpoint: int) -> Start:
+def first_state(config: LaunchConfig, store: CheckpointStore) -> Start:
     """A checkpoint to resume comes before the journal, which belongs to the run that ended.
 
-    `next_checkpoint` is the lowest number that is free. Raises JournalDamaged, WrongJournal,
-    ManifestChanged.
+    Raises JournalDamaged, WrongJournal, ManifestChanged, and CheckpointError for a store that does
+    not answer.
     """
-    start = _found(journal_folder, config)
+    start = _found(config, store)
     start.state.job_uid = config.job_uid
-    start.state.next_checkpoint = max(start.state.next_checkpoint, next_checkpoint)
+    start.state.next_checkpoint = max(start.state.next_checkpoint, store.next_number())
     return start
 
 
-def _found(journal_folder: Path, config: LaunchConfig) -> Start:
+def _found(config: LaunchConfig, store: CheckpointStore) -> Start:
     checkpoint, shards = config.resume_from, config.job.spec.parameter_server.shards
     if checkpoint is not None:
-        ledger = _read_ledger(checkpoint / names.COORDINATOR)
+        ledger = _read_ledger(store, checkpoint)
         _require_possible(ledger, config)
         resumed = resume.from_ledger(ledger, str(checkpoint), shards)
         return Start(state=resumed, origin=Origin.CHECKPOINT)
-    replayed = journal.replay(journal_folder)
+    replayed = journals.replay(config.checkpoints)
     if replayed is not None:
-        _check_job(replayed.state, config.job_uid, journal_folder)
+        _check_job(replayed.state, config.job_uid, journals.name(config.checkpoints))
         return Start(state=replayed.state, origin=Origin.JOURNAL)
     return Start(state=State(), origin=Origin.NEW)
 
@@ -66,7 +67,7 @@ def _require_possible(ledger: State, config: LaunchConfig) -> None:
         raise ManifestChanged(why)
 
 
-def _check_job(found: State, job_uid: str, folder: Path) -> None:
+def _check_job(found: State, job_uid: str, folder: str) -> None:
     if found.job_uid not in {"", job_uid}:
         message = (
             f"{folder} is the journal of job {found.job_uid}, this is job {job_uid}; "
@@ -75,9 +76,11 @@ def _check_job(found: State, job_uid: str, folder: Path) -> None:
         raise WrongJournal(message)
 
 
-def _read_ledger(file: Path) -> State:
+def _read_ledger(store: CheckpointStore, checkpoint: Path) -> State:
     try:
-        return state.from_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
-        message = f"{file} cannot be read; resume from another checkpoint"
+        return state.from_json(store.ledger(store.read(checkpoint)))
+    except (CheckpointRefused, ValidationError) as error:
+        message = (
+            f"the ledger of {checkpoint} cannot be read ({error}); resume from another checkpoint"
+        )
         raise JournalDamaged(message) from error

@@ -1,0 +1,82 @@
+"""Where checkpoints are kept, whatever keeps them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from disttrain.checkpoint.manifest import FileEntry, Manifest
+from disttrain.checkpoint.parts import FolderParts, Parts
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.store import Store
+from disttrain.job.location import Location
+
+
+class Staged(Protocol):
+    """A checkpoint that is being written, for the coordinator."""
+
+    def write_coordinator(self, content: bytes) -> FileEntry:
+        """Write the coordinator's file. Raises NotWritten."""
+
+
+class CheckpointStore(Protocol):
+    """The checkpoints of one job: each is there whole or not at all.
+
+    One process (the coordinator) begins, commits and deletes; any process may read meanwhile.
+    `contract/test_checkpoint_stores.py` is what every implementation has to pass.
+    """
+
+    def next_number(self) -> int:
+        """A number higher than every one that is there, from 1; damaged ones count."""
+
+    def begin(self, number: int) -> Staged:
+        """Begin to write a checkpoint. Raises AlreadyThere, NotWritten."""
+
+    def commit(self, manifest: Manifest) -> Checkpoint:
+        """Make a checkpoint whose files are all there one that everybody finds, whatever dies.
+
+        Raises NotWritten, and Corrupt if a file is missing or has another length.
+        """
+
+    def abandon(self, number: int) -> None:
+        """Give up what was begun; nothing happens if there is nothing. Never raises."""
+
+    def retain(self, keep: int) -> tuple[int, ...]:
+        """Delete all but the newest `keep` (at least 1); the numbers deleted. Never raises."""
+
+    def list(self) -> tuple[Checkpoint, ...]:
+        """The checkpoints with a good manifest, oldest first. Their files may not be at hand."""
+
+    def latest(self) -> Checkpoint | None:
+        """The newest of them; None if there is none."""
+
+    def read(self, path: Path) -> Checkpoint:
+        """The one in this folder, which is or would be its own. Raises NoCheckpoint, Corrupt."""
+
+    def ledger(self, checkpoint: Checkpoint) -> bytes:
+        """The coordinator's file of a checkpoint. Raises Corrupt."""
+
+    def bring(self, checkpoint: Checkpoint, files: Iterable[FileEntry] | None = None) -> None:
+        """Have these files in the checkpoint's folder; None: all, and the manifest.
+
+        What is read there has to be checked as ever. Raises Corrupt when a file is not to be had.
+        """
+
+    def drop_copies(self) -> None:
+        """Delete what `bring` took space for. Never raises."""
+
+    def staging(self, number: int) -> str:
+        """Where the parts of a checkpoint are written, as shards understand it."""
+
+    def place(self, number: int) -> str:
+        """Where a committed checkpoint lies, as replicas understand it."""
+
+
+def open_store(location: Location) -> CheckpointStore:
+    """The store at a location, which needs not exist before the first checkpoint."""
+    return Store(location.folder)
+
+
+def open_parts(location: Location, staging: str) -> Parts:
+    """Where a shard puts its part of the checkpoint that is being written at `staging`."""
+    del location
+    return FolderParts(Path(staging))

@@ -1,0 +1,53 @@
+"""The coordinator's journal, whatever keeps it."""
+
+from typing import Protocol
+
+from disttrain.coordinator.journal import entries, journal
+from disttrain.coordinator.journal.journal import Journal, Replayed
+from disttrain.coordinator.journal.state import State
+from disttrain.job.location import Location
+
+
+class DecisionJournal(Protocol):
+    """The open journal. Belongs to one thread."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Some entries may not be kept: what keeps it is full, away, or fails."""
+
+    @property
+    def is_long(self) -> bool:
+        """A new snapshot would make it faster to replay."""
+
+    def begin(self, found: State) -> None:
+        """Begins anew with a snapshot, which holds whatever was appended.
+
+        Raises OSError or NotWritten: then the journal goes on as it was, or is behind.
+        """
+
+    def append(self, decided: entries.Decided) -> None:
+        """Takes what one event led to: half of a decision is never replayed. Never raises."""
+
+    def catch_up(self, found: State) -> None:
+        """Writes what is missing, if that is possible now; `found`: what was decided until now."""
+
+    def sync(self) -> None:
+        """What was appended survives the machine, unless the journal is behind afterwards."""
+
+    def close(self) -> None:
+        """Syncs and closes. Never raises."""
+
+
+def open_journal(location: Location) -> DecisionJournal:
+    """The journal at a location; `begin` comes first."""
+    return Journal(location.folder / journal.FOLDER)
+
+
+def replay(location: Location) -> Replayed | None:
+    """The state that the newest journal leads to; None without one. Raises JournalDamaged."""
+    return journal.replay(location.folder / journal.FOLDER)
+
+
+def name(location: Location) -> str:
+    """What the journal is called to people."""
+    return str(location.folder / journal.FOLDER)
