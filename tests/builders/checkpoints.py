@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from disttrain.checkpoint import model_map, names, shard_file
+from disttrain.checkpoint import model_map, names
 from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES, Values
 from disttrain.checkpoint.manifest import (
     FileEntry,
@@ -17,6 +17,7 @@ from disttrain.checkpoint.manifest import (
     ShardEntry,
     VectorRange,
 )
+from disttrain.checkpoint.parts import FolderParts, Parts
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.shard_file import Content
 from disttrain.checkpoint.store import Staging, Store
@@ -71,14 +72,24 @@ def write_shard(
     version: int = 7,
 ) -> ShardEntry:
     """One shard's file with the values of its ranges, and Adagrad's state: ten times as much."""
+    return put_shard(FolderParts(folder), index, ranges, values, version)
+
+
+def put_shard(
+    parts: Parts,
+    index: int,
+    ranges: Sequence[VectorRange],
+    values: Mapping[Vector, Values],
+    version: int = 7,
+) -> ShardEntry:
+    """The same, wherever a store keeps it."""
     contents = [
         Content(tensor=tensor, pieces=pieces)
         for part in ranges
         for tensor, pieces in _tensors(part, values[part.vector][part.first : part.end])
     ]
-    name = names.shard_file(index)
-    written = shard_file.write(folder / name, contents, {"version": str(version)})
-    entry = FileEntry(name=name, bytes=written.bytes, hash=written.hash)
+    written = parts.write_shard(index, contents, {"version": str(version)})
+    entry = FileEntry(name=names.shard_file(index), bytes=written.bytes, hash=written.hash)
     return ShardEntry(index=index, file=entry, version=version, ranges=tuple(ranges))
 
 

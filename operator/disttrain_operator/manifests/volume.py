@@ -1,4 +1,7 @@
-"""Where checkpoints and journals lie: a claim that is there, or one that is made and kept."""
+"""Where checkpoints and journals lie: a claim that is there, or one that is made and kept.
+
+A job whose checkpoints are in an object store has no claim.
+"""
 
 from disttrain.job import cluster_names
 from disttrain.job.checkpoint_volume import CheckpointVolume
@@ -8,11 +11,16 @@ from disttrain_operator.manifests.context import Context, Object
 
 
 def claim_name(context: Context) -> str | None:
-    """The claim that all pods mount. None: neither manifest nor settings say where to write."""
+    """The claim that all pods mount; None if there is no such claim."""
     volume = context.job.spec.checkpoint.volume
     if volume is not None and volume.claim_name is not None:
         return volume.claim_name
     return cluster_names.checkpoints_claim(context.name) if _wanted(context) else None
+
+
+def is_missing(context: Context) -> bool:
+    """Whether neither manifest nor settings say where to write."""
+    return claim_name(context) is None and not context.job.spec.checkpoint.is_object_store
 
 
 def claim(context: Context) -> Object | None:
@@ -33,10 +41,12 @@ def claim(context: Context) -> Object | None:
 
 
 def _wanted(context: Context) -> DefaultVolume | None:
-    volume = context.job.spec.checkpoint.volume
-    if volume is None:
+    checkpoint = context.job.spec.checkpoint
+    if checkpoint.is_object_store:
+        return None
+    if checkpoint.volume is None:
         return context.config.default_volume
-    return _described(volume)
+    return _described(checkpoint.volume)
 
 
 def _described(volume: CheckpointVolume) -> DefaultVolume | None:

@@ -35,6 +35,9 @@ def volumes(context: Context, role: Role) -> list[Object]:
     claim = volume.claim_name(context)
     if claim is not None:
         found.append({"name": _CHECKPOINTS, "persistentVolumeClaim": {"claimName": claim}})
+    elif context.job.spec.checkpoint.is_object_store:
+        # The run's folder of this pod alone: logs of its own, and files on their way.
+        found.append({"name": _CHECKPOINTS, "emptyDir": {}})
     source = context.job.spec.task.source
     if source is not None:
         found.append({"name": _TASK, "configMap": {"name": source.config_map}})
@@ -49,7 +52,7 @@ def mounts(context: Context) -> list[Object]:
         _SHARED_MEMORY: (str(pod_layout.SHARED_MEMORY_FOLDER), False),
         _TEMPORARY: (str(pod_layout.TEMPORARY_FOLDER), False),
     }
-    if volume.claim_name(context) is not None:
+    if not volume.is_missing(context):
         places[_CHECKPOINTS] = (str(pod_layout.CHECKPOINTS_FOLDER), False)
     if context.job.spec.task.source is not None:
         places[_TASK] = (str(pod_layout.TASK_FOLDER), True)

@@ -104,8 +104,11 @@ def _of_valid(context: Context, warnings: tuple[str, ...]) -> Desired:
 
 def _problems(context: Context) -> list[Problem]:
     found = [_unsupported(context.job), *(_not_allowed(context, role) for role in Role)]
-    if volume.claim_name(context) is None:
-        message = "set spec.checkpoint.volume: this cluster has no default for it"
+    if volume.is_missing(context):
+        message = (
+            "set spec.checkpoint.volume, or spec.checkpoint.uri to a place in an object store: "
+            "this cluster has no default for it"
+        )
         found.append(Problem(ProblemType.NO_VOLUME, message))
     return [problem for problem in found if problem is not None]
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from disttrain.audit.errors import NothingToAudit
 from disttrain.audit.evidence import Evidence, Life, Records, SavedCheckpoint, Summary
 from disttrain.checkpoint import names as checkpoint_names
 from disttrain.checkpoint import reading as checkpoint_reading
+from disttrain.checkpoint import stores
 from disttrain.checkpoint.element_types import VECTOR_TYPES
 from disttrain.checkpoint.errors import CheckpointRefused
 from disttrain.checkpoint.manifest import VectorRange
@@ -61,7 +63,7 @@ def read(folder: Path) -> Evidence:
         batch_is_everything=batches is None or batches.batch_size == "all",
         summary=_summary(run.summary, found),
         train_samples=_train_samples(checkpoints, found),
-        checkpoints=_checkpoints(checkpoints.folder),
+        checkpoints=_checkpoints(checkpoints),
         last_sign_ns=_last_sign_ns(run),
         unreadable=tuple(found.unreadable),
     )
@@ -127,7 +129,18 @@ def _train_samples(location: Location, found: _Found) -> int | None:
     return None if replayed is None else replayed.state.data.samples or None
 
 
-def _checkpoints(folder: Path) -> tuple[SavedCheckpoint, ...]:
+def _checkpoints(location: Location) -> tuple[SavedCheckpoint, ...]:
+    if not location.uri:
+        return _in_folder(location.folder)
+    with TemporaryDirectory() as folder:
+        store = stores.open_store(Location(Path(folder), location.uri))
+        found = store.list()
+        for checkpoint in found:
+            store.bring(checkpoint)
+        return tuple(_checkpoint(one.path, one.manifest.number) for one in found)
+
+
+def _in_folder(folder: Path) -> tuple[SavedCheckpoint, ...]:
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     numbers = {path: checkpoint_names.number(path.name) for path in paths}
     return tuple(_checkpoint(path, number) for path, number in numbers.items() if number)

@@ -2,6 +2,9 @@
 
 CheckpointError
 ├── NotWritten            it could not be written (full disk); worth trying again
+├── StoreAway             an object store does not answer; worth trying again
+├── StoreRefused          an object store cannot be used at all: a package is missing (final)
+├── StoreDenied           an object store lets nobody in, or its bucket is missing (final)
 └── CheckpointRefused     final for this checkpoint
     ├── Corrupt           a file is missing, short, changed or not what it should be
     ├── NoCheckpoint      there is none where one was looked for
@@ -22,6 +25,18 @@ class NotWritten(CheckpointError, RetryableError):
     """A file of a checkpoint could not be written; earlier checkpoints are untouched."""
 
 
+class StoreAway(CheckpointError, RetryableError):
+    """The object store gave no answer, or an error."""
+
+
+class StoreRefused(CheckpointError, FinalError):
+    """The uri of an object store means nothing here."""
+
+
+class StoreDenied(CheckpointError, FinalError):
+    """The object store is there, but not for this process. Who trains already tries again."""
+
+
 class CheckpointRefused(CheckpointError, FinalError):
     """This checkpoint cannot be used."""
 
@@ -29,7 +44,7 @@ class CheckpointRefused(CheckpointError, FinalError):
 class Corrupt(CheckpointRefused):
     """A checkpoint is damaged. `previous` is the newest older one that is whole, if there is."""
 
-    def __init__(self, file: Path, reason: str, previous: Path | None = None) -> None:
+    def __init__(self, file: Path | str, reason: str, previous: Path | None = None) -> None:
         offer = f"; the one before it is whole: {previous}" if previous else ""
         if previous:
             offer += " (to go on from there, delete the damaged folder)"

@@ -4,11 +4,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
+from disttrain.checkpoint import objects
 from disttrain.checkpoint.manifest import FileEntry, Manifest
+from disttrain.checkpoint.object_parts import ObjectParts
+from disttrain.checkpoint.object_store import ObjectStore
 from disttrain.checkpoint.parts import FolderParts, Parts
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
 from disttrain.job.location import Location
+
+_READ = "read"
+_WRITTEN = "written"
+"""Of a location's folder for copies. A shard may return to a checkpoint while it writes one."""
 
 
 class Staged(Protocol):
@@ -65,18 +72,24 @@ class CheckpointStore(Protocol):
         """Delete what `bring` took space for. Never raises."""
 
     def staging(self, number: int) -> str:
-        """Where the parts of a checkpoint are written, as shards understand it."""
+        """Where the parts of a checkpoint are written, as `open_parts` understands it."""
 
     def place(self, number: int) -> str:
         """Where a committed checkpoint lies, as replicas understand it."""
 
 
 def open_store(location: Location) -> CheckpointStore:
-    """The store at a location, which needs not exist before the first checkpoint."""
+    """The store at a location, which needs not exist before the first checkpoint.
+
+    Raises StoreRefused. What an object store answers may be StoreAway or StoreDenied at any time.
+    """
+    if location.uri:
+        return ObjectStore(objects.open_objects(location.uri), location.folder / _READ)
     return Store(location.folder)
 
 
 def open_parts(location: Location, staging: str) -> Parts:
     """Where a shard puts its part of the checkpoint that is being written at `staging`."""
-    del location
+    if location.uri:
+        return ObjectParts(objects.open_objects(location.uri), location.folder / _WRITTEN)
     return FolderParts(Path(staging))

@@ -1,7 +1,7 @@
 """What `disttrain evaluate` does."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import safetensors.torch
@@ -24,10 +24,15 @@ BATCHES_AT_ONCE = 4
 """Batches of training in one forward pass, where the manifest gives no batch size."""
 
 
-def run(checkpoint: Path, job_file: Path | None) -> Iterator[str]:
+def run(checkpoint: str, job_file: Path | None) -> list[str]:
     """Measure a checkpoint; what to print. Raises DistTrainError."""
-    path = checkpoint_folder.resolve(checkpoint)
-    job, folder = _own_job(path) if job_file is None else _given_job(job_file)
+    with checkpoint_folder.resolved(checkpoint) as path:
+        folders = (Path(checkpoint), *path.parents)
+        job, folder = _own_job(path, folders) if job_file is None else _given_job(job_file)
+        return list(_run(path, job, folder))
+
+
+def _run(path: Path, job: DistTrainJob, folder: Path) -> Iterator[str]:
     found = store.verify(path)
     task = task_calls.load(job, folder)
     place = device.resolve(job.spec.replicas.device)
@@ -35,9 +40,9 @@ def run(checkpoint: Path, job_file: Path | None) -> Iterator[str]:
     return _lines(path, _measure(job, task, model, place))
 
 
-def _own_job(checkpoint: Path) -> tuple[DistTrainJob, Path]:
-    """The job of the run that a checkpoint lies in, and the folder of its task."""
-    for folder in checkpoint.parents:
+def _own_job(checkpoint: Path, folders: Iterable[Path]) -> tuple[DistTrainJob, Path]:
+    """The job of the run whose folder is one of these, and the folder of its task."""
+    for folder in folders:
         run_folder = RunFolder(folder)
         if run_folder.job.exists() and run_folder.record.exists():
             job = manifest_file.load_job(run_folder.job)

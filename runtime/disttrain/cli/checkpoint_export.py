@@ -7,11 +7,11 @@ from disttrain.checkpoint.errors import AlreadyThere
 from disttrain.cli import checkpoint_folder
 
 
-def run(checkpoint: Path, out: Path) -> str:
+def run(checkpoint: str, out: Path) -> str:
     """Write `out`; a sentence about it. Raises CheckpointError."""
     if out.exists():
         message = f"{out} exists already; delete it or choose another name"
         raise AlreadyThere(message)
-    source = checkpoint_folder.resolve(checkpoint)
-    written = export.export(source, out)
+    with checkpoint_folder.resolved(checkpoint) as source:
+        written = export.export(source, out)
     return f"wrote {out}: {written.tensors} tensors, {written.bytes:,} bytes, of {source}"

@@ -1,8 +1,10 @@
 """Which checkpoint a person means: its own folder, or the newest of the folder that holds it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from disttrain.checkpoint import names, store
+from disttrain.checkpoint import copies, names, object_place, store
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.store import Store
 from disttrain.job import manifest_file
@@ -10,8 +12,26 @@ from disttrain.launch import locations
 from disttrain.launch.run_folder import RunFolder
 
 
-def resolve(given: Path) -> Path:
-    """The folder of one checkpoint; whether it is whole is not looked at. Raises NoCheckpoint."""
+@contextmanager
+def resolved(text: str) -> Iterator[Path]:
+    """The folder of one checkpoint, or of a copy of it; whether it is whole is not looked at.
+
+    Raises NoCheckpoint, and CheckpointError for an object store.
+    """
+    if object_place.is_one(text):
+        with copies.checkpoint_at(text) as copy:
+            yield copy
+        return
+    given = Path(text)
+    place = _place_of_run(given)
+    if place is None:
+        yield _resolve(given)
+        return
+    with copies.checkpoint_at(place) as copy:
+        yield copy
+
+
+def _resolve(given: Path) -> Path:
     if names.number(given.absolute().name) is not None or (given / names.MANIFEST).exists():
         return given.absolute()
     if given.is_file():
@@ -26,10 +46,27 @@ def resolve(given: Path) -> Path:
     return newest
 
 
-def require_whole(output: Path) -> Path | None:
+@contextmanager
+def newest_whole(output: Path) -> Iterator[Path | None]:
     """The newest checkpoint of the run in an output folder; None without one. Raises Corrupt."""
-    newest = _newest_of_run(RunFolder(output))
-    return None if newest is None else store.verify(newest).path
+    place = _place_of_run(output)
+    if place is None:
+        newest = _newest_of_run(RunFolder(output))
+        yield None if newest is None else store.verify(newest).path
+        return
+    try:
+        with copies.checkpoint_at(place) as copy:
+            yield store.verify(copy).path
+    except NoCheckpoint:
+        yield None
+
+
+def _place_of_run(output: Path) -> str | None:
+    """Where the run in an output folder has its checkpoints, if that is in an object store."""
+    run = RunFolder(output)
+    if not run.job.exists():
+        return None
+    return locations.of_run(run, manifest_file.load_job(run.job)).uri or None
 
 
 def _newest_of_run(run: RunFolder) -> Path | None:

@@ -1,24 +1,24 @@
 """What `disttrain inspect` does."""
 
-from pathlib import Path
-
 from disttrain.checkpoint import inspection, store
+from disttrain.checkpoint.inspection import Inspection
 from disttrain.cli import batch_decisions, checkpoint_folder, checkpoint_table
+from disttrain.coordinator.journal.state import State
 
 
-def table(checkpoint: Path) -> str:
+def table(checkpoint: str) -> str:
     """A verified checkpoint as tables. Raises CheckpointError."""
-    found = _inspect(checkpoint)
-    decisions = batch_decisions.rows(batch_decisions.read(found.path))
-    return checkpoint_table.text(found, decisions)
+    found, ledger = _inspect(checkpoint)
+    return checkpoint_table.text(found, batch_decisions.rows(ledger))
 
 
-def json(checkpoint: Path) -> str:
+def json(checkpoint: str) -> str:
     """A verified checkpoint as one JSON object. Raises CheckpointError."""
-    found = _inspect(checkpoint)
-    known = batch_decisions.read(found.path)
-    return batch_decisions.with_decisions(inspection.to_json(found), known) + "\n"
+    found, ledger = _inspect(checkpoint)
+    return batch_decisions.with_decisions(inspection.to_json(found), ledger) + "\n"
 
 
-def _inspect(checkpoint: Path) -> inspection.Inspection:
-    return inspection.inspect(store.verify(checkpoint_folder.resolve(checkpoint)))
+def _inspect(checkpoint: str) -> tuple[Inspection, State | None]:
+    with checkpoint_folder.resolved(checkpoint) as path:
+        found = inspection.inspect(store.verify(path))
+        return found, batch_decisions.read(path)

@@ -5,9 +5,12 @@ from disttrain.job import cluster_names, pod_layout
 
 
 def place(job: Object) -> str:
-    """The folder of a job and the claim whose volume it is on."""
+    """The folder of a job and the claim whose volume it is on, or its place in an object store."""
     metadata = job["metadata"]
-    volume = ((job["spec"].get("checkpoint") or {}).get("volume")) or {}
+    checkpoint = job["spec"].get("checkpoint") or {}
+    volume, uri = checkpoint.get("volume") or {}, checkpoint.get("uri") or ""
+    if "://" in uri:
+        return f"{uri.rstrip('/')}/{metadata['name']}-{metadata['uid']}"
     claim = volume.get("claimName") or cluster_names.checkpoints_claim(metadata["name"])
     folder = pod_layout.run_folder(metadata["name"], metadata["uid"]).name
     return f"folder {folder} of persistentvolumeclaim/{claim}"

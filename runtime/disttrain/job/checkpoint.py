@@ -1,5 +1,6 @@
 """Where and how often the state of a job is written."""
 
+import re
 from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -12,22 +13,35 @@ from disttrain.job.section import Count, Positive, Section
 DEFAULT_URI: Final = "checkpoints/"
 
 
-def _is_local(uri: str) -> str:
+_OBJECT_STORE: Final = re.compile(r"[a-z][a-z0-9+]*://[^*?\[\]:]+")
+
+
+def _is_place(uri: str) -> str:
     scheme, separator, _ = uri.partition("://")
     if not separator or scheme == "file":
         return uri
-    raise PydanticCustomError(
-        "not_local", "must be a path or a file:// uri, got '{uri}'", {"uri": uri}
-    )
+    if scheme == "memory":
+        message = "must be a place that all processes reach, and each has a memory:// of its own"
+        raise PydanticCustomError("not_shared", message)
+    if not _OBJECT_STORE.fullmatch(uri):
+        raise PydanticCustomError(
+            "no_place",
+            "must be a path, a file:// uri or one of an object store such as s3://bucket/prefix, "
+            "without any of *?[]:, got '{uri}'",
+            {"uri": uri},
+        )
+    return uri
 
 
 class Checkpoint(Section):
     """Checkpoints: the parameters, the optimizer's state and the coordinator's ledger."""
 
-    uri: Annotated[str, AfterValidator(_is_local)] = Field(
+    uri: Annotated[str, AfterValidator(_is_place)] = Field(
         default=DEFAULT_URI, min_length=1, max_length=1000
     )
-    """Folder of the checkpoints: a path, relative to the output folder, or a file:// uri."""
+    """Place of the checkpoints: a path, relative to the output folder, a file:// uri, or one of an
+    object store as fsspec knows them (s3://bucket/prefix), where each job has a place of its own.
+    """
 
     every_seconds: Positive = 60.0
     """Seconds between two checkpoints."""
@@ -38,6 +52,12 @@ class Checkpoint(Section):
     volume: CheckpointVolume | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
     """The volume of checkpoints and journals. null: a claim of the size that the operator's
     settings say, kept when the job is deleted."""
+
+    @property
+    def is_object_store(self) -> bool:
+        """Whether checkpoints are objects in a store, not files in a folder."""
+        scheme, separator, _ = self.uri.partition("://")
+        return bool(separator) and scheme != "file"
 
     @model_validator(mode="after")
     def _has_one_place(self) -> Self:

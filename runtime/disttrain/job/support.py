@@ -9,6 +9,9 @@ from disttrain.job.finding import Finding
 from disttrain.job.roles import Transport
 from disttrain.job.spec import DistTrainJob, Spec
 
+_ON_DISK = ("file://", "local://")
+"""Places on the disk of one machine."""
+
 
 def on_one_machine(job: DistTrainJob) -> list[Finding]:
     """Return why a job cannot run on one machine; empty if it can."""
@@ -36,9 +39,10 @@ def _between_pods(spec: Spec) -> Iterator[Finding]:
             message="pods share no memory: must be auto or tcp, got sharedMemory",
         )
     uri = spec.checkpoint.uri
-    if uri.startswith("/") or "://" in uri:
+    is_on_node = uri.startswith(("/", *_ON_DISK))
+    if is_on_node:
         yield Finding(
             path=("spec", "checkpoint", "uri"),
-            message=f"must be a relative path, which lies in the job's volume, got '{uri}'; "
-            "spec.checkpoint.volume says which volume",
+            message="must be a relative path, which lies in the job's volume, or an object store "
+            f"such as s3://bucket/prefix, got '{uri}'; spec.checkpoint.volume says which volume",
         )

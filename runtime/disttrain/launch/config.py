@@ -110,7 +110,7 @@ class LaunchConfig:
     @property
     def checkpoints(self) -> Location:
         """Where the checkpoints and the journal lie."""
-        return location.of(self.job.spec.checkpoint.uri, self.run_folder)
+        return location.of(self.job, self.job_uid, self.run_folder, self.process)
 
 
 def process_name(role: Role, index: int | None) -> str:

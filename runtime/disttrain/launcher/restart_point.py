@@ -15,7 +15,12 @@ def latest_checkpoint(location: Location) -> Path | None:
     The manifest is written last: a folder without it is no checkpoint.
     """
     folder = location.folder
-    # Not by `checkpoint.store`, which imports numpy: the launcher should start soon.
+    if location.uri:
+        # Slow to import, and the launcher should start soon where it can.
+        from disttrain.checkpoint import stores  # noqa: PLC0415
+
+        latest = stores.open_store(location).latest()
+        return None if latest is None else latest.path
     complete = (path for path in folder.glob("[0-9]*") if (path / names.MANIFEST).is_file())
     numbers = (names.number(path.name) for path in complete)
     newest = max((number for number in numbers if number is not None), default=None)
@@ -27,6 +32,7 @@ def config_after_restart(config: LaunchConfig) -> LaunchConfig:
 
     The coordinator goes on from its journal, never again from the checkpoint of a resume.
     """
-    if config.role is not Role.SHARD:
+    if config.role is not Role.SHARD or config.checkpoints.uri:
+        # In an object store, a shard finds this job's newest checkpoint itself.
         return dataclasses.replace(config, resume_from=None)
     return dataclasses.replace(config, resume_from=latest_checkpoint(config.checkpoints))

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from disttrain.checkpoint import stores
-from disttrain.checkpoint.errors import CheckpointRefused
+from disttrain.checkpoint.errors import CheckpointRefused, StoreAway, StoreDenied
+from disttrain.checkpoint.objects import open_objects
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
@@ -18,7 +19,18 @@ LOG = logs.get(__name__)
 
 
 def restore(config: LaunchConfig, chunk_bytes: int) -> RestoredShard | None:
-    """The newest that is there of this shard; None in its first life. As `restoring.restore`."""
+    """The newest that is there of this shard; None in its first life. As `restoring.restore`.
+
+    Raises StoreAway when an object store does not let it know.
+    """
+    try:
+        return _restore(config, chunk_bytes)
+    except StoreDenied as error:
+        # The coordinator was let in, so this one may be, too, the next time.
+        raise StoreAway(str(error)) from error
+
+
+def _restore(config: LaunchConfig, chunk_bytes: int) -> RestoredShard | None:
     wanted = _wanted(config, chunk_bytes)
     candidates = _candidates(config)
     saved = _saved_at_stop(saver(config), wanted)
@@ -78,10 +90,14 @@ def _candidates(config: LaunchConfig) -> list[Checkpoint]:
 
 def _saved_at_stop(place: Saver | None, wanted: Wanted) -> RestoredShard | None:
     try:
-        return None if place is None else stopped.read(place.folder, place.job_uid, wanted)
+        return None if place is None else _read_saved(place, wanted)
     except CheckpointRefused as error:
         LOG.error("what was saved at the stop is damaged, a checkpoint is tried", error=error)
         return None
+
+
+def _read_saved(place: Saver, wanted: Wanted) -> RestoredShard | None:
+    return stopped.read(place.folder, place.job_uid, wanted, place.objects)
 
 
 def saver(config: LaunchConfig) -> Saver | None:
@@ -97,4 +113,5 @@ def saver(config: LaunchConfig) -> Saver | None:
         folder=config.checkpoints.folder / stopped.FOLDER,
         job_uid=config.job_uid,
         update_rule=assembly.rule_name(strategy.optimizer.rule),
+        objects=open_objects(uri) if (uri := config.checkpoints.uri) else None,
     )

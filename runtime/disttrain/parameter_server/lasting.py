@@ -38,7 +38,7 @@ class Lasting:
         )
 
     def write(self, parts: Parts, shard: int, snapshot: Snapshot) -> None:
-        """Put all into it, shared with an earlier checkpoint where that is so. Raises NotWritten."""
+        """Put all into it; what an earlier checkpoint has is shared. Raises NotWritten."""
         for name, content in self.contents.items():
             known = self.on_disk.get(content)
             if known and parts.share(known):

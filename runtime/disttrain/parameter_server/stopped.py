@@ -13,9 +13,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from disttrain.checkpoint import durable, names, shard_file
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.manifest import Manifest
+from disttrain.checkpoint.manifest import FileEntry, Manifest
+from disttrain.checkpoint.objects import Objects
 from disttrain.checkpoint.shard_file import ShardFile
-from disttrain.parameter_server import restoring, writing
+from disttrain.parameter_server import restoring, stopped_objects, writing
 from disttrain.parameter_server.restoring import FormerShard, MakeValues, RestoredShard, Wanted
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.values import Values, bytes_of, ranges_of
@@ -55,11 +56,13 @@ class Saver:
     folder: Path
     job_uid: str
     update_rule: str
+    objects: Objects | None = None
+    """Where they go from the folder; None: they stay there."""
 
     def save(self, state: ShardState, values: Values, checkpoint: int) -> None:
         """Write everything, on disk; nothing may be applied meanwhile or after it.
 
-        `checkpoint` as in `Stop`. Raises NotWritten.
+        `checkpoint` as in `Stop`. Raises CheckpointError.
         """
         durable.make_folder(self.folder)
         cut = writing.cut(checkpoint, state, values)
@@ -78,20 +81,28 @@ class Saver:
         )
         with DurableFile(_said(path)) as file:
             file.write(_STOP.dump_json(stop))
+        if self.objects is not None:
+            stopped_objects.send(self.objects, _entry(path, stop), _said(path))
 
 
-def read(folder: Path, job_uid: str, wanted: Wanted) -> RestoredShard | None:
+def read(
+    folder: Path, job_uid: str, wanted: Wanted, objects: Objects | None = None
+) -> RestoredShard | None:
     """What the life before has saved; None if it is not of this job as it is now, or none is there.
 
-    Raises Corrupt.
+    Raises Corrupt, and StoreAway or StoreDenied for an object store.
     """
     path = folder / names.shard_file(wanted.shard)
+    if objects is not None:
+        stopped_objects.bring_said(objects, path.name, _said(path))
     if not _said(path).exists():
         return None
     stop = _read(_said(path))
     make = wanted.room(stop.update_rule)
     if (stop.job_uid, stop.shards) != (job_uid, wanted.shards) or make is None:
         return None
+    if objects is not None:
+        stopped_objects.bring(objects, _entry(path, stop), folder)
     found = shard_file.digest_of(path)
     if (found.bytes, found.hash) != (stop.bytes, stop.hash):
         raise Corrupt(path, f"its hash is {found.hash}, {_said(path).name} says {stop.hash}")
@@ -105,6 +116,10 @@ def is_newer(stopped: RestoredShard, shard: int, checkpoint: Manifest | None) ->
         return checkpoint is None
     at_checkpoint = checkpoint.shards[shard].version
     return stopped.checkpoint >= checkpoint.number and stopped.version >= at_checkpoint
+
+
+def _entry(path: Path, stop: Stop) -> FileEntry:
+    return FileEntry(name=path.name, bytes=stop.bytes, hash=stop.hash)
 
 
 def _said(path: Path) -> Path:

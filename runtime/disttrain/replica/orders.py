@@ -9,7 +9,6 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from disttrain.checkpoint.export import export
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.orders import (
     Done,
@@ -26,7 +25,7 @@ from disttrain.coordinator.protocol.orders import (
     Upload,
 )
 from disttrain.errors import DistTrainError
-from disttrain.replica import device, evaluation
+from disttrain.replica import device, evaluation, files
 from disttrain.replica.evaluation import Sums
 from disttrain.replica.exchange import Versions
 from disttrain.replica.task_calls import TaskCalls
@@ -72,7 +71,7 @@ class Orders:
             case Evaluate():
                 return self._evaluate(order)
             case Export():
-                export(Path(order.checkpoint), Path(order.out))
+                files.export(order.checkpoint, order.out)
             case Drain():
                 return Drained(progress=self._abilities.drain())
             case LeaveWarmStart():
@@ -90,7 +89,8 @@ class Orders:
             versions = tuple(count for _, count in self._abilities.fetch_now())
             model = self._model
         else:
-            model = self._load(Path(order.model_file))
+            with files.at_hand(order.model_file) as file:
+                model = self._load(file)
         sums = self._sums(model, Split(order.split), order.batch_size)
         return Evaluated(
             sums=sums.measures,

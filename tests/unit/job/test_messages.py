@@ -97,8 +97,9 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         ),
         (
             "batchSize: 32",
-            "batchSize: 32\n  checkpoint: {uri: 's3://bucket'}",
-            "10: spec.checkpoint.uri: must be a path or a file:// uri, got 's3://bucket'",
+            "batchSize: 32\n  checkpoint: {uri: 's3://bucket/*'}",
+            "10: spec.checkpoint.uri: must be a path, a file:// uri or one of an object store such "
+            "as s3://bucket/prefix, without any of *?[]:, got 's3://bucket/*'",
         ),
         (
             "batchSize: 32",

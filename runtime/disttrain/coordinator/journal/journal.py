@@ -11,15 +11,13 @@ write, and would report success. A new file is begun instead, with the whole sta
 
 import contextlib
 import os
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from disttrain.coordinator.errors import JournalDamaged
-from disttrain.coordinator.journal import entries, fold, state
+from disttrain.coordinator.journal import entries, fold, lines, state
 from disttrain.coordinator.journal.state import State
 from disttrain.telemetry import logs
 
@@ -50,20 +48,20 @@ def replay(folder: Path) -> Replayed | None:
         return None
     file = files[-1]
     content = file.read_bytes()
-    lines = list(_good_lines(content))
-    good_bytes = sum(len(line) + 10 for line in lines)
+    good = list(lines.good(content))
+    good_bytes = sum(len(line) + lines.AROUND for line in good)
     _refuse_damage(file, content, good_bytes)
-    if not lines:
+    if not good:
         message = f"{file} holds no snapshot; restore the job from a checkpoint"
         raise JournalDamaged(message)
     try:
-        found = state.from_json(lines[0])
-        for line in lines[1:]:
+        found = state.from_json(good[0])
+        for line in good[1:]:
             fold.fold(found, entries.from_json(line))
     except ValidationError as error:
         message = f"{file} is of another version: {error.errors()[0]['msg']}"
         raise JournalDamaged(message) from error
-    return Replayed(state=found, decisions=len(lines) - 1)
+    return Replayed(state=found, decisions=len(good) - 1)
 
 
 class Journal:
@@ -102,7 +100,7 @@ class Journal:
         number = 1 + (self._number or max((int(file.stem) for file in older), default=0))
         file = self._folder / f"{number:08d}{_SUFFIX}"
         unfinished = file.with_suffix(_UNFINISHED)
-        snapshot = _line(state.to_json(found))
+        snapshot = lines.line(state.to_json(found))
         self._take(_write_durably(unfinished, snapshot), len(snapshot))
         # From here on a replay may read the new file, but after a crash of the machine also the
         # old one: nothing that is written to either is sure to be found.
@@ -124,7 +122,7 @@ class Journal:
             # The new file will begin with what this leads to.
             return
         if decided:
-            self._backlog += _line(entries.to_json(decided))
+            self._backlog += lines.line(entries.to_json(decided))
         try:
             self._write()
         except OSError as error:
@@ -189,23 +187,11 @@ def _files(folder: Path) -> list[Path]:
     return sorted(file for file in found if file.stem.isdecimal())
 
 
-def _line(content: bytes) -> bytes:
-    return b"%08x %s\n" % (zlib.crc32(content), content)
-
-
-def _good_lines(content: bytes) -> Iterator[bytes]:
-    """The leading lines whose checksums hold."""
-    for line in content.split(b"\n")[:-1]:
-        if line[8:9] != b" " or line[:8] != b"%08x" % zlib.crc32(line[9:]):
-            return
-        yield line[9:]
-
-
 def _refuse_damage(file: Path, content: bytes, good_bytes: int) -> None:
     """A crash tears the last write only: no whole line may follow a bad one."""
     torn = content[good_bytes:].split(b"\n")[1:-1]
     for line in torn:
-        if line[:8] == b"%08x" % zlib.crc32(line[9:]):
+        if lines.is_whole(line):
             message = (
                 f"{file} is damaged at byte {good_bytes}, before its end; "
                 "resume the job from its last checkpoint"

@@ -2,8 +2,10 @@
 
 from typing import Protocol
 
-from disttrain.coordinator.journal import entries, journal
+from disttrain.checkpoint import objects
+from disttrain.coordinator.journal import entries, journal, object_journal
 from disttrain.coordinator.journal.journal import Journal, Replayed
+from disttrain.coordinator.journal.object_journal import ObjectJournal
 from disttrain.coordinator.journal.state import State
 from disttrain.job.location import Location
 
@@ -22,7 +24,7 @@ class DecisionJournal(Protocol):
     def begin(self, found: State) -> None:
         """Begins anew with a snapshot, which holds whatever was appended.
 
-        Raises OSError or NotWritten: then the journal goes on as it was, or is behind.
+        Raises OSError or CheckpointError: then the journal goes on as it was, or is behind.
         """
 
     def append(self, decided: entries.Decided) -> None:
@@ -40,14 +42,16 @@ class DecisionJournal(Protocol):
 
 def open_journal(location: Location) -> DecisionJournal:
     """The journal at a location; `begin` comes first."""
+    if location.uri:
+        return ObjectJournal(objects.open_objects(location.uri))
     return Journal(location.folder / journal.FOLDER)
 
 
 def replay(location: Location) -> Replayed | None:
-    """The state that the newest journal leads to; None without one. Raises JournalDamaged."""
+    """The state that the newest journal leads to; None without one.
+
+    Raises JournalDamaged, and CheckpointError for an object store that does not answer.
+    """
+    if location.uri:
+        return object_journal.replay(objects.open_objects(location.uri))
     return journal.replay(location.folder / journal.FOLDER)
-
-
-def name(location: Location) -> str:
-    """What the journal is called to people."""
-    return str(location.folder / journal.FOLDER)

@@ -3,7 +3,7 @@
 import random
 import signal
 
-from disttrain.checkpoint import stores
+from disttrain.checkpoint import object_names, stores
 from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.coordinator import settings
 from disttrain.coordinator.decisions.machine import Coordinator
@@ -85,10 +85,18 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
 
 def _places(config: LaunchConfig, store: CheckpointStore) -> Places:
     return Places(
-        model_file=str(RunFolder(config.run_folder).model),
+        model_file=_model_file(config),
         staging=store.staging,
         checkpoint=store.place,
     )
+
+
+def _model_file(config: LaunchConfig) -> str:
+    uri = config.checkpoints.uri
+    if uri and config.supervisor is Supervisor.NODE:
+        # The run's folder is that of one pod, and ends with it.
+        return f"{uri}/{object_names.MODEL}"
+    return str(RunFolder(config.run_folder).model)
 
 
 def _job(config: LaunchConfig) -> Job:

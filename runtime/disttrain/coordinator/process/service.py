@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from disttrain.checkpoint.errors import NotWritten
+from disttrain.checkpoint.errors import CheckpointError
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect
 from disttrain.coordinator.errors import MessageRefused
@@ -257,7 +257,7 @@ class Service:
     def _begin_journal(self) -> None:
         try:
             self._parts.journal.begin(self._parts.machine.state)
-        except (OSError, NotWritten) as error:
+        except (OSError, CheckpointError) as error:
             LOG.warning("journal not shortened", reason=str(error))
 
     def _reply(self, request: Request, reply: messages.Reply) -> None:

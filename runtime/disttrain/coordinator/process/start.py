@@ -53,7 +53,7 @@ def _found(config: LaunchConfig, store: CheckpointStore) -> Start:
         return Start(state=resumed, origin=Origin.CHECKPOINT)
     replayed = journals.replay(config.checkpoints)
     if replayed is not None:
-        _check_job(replayed.state, config.job_uid, journals.name(config.checkpoints))
+        _check_job(replayed.state, config.job_uid, str(config.checkpoints))
         return Start(state=replayed.state, origin=Origin.JOURNAL)
     return Start(state=State(), origin=Origin.NEW)
 

@@ -203,6 +203,20 @@ def test_checkpoints_have_a_place(
     assert (made and made["spec"]["resources"]["requests"]["storage"]) == size
 
 
+def test_checkpoints_in_an_object_store_need_no_claim_and_no_common_node() -> None:
+    config = ManifestConfig(default_volume=DefaultVolume())
+    found = context(config, checkpoint={"uri": "s3://bucket/jobs"})
+
+    assert (volume.claim_name(found), volume.claim(found)) == (None, None)
+    assert not volume.is_missing(found)
+    assert Kind.PersistentVolumeClaim not in {child.kind for child in children(found, SCALE)}
+    for role in Role:
+        volumes = pod_template(found, role)["spec"]["volumes"]
+        assert {"name": "checkpoints", "emptyDir": {}} in volumes
+        mounts = main(found, role)["volumeMounts"]
+        assert {"name": "checkpoints", "mountPath": "/checkpoints"} in mounts
+
+
 def test_the_launch_config_says_who_and_what_but_not_how_to_run_pods() -> None:
     template = {"spec": {"nodeSelector": {"disk": "fast"}}}
     data = body(Kind.ConfigMap, context(replicas={"count": 1, "template": template}))["data"]

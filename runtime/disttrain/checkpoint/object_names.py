@@ -1,0 +1,33 @@
+"""The names of a job's objects; nothing else makes or takes them apart. Pure."""
+
+from disttrain.checkpoint import names
+from disttrain.checkpoint.manifest import FileEntry
+
+DATA = "data"
+"""All files of checkpoints, by what is in them: none is ever written over by something else."""
+CHECKPOINTS = "checkpoints"
+"""The manifests, by number: there is a checkpoint if its manifest is there."""
+JOURNAL = "journal"
+STOPPED = "stopped"
+"""Exact values of shards that were told to end."""
+MODEL = "model.safetensors"
+
+_SUFFIX = ".json"
+
+
+def data(entry: FileEntry) -> str:
+    """The object of a file, which many checkpoints may name."""
+    return f"{DATA}/{entry.hash.rpartition(':')[2]}"
+
+
+def manifest(number: int) -> str:
+    """The manifest of a checkpoint."""
+    return f"{CHECKPOINTS}/{names.folder(number)}{_SUFFIX}"
+
+
+def number(name: str) -> int | None:
+    """The number of the checkpoint whose manifest has this name; None for other objects."""
+    folder, _, file = name.rpartition("/")
+    if folder != CHECKPOINTS or not file.endswith(_SUFFIX):
+        return None
+    return names.number(file.removesuffix(_SUFFIX))

@@ -1,0 +1,187 @@
+"""Checkpoints as objects: the manifest names what it needs by its content, and is written last.
+
+A manifest's name is the number of its checkpoint, and whoever finds it finds all that it names:
+the commit looks for every file before it writes the manifest, and what any manifest names is not
+deleted. Only the coordinator deletes, between two checkpoints.
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from disttrain.checkpoint import digest, manifest_text, names, object_names
+from disttrain.checkpoint.errors import (
+    AlreadyThere,
+    CheckpointError,
+    Corrupt,
+    NoCheckpoint,
+    NotWritten,
+)
+from disttrain.checkpoint.manifest import FileEntry, Manifest
+from disttrain.checkpoint.manifest_text import MalformedManifest
+from disttrain.checkpoint.objects import Objects
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.store import LARGEST_LEDGER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStaging:
+    """A checkpoint that is being written."""
+
+    objects: Objects
+
+    def write_coordinator(self, content: bytes) -> FileEntry:
+        """Write the coordinator's file. Raises NotWritten, StoreDenied."""
+        entry = FileEntry(name=names.COORDINATOR, bytes=len(content), hash=digest.of(content))
+        self.objects.write(object_names.data(entry), content)
+        return entry
+
+
+class ObjectStore:
+    """A `stores.CheckpointStore`; raises StoreAway and StoreDenied besides what that says."""
+
+    def __init__(self, objects: Objects, folder: Path) -> None:
+        self.objects = objects
+        self._folder = folder.absolute()
+        """Of copies."""
+
+    def next_number(self) -> int:
+        """See `CheckpointStore`."""
+        return max(self._numbers(), default=0) + 1
+
+    def begin(self, number: int) -> ObjectStaging:
+        """See `CheckpointStore`."""
+        if number in self._numbers():
+            message = (
+                f"{self.objects.uri}/{object_names.manifest(number)} exists already; "
+                f"begin checkpoint {self.next_number()} instead"
+            )
+            raise AlreadyThere(message)
+        return ObjectStaging(self.objects)
+
+    def commit(self, manifest: Manifest) -> Checkpoint:
+        """See `CheckpointStore`."""
+        found = self.objects.sizes(object_names.DATA)
+        for entry in manifest.files:
+            self._check(entry, found.get(object_names.data(entry)))
+        name, content = object_names.manifest(manifest.number), manifest_text.encode(manifest)
+        try:
+            self.objects.write(name, content)
+        except NotWritten:
+            # The answer may be what was lost.
+            if not self._is_there(name, content):
+                raise
+        return Checkpoint(self._folder / names.folder(manifest.number), manifest)
+
+    def abandon(self, number: int) -> None:
+        """Nothing: nobody finds what no manifest names, and `retain` deletes it."""
+
+    def retain(self, keep: int) -> tuple[int, ...]:
+        """See `CheckpointStore`. What interrupted writings left is deleted, too."""
+        try:
+            whole = [checkpoint.manifest.number for checkpoint in self.list()]
+            old = tuple(whole[: -max(keep, 1)])
+            self.objects.delete(object_names.manifest(number) for number in old)
+            self._delete_unnamed()
+        except CheckpointError:
+            # Tried again after the next checkpoint.
+            return ()
+        return old
+
+    def list(self) -> tuple[Checkpoint, ...]:
+        """See `CheckpointStore`."""
+        return tuple(reversed(list(self._newest_first())))
+
+    def latest(self) -> Checkpoint | None:
+        """See `CheckpointStore`."""
+        return next(self._newest_first(), None)
+
+    def read(self, path: Path) -> Checkpoint:
+        """See `CheckpointStore`."""
+        number = names.number(path.name)
+        if number is None or number not in self._numbers():
+            message = f"{self.objects.uri} holds no checkpoint {path.name}"
+            raise NoCheckpoint(message)
+        return self._read(number)
+
+    def ledger(self, checkpoint: Checkpoint) -> bytes:
+        """See `CheckpointStore`."""
+        entry = checkpoint.manifest.coordinator
+        if entry is None:
+            raise Corrupt(checkpoint.path, f"it has no {names.COORDINATOR}")
+        content = self.objects.read(
+            object_names.data(entry), min(entry.bytes, LARGEST_LEDGER_BYTES)
+        )
+        if digest.of(content) != entry.hash:
+            raise Corrupt(self._said(entry), "its hash is not that of its name")
+        return content
+
+    def bring(self, checkpoint: Checkpoint, files: Iterable[FileEntry] | None = None) -> None:
+        """See `CheckpointStore`. Raises OSError when there is no room for them."""
+        folder = checkpoint.path
+        folder.mkdir(parents=True, exist_ok=True)
+        for entry in checkpoint.manifest.files if files is None else files:
+            if not (folder / entry.name).exists():
+                self._download(entry, folder)
+        if files is None:
+            (folder / names.MANIFEST).write_bytes(manifest_text.encode(checkpoint.manifest))
+
+    def drop_copies(self) -> None:
+        """See `CheckpointStore`."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def staging(self, number: int) -> str:
+        """The same as of a committed one: parts have no place of their own."""
+        return self.place(number)
+
+    def place(self, number: int) -> str:
+        """See `CheckpointStore`; `object_place.parse` takes it apart."""
+        return f"{self.objects.uri}/{object_names.manifest(number)}"
+
+    def _download(self, entry: FileEntry, folder: Path) -> None:
+        unfinished = folder / f".{entry.name}.partial"
+        self.objects.download(object_names.data(entry), unfinished, entry.bytes)
+        unfinished.rename(folder / entry.name)
+
+    def _delete_unnamed(self) -> None:
+        # Listed before the manifests are read: what comes meanwhile is not deleted.
+        there = self.objects.sizes(object_names.DATA)
+        manifests = [self._read(number).manifest for number in self._numbers()]
+        named = {object_names.data(entry) for one in manifests for entry in one.files}
+        self.objects.delete(sorted(there.keys() - named))
+
+    def _newest_first(self) -> Iterator[Checkpoint]:
+        for number in reversed(self._numbers()):
+            with suppress(Corrupt):
+                yield self._read(number)
+
+    def _numbers(self) -> tuple[int, ...]:
+        found = map(object_names.number, self.objects.sizes(object_names.CHECKPOINTS))
+        return tuple(sorted(number for number in found if number is not None))
+
+    def _read(self, number: int) -> Checkpoint:
+        name = object_names.manifest(number)
+        content = self.objects.read(name, manifest_text.LIMIT_BYTES)
+        try:
+            manifest = manifest_text.parse(content)
+        except MalformedManifest as error:
+            raise Corrupt(f"{self.objects.uri}/{name}", str(error)) from error
+        if manifest.number != number:
+            reason = f"it is of checkpoint {manifest.number}"
+            raise Corrupt(f"{self.objects.uri}/{name}", reason)
+        return Checkpoint(self._folder / names.folder(number), manifest)
+
+    def _is_there(self, name: str, content: bytes) -> bool:
+        with suppress(CheckpointError):
+            return self.objects.read(name, len(content)) == content
+        return False
+
+    def _check(self, entry: FileEntry, found: int | None) -> None:
+        if found != entry.bytes:
+            reason = "it is missing" if found is None else f"it has {found} bytes"
+            raise Corrupt(self._said(entry), f"{reason}; the manifest says {entry.bytes} bytes")
+
+    def _said(self, entry: FileEntry) -> str:
+        return f"{self.objects.uri}/{object_names.data(entry)} ({entry.name})"

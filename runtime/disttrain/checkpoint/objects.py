@@ -1,0 +1,175 @@
+"""Whole named objects at one place of an object store. The only file that knows fsspec.
+
+An object is written whole or not at all, and every process sees it from then on: what S3, Google
+Cloud Storage and Azure Blob Storage promise. There is no rename, no append and no lock. A request
+that was given up may still be carried out later, so nothing here relies on its not happening:
+objects that must not change have names that say what is in them.
+"""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any, TypeVar
+
+from disttrain.checkpoint.errors import Corrupt, NotWritten, StoreAway, StoreDenied, StoreRefused
+
+_Answer = TypeVar("_Answer")
+
+_SECONDS = 20.0
+"""Of one request for small objects."""
+_SLOWEST = 1_000_000
+"""Bytes in a second: what takes longer is given up."""
+_ON_DISK = ("file", "local")
+_NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError")
+"""Of the libraries behind fsspec, which have no class of their own for it in common."""
+
+
+class Objects:
+    """Objects by name, `a/b`, below one uri. Any thread."""
+
+    def __init__(self, filesystem: Any, root: str, uri: str) -> None:
+        self.uri = uri
+        self._filesystem = filesystem
+        self._root = root.rstrip("/")
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of every object below `folder`, by name. Raises StoreAway, StoreDenied."""
+        found = self._read(folder, lambda: self._find(folder))
+        return {name.removeprefix(f"{self._root}/"): one["size"] for name, one in found.items()}
+
+    def read(self, name: str, limit_bytes: int) -> bytes:
+        """A small object. Raises Corrupt when there is none or it is longer; as `sizes`."""
+        path = self._path(name)
+        content: bytes = self._read(
+            name, lambda: self._filesystem.cat_file(path, start=0, end=limit_bytes + 1)
+        )
+        if len(content) > limit_bytes:
+            raise Corrupt(self._said(name), f"it is longer than {limit_bytes} bytes")
+        return content
+
+    def read_all(self, names: list[str]) -> list[bytes]:
+        """Small objects, several at a time. As `read`, without a limit."""
+        paths = [self._path(name) for name in names]
+        found = self._read(names[0], lambda: self._filesystem.cat(paths)) if names else {}
+        return [found[path] for path in paths]
+
+    def download(self, name: str, file: Path, expected_bytes: int | None = None) -> None:
+        """Copy an object, of this length, into a file. Raises as `read`, OSError for the file."""
+        path = self._path(name)
+        size = self._read(name, lambda: self._filesystem.info(path)["size"])
+        if expected_bytes not in {None, size}:
+            raise Corrupt(self._said(name), f"it has {size} bytes, not {expected_bytes}")
+        seconds = _SECONDS + size / _SLOWEST
+        self._read(name, lambda: self._filesystem.get_file(path, str(file)), seconds)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write an object. Raises NotWritten, and StoreDenied. Then it may be there later."""
+        path = self._path(name)
+        seconds = _SECONDS + len(content) / _SLOWEST
+        self._write(name, lambda: self._filesystem.pipe_file(path, content), seconds)
+
+    def upload(self, file: Path, name: str) -> None:
+        """Write an object with the content of a file. As `write`."""
+        path = self._path(name)
+        seconds = _SECONDS + file.stat().st_size / _SLOWEST
+        self._write(name, lambda: self._filesystem.put_file(str(file), path), seconds)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects. Never raises: what stays only takes space."""
+        for path in [self._path(name) for name in names]:
+            with suppress(Exception):
+                _within(_SECONDS, partial(self._filesystem.rm_file, path))
+
+    def _find(self, folder: str) -> dict[str, dict[str, Any]]:
+        self._filesystem.invalidate_cache()
+        path = self._path(folder)
+        try:
+            return dict(self._filesystem.find(path, detail=True))
+        except FileNotFoundError:
+            return {}
+
+    def _read(self, name: str, call: Callable[[], _Answer], seconds: float = _SECONDS) -> _Answer:
+        try:
+            return _within(seconds, call)
+        except FileNotFoundError as error:
+            raise Corrupt(self._said(name), "it is missing") from error
+        except Exception as error:
+            if _is_denied(error):
+                raise self._denied(error) from error
+            message = f"{self._said(name)} could not be read: {_said(error)}"
+            raise StoreAway(message) from error
+
+    def _write(self, name: str, call: Callable[[], object], seconds: float) -> None:
+        try:
+            _within(seconds, call)
+        except Exception as error:
+            if isinstance(error, FileNotFoundError) or _is_denied(error):
+                raise self._denied(error) from error
+            message = f"{self._said(name)} could not be written: {_said(error)}"
+            raise NotWritten(message) from error
+
+    def _denied(self, error: Exception) -> StoreDenied:
+        return StoreDenied(
+            f"spec.checkpoint.uri: {self.uri} cannot be used: {_said(error)}; make sure that the "
+            "bucket is there and that the environment has credentials that may list, read, write "
+            "and delete in it"
+        )
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _said(self, name: str) -> str:
+        return f"{self.uri}/{name}"
+
+
+def open_objects(uri: str) -> Objects:
+    """The objects below a uri; nothing is asked of the store. Raises StoreRefused."""
+    # Slow to import, and most jobs have a folder.
+    from fsspec.core import url_to_fs  # noqa: PLC0415
+
+    protocol = uri.partition("://")[0]
+    # What another process wrote a moment ago must be found.
+    options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
+    if protocol in _ON_DISK:
+        options["auto_mkdir"] = True
+    try:
+        filesystem, root = url_to_fs(uri, **options)
+    except ImportError as error:
+        message = (
+            f"spec.checkpoint.uri: {uri} needs a package that is not installed: {error}; add it "
+            "to the environment or the image of all roles"
+        )
+        raise StoreRefused(message) from error
+    except Exception as error:
+        message = f"spec.checkpoint.uri: {uri} cannot be opened: {_said(error)}"
+        raise StoreRefused(message) from error
+    return Objects(filesystem, root, uri.rstrip("/"))
+
+
+def _is_denied(error: Exception) -> bool:
+    return isinstance(error, PermissionError) or type(error).__name__ in _NO_CREDENTIALS
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _within(seconds: float, call: Callable[[], _Answer]) -> _Answer:
+    """What the call gives; TimeoutError when it takes longer, while it goes on."""
+    outcome: Future[_Answer] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    Thread(target=run, name="object-store", daemon=True).start()
+    try:
+        return outcome.result(seconds)
+    except TimeoutError as error:
+        message = str(error) or f"no answer within {seconds:.0f} s"
+        raise TimeoutError(message) from error

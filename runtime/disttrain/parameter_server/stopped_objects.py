@@ -1,0 +1,54 @@
+"""What a shard saves at its stop, in an object store: the shard's file, then what it is.
+
+The file is named by its hash, which the other has: whoever reads the one finds the other.
+"""
+
+from pathlib import Path
+
+from disttrain.checkpoint import durable, object_names
+from disttrain.checkpoint.manifest import FileEntry
+from disttrain.checkpoint.objects import Objects
+
+_LARGEST_BYTES = 65_536
+
+
+def send(objects: Objects, shard: FileEntry, said: Path) -> None:
+    """Upload a shard's file and the one that tells of it, beside each other in a folder.
+
+    Raises NotWritten, StoreAway, StoreDenied; then what was saved before is still there.
+    """
+    name = _name(shard)
+    folder = _folder(shard)
+    earlier = objects.sizes(folder)
+    objects.upload(said.parent / shard.name, name)
+    objects.write(_said(shard.name), said.read_bytes())
+    objects.delete(earlier.keys() - {name})
+
+
+def bring_said(objects: Objects, shard: str, said: Path) -> None:
+    """Copy what tells of a shard's file, if there is such a thing. Raises StoreAway, StoreDenied.
+
+    What an earlier life has left there, and could not upload, is deleted.
+    """
+    said.unlink(missing_ok=True)
+    name = _said(shard)
+    if name in objects.sizes(object_names.STOPPED):
+        durable.make_folder(said.parent)
+        said.write_bytes(objects.read(name, _LARGEST_BYTES))
+
+
+def bring(objects: Objects, shard: FileEntry, folder: Path) -> None:
+    """Copy a shard's file. Raises Corrupt when it is not to be had."""
+    objects.download(_name(shard), folder / shard.name, shard.bytes)
+
+
+def _said(shard: str) -> str:
+    return f"{object_names.STOPPED}/{shard}.json"
+
+
+def _folder(shard: FileEntry) -> str:
+    return f"{object_names.STOPPED}/{shard.name}"
+
+
+def _name(shard: FileEntry) -> str:
+    return f"{_folder(shard)}/{shard.hash.rpartition(':')[2]}"

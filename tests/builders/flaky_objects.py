@@ -1,0 +1,69 @@
+"""Objects in memory whose requests fail as those of a network do."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+
+from disttrain.checkpoint.errors import Corrupt, NotWritten
+from disttrain.checkpoint.objects import Objects
+
+
+class Fault(Enum):
+    """What becomes of one write."""
+
+    REFUSED = auto()
+    """It is not carried out, and its sender knows."""
+    ANSWER_LOST = auto()
+    """It is carried out, and its sender is told that it failed."""
+    LATE = auto()
+    """Its sender gives up, and it is carried out when `arrive` is called."""
+
+
+@dataclass
+class FlakyObjects(Objects):
+    """Writes meet `faults`, in this order; None is a good one, as are those behind the last."""
+
+    faults: list[Fault | None] = field(default_factory=list)
+    there: dict[str, bytes] = field(default_factory=dict)
+    uri: str = "flaky://store"
+    _late: list[Callable[[], None]] = field(default_factory=list)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        return {n: len(c) for n, c in self.there.items() if n.startswith(f"{folder}/")}
+
+    def read(self, name: str, limit_bytes: int) -> bytes:
+        if name not in self.there:
+            raise Corrupt(name, "it is missing")
+        return self.there[name][:limit_bytes]
+
+    def read_all(self, names: list[str]) -> list[bytes]:
+        return [self.there[name] for name in names]
+
+    def download(self, name: str, file: Path, expected_bytes: int | None = None) -> None:
+        content = self.there[name]
+        assert expected_bytes in {None, len(content)}
+        file.write_bytes(content)
+
+    def write(self, name: str, content: bytes) -> None:
+        fault = self.faults.pop(0) if self.faults else None
+        if fault in {None, Fault.ANSWER_LOST}:
+            self.there[name] = content
+        if fault is Fault.LATE:
+            self._late.append(lambda: self.there.update({name: content}))
+        if fault is not None:
+            message = f"{name} could not be written: {fault.name}"
+            raise NotWritten(message)
+
+    def upload(self, file: Path, name: str) -> None:
+        self.write(name, file.read_bytes())
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.there.pop(name, None)
+
+    def arrive(self) -> None:
+        """What came late is there now."""
+        for late in self._late:
+            late()
+        self._late.clear()

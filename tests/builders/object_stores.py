@@ -1,0 +1,102 @@
+"""Places in object stores: on this machine's disk, in this process, and in a real S3 server."""
+
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.client import HTTPConnection
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from builders.checkpoints import SMALL, a_layout, a_manifest, counting, put_shard
+from disttrain.checkpoint import model_map, stores
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.job.location import Location
+from disttrain.layout import ModelLayout
+
+KINDS = ("folder", "disk", "memory", "s3")
+OBJECT_KINDS = KINDS[1:]
+_START_SECONDS = 60.0
+
+
+@contextmanager
+def location(kind: str, folder: Path) -> Iterator[Location]:
+    """An empty place of this kind; skips the test where it cannot be had."""
+    name = uuid.uuid4().hex
+    if kind == "folder":
+        yield Location(folder / "checkpoints")
+    elif kind == "disk":
+        yield Location(folder / "copies", f"local://{folder}/store/{name}")
+    elif kind == "memory":
+        yield Location(folder / "copies", f"memory://{name}")
+    else:
+        with s3_server() as bucket:
+            yield Location(folder / "copies", f"{bucket}/{name}")
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """The uri of a bucket in an S3 server of its own, for this process and its children."""
+    for package in ("s3fs", "moto", "flask"):
+        if find_spec(package) is None:
+            pytest.skip(f"needs the package {package}: pip install s3fs 'moto[server]'")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server,
+    ):
+        patch.setenv("AWS_ENDPOINT_URL", address)
+        patch.setenv("AWS_ACCESS_KEY_ID", "key")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        try:
+            _make_bucket(port, server)
+            yield "s3://bucket"
+        finally:
+            server.kill()
+
+
+def _make_bucket(port: int, server: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while True:
+        connection = HTTPConnection("127.0.0.1", port, timeout=_START_SECONDS)
+        try:
+            connection.request("PUT", "/bucket")
+            assert connection.getresponse().status == HTTPStatus.OK
+            return
+        except OSError:
+            assert server.poll() is None, "the S3 server has ended"
+            assert time.monotonic() < end, "the S3 server does not answer"
+            time.sleep(0.05)
+        finally:
+            connection.close()
+
+
+def a_checkpoint(
+    at: Location, number: int = 1, shards: int = 2, layout: ModelLayout | None = None
+) -> Checkpoint:
+    """A complete checkpoint, written as shards and coordinator do."""
+    store, layout = stores.open_store(at), layout or a_layout(SMALL)
+    own = store.begin(number).write_coordinator(b'{"ledger": %d}' % number)
+    values = counting(layout)
+    entries = [
+        put_shard(
+            stores.open_parts(at, store.staging(number)),
+            index,
+            model_map.ranges(layout, index, shards),
+            values,
+            version=number,
+        )
+        for index in range(shards)
+    ]
+    return store.commit(a_manifest(entries, layout=layout, number=number, coordinator=own))

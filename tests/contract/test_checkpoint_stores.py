@@ -1,0 +1,154 @@
+"""What every store of checkpoints promises, whatever keeps them: a folder, or an object store."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builders import object_stores
+from builders.checkpoints import a_layout, a_manifest, counting, put_shard
+from builders.object_stores import a_checkpoint
+from disttrain.checkpoint import digest, model_map, names, reading, shard_file, stores, tensor_file
+from disttrain.checkpoint.errors import AlreadyThere, Corrupt, NoCheckpoint
+from disttrain.checkpoint.manifest import FileEntry, VectorEntry
+from disttrain.checkpoint.shard_file import Content
+from disttrain.checkpoint.vector_file import OnDisk
+from disttrain.job.location import Location
+from disttrain.transport.header import Vector
+
+LAYOUT = a_layout()
+
+
+@pytest.fixture(name="at", params=object_stores.KINDS)
+def _at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Location]:
+    with object_stores.location(request.param, tmp_path) as location:
+        yield location
+
+
+def numbers(at: Location) -> list[int]:
+    return [found.manifest.number for found in stores.open_store(at).list()]
+
+
+def a_vector(fill: int) -> Content:
+    tensor = tensor_file.Tensor(name=names.VECTOR, type="F32", shape=(8,))
+    return Content(tensor=tensor, pieces=[bytes([fill]) * 32])
+
+
+def test_an_empty_store_has_no_checkpoint(at: Location) -> None:
+    store = stores.open_store(at)
+    assert (store.list(), store.latest(), store.next_number()) == ((), None, 1)
+    assert store.retain(1) == ()
+    with pytest.raises(NoCheckpoint):
+        store.read(at.folder / "00000001")
+
+
+def test_a_committed_checkpoint_is_found_and_whole(at: Location) -> None:
+    committed = a_checkpoint(at, 3)
+    store = stores.open_store(at)
+    found = store.latest()
+    assert found is not None
+    assert found.manifest == committed.manifest
+    assert store.read(found.path) == found
+    assert store.ledger(found) == b'{"ledger": 3}'
+    assert store.next_number() == 4
+    store.bring(found)
+    assert reading.verified(found.path) == found
+    assert (found.path / names.COORDINATOR).read_bytes() == b'{"ledger": 3}'
+
+
+def test_one_file_is_brought_without_the_others(at: Location) -> None:
+    found = a_checkpoint(at)
+    entry = found.manifest.shards[1].file
+    store = stores.open_store(at)
+    store.bring(found, [entry])
+    assert shard_file.digest_of(found.path / entry.name).hash == entry.hash
+
+
+def test_nobody_finds_what_is_not_committed(at: Location) -> None:
+    a_checkpoint(at, 1)
+    store = stores.open_store(at)
+    store.begin(2).write_coordinator(b"{}")
+    put_shard(
+        stores.open_parts(at, store.staging(2)),
+        0,
+        model_map.ranges(LAYOUT, 0, 1),
+        counting(LAYOUT),
+    )
+    assert numbers(at) == [1]
+    store.abandon(2)
+    store.abandon(7)
+    assert numbers(at) == [1]
+
+
+def test_a_commit_is_refused_when_a_file_is_missing_or_short(at: Location) -> None:
+    store = stores.open_store(at)
+    own = store.begin(1).write_coordinator(b"{}")
+    parts = stores.open_parts(at, store.staging(1))
+    entry = put_shard(parts, 0, model_map.ranges(LAYOUT, 0, 1), counting(LAYOUT))
+    missing = FileEntry(name=names.COORDINATOR, bytes=3, hash=digest.of(b"abc"))
+    short = FileEntry(name=own.name, bytes=own.bytes + 1, hash=own.hash)
+    for wrong in (missing, short):
+        with pytest.raises(Corrupt):
+            store.commit(a_manifest([entry], layout=LAYOUT, coordinator=wrong))
+    assert numbers(at) == []
+    store.commit(a_manifest([entry], layout=LAYOUT, coordinator=own))
+    assert numbers(at) == [1]
+
+
+def test_a_number_is_not_used_twice(at: Location) -> None:
+    a_checkpoint(at, 1)
+    with pytest.raises(AlreadyThere, match="begin checkpoint 2 instead"):
+        stores.open_store(at).begin(1)
+
+
+def test_the_newest_are_kept_whole_and_the_others_deleted(at: Location) -> None:
+    store = stores.open_store(at)
+    for number in (1, 2, 3, 4):
+        a_checkpoint(at, number)
+    assert store.retain(2) == (1, 2)
+    assert numbers(at) == [3, 4]
+    for found in store.list():
+        store.bring(found)
+        reading.verified(found.path)
+    assert store.retain(2) == ()
+
+
+def test_what_an_interrupted_writing_left_is_deleted(at: Location) -> None:
+    store = stores.open_store(at)
+    entry = store.begin(1).write_coordinator(b"left over")
+    whole = a_checkpoint(at, 2)
+    store.retain(3)
+    left = replace(whole.manifest, number=1, coordinator=entry)
+    with pytest.raises(Corrupt):
+        store.commit(left)
+    assert numbers(at) == [2]
+
+
+def test_a_vector_is_shared_until_the_last_checkpoint_that_has_it_is_gone(at: Location) -> None:
+    store = stores.open_store(at)
+    store.begin(1)
+    entry = stores.open_parts(at, store.staging(1)).write_vector("draft", a_vector(1))
+    committed = _commit_with(at, 1, entry)
+    known = OnDisk(entry=entry, folder=committed)
+    store.begin(2)
+    assert stores.open_parts(at, store.staging(2)).share(known)
+    _commit_with(at, 2, entry)
+    assert store.retain(1) == (1,)
+    (last,) = store.list()
+    store.bring(last)
+    reading.verified(last.path)
+
+    a_checkpoint(at, 3)
+    assert store.retain(1) == (2,)
+    store.begin(4)
+    assert not stores.open_parts(at, store.staging(4)).share(known)
+
+
+def _commit_with(at: Location, number: int, vector: FileEntry) -> Path:
+    store = stores.open_store(at)
+    parts = stores.open_parts(at, store.staging(number))
+    shard = put_shard(parts, 0, model_map.ranges(LAYOUT, 0, 1), counting(LAYOUT), number)
+    tensor = names.state(Vector.PARAMETERS, "s0")
+    shard = replace(shard, vectors=(VectorEntry(tensor=tensor, file=vector),))
+    return store.commit(a_manifest([shard], layout=LAYOUT, number=number)).path

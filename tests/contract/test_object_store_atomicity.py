@@ -1,0 +1,120 @@
+"""A checkpoint in an object store is there whole or not at all, whatever happens to its writer."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builders import object_writer
+from builders.checkpoints import a_layout, a_manifest, counting, put_shard
+from builders.flaky_objects import Fault, FlakyObjects
+from disttrain.checkpoint import model_map, object_names, reading
+from disttrain.checkpoint.errors import NotWritten
+from disttrain.checkpoint.manifest import Manifest
+from disttrain.checkpoint.object_parts import ObjectParts
+from disttrain.checkpoint.object_store import ObjectStore
+
+LAYOUT = a_layout()
+
+
+def staged(store: ObjectStore, folder: Path, number: int) -> Manifest:
+    """All of a checkpoint but its manifest."""
+    own = store.begin(number).write_coordinator(b'{"ledger": []}')
+    parts = ObjectParts(store.objects, folder / "written")
+    ranges = model_map.ranges(LAYOUT, 0, 1)
+    shard = put_shard(parts, 0, ranges, counting(LAYOUT), version=number)
+    return a_manifest([shard], layout=LAYOUT, number=number, coordinator=own)
+
+
+def assert_whole(store: ObjectStore) -> list[int]:
+    """The numbers of all checkpoints, each of which is whole."""
+    store.drop_copies()
+    found = store.list()
+    for one in found:
+        store.bring(one)
+        reading.verified(one.path)
+    return [one.manifest.number for one in found]
+
+
+def test_a_killed_writer_leaves_the_previous_checkpoint_or_the_whole_new_one(
+    tmp_path: Path,
+) -> None:
+    program = Path(object_writer.__file__)
+    path = os.pathsep.join([str(program.parents[1]), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, timeout=150, check=True,
+    )  # fmt: skip
+    deaths = [json.loads(line) for line in done.stdout.splitlines()]
+    assert deaths[-1] == deaths[-1] | {"status": 0, "complete": [2], "left_over": 0}
+    assert len(deaths) > 20  # Lists, the parts, the manifest, what is deleted: before and after.
+    latest = [death["latest"] for death in deaths]
+    assert latest == sorted(latest)
+    assert set(latest) == {1, 2}
+    for death in deaths:
+        assert death["complete"][-1] == death["latest"]
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_an_upload_that_fails_commits_nothing_and_breaks_nothing(
+    tmp_path: Path, fault: Fault
+) -> None:
+    objects = FlakyObjects()
+    store = ObjectStore(objects, tmp_path / "read")
+    store.commit(staged(store, tmp_path, 1))
+    for place in (0, 1):
+        objects.faults = [None] * place + [fault]
+        with pytest.raises(NotWritten):
+            staged(store, tmp_path, 2)
+        assert assert_whole(store) == [1]
+    store.commit(staged(store, tmp_path, 2))
+    objects.arrive()
+    store.retain(3)
+    assert assert_whole(store) == [1, 2]
+
+
+def test_a_commit_whose_answer_is_lost_is_seen_to_have_happened(tmp_path: Path) -> None:
+    objects = FlakyObjects()
+    store = ObjectStore(objects, tmp_path / "read")
+    manifest = staged(store, tmp_path, 1)
+    objects.faults = [Fault.ANSWER_LOST]
+    assert store.commit(manifest).manifest == manifest
+    assert assert_whole(store) == [1]
+
+
+def test_a_refused_commit_leaves_the_one_before_it(tmp_path: Path) -> None:
+    objects = FlakyObjects()
+    store = ObjectStore(objects, tmp_path / "read")
+    store.commit(staged(store, tmp_path, 1))
+    manifest = staged(store, tmp_path, 2)
+    objects.faults = [Fault.REFUSED]
+    with pytest.raises(NotWritten):
+        store.commit(manifest)
+    assert assert_whole(store) == [1]
+
+
+def test_a_part_that_arrives_after_the_commit_changes_nothing(tmp_path: Path) -> None:
+    objects = FlakyObjects(faults=[None, Fault.LATE])
+    store = ObjectStore(objects, tmp_path / "read")
+    with pytest.raises(NotWritten):
+        staged(store, tmp_path, 1)
+    store.commit(staged(store, tmp_path, 1))
+    before = dict(objects.there)
+    objects.arrive()
+    assert objects.there == before
+
+
+def test_nothing_is_deleted_while_a_manifest_cannot_be_read(tmp_path: Path) -> None:
+    objects = FlakyObjects()
+    store = ObjectStore(objects, tmp_path / "read")
+    store.commit(staged(store, tmp_path, 1))
+    objects.there[object_names.manifest(1)] += b"damage"
+    store.commit(replace(staged(store, tmp_path, 2), samples=1))
+    before = {name for name in objects.there if name.startswith(object_names.DATA)}
+    store.retain(1)
+    assert {name for name in objects.there if name.startswith(object_names.DATA)} == before

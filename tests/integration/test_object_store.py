@@ -1,0 +1,188 @@
+"""Whole jobs whose checkpoints and journal are objects: killed, resumed, suspended, read.
+
+The store is a folder that is used through fsspec, as a bucket would be; with the packages for it,
+one job uses a real S3 server.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from torch import Tensor
+
+from builders import object_stores
+from builders.pod_processes import ALL, UID, PodJob
+from builders.runs import RunningJob
+from disttrain.checkpoint import copies, object_names, objects, stores
+from disttrain.job.location import Location
+from disttrain.launch.pod import STOPPED
+
+SAMPLES = 1024
+EPOCHS = 2
+SLOW = "spec.task.arguments={step_seconds: 0.12}"
+EVERY = "spec.checkpoint.everySeconds=0.5"
+POD_SLOW = {"spec.task.arguments": {"step_seconds": 0.12}}
+
+
+def disttrain(*arguments: object) -> str:
+    """What the command prints; it must succeed."""
+    command = [sys.executable, "-m", "disttrain", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def place_of(job: RunningJob, uri: str) -> str:
+    uid = json.loads((job.output / "run.json").read_text())["job_uid"]
+    return f"{uri}/counting-{uid}"
+
+
+def numbers(place: str) -> list[int]:
+    found = stores.open_store(Location(Path("unused"), place)).list()
+    return [one.manifest.number for one in found]
+
+
+def assert_every_sample_was_applied(counts: Tensor, repeated: int) -> None:
+    assert int(counts.min()) >= EPOCHS, counts
+    assert 0 <= int(counts.sum()) - EPOCHS * SAMPLES <= repeated
+
+
+@contextmanager
+def bucket(kind: str, folder: Path) -> Iterator[str]:
+    with object_stores.location(kind, folder) as at:
+        yield at.uri
+
+
+@pytest.mark.parametrize("kind", ["disk", "s3"])
+def test_a_job_survives_deaths_and_goes_on_from_the_store(tmp_path: Path, kind: str) -> None:
+    with bucket(kind, tmp_path) as uri:
+        with RunningJob(tmp_path, [SLOW, EVERY, f"spec.checkpoint.uri={uri}"]) as job:
+            job.wait_until(lambda status: status["checkpoints"] >= 1)
+            job.kill("shard-1")
+            job.wait_until(lambda status: status["restarts"]["shard"] == 1)
+            job.kill("coordinator")
+            made = job.status()["checkpoints"]
+            job.wait_until(
+                lambda status: (
+                    status["restarts"]["coordinator"] == 1 and status["checkpoints"] > made
+                )
+            )
+            job.kill_launcher()
+            job.resume()
+            assert job.wait() == 0, job.printed()
+
+            summary, place = job.summary(), place_of(job, uri)
+            assert summary["phase"] == "Complete"
+            assert summary["checkpointFailures"] == 0
+            counts = load_file(job.output / "model.safetensors")["counts"]
+            if not summary["updatesLost"]:
+                assert_every_sample_was_applied(counts, summary["samplesRepeated"])
+            job.assert_promises_held()
+        assert not (job.output / "checkpoints").exists()
+        assert 1 <= len(numbers(place)) <= 3
+        _assert_commands_read_it(job.output, place, tmp_path)
+
+
+def _assert_commands_read_it(output: Path, place: str, folder: Path) -> None:
+    newest = f"{place}/{object_names.manifest(numbers(place)[-1])}"
+    for index, given in enumerate((output, place, newest)):
+        out = folder / f"model-{index}.safetensors"
+        disttrain("export", given, out)
+        assert out.read_bytes() == (output / "model.safetensors").read_bytes()
+        found = json.loads(disttrain("inspect", given, "--json"))
+        assert found["number"] == numbers(place)[-1]
+    assert disttrain("evaluate", output).splitlines()[1].startswith("samples ")
+
+
+def test_a_store_that_takes_nothing_stops_no_training_and_is_tried_again(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    uri = f"local://{root}"
+    with RunningJob(tmp_path, [SLOW, EVERY, f"spec.checkpoint.uri={uri}"]) as job:
+        job.wait_until(lambda status: status["checkpoints"] >= 1)
+        data = root / place_of(job, uri).rpartition("/")[2] / object_names.DATA
+        kept = data.rename(data.with_name("away"))
+        data.touch()  # A file where the folder was: nothing can be written into it.
+        job.wait_until(lambda status: status["checkpointFailures"] >= 1)
+        data.unlink()
+        kept.rename(data)
+        assert job.wait() == 0, job.printed()
+        assert job.summary()["updatesLost"] == 0
+        counts = load_file(job.output / "model.safetensors")["counts"]
+        assert_every_sample_was_applied(counts, job.summary()["samplesRepeated"])
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("nosuch://bucket", "spec.checkpoint.uri: nosuch://bucket"),
+        ("local:///proc/nothing", "spec.checkpoint.uri: local:///proc/nothing"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_refused_at_the_start(
+    tmp_path: Path, uri: str, words: str
+) -> None:
+    with RunningJob(tmp_path, [f"spec.checkpoint.uri={uri}"]) as job:
+        assert job.wait() == 1
+        assert words in job.printed()
+
+
+def own_folders(job: PodJob, *names: str) -> None:
+    """As pods on nodes of their own: each next life begins with an empty folder of its own."""
+    for name in names:
+        life = job.lives.get(name, 0) + 1
+        folder = job.output if name == "coordinator" else job.folder / f"{name}-{life}"
+        job.changed[name] = {"DISTTRAIN_RUN_FOLDER": str(folder)}
+
+
+def model_of(uri: str) -> dict[str, Tensor]:
+    with copies.file_at(f"{uri}/counting-{UID}/{object_names.MODEL}") as file:
+        return load_file(file)
+
+
+def test_pods_share_nothing_but_the_store(tmp_path: Path) -> None:
+    """`disttrain audit` reads one folder with all ledgers; here each pod has its own."""
+    uri = f"local://{tmp_path}/store"
+    with PodJob(tmp_path, POD_SLOW | {"spec.checkpoint": _checkpoint(uri, 0.5)}) as job:
+        own_folders(job, *ALL)
+        job.start(*ALL)
+        job.wait_until(lambda status: status["checkpoints"] >= 1)
+        for name in ("shard-0", "replica-a"):
+            job.kill(name)
+            own_folders(job, name)
+            job.start(name)
+        job.kill("coordinator")
+        job.start("coordinator")
+        job.complete()
+        assert job.outcome()["samples"] == EPOCHS * SAMPLES
+        assert int(model_of(uri)["counts"].min()) >= 0
+        assert not (job.output / "model.safetensors").exists()
+
+
+def test_a_suspended_job_goes_on_where_it_was(tmp_path: Path) -> None:
+    uri = f"local://{tmp_path}/store"
+    with PodJob(tmp_path, POD_SLOW | {"spec.checkpoint": _checkpoint(uri, 1000)}) as job:
+        own_folders(job, *ALL)
+        job.start(*ALL)
+        job.wait_until(lambda status: status.get("samples", 0) >= SAMPLES // 4)
+        job.tell_to_end("coordinator")
+        assert job.wait("coordinator") == STOPPED
+        job.tell_to_end(*ALL[1:])
+        assert [job.wait(name) for name in ALL[1:]] == [0, 0, 0, 0]
+
+        own_folders(job, *ALL)
+        job.start(*ALL)
+        job.complete()
+        model = model_of(uri)
+        assert model["counts"].eq(EPOCHS).all(), model["counts"]
+        assert model["first_updates"].eq(EPOCHS * SAMPLES / 8).all()
+        assert (job.summary()["samplesRepeated"], job.summary()["updatesLost"]) == (0, 0)
+        assert objects.open_objects(f"{uri}/counting-{UID}").sizes(object_names.STOPPED)
+
+
+def _checkpoint(uri: str, seconds: float) -> dict[str, object]:
+    return {"uri": uri, "everySeconds": seconds}

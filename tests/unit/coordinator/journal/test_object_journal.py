@@ -1,0 +1,110 @@
+"""The journal in an object store: requests that fail, and those that are carried out too late."""
+
+import pytest
+
+from builders.flaky_objects import Fault, FlakyObjects
+from disttrain.checkpoint.errors import NotWritten
+from disttrain.coordinator.errors import JournalDamaged
+from disttrain.coordinator.journal import entries, object_journal
+from disttrain.coordinator.journal.object_journal import ObjectJournal
+from disttrain.coordinator.journal.state import Phase, State
+
+
+def change(phase: Phase) -> entries.Decided:
+    return (entries.PhaseChanged(phase=phase, now=1.0),)
+
+
+def begun(*faults: Fault | None) -> tuple[ObjectJournal, FlakyObjects]:
+    """A journal whose snapshot is written; `faults` meet what follows."""
+    objects = FlakyObjects()
+    kept = ObjectJournal(objects)
+    kept.begin(State())
+    objects.faults = list(faults)
+    return kept, objects
+
+
+def replayed(objects: FlakyObjects) -> tuple[Phase, int]:
+    found = object_journal.replay(objects)
+    assert found is not None
+    return found.state.phase, found.decisions
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_decision_whose_writing_failed_is_written_again_and_folded_once(fault: Fault) -> None:
+    kept, objects = begun(fault)
+    kept.append(change(Phase.RUNNING))
+    kept.sync()
+    assert kept.is_behind
+    kept.append(change(Phase.DRAINING))
+    kept.catch_up(State())
+    assert not kept.is_behind
+    objects.arrive()
+    assert replayed(objects) == (Phase.DRAINING, 2)
+
+
+def test_what_arrives_late_changes_nothing_that_followed() -> None:
+    kept, objects = begun(Fault.LATE, Fault.LATE)
+    kept.append(change(Phase.RUNNING))
+    for _ in range(3):
+        kept.sync()
+    kept.append(change(Phase.DRAINING))
+    kept.sync()
+    before = replayed(objects)
+    objects.arrive()
+    assert replayed(objects) == before == (Phase.DRAINING, 2)
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_after_a_failed_snapshot_only_a_newer_one_is_trusted(fault: Fault) -> None:
+    kept, objects = begun(fault)
+    state = State()
+    state.phase = Phase.RUNNING
+    with pytest.raises(NotWritten):
+        kept.begin(state)
+    assert kept.is_behind
+    kept.append(change(Phase.DRAINING))
+    kept.sync()
+    assert kept.is_behind
+    state.phase = Phase.DRAINING
+    kept.catch_up(state)
+    assert not kept.is_behind
+    objects.arrive()
+    assert replayed(objects) == (Phase.DRAINING, 0)
+    kept.append(change(Phase.EXPORTING))
+    kept.sync()
+    assert replayed(objects) == (Phase.EXPORTING, 1)
+
+
+def test_a_missing_segment_is_damage_and_no_shorter_journal() -> None:
+    kept, objects = begun()
+    for phase in (Phase.RUNNING, Phase.DRAINING, Phase.EXPORTING):
+        kept.append(change(phase))
+        kept.sync()
+    (second,) = [name for name in objects.there if name.endswith("-000002")]
+    del objects.there[second]
+    with pytest.raises(JournalDamaged, match=r"decision 2 .* is missing"):
+        object_journal.replay(objects)
+
+
+def test_many_segments_ask_for_a_snapshot() -> None:
+    kept, objects = begun()
+    syncs = 0
+    while not kept.is_long:
+        kept.append(change(Phase.RUNNING))
+        kept.sync()
+        syncs += 1
+        assert syncs < 1000
+    kept.begin(State())
+    assert not kept.is_long
+    assert len(objects.there) == 1
+
+
+def test_a_store_that_is_away_is_waited_for_and_nothing_is_lost() -> None:
+    kept, objects = begun(*[Fault.REFUSED] * 5)
+    kept.append(change(Phase.RUNNING))
+    for _ in range(5):
+        kept.catch_up(State())
+        assert kept.is_behind
+    kept.catch_up(State())
+    assert not kept.is_behind
+    assert replayed(objects) == (Phase.RUNNING, 1)
