@@ -1,11 +1,13 @@
 """What a shard that was told to end leaves for its next life."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from builders.checkpoints import a_layout, a_manifest
+from builders.flaky_objects import Fault, FlakyObjects
 from disttrain.checkpoint import model_map, names
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.manifest import FileEntry, Manifest, ShardEntry
@@ -158,3 +160,22 @@ def test_what_was_saved_at_the_stop_counts_until_a_later_checkpoint(
     found = stopped.read(tmp_path, "job", WANTED)
     assert found is not None
     assert stopped.is_newer(found, 1, checkpoint) is is_newer
+
+
+def test_in_an_object_store_the_next_life_needs_nothing_of_the_folder(tmp_path: Path) -> None:
+    objects = FlakyObjects()
+    saver = replace(a_saver(tmp_path / "first"), objects=objects)
+    for checkpoint in (5, 6):
+        assert Parting(a_shard(), saver).save(checkpoint)
+    found = stopped.read(tmp_path / "second", "job", WANTED, objects)
+    assert found is not None
+    assert (found.version, found.checkpoint) == (17, 6)
+    assert len(objects.there) == 2, "what was saved before is deleted"
+
+
+def test_what_could_not_be_uploaded_was_not_saved(tmp_path: Path) -> None:
+    for place in (0, 1):
+        objects = FlakyObjects(faults=[None] * place + [Fault.REFUSED])
+        saver = replace(a_saver(tmp_path), objects=objects)
+        assert not Parting(a_shard(), saver).save(6)
+        assert stopped.read(tmp_path, "job", WANTED, objects) is None

@@ -2,6 +2,7 @@
 
 import random
 import signal
+from dataclasses import replace
 
 from disttrain.checkpoint import object_names, stores
 from disttrain.checkpoint.stores import CheckpointStore
@@ -19,6 +20,7 @@ from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service, steady_clock
 from disttrain.coordinator.process.start import Origin
+from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.cluster_status import JobObject, Patches
 from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
@@ -69,7 +71,7 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
     begun = start.first_state(config, store)
     kept = journals.open_journal(config.checkpoints)
     kept.begin(begun.state)
-    machine = Coordinator(begun.state, settings.from_spec(config.job.spec), _places(config, store))
+    machine = Coordinator(begun.state, _settings(config), _places(config, store))
     parts = Parts(
         machine=machine,
         journal=kept,
@@ -81,6 +83,11 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
         clock=steady_clock(),
     )
     return parts, begun.origin
+
+
+def _settings(config: LaunchConfig) -> Settings:
+    found = settings.from_spec(config.job.spec)
+    return replace(found, checkpoint_uri=config.checkpoints.uri or found.checkpoint_uri)
 
 
 def _places(config: LaunchConfig, store: CheckpointStore) -> Places:

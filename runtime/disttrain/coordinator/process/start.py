@@ -49,7 +49,8 @@ def _found(config: LaunchConfig, store: CheckpointStore) -> Start:
     if checkpoint is not None:
         ledger = _read_ledger(store, checkpoint)
         _require_possible(ledger, config)
-        resumed = resume.from_ledger(ledger, str(checkpoint), shards)
+        source = str(config.checkpoints) if config.checkpoints.uri else str(checkpoint)
+        resumed = resume.from_ledger(ledger, source, shards)
         return Start(state=resumed, origin=Origin.CHECKPOINT)
     replayed = journals.replay(config.checkpoints)
     if replayed is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from disttrain.checkpoint import names
+from disttrain.checkpoint import names, object_names, object_place
 from disttrain.coordinator.journal.state import Saved, State
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import batch_status, progress, status
@@ -182,8 +182,10 @@ def _shard(state: State, watch: Watch, index: int) -> ShardStatus:
 
 
 def _checkpoint(saved: Saved, uri: str) -> CheckpointStatus:
+    is_object = object_place.is_one(uri)
+    name = object_names.manifest(saved.number) if is_object else names.folder(saved.number)
     return CheckpointStatus(
-        path=f"{uri.rstrip('/')}/{names.folder(saved.number)}"[:LONGEST_TEXT],
+        path=f"{uri.rstrip('/')}/{name}"[:LONGEST_TEXT],
         time=datetime.fromtimestamp(saved.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         samples=saved.samples,
     )

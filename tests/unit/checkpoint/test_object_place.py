@@ -1,0 +1,30 @@
+import pytest
+
+from disttrain.checkpoint import object_place
+from disttrain.checkpoint.object_place import ObjectPlace
+
+
+@pytest.mark.parametrize(
+    ("text", "uri", "number"),
+    [
+        ("s3://b/jobs/digits-1", "s3://b/jobs/digits-1", None),
+        ("s3://b/jobs/digits-1/", "s3://b/jobs/digits-1", None),
+        ("s3://b/jobs/digits-1/checkpoints/00000003.json", "s3://b/jobs/digits-1", 3),
+        ("s3://b/checkpoints/digits-1", "s3://b/checkpoints/digits-1", None),
+        ("s3://b/checkpoints/d/checkpoints/123456789.json", "s3://b/checkpoints/d", 123456789),
+        ("s3://b/d/checkpoints/3.json", "s3://b/d/checkpoints/3.json", None),
+        ("s3://b/d/data/00000003.json", "s3://b/d/data/00000003.json", None),
+    ],
+)
+def test_a_text_names_a_job_or_one_of_its_checkpoints(
+    text: str, uri: str, number: int | None
+) -> None:
+    assert object_place.parse(text) == ObjectPlace(uri, number)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("s3://b", True), ("local:///a", True), ("file:///a", False), ("/a", False), ("a/b", False)],
+)
+def test_files_are_no_places_in_an_object_store(text: str, *, expected: bool) -> None:
+    assert object_place.is_one(text) is expected

@@ -1,0 +1,115 @@
+"""What becomes of a store's errors. The rest is in contract/test_checkpoint_stores.py."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from disttrain.checkpoint import objects
+from disttrain.checkpoint.errors import (
+    CheckpointError,
+    Corrupt,
+    NotWritten,
+    StoreAway,
+    StoreDenied,
+    StoreRefused,
+)
+from disttrain.checkpoint.objects import Objects
+
+
+class NoCredentialsError(Exception):
+    """As botocore calls it."""
+
+
+class Failing:
+    """A file system whose every request ends in this way."""
+
+    def __init__(self, end: Callable[[], object]) -> None:
+        self._end = end
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self._end()
+
+
+def objects_that_raise(error: Exception) -> Objects:
+    def end() -> None:
+        raise error
+
+    return Objects(Failing(end), "bucket/job", "s3://bucket/job")
+
+
+Use = Callable[[Objects], object]
+
+
+def read(found: Objects) -> object:
+    return found.read("a", 10)
+
+
+def sizes(found: Objects) -> object:
+    return found.sizes("data")
+
+
+def write(found: Objects) -> object:
+    found.write("a", b"content")
+    return None
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "expected"),
+    [
+        (read, PermissionError("Access Denied"), StoreDenied),
+        (sizes, PermissionError("Access Denied"), StoreDenied),
+        (write, PermissionError("Access Denied"), StoreDenied),
+        (write, NoCredentialsError(), StoreDenied),
+        (write, FileNotFoundError("no such bucket"), StoreDenied),
+        (read, FileNotFoundError("a"), Corrupt),
+        (read, OSError("reset"), StoreAway),
+        (sizes, OSError("reset"), StoreAway),
+        (write, OSError("reset"), NotWritten),
+        (write, RuntimeError("loop is closed"), NotWritten),
+    ],
+)
+def test_errors_say_whether_to_try_again(
+    use: Use, error: Exception, expected: type[CheckpointError]
+) -> None:
+    with pytest.raises(expected, match="s3://bucket/job"):
+        use(objects_that_raise(error))
+
+
+def test_who_is_not_let_in_learns_the_field_and_the_remedy() -> None:
+    with pytest.raises(StoreDenied, match=r"spec\.checkpoint\.uri: .*Access Denied; make sure"):
+        write(objects_that_raise(PermissionError("Access Denied")))
+
+
+def test_a_store_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_SECONDS", 0.05)
+    over = threading.Event()
+    try:
+        with pytest.raises(StoreAway, match="no answer within"):
+            sizes(Objects(Failing(lambda: over.wait(60)), "bucket", "s3://bucket"))
+    finally:
+        over.set()
+
+
+def test_more_than_the_limit_is_not_believed(tmp_path: Path) -> None:
+    found = objects.open_objects(f"local://{tmp_path}")
+    found.write("a", b"0123456789")
+    assert found.read("a", 10) == b"0123456789"
+    with pytest.raises(Corrupt, match="longer than 9 bytes"):
+        found.read("a", 9)
+    with pytest.raises(Corrupt, match="it has 10 bytes, not 11"):
+        found.download("a", tmp_path / "b", 11)
+
+
+def test_a_missing_package_is_named() -> None:
+    fsspec.register_implementation("absent", "no_such_package.Files", errmsg="install no_such")
+    with pytest.raises(StoreRefused, match=r"spec\.checkpoint\.uri: absent://b .*install no_such"):
+        objects.open_objects("absent://b")
+
+
+def test_an_unknown_protocol_is_refused() -> None:
+    with pytest.raises(StoreRefused, match="nosuch://b cannot be opened: Protocol not known"):
+        objects.open_objects("nosuch://b")
