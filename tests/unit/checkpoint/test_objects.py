@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
+from fsspec.registry import known_implementations
 
 from disttrain.checkpoint import objects
 from disttrain.checkpoint.errors import (
@@ -104,8 +104,9 @@ def test_more_than_the_limit_is_not_believed(tmp_path: Path) -> None:
         found.download("a", tmp_path / "b", 11)
 
 
-def test_a_missing_package_is_named() -> None:
-    fsspec.register_implementation("absent", "no_such_package.Files", errmsg="install no_such")
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = {"class": "no_such_package.Files", "err": "install no_such"}
+    monkeypatch.setitem(known_implementations, "absent", absent)
     with pytest.raises(StoreRefused, match=r"spec\.checkpoint\.uri: absent://b .*install no_such"):
         objects.open_objects("absent://b")
 
