@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from disttrain.checkpoint import copies, names, object_place, store
+from disttrain.checkpoint import copies, names, object_place, store, stores
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.store import Store
 from disttrain.job import manifest_file
@@ -46,19 +46,22 @@ def _resolve(given: Path) -> Path:
     return newest
 
 
-@contextmanager
-def newest_whole(output: Path) -> Iterator[Path | None]:
-    """The newest checkpoint of the run in an output folder; None without one. Raises Corrupt."""
-    place = _place_of_run(output)
-    if place is None:
-        newest = _newest_of_run(RunFolder(output))
-        yield None if newest is None else store.verify(newest).path
-        return
-    try:
-        with copies.checkpoint_at(place) as copy:
-            yield store.verify(copy).path
-    except NoCheckpoint:
-        yield None
+def require_whole(output: Path) -> Path | None:
+    """The newest checkpoint of the run in an output folder; None without one. Raises Corrupt.
+
+    Of one in an object store, a copy within that folder, which is there until the run goes on.
+    """
+    run = RunFolder(output)
+    if _place_of_run(output) is None:
+        newest = _newest_of_run(run)
+        return None if newest is None else store.verify(newest).path
+    kept = stores.open_store(locations.of_run(run, manifest_file.load_job(run.job)))
+    kept.drop_copies()
+    latest = kept.latest()
+    if latest is None:
+        return None
+    kept.bring(latest)
+    return store.verify(latest.path).path
 
 
 def _place_of_run(output: Path) -> str | None:

@@ -19,7 +19,10 @@ def latest_checkpoint(location: Location) -> Path | None:
         # Slow to import, and the launcher should start soon where it can.
         from disttrain.checkpoint import stores  # noqa: PLC0415
 
-        latest = stores.open_store(location).latest()
+        store = stores.open_store(location)
+        # Somebody may have looked at it on the way here.
+        store.drop_copies()
+        latest = store.latest()
         return None if latest is None else latest.path
     complete = (path for path in folder.glob("[0-9]*") if (path / names.MANIFEST).is_file())
     numbers = (names.number(path.name) for path in complete)
