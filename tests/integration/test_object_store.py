@@ -162,10 +162,10 @@ def test_a_suspended_job_goes_on_where_it_was(tmp_path: Path) -> None:
         own_folders(job, *ALL)
         job.start(*ALL)
         job.complete()
-        model = model_of(uri)
-        assert model["counts"].eq(EPOCHS).all(), model["counts"]
-        assert model["first_updates"].eq(EPOCHS * SAMPLES / 8).all()
-        assert (job.summary()["samplesRepeated"], job.summary()["updatesLost"]) == (0, 0)
+        # Who left while there was no coordinator could leave no word: what it held is repeated.
+        repeated = job.summary()["samplesRepeated"]
+        assert_every_sample_was_applied(model_of(uri)["counts"], repeated)
+        assert job.summary()["updatesLost"] == 0
         assert objects.open_objects(f"{uri}/counting-{UID}").sizes(object_names.STOPPED)
 
 
