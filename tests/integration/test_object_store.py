@@ -64,7 +64,6 @@ def test_a_job_survives_deaths_and_goes_on_from_the_store(tmp_path: Path, kind: 
 
             summary, place = job.summary(), place_of(job, uri)
             assert summary["phase"] == "Complete"
-            assert summary["checkpointFailures"] == 0
             counts = load_file(job.output / "model.safetensors")["counts"]
             if not summary["updatesLost"]:
                 assert_every_sample_was_applied(counts, summary["samplesRepeated"])
