@@ -8,8 +8,9 @@ import pytest
 from builders import batch_shards
 from builders.batch_shards import CHUNK_BYTES
 from builders.jobs import a_batch_job
+from disttrain.job import location
 from disttrain.job.names import Role
-from disttrain.launch.config import LaunchConfig, checkpoint_folder
+from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server import beginning
 from disttrain.parameter_server.errors import WrongSnapshot
 from disttrain.transport.config import TransportKind
@@ -19,7 +20,7 @@ from disttrain.transport.config import TransportKind
 def config(tmp_path: Path) -> LaunchConfig:
     """Of a life that began with the first of two checkpoints."""
     job = a_batch_job("spec.parameterServer.shards=1")
-    folder = checkpoint_folder(job, tmp_path)
+    folder = location.of(job, "job", tmp_path, "shard-0").folder
     shard = batch_shards.a_shard()
     batch_shards.one_iteration([shard])
     first = batch_shards.commit(folder, [shard], 1)
