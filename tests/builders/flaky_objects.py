@@ -1,6 +1,6 @@
 """Objects in memory whose requests fail as those of a network do."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -37,8 +37,8 @@ class FlakyObjects(Objects):
             raise Corrupt(name, "it is missing")
         return self.there[name][:limit_bytes]
 
-    def read_all(self, names: list[str]) -> list[bytes]:
-        return [self.there[name] for name in names]
+    def read_all(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
+        return {name: self.read(name, size) for name, size in sizes.items()}
 
     def download(self, name: str, file: Path, expected_bytes: int | None = None) -> None:
         content = self.there[name]

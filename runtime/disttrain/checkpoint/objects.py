@@ -6,15 +6,17 @@ that was given up may still be carried out later, so nothing here relies on its 
 objects that must not change have names that say what is in them.
 """
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
 from disttrain.checkpoint.errors import Corrupt, NotWritten, StoreAway, StoreDenied, StoreRefused
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
 
 _Answer = TypeVar("_Answer")
 
@@ -50,14 +52,20 @@ class Objects:
             raise Corrupt(self._said(name), f"it is longer than {limit_bytes} bytes")
         return content
 
-    def read_all(self, names: list[str]) -> list[bytes]:
-        """Small objects, several at a time. As `read`, without a limit."""
-        paths = [self._path(name) for name in names]
-        found = self._read(names[0], lambda: self._filesystem.cat(paths)) if names else {}
-        return [found[path] for path in paths]
+    def read_all(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
+        """Objects by name, several at a time; `sizes` as they were listed. Raises as `read`."""
+        paths = [self._path(name) for name in sizes]
+        if not paths:
+            return {}
+        seconds = _SECONDS + sum(sizes.values()) / _SLOWEST
+        found = self._read(next(iter(sizes)), lambda: self._filesystem.cat(paths), seconds)
+        return {name: found[path] for name, path in zip(sizes, paths, strict=True)}
 
     def download(self, name: str, file: Path, expected_bytes: int | None = None) -> None:
-        """Copy an object, of this length, into a file. Raises as `read`, OSError for the file."""
+        """Copy an object, of this length, into a file. Raises as `read`.
+
+        StoreAway, too, when there is no room for the file.
+        """
         path = self._path(name)
         size = self._read(name, lambda: self._filesystem.info(path)["size"])
         if expected_bytes not in {None, size}:
@@ -66,7 +74,10 @@ class Objects:
         self._read(name, lambda: self._filesystem.get_file(path, str(file)), seconds)
 
     def write(self, name: str, content: bytes) -> None:
-        """Write an object. Raises NotWritten, and StoreDenied. Then it may be there later."""
+        """Write an object. Raises NotWritten, after which it may be there later, and StoreDenied.
+
+        StoreRefused where nothing can ever be written.
+        """
         path = self._path(name)
         seconds = _SECONDS + len(content) / _SLOWEST
         self._write(name, lambda: self._filesystem.pipe_file(path, content), seconds)
@@ -79,9 +90,33 @@ class Objects:
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete objects. Never raises: what stays only takes space."""
-        for path in [self._path(name) for name in names]:
-            with suppress(Exception):
-                _within(_SECONDS, partial(self._filesystem.rm_file, path))
+        paths = [self._path(name) for name in names]
+        if not paths:
+            return
+        end = time.monotonic() + _SECONDS
+        try:
+            _within(_SECONDS, lambda: self._remove(paths, end))
+        except Exception as error:
+            LOG.warning("objects stay", first=paths[0], objects=len(paths), reason=_said(error))
+
+    def _remove(self, paths: list[str], end: float) -> None:
+        try:
+            # One request for all, where there is such a request.
+            self._filesystem.rm(paths)
+        except Exception as error:
+            # One that is missing keeps the others there, and not every store takes a list.
+            LOG.debug("deleted one by one", objects=len(paths), reason=_said(error))
+            self._remove_each(paths, end)
+
+    def _remove_each(self, paths: list[str], end: float) -> None:
+        for path in paths:
+            if time.monotonic() > end:
+                message = f"{path} and those after it were not tried"
+                raise TimeoutError(message)
+            try:
+                self._filesystem.rm_file(path)
+            except FileNotFoundError:
+                continue
 
     def _find(self, folder: str) -> dict[str, dict[str, Any]]:
         self._filesystem.invalidate_cache()
@@ -108,6 +143,9 @@ class Objects:
         except Exception as error:
             if isinstance(error, FileNotFoundError) or _is_denied(error):
                 raise self._denied(error) from error
+            if isinstance(error, NotImplementedError):
+                message = f"spec.checkpoint.uri: {self.uri} is of a kind that takes no objects"
+                raise StoreRefused(message) from error
             message = f"{self._said(name)} could not be written: {_said(error)}"
             raise NotWritten(message) from error
 

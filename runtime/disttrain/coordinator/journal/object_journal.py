@@ -9,14 +9,14 @@ decision carries its number: what comes twice is folded once. A snapshot of whic
 may become the newest generation at any time, so after it only a newer one can be trusted.
 """
 
+import re
+import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from pydantic import ValidationError
-
 from disttrain.checkpoint import object_names
-from disttrain.checkpoint.errors import CheckpointError
+from disttrain.checkpoint.errors import CheckpointError, Corrupt, StoreAway
 from disttrain.checkpoint.objects import Objects
 from disttrain.coordinator.errors import JournalDamaged
 from disttrain.coordinator.journal import entries, fold, lines, state
@@ -28,9 +28,15 @@ LOG = logs.get(__name__)
 
 _MOST_SEGMENTS = 200
 """A coordinator that comes back reads them all."""
+_LARGEST_BYTES = 1 << 30
+"""Of a journal no more is read."""
 
-_Generations = dict[int, dict[int, str]]
-"""Names of objects, by generation and segment."""
+_NAME = re.compile(r"(?P<generation>[0-9]{10})-(?P<segment>[0-9]{6})")
+
+_Generations = dict[int, dict[int, int]]
+"""Bytes of objects, by generation and segment."""
+_Lines = Mapping[int, list[bytes]]
+"""What is in the lines of a generation, by segment, in order."""
 
 
 def replay(objects: Objects) -> Replayed | None:
@@ -39,14 +45,12 @@ def replay(objects: Objects) -> Replayed | None:
     Raises JournalDamaged, StoreAway, StoreDenied.
     """
     generations = _generations(objects)
+    for generation in sorted(generations, reverse=True):
+        segments = _read(objects, generation, generations[generation])
+        if segments.get(0):
+            return _replayed(segments, _said(objects, generation, 0))
     if not generations:
         return None
-    for generation in sorted(generations, reverse=True):
-        segments = generations[generation]
-        contents = objects.read_all([segments[number] for number in sorted(segments)])
-        found = dict(zip(sorted(segments), contents, strict=True))
-        if _has_snapshot(found):
-            return _replayed(found, f"{objects.uri}/{segments[0]}")
     message = f"{objects.uri} holds a journal without a snapshot; restore from a checkpoint"
     raise JournalDamaged(message)
 
@@ -54,8 +58,9 @@ def replay(objects: Objects) -> Replayed | None:
 class ObjectJournal:
     """A `journals.DecisionJournal`."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, clock: Callable[[], float] = time.time) -> None:
         self._objects = objects
+        self._clock = clock
         self._generation = 0
         self._segment = 0
         """Of the next attempt."""
@@ -80,14 +85,15 @@ class ObjectJournal:
     def begin(self, found: State) -> None:
         """See `DecisionJournal`. Raises also StoreAway and StoreDenied."""
         generations = _generations(self._objects)
-        # Never a number that an attempt of this process had.
-        self._generation = 1 + max([self._generation, *generations])
+        # Never a number that an attempt had that may still arrive: of this life, or of one before
+        # it, which was made earlier.
+        self._generation = max(1 + max([self._generation, *generations]), int(self._clock()))
         self._doubtful = True
         self._objects.write(_name(self._generation, 0), lines.line(state.to_json(found)))
         self._doubtful = self._failed = False
         self._segment, self._decisions, self._backlog = 1, 0, []
-        older = (generations[number] for number in generations if number < self._generation)
-        self._objects.delete(name for segments in older for name in segments.values())
+        older = (number for number in generations if number < self._generation)
+        self._objects.delete(_name(each, part) for each in older for part in generations[each])
 
     def append(self, decided: entries.Decided) -> None:
         """See `DecisionJournal`."""
@@ -124,30 +130,60 @@ class ObjectJournal:
 
 
 def _name(generation: int, segment: int) -> str:
-    return f"{object_names.JOURNAL}/{generation:08d}-{segment:06d}"
+    return f"{object_names.JOURNAL}/{generation:010d}-{segment:06d}"
+
+
+def _said(objects: Objects, generation: int, segment: int) -> str:
+    return f"{objects.uri}/{_name(generation, segment)}"
 
 
 def _generations(objects: Objects) -> _Generations:
     found: _Generations = defaultdict(dict)
-    for name in objects.sizes(object_names.JOURNAL):
-        generation, _, segment = name.rpartition("/")[2].partition("-")
-        if generation.isdecimal() and segment.isdecimal():
-            found[int(generation)][int(segment)] = name
+    for name, size in objects.sizes(object_names.JOURNAL).items():
+        match = _NAME.fullmatch(name.rpartition("/")[2])
+        if match is not None:
+            found[int(match["generation"])][int(match["segment"])] = size
     return found
 
 
-def _has_snapshot(segments: Mapping[int, bytes]) -> bool:
-    return bool(list(lines.good(segments.get(0, b""))))
-
-
-def _replayed(segments: Mapping[int, bytes], name: str) -> Replayed:
+def _read(objects: Objects, generation: int, sizes: Mapping[int, int]) -> _Lines:
+    total = sum(sizes.values())
+    if total > _LARGEST_BYTES:
+        message = (
+            f"the journal from {_said(objects, generation, 0)} on has {total} bytes; at most "
+            f"{_LARGEST_BYTES} are read; resume from the last checkpoint"
+        )
+        raise JournalDamaged(message)
+    segments = sorted(sizes)
     try:
-        found = state.from_json(next(lines.good(segments[0])))
+        found = objects.read_all({_name(generation, one): sizes[one] for one in segments})
+    except Corrupt as error:
+        # It was listed: somebody has begun a newer generation meanwhile.
+        message = f"the journal changed while it was read: {error}"
+        raise StoreAway(message) from error
+    return {
+        one: _lines(found[_name(generation, one)], _said(objects, generation, one))
+        for one in segments
+    }
+
+
+def _lines(content: bytes, name: str) -> list[bytes]:
+    """All that have an end: on a disk, a death while the last is written leaves it without."""
+    found = list(lines.good(content))
+    if len(found) < content.count(b"\n"):
+        message = f"{name} is damaged after line {len(found)}; resume from the last checkpoint"
+        raise JournalDamaged(message)
+    return found
+
+
+def _replayed(segments: _Lines, name: str) -> Replayed:
+    try:
+        found = state.from_json(segments[0][0])
         decisions = 0
         for segment in sorted(segments.keys() - {0}):
-            for content in lines.good(segments[segment]):
+            for content in segments[segment]:
                 decisions = _fold(found, decisions, content, name)
-    except (ValidationError, ValueError) as error:
+    except ValueError as error:
         message = f"{name} begins a journal of another version: {error}"
         raise JournalDamaged(message) from error
     return Replayed(state=found, decisions=decisions)

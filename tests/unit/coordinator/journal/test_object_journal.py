@@ -1,9 +1,11 @@
 """The journal in an object store: requests that fail, and those that are carried out too late."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from builders.flaky_objects import Fault, FlakyObjects
-from disttrain.checkpoint.errors import NotWritten
+from disttrain.checkpoint.errors import NotWritten, StoreAway
 from disttrain.coordinator.errors import JournalDamaged
 from disttrain.coordinator.journal import entries, object_journal
 from disttrain.coordinator.journal.object_journal import ObjectJournal
@@ -73,6 +75,53 @@ def test_after_a_failed_snapshot_only_a_newer_one_is_trusted(fault: Fault) -> No
     kept.append(change(Phase.EXPORTING))
     kept.sync()
     assert replayed(objects) == (Phase.EXPORTING, 1)
+
+
+def test_a_snapshot_of_an_earlier_life_that_arrives_late_changes_nothing() -> None:
+    objects = FlakyObjects(faults=[Fault.LATE])
+    with pytest.raises(NotWritten):
+        ObjectJournal(objects, lambda: 10.0).begin(State())
+    state = State()
+    state.phase = Phase.RUNNING
+    ObjectJournal(objects, lambda: 11.0).begin(state)
+    objects.arrive()
+    assert replayed(objects) == (Phase.RUNNING, 0)
+
+
+@pytest.mark.parametrize("segment", [0, 1, 2])
+def test_a_changed_byte_is_damage_and_no_shorter_journal(segment: int) -> None:
+    kept, objects = begun()
+    for phase in (Phase.RUNNING, Phase.DRAINING):
+        kept.append(change(phase))
+        kept.sync()
+    (name,) = [name for name in objects.there if name.endswith(f"-{segment:06d}")]
+    content = bytearray(objects.there[name])
+    content[12] ^= 1
+    objects.there[name] = bytes(content)
+    with pytest.raises(JournalDamaged, match=rf"-{segment:06d} is damaged after line 0"):
+        object_journal.replay(objects)
+
+
+def test_half_of_a_line_at_the_end_was_not_synced() -> None:
+    kept, objects = begun()
+    for phase in (Phase.RUNNING, Phase.DRAINING):
+        kept.append(change(phase))
+        kept.sync()
+    (last,) = [name for name in objects.there if name.endswith("-000002")]
+    objects.there[last] = objects.there[last][:-5]
+    assert replayed(objects) == (Phase.RUNNING, 1)
+
+
+def test_a_journal_that_is_deleted_while_it_is_read_is_read_again_later() -> None:
+    class Vanishing(FlakyObjects):
+        def read_all(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
+            self.there.clear()
+            return super().read_all(sizes)
+
+    objects = Vanishing()
+    ObjectJournal(objects).begin(State())
+    with pytest.raises(StoreAway, match="changed while it was read"):
+        object_journal.replay(objects)
 
 
 def test_a_missing_segment_is_damage_and_no_shorter_journal() -> None:
