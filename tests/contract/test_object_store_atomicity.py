@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,12 +108,43 @@ def test_a_part_that_arrives_after_the_commit_changes_nothing(tmp_path: Path) ->
     assert objects.there == before
 
 
-def test_nothing_is_deleted_while_a_manifest_cannot_be_read(tmp_path: Path) -> None:
+def data_of(objects: FlakyObjects) -> set[str]:
+    return {name for name in objects.there if name.startswith(object_names.DATA)}
+
+
+def test_no_data_is_deleted_while_a_newer_manifest_cannot_be_read(tmp_path: Path) -> None:
+    objects = FlakyObjects()
+    store = ObjectStore(objects, tmp_path / "read")
+    store.commit(staged(store, tmp_path, 1))
+    store.commit(staged(store, tmp_path, 2))
+    objects.there[object_names.manifest(2)] += b"damage"
+    before = data_of(objects)
+    assert store.retain(1) == ()
+    assert data_of(objects) == before
+
+
+def test_a_damaged_manifest_goes_with_the_old_ones_and_what_it_named(tmp_path: Path) -> None:
     objects = FlakyObjects()
     store = ObjectStore(objects, tmp_path / "read")
     store.commit(staged(store, tmp_path, 1))
     objects.there[object_names.manifest(1)] += b"damage"
-    store.commit(replace(staged(store, tmp_path, 2), samples=1))
-    before = {name for name in objects.there if name.startswith(object_names.DATA)}
-    store.retain(1)
-    assert {name for name in objects.there if name.startswith(object_names.DATA)} == before
+    whole = store.commit(staged(store, tmp_path, 2)).manifest
+    assert store.retain(1) == (1,)
+    assert data_of(objects) == {object_names.data(entry) for entry in whole.files}
+    assert assert_whole(store) == [2]
+
+
+def test_no_data_is_deleted_when_the_manifests_are_not_listed(tmp_path: Path) -> None:
+    class Forgetful(FlakyObjects):
+        def sizes(self, folder: str) -> dict[str, int]:
+            found = super().sizes(folder)
+            if folder == object_names.DATA:
+                self.there = {name: self.there[name] for name in found}
+            return found
+
+    objects = FlakyObjects()
+    store = ObjectStore(objects, tmp_path / "read")
+    store.commit(staged(store, tmp_path, 1))
+    forgetful = Forgetful(there=objects.there)
+    assert ObjectStore(forgetful, tmp_path / "read").retain(1) == ()
+    assert data_of(forgetful) == data_of(objects)

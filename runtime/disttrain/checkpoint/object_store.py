@@ -24,6 +24,9 @@ from disttrain.checkpoint.manifest_text import MalformedManifest
 from disttrain.checkpoint.objects import Objects
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import LARGEST_LEDGER_BYTES
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +83,17 @@ class ObjectStore:
 
     def retain(self, keep: int) -> tuple[int, ...]:
         """See `CheckpointStore`. What interrupted writings left is deleted, too."""
+        old: tuple[int, ...] = ()
         try:
-            whole = [checkpoint.manifest.number for checkpoint in self.list()]
-            old = tuple(whole[: -max(keep, 1)])
+            kept = [checkpoint.manifest.number for checkpoint in self.list()][-max(keep, 1) :]
+            if not kept:
+                return old
+            # Damaged ones, too: as long as one is there, nothing is sure to be unnamed.
+            old = tuple(number for number in self._numbers() if number < kept[0])
             self.objects.delete(object_names.manifest(number) for number in old)
-            self._delete_unnamed()
-        except CheckpointError:
-            # Tried again after the next checkpoint.
-            return ()
+            self._delete_unnamed(kept)
+        except CheckpointError as error:
+            LOG.warning("what no checkpoint needs stays until the next", reason=str(error))
         return old
 
     def list(self) -> tuple[Checkpoint, ...]:
@@ -119,7 +125,7 @@ class ObjectStore:
         return content
 
     def bring(self, checkpoint: Checkpoint, files: Iterable[FileEntry] | None = None) -> None:
-        """See `CheckpointStore`. Raises OSError when there is no room for them."""
+        """See `CheckpointStore`. Raises StoreAway, too, when there is no room for them."""
         folder = checkpoint.path
         folder.mkdir(parents=True, exist_ok=True)
         for entry in checkpoint.manifest.files if files is None else files:
@@ -145,10 +151,10 @@ class ObjectStore:
         self.objects.download(object_names.data(entry), unfinished, entry.bytes)
         unfinished.rename(folder / entry.name)
 
-    def _delete_unnamed(self) -> None:
+    def _delete_unnamed(self, kept: Iterable[int]) -> None:
         # Listed before the manifests are read: what comes meanwhile is not deleted.
         there = self.objects.sizes(object_names.DATA)
-        manifests = [self._read(number).manifest for number in self._numbers()]
+        manifests = [self._read(number).manifest for number in {*kept, *self._numbers()}]
         named = {object_names.data(entry) for one in manifests for entry in one.files}
         self.objects.delete(sorted(there.keys() - named))
 
