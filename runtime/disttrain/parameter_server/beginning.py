@@ -64,6 +64,8 @@ def _restored(
     config: LaunchConfig, candidates: list[Checkpoint], wanted: Wanted
 ) -> RestoredShard | None:
     store = stores.open_store(config.checkpoints)
+    # Those of a life that was killed meanwhile may be torn, as the machine may have died with it.
+    store.drop_copies()
     try:
         return restoring.restore(candidates, replace(wanted, bring=store.bring))
     finally:

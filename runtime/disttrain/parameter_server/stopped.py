@@ -13,7 +13,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from disttrain.checkpoint import durable, names, shard_file
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.manifest import FileEntry, Manifest
+from disttrain.checkpoint.manifest import FileEntry, Hash, Manifest
 from disttrain.checkpoint.objects import Objects
 from disttrain.checkpoint.shard_file import ShardFile
 from disttrain.parameter_server import restoring, stopped_objects, writing
@@ -43,7 +43,7 @@ class Stop:
     samples: int
     elements: dict[int, int]
     bytes: int
-    hash: str
+    hash: Hash
 
 
 _STOP = TypeAdapter(Stop)

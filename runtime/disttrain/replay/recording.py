@@ -112,6 +112,8 @@ def _checkpoint(config: LaunchConfig) -> Checkpoint | None:
     store = stores.open_store(config.checkpoints)
     latest = store.latest()
     if latest is not None:
+        # Of another command, which may have been killed.
+        store.drop_copies()
         store.bring(latest)
     return latest
 
