@@ -161,10 +161,10 @@ def test_a_suspended_job_goes_on_where_it_was(tmp_path: Path) -> None:
         own_folders(job, *ALL)
         job.start(*ALL)
         job.complete()
-        # Who left while there was no coordinator could leave no word: what it held is repeated.
-        repeated = job.summary()["samplesRepeated"]
-        assert_every_sample_was_applied(model_of(uri)["counts"], repeated)
-        assert job.summary()["updatesLost"] == 0
+        # Replicas left while there was no coordinator; their farewells are in the store.
+        summary = job.summary()
+        assert (summary["samplesRepeated"], summary["updatesLost"]) == (0, 0), summary
+        assert model_of(uri)["counts"].eq(EPOCHS).all()
         assert objects.open_objects(f"{uri}/counting-{UID}").sizes(object_names.STOPPED)
 
 

@@ -10,6 +10,8 @@ CHECKPOINTS = "checkpoints"
 JOURNAL = "journal"
 STOPPED = "stopped"
 """Exact values of shards that were told to end."""
+FAREWELLS = "farewells"
+"""What members say as they leave while there is no coordinator."""
 MODEL = "model.safetensors"
 
 _SUFFIX = ".json"

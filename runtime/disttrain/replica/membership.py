@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
+from disttrain.coordinator.protocol import farewells
 from disttrain.coordinator.protocol.client import CoordinatorClient
+from disttrain.coordinator.protocol.farewells import Farewells
 from disttrain.coordinator.protocol.messages import Join, Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults, names
@@ -41,6 +43,7 @@ class JobAddress:
     join_seconds: float
     """How long the coordinator is waited for."""
     folder: RunFolder
+    farewells: Farewells
 
     @classmethod
     def of(cls, config: LaunchConfig) -> "JobAddress":
@@ -51,6 +54,7 @@ class JobAddress:
             coordinator=config.coordinator_address,
             join_seconds=config.join_seconds,
             folder=RunFolder(config.run_folder),
+            farewells=farewells.open_farewells(config),
         )
 
 
@@ -62,7 +66,7 @@ class Membership:
         self._spec = address.spec
         self._join_seconds = address.join_seconds
         self._ledger_folder = address.folder.ledger
-        self.farewells = address.folder.farewells
+        self.farewells = address.farewells
         """Where to write down what a coordinator that is away cannot be told."""
         self._transport = open_transport(address.transport)
         self.coordinator = CoordinatorClient(

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from concurrent.futures import wait
 
 from disttrain.coordinator.errors import MemberFenced
-from disttrain.coordinator.protocol import farewells
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined, Leave
 from disttrain.coordinator.protocol.orders import End, Evaluate, LeaveWarmStart, NumberedOrder
@@ -129,7 +128,7 @@ class Replica:
         leave = Leave(member=self._member, reason="SIGTERM", progress=progress)
         answer = self._coordinator.request(leave)
         if wait([answer], _HEARD_SECONDS).not_done:
-            farewells.write(self._farewells, leave)
+            self._farewells.write(leave)
 
 
 class _Ended(Exception):

@@ -20,6 +20,7 @@ from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service, steady_clock
 from disttrain.coordinator.process.start import Origin
+from disttrain.coordinator.protocol import farewells
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.cluster_status import JobObject, Patches
 from disttrain.job import defaults
@@ -78,7 +79,7 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
         checkpoints=Checkpoints(store, _job(config)),
         reporting=_reporting(config, machine),
         leaving=Leaving(machine, kept),
-        farewells=RunFolder(config.run_folder).farewells,
+        farewells=farewells.open_farewells(config),
         supervisor=config.supervisor,
         clock=steady_clock(),
     )

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from disttrain.checkpoint.errors import CheckpointError
@@ -15,7 +14,8 @@ from disttrain.coordinator.journal.journals import DecisionJournal
 from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.leaving import Leaving
 from disttrain.coordinator.process.reporting import Reporting
-from disttrain.coordinator.protocol import farewells, messages, payloads
+from disttrain.coordinator.protocol import messages, payloads
+from disttrain.coordinator.protocol.farewells import Farewells
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.launch.config import Supervisor
 from disttrain.telemetry import logs
@@ -30,8 +30,6 @@ _TICK_SECONDS = 0.05
 _PAUSE_SECONDS = 1.0
 _ATTEMPT_SECONDS = 0.5
 """Between two attempts to write what a full disk refused: each may be a whole new journal."""
-_FAREWELL_SECONDS = 2.0
-"""Between two looks at what members that left wrote down for a coordinator that was away."""
 _LAUNCHER_ONLY = (messages.Fail, messages.MemberDied, messages.Stop)
 _ALWAYS_TAKEN = (messages.Status, messages.Stop)
 """Also while the journal is behind: the one decides nothing, the other little, and people wait."""
@@ -55,8 +53,8 @@ class Parts:
     checkpoints: Checkpoints
     reporting: Reporting
     leaving: Leaving
-    farewells: Path
-    """Folder of what members wrote down as they left."""
+    farewells: Farewells
+    """What members wrote down as they left."""
     supervisor: Supervisor
     clock: Callable[[], float]
 
@@ -221,12 +219,14 @@ class Service:
     def _hear_farewells(self, now: float) -> None:
         if now < self._next_farewells:
             return
-        self._next_farewells = now + _FAREWELL_SECONDS
-        for path, leave in farewells.read(self._parts.farewells).items():
-            self.settle(self._parts.machine.request(leave, now))
-            if self._parts.journal.is_behind:
+        parts = self._parts
+        self._next_farewells = now + parts.farewells.pause_seconds
+        for name, leave in parts.farewells.read().items():
+            self.settle(parts.machine.request(leave, now))
+            parts.journal.sync()
+            if parts.journal.is_behind:
                 return
-            farewells.forget(path)
+            parts.farewells.forget(name)
 
     def _stop_in_vain(self, now: float) -> None:
         """A stop waits a moment, not for ever, for a disk that takes no last checkpoint either."""

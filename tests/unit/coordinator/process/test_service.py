@@ -20,7 +20,8 @@ from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service
-from disttrain.coordinator.protocol import farewells, messages, orders, payloads
+from disttrain.coordinator.protocol import messages, orders, payloads
+from disttrain.coordinator.protocol.farewells import FolderFarewells
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
 from disttrain.job.sandblaster import BackupTasks
 from disttrain.launch.config import Supervisor
@@ -88,7 +89,7 @@ class Served:
     ) -> None:
         self.now = 100.0
         self.folder = folder
-        self.farewells = folder / "farewells"
+        self.farewells = FolderFarewells(folder / "farewells")
         self.members = members or Machine()
         self.machine = self.members.coordinator
         self.journal = Journal(folder / "journal")
@@ -181,12 +182,12 @@ def test_a_farewell_that_nobody_heard_is_taken_as_if_it_had_been_said(served: Se
     lease, *_ = served.members.work(replica).leases
     progress = Progress(position=Position(lease=lease.id, offset=4), samples=4)
     leave = messages.Leave(member=replica, reason="SIGTERM", progress=progress)
-    farewells.write(served.farewells, leave)
+    served.farewells.write(leave)
     served.listener.when_idle = lambda: served.listener.say(Role.LAUNCHER, STOP)
 
     served.service.run()
 
-    assert not list(served.farewells.iterdir())
+    assert not served.farewells.read()
     assert not served.machine.state.replicas[replica.index].live
     assert served.machine.state.samples == 4
 

@@ -1,0 +1,83 @@
+"""What members that leave write down while there is no coordinator, wherever it lies."""
+
+from pathlib import Path
+
+import pytest
+
+from builders.flaky_objects import Fault, FlakyObjects
+from disttrain.checkpoint import object_names
+from disttrain.checkpoint.errors import StoreAway
+from disttrain.coordinator.protocol import payloads
+from disttrain.coordinator.protocol.farewells import Farewells, FolderFarewells, ObjectFarewells
+from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
+from disttrain.coordinator.protocol.messages import Heartbeat, Leave
+from disttrain.transport.header import Role
+
+
+class Away(FlakyObjects):
+    """A store that answers nothing."""
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        message = f"{folder}: no answer within 20 s"
+        raise StoreAway(message)
+
+
+def a_member(incarnation: int = 1) -> MemberId:
+    return MemberId(role=Role.REPLICA, index=3, incarnation=incarnation)
+
+
+def a_leave(incarnation: int = 1) -> Leave:
+    progress = Progress(position=Position(lease=7, offset=4), samples=4)
+    return Leave(member=a_member(incarnation), reason="SIGTERM", progress=progress)
+
+
+@pytest.fixture(name="place", params=["folder", "objects"])
+def _place(request: pytest.FixtureRequest, tmp_path: Path) -> Farewells:
+    if request.param == "folder":
+        return FolderFarewells(tmp_path / "farewells")
+    objects = FlakyObjects()
+    return ObjectFarewells(lambda: objects)
+
+
+def test_what_is_written_is_there_until_it_is_forgotten(place: Farewells) -> None:
+    assert place.read() == {}
+    for incarnation in (1, 2):
+        place.write(a_leave(incarnation))
+    first, second = sorted(place.read())
+    assert [place.read()[name] for name in (first, second)] == [a_leave(1), a_leave(2)]
+    place.forget(first)
+    place.forget(first)
+    assert list(place.read()) == [second]
+
+
+def test_who_leaves_twice_is_heard_once(place: Farewells) -> None:
+    place.write(a_leave())
+    place.write(a_leave())
+    assert list(place.read().values()) == [a_leave()]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no farewell",
+        payloads.encode_request(Heartbeat(member=a_member())),
+        b" " * (payloads.LIMIT_BYTES + 1),
+    ],
+)
+def test_what_is_no_farewell_is_left_out(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "replica-9.i1.json").write_bytes(content)
+    objects = FlakyObjects(there={f"{object_names.FAREWELLS}/replica-9.i1.json": content})
+    for place in (FolderFarewells(tmp_path), ObjectFarewells(lambda: objects)):
+        place.write(a_leave())
+        assert list(place.read().values()) == [a_leave()]
+
+
+def test_a_store_that_takes_nothing_makes_it_a_death_without_a_word() -> None:
+    objects = FlakyObjects(faults=[Fault.REFUSED])
+    place = ObjectFarewells(lambda: objects)
+    place.write(a_leave())
+    assert place.read() == {}
+
+
+def test_in_a_store_that_is_away_there_is_none_for_now() -> None:
+    assert ObjectFarewells(Away).read() == {}
