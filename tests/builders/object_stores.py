@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -21,23 +20,23 @@ from disttrain.job.location import Location
 from disttrain.layout import ModelLayout
 
 KINDS = ("folder", "disk", "memory", "s3")
-OBJECT_KINDS = KINDS[1:]
 _START_SECONDS = 60.0
 
 
-@contextmanager
-def location(kind: str, folder: Path) -> Iterator[Location]:
-    """An empty place of this kind; skips the test where it cannot be had."""
-    name = uuid.uuid4().hex
+def location(request: pytest.FixtureRequest, kind: str) -> Location:
+    """An empty place of this kind; skips the test where it cannot be had.
+
+    The S3 server is the fixture `bucket`, which is made when it is needed.
+    """
+    folder, name = request.getfixturevalue("tmp_path"), uuid.uuid4().hex
     if kind == "folder":
-        yield Location(folder / "checkpoints")
-    elif kind == "disk":
-        yield Location(folder / "copies", f"local://{folder}/store/{name}")
-    elif kind == "memory":
-        yield Location(folder / "copies", f"memory://{name}")
-    else:
-        with s3_server() as bucket:
-            yield Location(folder / "copies", f"{bucket}/{name}")
+        return Location(folder / "checkpoints")
+    roots = {
+        "disk": lambda: f"local://{folder}/store",
+        "memory": lambda: "memory://tests",
+        "s3": lambda: request.getfixturevalue("bucket"),
+    }
+    return Location(folder / "copies", f"{roots[kind]()}/{name}")
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """What every store of checkpoints promises, whatever keeps them: a folder, or an object store."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +20,8 @@ LAYOUT = a_layout()
 
 
 @pytest.fixture(name="at", params=object_stores.KINDS)
-def _at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Location]:
-    with object_stores.location(request.param, tmp_path) as location:
-        yield location
+def _at(request: pytest.FixtureRequest) -> Location:
+    return object_stores.location(request, request.param)
 
 
 def numbers(at: Location) -> list[int]:

@@ -1,8 +1,5 @@
 """What every journal promises, whatever keeps it: a file, or objects in a store."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from builders import object_stores
@@ -15,9 +12,8 @@ PHASES = (Phase.RUNNING, Phase.DRAINING, Phase.CHECKPOINTING, Phase.EXPORTING)
 
 
 @pytest.fixture(name="at", params=object_stores.KINDS)
-def _at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Location]:
-    with object_stores.location(request.param, tmp_path) as location:
-        yield location
+def _at(request: pytest.FixtureRequest) -> Location:
+    return object_stores.location(request, request.param)
 
 
 def change(phase: Phase) -> entries.Decided:
