@@ -14,12 +14,6 @@ class ObjectPlace:
     """None: the newest."""
 
 
-def is_one(text: str) -> bool:
-    """Whether a text names a place in an object store, and no file."""
-    scheme, separator, _ = text.partition("://")
-    return bool(separator) and scheme != "file"
-
-
 def parse(text: str) -> ObjectPlace:
     """The job and the checkpoint that `text` means: URI, or URI/checkpoints/NUMBER.json."""
     folder, _, file = text.rstrip("/").rpartition("/")

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from disttrain.checkpoint import copies, names, object_place, store, stores
+from disttrain.checkpoint import copies, names, store, stores
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.store import Store
-from disttrain.job import manifest_file
+from disttrain.job import manifest_file, object_uri
 from disttrain.launch import locations
 from disttrain.launch.run_folder import RunFolder
 
@@ -18,7 +18,7 @@ def resolved(text: str) -> Iterator[Path]:
 
     Raises NoCheckpoint, and CheckpointError for an object store.
     """
-    if object_place.is_one(text):
+    if object_uri.is_one(text):
         with copies.checkpoint_at(text) as copy:
             yield copy
         return

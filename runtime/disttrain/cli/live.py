@@ -9,6 +9,7 @@ from typing import Protocol
 
 import typer
 
+from disttrain.checkpoint.errors import CheckpointError
 from disttrain.cli import wording
 from disttrain.cli.job_status import JobStatus, read_status
 from disttrain.cli.plain_display import PlainDisplay
@@ -85,13 +86,21 @@ def _conclude(outcome: Outcome, run: Run) -> None:
     elif outcome.result is Result.STOPPED:
         # Why it stopped also says if there was no room for a last checkpoint.
         why = outcome.message or "interrupted"
-        if latest_checkpoint(locations.of_run(folder, run.job)) is None:
-            typer.echo(f"Stopped: {why}. There is no checkpoint to go on from")
-        else:
+        if _can_go_on(run):
             typer.echo(f"Stopped: {why}. Go on with: disttrain resume {shown}")
+        else:
+            typer.echo(f"Stopped: {why}. There is no checkpoint to go on from")
     else:
         typer.echo(f"Failed ({outcome.reason}): {outcome.message}", err=True)
         typer.echo(f"The logs are in {shown}/{folder.logs.name}", err=True)
+
+
+def _can_go_on(run: Run) -> bool:
+    try:
+        return latest_checkpoint(locations.of_run(run.folder, run.job)) is not None
+    except CheckpointError:
+        # A store that is away now may have one, as a resume will tell.
+        return True
 
 
 def _shown(folder: RunFolder) -> str:

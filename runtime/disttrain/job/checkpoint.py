@@ -6,21 +6,20 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from disttrain.job import object_uri
 from disttrain.job.checkpoint_volume import CheckpointVolume
 from disttrain.job.cluster_field import ON_A_CLUSTER
 from disttrain.job.section import Count, Positive, Section
 
 DEFAULT_URI: Final = "checkpoints/"
 
-
 _OBJECT_STORE: Final = re.compile(r"[a-z][a-z0-9+]*://[^*?\[\]:]+")
 
 
 def _is_place(uri: str) -> str:
-    scheme, separator, _ = uri.partition("://")
-    if not separator or scheme == "file":
+    if not object_uri.is_one(uri):
         return uri
-    if scheme == "memory":
+    if uri.startswith("memory://"):
         message = "must be a place that all processes reach, and each has a memory:// of its own"
         raise PydanticCustomError("not_shared", message)
     if not _OBJECT_STORE.fullmatch(uri):
@@ -56,8 +55,7 @@ class Checkpoint(Section):
     @property
     def is_object_store(self) -> bool:
         """Whether checkpoints are objects in a store, not files in a folder."""
-        scheme, separator, _ = self.uri.partition("://")
-        return bool(separator) and scheme != "file"
+        return object_uri.is_one(self.uri)
 
     @model_validator(mode="after")
     def _has_one_place(self) -> Self:

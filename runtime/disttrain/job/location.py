@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from disttrain.job import object_uri
 from disttrain.job.spec import DistTrainJob
 
 _COPIES = "copies"
@@ -30,7 +31,7 @@ def of(job: DistTrainJob, uid: str, run_folder: Path, process: str) -> Location:
     """
     given = job.spec.checkpoint
     if given.is_object_store:
-        uri = f"{given.uri.rstrip('/')}/{job.metadata.name}-{uid}"
+        uri = object_uri.of_job(given.uri, job.metadata.name, uid)
         return Location(run_folder / _COPIES / process, uri)
     uri = given.uri
     path = unquote(urlsplit(uri).path) if uri.startswith("file://") else uri

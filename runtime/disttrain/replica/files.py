@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from disttrain.checkpoint import copies, object_place
+from disttrain.checkpoint import copies
 from disttrain.checkpoint import export as exporting
+from disttrain.job import object_uri
 
 
 @contextmanager
 def at_hand(file: str) -> Iterator[Path]:
     """A file that is there, to read. Raises CheckpointError."""
-    if object_place.is_one(file):
+    if object_uri.is_one(file):
         with copies.file_at(file) as copy:
             yield copy
     else:
@@ -26,7 +27,7 @@ def export(checkpoint: str, out: str) -> None:
 
 @contextmanager
 def _checkpoint(place: str) -> Iterator[Path]:
-    if object_place.is_one(place):
+    if object_uri.is_one(place):
         with copies.checkpoint_at(place) as copy:
             yield copy
     else:
@@ -35,7 +36,7 @@ def _checkpoint(place: str) -> Iterator[Path]:
 
 @contextmanager
 def _file_for(out: str) -> Iterator[Path]:
-    if object_place.is_one(out):
+    if object_uri.is_one(out):
         with copies.file_for(out) as file:
             yield file
     else:

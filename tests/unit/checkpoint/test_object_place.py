@@ -20,11 +20,3 @@ def test_a_text_names_a_job_or_one_of_its_checkpoints(
     text: str, uri: str, number: int | None
 ) -> None:
     assert object_place.parse(text) == ObjectPlace(uri, number)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("s3://b", True), ("local:///a", True), ("file:///a", False), ("/a", False), ("a/b", False)],
-)
-def test_files_are_no_places_in_an_object_store(text: str, *, expected: bool) -> None:
-    assert object_place.is_one(text) is expected

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from disttrain.checkpoint import names, object_names, object_place
+from disttrain.checkpoint import names, object_names
 from disttrain.coordinator.journal.state import Saved, State
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import batch_status, progress, status
 from disttrain.coordinator.status.watch import Watch
-from disttrain.job import spec
+from disttrain.job import object_uri, spec
 from disttrain.job.status import (
     CheckpointStatus,
     DataStatus,
@@ -182,7 +182,7 @@ def _shard(state: State, watch: Watch, index: int) -> ShardStatus:
 
 
 def _checkpoint(saved: Saved, uri: str) -> CheckpointStatus:
-    is_object = object_place.is_one(uri)
+    is_object = object_uri.is_one(uri)
     name = object_names.manifest(saved.number) if is_object else names.folder(saved.number)
     return CheckpointStatus(
         path=f"{uri.rstrip('/')}/{name}"[:LONGEST_TEXT],
