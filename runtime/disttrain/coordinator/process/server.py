@@ -2,9 +2,11 @@
 
 import random
 import signal
+import time
 from dataclasses import replace
 
 from disttrain.checkpoint import object_names, stores
+from disttrain.checkpoint.errors import StoreDenied
 from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.coordinator import settings
 from disttrain.coordinator.decisions.machine import Coordinator
@@ -32,6 +34,10 @@ from disttrain.transport.factory import open_transport
 
 LOG = logs.get(__name__)
 
+_LET_IN_SECONDS = 10.0
+"""An object store's credentials may be there a moment after the pod; then a refusal is final."""
+_ASK_AGAIN_SECONDS = 1.0
+
 _EXIT_CODES = {
     Phase.COMPLETE: ExitCode.COMPLETE,
     Phase.STOPPED: ExitCode.INTERRUPTED,
@@ -43,7 +49,7 @@ later, INTERRUPTED."""
 
 def main(config: LaunchConfig) -> int:
     """Serves the job until it has ended; the exit code tells how. Raises JournalDamaged."""
-    parts, origin = _parts(config)
+    parts, origin = _begun(config)
     transport = open_transport(config.transport_config)
     try:
         service = Service(
@@ -65,6 +71,18 @@ def main(config: LaunchConfig) -> int:
         parts.journal.close()
         transport.close()
     return _EXIT_CODES.get(parts.machine.state.phase, ExitCode.INTERRUPTED)
+
+
+def _begun(config: LaunchConfig) -> tuple[Parts, Origin]:
+    end = time.monotonic() + _LET_IN_SECONDS
+    while True:
+        try:
+            return _parts(config)
+        except StoreDenied as error:
+            if time.monotonic() >= end:
+                raise
+            LOG.warning("not let in yet", reason=error)
+            time.sleep(_ASK_AGAIN_SECONDS)
 
 
 def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
