@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from threading import Thread
+from threading import BoundedSemaphore, Thread
 from typing import Any, TypeVar
 
 from disttrain.checkpoint.errors import Corrupt, NotWritten, StoreAway, StoreDenied, StoreRefused
@@ -24,6 +24,9 @@ _SECONDS = 20.0
 """Of one request for small objects."""
 _SLOWEST = 1_000_000
 """Bytes in a second: what takes longer is given up."""
+_MOST_UNANSWERED = 32
+"""Requests of this process that go on after they were given up: each has a thread."""
+_PLACES = BoundedSemaphore(_MOST_UNANSWERED)
 _ON_DISK = ("file", "local")
 _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError")
 """Of the libraries behind fsspec, which have no class of their own for it in common."""
@@ -39,14 +42,14 @@ class Objects:
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The bytes of every object below `folder`, by name. Raises StoreAway, StoreDenied."""
-        found = self._read(folder, lambda: self._find(folder))
+        found = self._read(folder, lambda: self._find(folder), _SECONDS)
         return {name.removeprefix(f"{self._root}/"): one["size"] for name, one in found.items()}
 
     def read(self, name: str, limit_bytes: int) -> bytes:
         """A small object. Raises Corrupt when there is none or it is longer; as `sizes`."""
         path = self._path(name)
         content: bytes = self._read(
-            name, lambda: self._filesystem.cat_file(path, start=0, end=limit_bytes + 1)
+            name, lambda: self._filesystem.cat_file(path, start=0, end=limit_bytes + 1), _SECONDS
         )
         if len(content) > limit_bytes:
             raise Corrupt(self._said(name), f"it is longer than {limit_bytes} bytes")
@@ -67,7 +70,7 @@ class Objects:
         StoreAway, too, when there is no room for the file.
         """
         path = self._path(name)
-        size = self._read(name, lambda: self._filesystem.info(path)["size"])
+        size = self._read(name, lambda: self._filesystem.info(path)["size"], _SECONDS)
         if expected_bytes not in {None, size}:
             raise Corrupt(self._said(name), f"it has {size} bytes, not {expected_bytes}")
         seconds = _SECONDS + size / _SLOWEST
@@ -126,7 +129,7 @@ class Objects:
         except FileNotFoundError:
             return {}
 
-    def _read(self, name: str, call: Callable[[], _Answer], seconds: float = _SECONDS) -> _Answer:
+    def _read(self, name: str, call: Callable[[], _Answer], seconds: float) -> _Answer:
         try:
             return _within(seconds, call)
         except FileNotFoundError as error:
@@ -197,6 +200,9 @@ def _said(error: Exception) -> str:
 
 def _within(seconds: float, call: Callable[[], _Answer]) -> _Answer:
     """What the call gives; TimeoutError when it takes longer, while it goes on."""
+    if not _PLACES.acquire(timeout=seconds):
+        message = f"{_MOST_UNANSWERED} earlier requests still have no answer"
+        raise TimeoutError(message)
     outcome: Future[_Answer] = Future()
 
     def run() -> None:
@@ -204,6 +210,8 @@ def _within(seconds: float, call: Callable[[], _Answer]) -> _Answer:
             outcome.set_result(call())
         except BaseException as error:
             outcome.set_exception(error)
+        finally:
+            _PLACES.release()
 
     Thread(target=run, name="object-store", daemon=True).start()
     try:

@@ -70,6 +70,7 @@ def write(found: Objects) -> object:
         (sizes, OSError("reset"), StoreAway),
         (write, OSError("reset"), NotWritten),
         (write, RuntimeError("loop is closed"), NotWritten),
+        (write, NotImplementedError(), StoreRefused),
     ],
 )
 def test_errors_say_whether_to_try_again(
@@ -92,6 +93,65 @@ def test_a_store_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) 
             sizes(Objects(Failing(lambda: over.wait(60)), "bucket", "s3://bucket"))
     finally:
         over.set()
+
+
+def test_a_store_without_answers_gets_no_more_than_so_many_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(objects, "_SECONDS", 0.05)
+    monkeypatch.setattr(objects, "_PLACES", threading.BoundedSemaphore(1))
+    over, asked = threading.Event(), threading.Semaphore(0)
+
+    def end() -> None:
+        asked.release()
+        over.wait(60)
+
+    found = Objects(Failing(end), "bucket", "s3://bucket")
+    try:
+        for _ in range(2):
+            with pytest.raises(NotWritten):
+                write(found)
+    finally:
+        over.set()
+    assert objects._PLACES.acquire(timeout=60)
+    assert asked.acquire(blocking=False)
+    assert not asked.acquire(blocking=False)
+
+
+class Refusing:
+    """A file system that deletes no lists."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+
+    def rm(self, paths: list[str]) -> None:
+        raise NotImplementedError(paths)
+
+    def rm_file(self, path: str) -> None:
+        if path.endswith("gone"):
+            raise FileNotFoundError(path)
+        self.deleted.append(path)
+
+
+def test_what_cannot_be_deleted_at_once_is_deleted_one_by_one() -> None:
+    files = Refusing()
+    Objects(files, "bucket", "s3://bucket").delete(["a", "gone", "b"])
+    assert files.deleted == ["bucket/a", "bucket/b"]
+
+
+def test_a_deletion_that_fails_stops_nobody() -> None:
+    objects_that_raise(OSError("reset")).delete(["a", "b"])
+
+
+def test_many_objects_are_read_and_deleted_together(tmp_path: Path) -> None:
+    found = objects.open_objects(f"local://{tmp_path}")
+    for name in ("d/a", "d/b", "d/c"):
+        found.write(name, name.encode())
+    there = found.sizes("d")
+    assert found.read_all(there) == {name: name.encode() for name in there}
+    assert found.read_all({}) == {}
+    found.delete(["d/a", "d/none", "d/c"])
+    assert set(found.sizes("d")) == {"d/b"}
 
 
 def test_more_than_the_limit_is_not_believed(tmp_path: Path) -> None:
