@@ -5,8 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from disttrain.checkpoint import copies, names, store, stores
-from disttrain.checkpoint.errors import NoCheckpoint
+from disttrain.checkpoint.errors import Corrupt, NoCheckpoint
+from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
+from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.job import manifest_file, object_uri
 from disttrain.launch import locations
 from disttrain.launch.run_folder import RunFolder
@@ -60,8 +62,19 @@ def require_whole(output: Path) -> Path | None:
     latest = kept.latest()
     if latest is None:
         return None
-    kept.bring(latest)
-    return store.verify(latest.path).path
+    return _whole_copy(kept, latest)
+
+
+def _whole_copy(kept: CheckpointStore, checkpoint: Checkpoint) -> Path:
+    try:
+        kept.bring(checkpoint)
+        return store.verify(checkpoint.path).path
+    except Corrupt as error:
+        reason = (
+            f"of what it names, {error.file} is damaged: {error.reason}; to go on from the "
+            "checkpoint before it, delete this object"
+        )
+        raise Corrupt(kept.place(checkpoint.manifest.number), reason) from error
 
 
 def _place_of_run(output: Path) -> str | None:
