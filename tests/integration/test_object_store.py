@@ -82,6 +82,7 @@ def _assert_commands_read_it(output: Path, place: str, folder: Path) -> None:
         assert out.read_bytes() == (output / "model.safetensors").read_bytes()
         found = json.loads(checkpoint_inspection.json(given))
         assert found["number"] == numbers(place)[-1]
+        assert found["path"] == newest
 
 
 def test_a_store_that_takes_nothing_stops_no_training_and_is_tried_again(tmp_path: Path) -> None:

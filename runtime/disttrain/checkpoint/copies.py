@@ -12,8 +12,8 @@ from disttrain.checkpoint.reading import Checkpoint
 
 
 @contextmanager
-def checkpoint_at(text: str) -> Iterator[Path]:
-    """A folder with the whole checkpoint that `text` means; its hashes are not checked.
+def checkpoint_at(text: str) -> Iterator[Checkpoint]:
+    """The whole checkpoint that `text` means, copied into a folder; its hashes are not checked.
 
     Raises NoCheckpoint, Corrupt, StoreAway, StoreDenied, StoreRefused.
     """
@@ -28,7 +28,7 @@ def checkpoint_at(text: str) -> Iterator[Path]:
             )
             raise NoCheckpoint(message)
         store.bring(found)
-        yield found.path
+        yield found
 
 
 @contextmanager

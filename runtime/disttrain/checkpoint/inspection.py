@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from pydantic import TypeAdapter
 
@@ -56,7 +55,8 @@ class ModelPart:
 class Inspection:
     """A checkpoint whose hashes all match."""
 
-    path: Path
+    path: str
+    """Its folder, or its manifest in an object store."""
     number: int
     job: str
     job_uid: str
@@ -75,14 +75,17 @@ class Inspection:
 _INSPECTION = TypeAdapter(Inspection)
 
 
-def inspect(checkpoint: Checkpoint) -> Inspection:
-    """What a verified checkpoint holds. Raises Corrupt when files and manifest disagree."""
+def inspect(checkpoint: Checkpoint, said: str) -> Inspection:
+    """What a verified checkpoint holds; `said`: where people find it.
+
+    Raises Corrupt when files and manifest disagree.
+    """
     manifest = checkpoint.manifest
     with Restore(checkpoint) as restore:
         restore.check_files()
         shards = tuple(_shard(manifest, restore, index) for index in range(len(manifest.shards)))
     return Inspection(
-        path=checkpoint.path,
+        path=said,
         number=manifest.number,
         job=manifest.job.name,
         job_uid=manifest.job.uid,

@@ -1,7 +1,7 @@
 """What `disttrain evaluate` does."""
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import safetensors.torch
@@ -12,6 +12,7 @@ from disttrain.checkpoint import compare, export, model_map, store
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.cli import checkpoint_folder
+from disttrain.cli.checkpoint_folder import Meant
 from disttrain.job import defaults, manifest_file
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
@@ -26,28 +27,27 @@ BATCHES_AT_ONCE = 4
 
 def run(checkpoint: str, job_file: Path | None) -> list[str]:
     """Measure a checkpoint; what to print. Raises DistTrainError."""
-    with checkpoint_folder.resolved(checkpoint) as path:
-        folders = (Path(checkpoint), *path.parents)
-        job, folder = _own_job(path, folders) if job_file is None else _given_job(job_file)
-        return list(_run(path, job, folder))
+    with checkpoint_folder.resolved(checkpoint) as meant:
+        job, folder = _own_job(checkpoint, meant) if job_file is None else _given_job(job_file)
+        return list(_run(meant, job, folder))
 
 
-def _run(path: Path, job: DistTrainJob, folder: Path) -> Iterator[str]:
-    found = store.verify(path)
+def _run(meant: Meant, job: DistTrainJob, folder: Path) -> Iterator[str]:
+    found = store.verify(meant.path)
     task = task_calls.load(job, folder)
     place = device.resolve(job.spec.replicas.device)
     model = _model(found, task, job).to(place)
-    return _lines(path, _measure(job, task, model, place))
+    return _lines(meant.said, _measure(job, task, model, place))
 
 
-def _own_job(checkpoint: Path, folders: Iterable[Path]) -> tuple[DistTrainJob, Path]:
-    """The job of the run whose folder is one of these, and the folder of its task."""
-    for folder in folders:
+def _own_job(given: str, meant: Meant) -> tuple[DistTrainJob, Path]:
+    """The job of the run that was given, or that a checkpoint lies in, and its task's folder."""
+    for folder in (Path(given), *meant.path.parents):
         run_folder = RunFolder(folder)
         if run_folder.job.exists() and run_folder.record.exists():
             job = manifest_file.load_job(run_folder.job)
             return job, run_folder.read_record().task_folder
-    message = f"{checkpoint} lies in no output folder of `disttrain run`; name its job with --job"
+    message = f"{meant.said} lies in no output folder of `disttrain run`; name its job with --job"
     raise NoCheckpoint(message)
 
 
@@ -75,8 +75,8 @@ def _measure(job: DistTrainJob, task: TaskCalls, model: nn.Module, place: torch.
     return evaluation.evaluate(task, model, examples, batch_size, device.mover(place))
 
 
-def _lines(path: Path, sums: Sums) -> Iterator[str]:
-    yield f"checkpoint {path}"
+def _lines(said: str, sums: Sums) -> Iterator[str]:
+    yield f"checkpoint {said}"
     yield f"samples {sums.samples}"
     yield f"loss {sums.mean_loss:.6g}"
     for name, value in sums.measures.items():

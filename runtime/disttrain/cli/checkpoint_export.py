@@ -13,5 +13,5 @@ def run(checkpoint: str, out: Path) -> str:
         message = f"{out} exists already; delete it or choose another name"
         raise AlreadyThere(message)
     with checkpoint_folder.resolved(checkpoint) as source:
-        written = export.export(source, out)
-    return f"wrote {out}: {written.tensors} tensors, {written.bytes:,} bytes, of {source}"
+        written = export.export(source.path, out)
+    return f"wrote {out}: {written.tensors} tensors, {written.bytes:,} bytes, of {source.said}"

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from disttrain.checkpoint import copies, names, store, stores
+from disttrain.checkpoint import copies, names, object_names, object_place, store, stores
 from disttrain.checkpoint.errors import Corrupt, NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
@@ -14,23 +15,30 @@ from disttrain.launch import locations
 from disttrain.launch.run_folder import RunFolder
 
 
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """One checkpoint."""
+
+    path: Path
+    """Its folder, or that of a copy of it."""
+    said: str
+    """Where it lies, for people."""
+
+
 @contextmanager
-def resolved(text: str) -> Iterator[Path]:
-    """The folder of one checkpoint, or of a copy of it; whether it is whole is not looked at.
+def resolved(text: str) -> Iterator[Meant]:
+    """The checkpoint that is meant; whether it is whole is not looked at.
 
     Raises NoCheckpoint, and CheckpointError for an object store.
     """
-    if object_uri.is_one(text):
-        with copies.checkpoint_at(text) as copy:
-            yield copy
-        return
-    given = Path(text)
-    place = _place_of_run(given)
+    place = text if object_uri.is_one(text) else _place_of_run(Path(text))
     if place is None:
-        yield _resolve(given)
+        path = _resolve(Path(text))
+        yield Meant(path, str(path))
         return
     with copies.checkpoint_at(place) as copy:
-        yield copy
+        manifest = object_names.manifest(copy.manifest.number)
+        yield Meant(copy.path, f"{object_place.parse(place).uri}/{manifest}")
 
 
 def _resolve(given: Path) -> Path:

@@ -19,6 +19,6 @@ def json(checkpoint: str) -> str:
 
 
 def _inspect(checkpoint: str) -> tuple[Inspection, State | None]:
-    with checkpoint_folder.resolved(checkpoint) as path:
-        found = inspection.inspect(store.verify(path))
-        return found, batch_decisions.read(path)
+    with checkpoint_folder.resolved(checkpoint) as meant:
+        found = inspection.inspect(store.verify(meant.path), meant.said)
+        return found, batch_decisions.read(meant.path)

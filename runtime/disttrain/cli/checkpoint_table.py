@@ -18,7 +18,7 @@ def text(found: Inspection, decisions: Sequence[Sequence[str]] = ()) -> str:
 def _summary(found: Inspection) -> list[Sequence[str]]:
     state = sum(tensor.bytes for shard in found.shards for tensor in shard.optimizer_state)
     return [
-        ("checkpoint", str(found.path)),
+        ("checkpoint", found.path),
         ("job", f"{found.job} ({found.job_uid})"),
         ("written", f"{found.created:%Y-%m-%d %H:%M:%S %Z}"),
         ("samples", f"{found.samples:,}"),

@@ -29,7 +29,7 @@ def export(checkpoint: str, out: str) -> None:
 def _checkpoint(place: str) -> Iterator[Path]:
     if object_uri.is_one(place):
         with copies.checkpoint_at(place) as copy:
-            yield copy
+            yield copy.path
     else:
         yield Path(place)
 
