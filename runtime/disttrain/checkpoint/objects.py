@@ -206,12 +206,15 @@ def _within(seconds: float, call: Callable[[], _Answer]) -> _Answer:
     outcome: Future[_Answer] = Future()
 
     def run() -> None:
+        # The place is free before there is an answer: whoever has it may fork.
         try:
-            outcome.set_result(call())
+            answer = call()
         except BaseException as error:
-            outcome.set_exception(error)
-        finally:
             _PLACES.release()
+            outcome.set_exception(error)
+        else:
+            _PLACES.release()
+            outcome.set_result(answer)
 
     Thread(target=run, name="object-store", daemon=True).start()
     try:
