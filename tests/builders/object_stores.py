@@ -90,7 +90,7 @@ def a_checkpoint(
     values = counting(layout)
     entries = [
         put_shard(
-            stores.open_parts(at, store.staging(number)),
+            stores.open_parts(at)(store.staging(number)),
             index,
             model_map.ranges(layout, index, shards),
             values,

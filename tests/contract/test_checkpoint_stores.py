@@ -68,7 +68,7 @@ def test_nobody_finds_what_is_not_committed(at: Location) -> None:
     store = stores.open_store(at)
     store.begin(2).write_coordinator(b"{}")
     put_shard(
-        stores.open_parts(at, store.staging(2)),
+        stores.open_parts(at)(store.staging(2)),
         0,
         model_map.ranges(LAYOUT, 0, 1),
         counting(LAYOUT),
@@ -82,7 +82,7 @@ def test_nobody_finds_what_is_not_committed(at: Location) -> None:
 def test_a_commit_is_refused_when_a_file_is_missing_or_short(at: Location) -> None:
     store = stores.open_store(at)
     own = store.begin(1).write_coordinator(b"{}")
-    parts = stores.open_parts(at, store.staging(1))
+    parts = stores.open_parts(at)(store.staging(1))
     entry = put_shard(parts, 0, model_map.ranges(LAYOUT, 0, 1), counting(LAYOUT))
     missing = FileEntry(name=names.COORDINATOR, bytes=3, hash=digest.of(b"abc"))
     short = FileEntry(name=own.name, bytes=own.bytes + 1, hash=own.hash)
@@ -126,11 +126,11 @@ def test_what_an_interrupted_writing_left_is_deleted(at: Location) -> None:
 def test_a_vector_is_shared_until_the_last_checkpoint_that_has_it_is_gone(at: Location) -> None:
     store = stores.open_store(at)
     store.begin(1)
-    entry = stores.open_parts(at, store.staging(1)).write_vector("draft", a_vector(1))
+    entry = stores.open_parts(at)(store.staging(1)).write_vector("draft", a_vector(1))
     committed = _commit_with(at, 1, entry)
     known = OnDisk(entry=entry, folder=committed)
     store.begin(2)
-    assert stores.open_parts(at, store.staging(2)).share(known)
+    assert stores.open_parts(at)(store.staging(2)).share(known)
     _commit_with(at, 2, entry)
     assert store.retain(1) == (1,)
     (last,) = store.list()
@@ -140,12 +140,12 @@ def test_a_vector_is_shared_until_the_last_checkpoint_that_has_it_is_gone(at: Lo
     a_checkpoint(at, 3)
     assert store.retain(1) == (2,)
     store.begin(4)
-    assert not stores.open_parts(at, store.staging(4)).share(known)
+    assert not stores.open_parts(at)(store.staging(4)).share(known)
 
 
 def _commit_with(at: Location, number: int, vector: FileEntry) -> Path:
     store = stores.open_store(at)
-    parts = stores.open_parts(at, store.staging(number))
+    parts = stores.open_parts(at)(store.staging(number))
     shard = put_shard(parts, 0, model_map.ranges(LAYOUT, 0, 1), counting(LAYOUT), number)
     tensor = names.state(Vector.PARAMETERS, "s0")
     shard = replace(shard, vectors=(VectorEntry(tensor=tensor, file=vector),))

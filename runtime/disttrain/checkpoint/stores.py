@@ -1,6 +1,6 @@
 """Where checkpoints are kept, whatever keeps them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -88,8 +88,12 @@ def open_store(location: Location) -> CheckpointStore:
     return Store(location.folder)
 
 
-def open_parts(location: Location, staging: str) -> Parts:
-    """Where a shard puts its part of the checkpoint that is being written at `staging`."""
-    if location.uri:
-        return ObjectParts(objects.open_objects(location.uri), location.folder / _WRITTEN)
-    return FolderParts(Path(staging))
+def open_parts(location: Location) -> Callable[[str], Parts]:
+    """What gives the place of a shard's part of the checkpoint that is written at a `staging`.
+
+    Raises StoreRefused. To connect to an object store costs a shard time, so it is done once.
+    """
+    if not location.uri:
+        return lambda staging: FolderParts(Path(staging))
+    found, folder = objects.open_objects(location.uri), location.folder / _WRITTEN
+    return lambda _: ObjectParts(found, folder)

@@ -6,7 +6,6 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 
@@ -185,7 +184,7 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     metrics.life(joined.member.incarnation)
     saver = beginning.saver(config)
     serving = Serving(listener, shard)
-    open_parts = partial(stores.open_parts, config.checkpoints)
+    open_parts = stores.open_parts(config.checkpoints)
     book = OrderBook(shard, serving, transport.chunk_bytes, metrics, open_parts)
     book.checkpoint = restored.checkpoint if restored is not None else 0
     return ShardProcess(
