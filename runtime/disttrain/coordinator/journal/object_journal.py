@@ -105,13 +105,21 @@ class ObjectJournal:
     def catch_up(self, found: State) -> None:
         """See `DecisionJournal`."""
         if not self._doubtful:
-            self.sync()
+            self._send()
             return
         with suppress(CheckpointError):
             self.begin(found)
 
     def sync(self) -> None:
+        """See `DecisionJournal`. What failed once is left to `catch_up`, which is not so often."""
+        if not self.is_behind:
+            self._send()
+
+    def close(self) -> None:
         """See `DecisionJournal`."""
+        self._send()
+
+    def _send(self) -> None:
         if self._doubtful or not self._backlog:
             return
         name = _name(self._generation, self._segment)
@@ -123,10 +131,6 @@ class ObjectJournal:
             LOG.error("nothing is decided until the journal is written", reason=str(error))
             return
         self._backlog, self._failed = [], False
-
-    def close(self) -> None:
-        """See `DecisionJournal`."""
-        self.sync()
 
 
 def _name(generation: int, segment: int) -> str:

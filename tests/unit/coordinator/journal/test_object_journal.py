@@ -47,8 +47,9 @@ def test_a_decision_whose_writing_failed_is_written_again_and_folded_once(fault:
 def test_what_arrives_late_changes_nothing_that_followed() -> None:
     kept, objects = begun(Fault.LATE, Fault.LATE)
     kept.append(change(Phase.RUNNING))
-    for _ in range(3):
-        kept.sync()
+    kept.sync()
+    for _ in range(2):
+        kept.catch_up(State())
     kept.append(change(Phase.DRAINING))
     kept.sync()
     before = replayed(objects)
@@ -146,6 +147,18 @@ def test_many_segments_ask_for_a_snapshot() -> None:
     kept.begin(State())
     assert not kept.is_long
     assert len(objects.there) == 1
+
+
+def test_what_failed_is_tried_again_by_catching_up_alone() -> None:
+    kept, objects = begun(Fault.REFUSED)
+    kept.append(change(Phase.RUNNING))
+    for _ in range(3):
+        kept.sync()
+    assert kept.is_behind
+    assert len(objects.there) == 1
+    kept.catch_up(State())
+    assert not kept.is_behind
+    assert len(objects.there) == 2
 
 
 def test_a_store_that_is_away_is_waited_for_and_nothing_is_lost() -> None:
