@@ -9,7 +9,7 @@ from disttrain.job.finding import Finding
 from disttrain.job.roles import Transport
 from disttrain.job.spec import DistTrainJob, Spec
 
-_ON_DISK = ("file://", "local://")
+_ON_DISK = ("file://", "local://", "asynclocal://")
 """Places on the disk of one machine."""
 
 
