@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection
@@ -31,7 +31,7 @@ def location(request: pytest.FixtureRequest, kind: str) -> Location:
     folder, name = request.getfixturevalue("tmp_path"), uuid.uuid4().hex
     if kind == "folder":
         return Location(folder / "checkpoints")
-    roots = {
+    roots: dict[str, Callable[[], str]] = {
         "disk": lambda: f"local://{folder}/store",
         "memory": lambda: "memory://tests",
         "s3": lambda: request.getfixturevalue("bucket"),

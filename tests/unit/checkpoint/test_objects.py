@@ -1,7 +1,8 @@
 """What becomes of a store's errors. The rest is in contract/test_checkpoint_stores.py."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +86,24 @@ def test_who_is_not_let_in_learns_the_field_and_the_remedy() -> None:
         write(objects_that_raise(PermissionError("Access Denied")))
 
 
+@contextmanager
+def taken_places(number: int) -> Iterator[None]:
+    """So many places of requests are taken; on leaving, until all requests have ended."""
+    for _ in range(number):
+        assert objects._PLACES.acquire(timeout=60)
+    yield
+    for _ in range(number, objects._MOST_UNANSWERED):
+        assert objects._PLACES.acquire(timeout=60)
+    for _ in range(objects._MOST_UNANSWERED):
+        objects._PLACES.release()
+
+
 def test_a_store_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "_SECONDS", 0.05)
     over = threading.Event()
-    try:
+    with taken_places(0):
         with pytest.raises(StoreAway, match="no answer within"):
             sizes(Objects(Failing(lambda: over.wait(60)), "bucket", "s3://bucket"))
-    finally:
         over.set()
 
 
@@ -99,7 +111,6 @@ def test_a_store_without_answers_gets_no_more_than_so_many_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(objects, "_SECONDS", 0.05)
-    monkeypatch.setattr(objects, "_PLACES", threading.BoundedSemaphore(1))
     over, asked = threading.Event(), threading.Semaphore(0)
 
     def end() -> None:
@@ -107,13 +118,11 @@ def test_a_store_without_answers_gets_no_more_than_so_many_requests(
         over.wait(60)
 
     found = Objects(Failing(end), "bucket", "s3://bucket")
-    try:
+    with taken_places(objects._MOST_UNANSWERED - 1):
         for _ in range(2):
             with pytest.raises(NotWritten):
                 write(found)
-    finally:
         over.set()
-    assert objects._PLACES.acquire(timeout=60)
     assert asked.acquire(blocking=False)
     assert not asked.acquire(blocking=False)
 

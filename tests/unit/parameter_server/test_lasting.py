@@ -181,7 +181,7 @@ def test_elements_that_are_equal_are_one_file(tmp_path: Path) -> None:
 def test_inspection_lists_them_beside_the_other_state(tmp_path: Path) -> None:
     shard = a_shard_with_history()
     checkpoint = batch_shards.commit(tmp_path, [shard])
-    (part,) = inspect(store.verify(checkpoint.path)).shards
+    (part,) = inspect(store.verify(checkpoint.path), "here").shards
     own = {tensor.name for tensor in part.optimizer_state if tensor.file is not None}
     assert own == {"PARAMETERS.s0", "PARAMETERS.s1", "PARAMETERS.s2"}
     assert {"PARAMETERS.gradient", *own} < {tensor.name for tensor in part.optimizer_state}
