@@ -8,7 +8,17 @@ import pytest
 from builders import object_stores
 from builders.checkpoints import a_layout, a_manifest, counting, put_shard
 from builders.object_stores import a_checkpoint
-from disttrain.checkpoint import digest, model_map, names, reading, shard_file, stores, tensor_file
+from disttrain.checkpoint import (
+    digest,
+    model_map,
+    names,
+    object_names,
+    objects,
+    reading,
+    shard_file,
+    stores,
+    tensor_file,
+)
 from disttrain.checkpoint.errors import AlreadyThere, Corrupt, NoCheckpoint
 from disttrain.checkpoint.manifest import FileEntry, VectorEntry
 from disttrain.checkpoint.shard_file import Content
@@ -31,6 +41,15 @@ def numbers(at: Location) -> list[int]:
 def a_vector(fill: int) -> Content:
     tensor = tensor_file.Tensor(name=names.VECTOR, type="F32", shape=(8,))
     return Content(tensor=tensor, pieces=[bytes([fill]) * 32])
+
+
+def empty_manifest(at: Location, number: int) -> None:
+    if at.uri:
+        objects.open_objects(at.uri).write(object_names.manifest(number), b"")
+        return
+    folder = at.folder / names.folder(number)
+    folder.mkdir()
+    (folder / names.MANIFEST).touch()
 
 
 def test_an_empty_store_has_no_checkpoint(at: Location) -> None:
@@ -77,6 +96,16 @@ def test_nobody_finds_what_is_not_committed(at: Location) -> None:
     store.abandon(2)
     store.abandon(7)
     assert numbers(at) == [1]
+
+
+def test_an_empty_manifest_hides_no_other_checkpoint(at: Location) -> None:
+    whole = a_checkpoint(at, 1)
+    empty_manifest(at, 2)
+    store = stores.open_store(at)
+    assert store.latest() == whole
+    assert store.next_number() == 3
+    with pytest.raises(Corrupt):
+        store.read(whole.path.with_name(names.folder(2)))
 
 
 def test_a_commit_is_refused_when_a_file_is_missing_or_short(at: Location) -> None:

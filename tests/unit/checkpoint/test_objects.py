@@ -1,5 +1,6 @@
 """What becomes of a store's errors. The rest is in contract/test_checkpoint_stores.py."""
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -171,6 +172,26 @@ def test_more_than_the_limit_is_not_believed(tmp_path: Path) -> None:
         found.read("a", 9)
     with pytest.raises(Corrupt, match="it has 10 bytes, not 11"):
         found.download("a", tmp_path / "b", 11)
+
+
+class Ranges:
+    """A file system that gives no range of a file without bytes, as S3 does."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def cat_file(self, path: str, start: int, end: int) -> bytes:
+        if not self._content:
+            raise OSError(errno.EINVAL, path)
+        return self._content[start:end]
+
+    def info(self, path: str) -> dict[str, object]:
+        return {"name": path, "size": len(self._content)}
+
+
+@pytest.mark.parametrize("content", [b"", b"content"])
+def test_an_empty_object_is_read_as_any_other(content: bytes) -> None:
+    assert Objects(Ranges(content), "bucket", "s3://bucket").read("a", 10) == content
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
