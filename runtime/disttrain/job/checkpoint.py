@@ -19,9 +19,14 @@ _OBJECT_STORE: Final = re.compile(r"[a-z][a-z0-9+]*://[^*?\[\]:]+")
 def _is_place(uri: str) -> str:
     if not object_uri.is_one(uri):
         return uri
-    if uri.startswith("memory://"):
-        message = "must be a place that all processes reach, and each has a memory:// of its own"
-        raise PydanticCustomError("not_shared", message)
+    scheme = object_uri.scheme(uri)
+    if scheme in object_uri.NO_STORES:
+        raise PydanticCustomError(
+            "not_shared",
+            "must be a place that all processes reach, such as s3://bucket/prefix: what "
+            "{scheme}:// means, each would have for itself",
+            {"scheme": scheme},
+        )
     if not _OBJECT_STORE.fullmatch(uri):
         raise PydanticCustomError(
             "no_place",

@@ -1,10 +1,29 @@
 """Uris of places in object stores, as fsspec knows them. Pure."""
 
+from typing import Final
+
+ON_DISK: Final = frozenset({"file", "local", "asynclocal"})
+"""Schemes of places on the disk of one machine."""
+NO_STORES: Final = frozenset(
+    {
+        *("memory", "data", "generic", "reference"),
+        *("dir", "async_wrapper", "asyncwrapper"),
+        *("cached", "blockcache", "filecache", "simplecache"),
+        *("zip", "tar", "libarchive"),
+    }
+)
+"""Schemes of fsspec's that mean something within one process, or in another uri."""
+
 
 def is_one(text: str) -> bool:
     """Whether a text names a place in an object store, and no file."""
-    scheme, separator, _ = text.partition("://")
-    return bool(separator) and scheme != "file"
+    return "://" in text and scheme(text) != "file"
+
+
+def scheme(text: str) -> str:
+    """What is before `://`; empty without it."""
+    found, separator, _ = text.partition("://")
+    return found if separator else ""
 
 
 def of_job(uri: str, name: str, uid: str) -> str:

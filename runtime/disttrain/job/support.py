@@ -5,12 +5,10 @@ Not among the rules: the same manifest may run elsewhere, or with a later releas
 
 from collections.abc import Iterator
 
+from disttrain.job import object_uri
 from disttrain.job.finding import Finding
 from disttrain.job.roles import Transport
 from disttrain.job.spec import DistTrainJob, Spec
-
-_ON_DISK = ("file://", "local://", "asynclocal://")
-"""Places on the disk of one machine."""
 
 
 def on_one_machine(job: DistTrainJob) -> list[Finding]:
@@ -39,7 +37,7 @@ def _between_pods(spec: Spec) -> Iterator[Finding]:
             message="pods share no memory: must be auto or tcp, got sharedMemory",
         )
     uri = spec.checkpoint.uri
-    is_on_node = uri.startswith(("/", *_ON_DISK))
+    is_on_node = uri.startswith("/") or object_uri.scheme(uri) in object_uri.ON_DISK
     if is_on_node:
         yield Finding(
             path=("spec", "checkpoint", "uri"),

@@ -32,7 +32,10 @@ def test_in_an_object_store_a_job_has_its_own_place_and_a_process_its_own_copies
     assert where(uri) == Location(RUN / "copies/shard-0", f"s3://bucket/jobs/{name}-u1")
 
 
-@pytest.mark.parametrize("uri", ["memory://all", "s3://b/*", "s3://", "S3://b", "simple::s3://b"])
+@pytest.mark.parametrize(
+    "uri",
+    ["memory://all", "dir://a", "zip://a", "s3://b/*", "s3://", "S3://b", "simple::s3://b"],
+)
 def test_what_is_no_place_for_all_processes_is_refused(uri: str) -> None:
     with pytest.raises(InvalidManifest, match=r"spec\.checkpoint\.uri: must be a p"):
         where(uri)

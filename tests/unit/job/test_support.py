@@ -30,6 +30,7 @@ def test_model_parallelism_is_not_there_yet() -> None:
         ("spec.checkpoint.uri=/data", "spec.checkpoint.uri: must be a relative path"),
         ("spec.checkpoint.uri='file:///data'", "spec.checkpoint.uri: must be a relative path"),
         ("spec.checkpoint.uri='local:///data'", "spec.checkpoint.uri: must be a relative path"),
+        ("spec.checkpoint.uri='asynclocal:///d'", "spec.checkpoint.uri: must be a relative path"),
     ],
 )
 def test_what_pods_do_not_share_is_for_one_machine(assignment: str, expected: str) -> None:
