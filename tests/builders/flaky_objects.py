@@ -10,7 +10,7 @@ from disttrain.checkpoint.objects import Objects
 
 
 class Fault(Enum):
-    """What becomes of one write."""
+    """What becomes of one request that changes something."""
 
     REFUSED = auto()
     """It is not carried out, and its sender knows."""
@@ -22,9 +22,13 @@ class Fault(Enum):
 
 @dataclass
 class FlakyObjects(Objects):
-    """Writes meet `faults`, in this order; None is a good one, as are those behind the last."""
+    """Writes meet `faults`, in this order; None is a good one, as are those behind the last.
+
+    Deletions meet `delete_faults` so.
+    """
 
     faults: list[Fault | None] = field(default_factory=list)
+    delete_faults: list[Fault | None] = field(default_factory=list)
     there: dict[str, bytes] = field(default_factory=dict)
     uri: str = "flaky://store"
     _late: list[Callable[[], None]] = field(default_factory=list)
@@ -58,7 +62,16 @@ class FlakyObjects(Objects):
     def upload(self, file: Path, name: str) -> None:
         self.write(name, file.read_bytes())
 
-    def delete(self, names: Iterable[str]) -> None:
+    def delete(self, names: Iterable[str]) -> frozenset[str]:
+        asked = frozenset(names)
+        fault = self.delete_faults.pop(0) if self.delete_faults else None
+        if fault in {None, Fault.ANSWER_LOST}:
+            self._forget(asked)
+        if fault is Fault.LATE:
+            self._late.append(lambda: self._forget(asked))
+        return frozenset() if fault is None else asked
+
+    def _forget(self, names: Iterable[str]) -> None:
         for name in names:
             self.there.pop(name, None)
 

@@ -49,6 +49,8 @@ class ObjectStore:
         self.objects = objects
         self._folder = folder.absolute()
         """Of copies."""
+        self._unsettled: frozenset[str] = frozenset()
+        """Data whose deletion got no answer: it may be gone at any time, until it is."""
 
     def next_number(self) -> int:
         """See `CheckpointStore`."""
@@ -62,6 +64,10 @@ class ObjectStore:
                 f"begin checkpoint {self.next_number()} instead"
             )
             raise AlreadyThere(message)
+        if self._unsettled:
+            # Before shards look what is there, which they do not write again.
+            self.objects.delete(self._unsettled)
+            self._unsettled &= self.objects.sizes(object_names.DATA).keys()
         return ObjectStaging(self.objects)
 
     def commit(self, manifest: Manifest) -> Checkpoint:
@@ -69,6 +75,7 @@ class ObjectStore:
         found = self.objects.sizes(object_names.DATA)
         for entry in manifest.files:
             self._check(entry, found.get(object_names.data(entry)))
+            self._require_settled(entry)
         name, content = object_names.manifest(manifest.number), manifest_text.encode(manifest)
         try:
             self.objects.write(name, content)
@@ -156,7 +163,15 @@ class ObjectStore:
         there = self.objects.sizes(object_names.DATA)
         manifests = [self._read(number).manifest for number in {*kept, *self._numbers()}]
         named = {object_names.data(entry) for one in manifests for entry in one.files}
-        self.objects.delete(sorted(there.keys() - named))
+        self._unsettled |= self.objects.delete(there.keys() - named)
+
+    def _require_settled(self, entry: FileEntry) -> None:
+        if object_names.data(entry) in self._unsettled:
+            message = (
+                f"{self._said(entry)} was to be deleted, which got no answer and may still happen; "
+                "the next checkpoint tries again"
+            )
+            raise NotWritten(message)
 
     def _newest_first(self) -> Iterator[Checkpoint]:
         for number in reversed(self._numbers()):

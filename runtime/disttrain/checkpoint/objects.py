@@ -89,16 +89,19 @@ class Objects:
         seconds = _SECONDS + file.stat().st_size / _SLOWEST
         self._write(name, lambda: self._filesystem.put_file(str(file), path), seconds)
 
-    def delete(self, names: Iterable[str]) -> None:
-        """Delete objects. Never raises: what stays only takes space."""
-        paths = [self._path(name) for name in names]
-        if not paths:
-            return
+    def delete(self, names: Iterable[str]) -> frozenset[str]:
+        """Delete objects; those that may stay, or go later. Never raises."""
+        asked = frozenset(names)
+        if not asked:
+            return asked
+        paths = [self._path(name) for name in sorted(asked)]
         end = time.monotonic() + _SECONDS
         try:
             _within(_SECONDS, lambda: self._remove(paths, end))
         except Exception as error:
             LOG.warning("objects stay", first=paths[0], objects=len(paths), reason=_said(error))
+            return asked
+        return frozenset()
 
     def _remove(self, paths: list[str], end: float) -> None:
         try:
