@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from disttrain.checkpoint import object_names, stores
-from disttrain.checkpoint.errors import StoreDenied
+from disttrain.checkpoint.errors import StoreAway, StoreDenied
 from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.coordinator import settings
 from disttrain.coordinator.decisions.machine import Coordinator
@@ -35,7 +35,7 @@ from disttrain.transport.factory import open_transport
 LOG = logs.get(__name__)
 
 _LET_IN_SECONDS = 10.0
-"""An object store's credentials may be there a moment after the pod; then a refusal is final."""
+"""An object store's credentials may come a moment after the pod; then the first life gives up."""
 _ASK_AGAIN_SECONDS = 1.0
 
 _EXIT_CODES = {
@@ -80,9 +80,17 @@ def _begun(config: LaunchConfig) -> tuple[Parts, Origin]:
             return _parts(config)
         except StoreDenied as error:
             if time.monotonic() >= end:
+                if _was_let_in(config):
+                    # The job goes on without this process, which is started again and again.
+                    raise StoreAway(str(error)) from error
                 raise
             LOG.warning("not let in yet", reason=error)
             time.sleep(_ASK_AGAIN_SECONDS)
+
+
+def _was_let_in(config: LaunchConfig) -> bool:
+    """Whether a life before this one has served, as far as this folder knows."""
+    return config.resume_from is None and RunFolder(config.run_folder).status.exists()
 
 
 def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
