@@ -111,7 +111,7 @@ def test_every_file_is_checked_for_length_and_content(tmp_path: Path, file: str)
         damage(damaged.path / file)
         with pytest.raises(Corrupt) as found:
             store.verify(damaged.path)
-        assert found.value.file.name == file
+        assert Path(found.value.file).name == file
         assert found.value.previous == whole.path
 
 
