@@ -48,6 +48,7 @@ def assert_every_sample_was_applied(counts: Tensor, repeated: int) -> None:
     assert 0 <= int(counts.sum()) - EPOCHS * SAMPLES <= repeated
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["disk", "s3"])
 def test_a_job_survives_deaths_and_goes_on_from_the_store(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
