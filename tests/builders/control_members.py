@@ -28,6 +28,9 @@ from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role, Vector
 from disttrain.transport.interface import Channel
 
+_PATIENCE_SECONDS = 90.0
+"""With a machine that has ten other things to do."""
+
 LAYOUT = ModelLayout(
     tensors=(
         TensorSpec(
@@ -68,7 +71,7 @@ class FakeShard:
                 data_address=f"ipc:///nowhere-{index}",
                 restored=restored,
             ),
-            timeout=20,
+            timeout=_PATIENCE_SECONDS,
         )
 
     def step(self) -> None:
@@ -124,7 +127,7 @@ class FakeReplica:
                 train_samples=samples,
                 test_samples=10,
             ),
-            timeout=20,
+            timeout=_PATIENCE_SECONDS,
         )
 
     def step(self) -> None:
@@ -243,11 +246,11 @@ class CoordinatorProcess:
             transport.close()
 
 
-def play(members: Sequence[Member], until: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Poll the members until the condition holds; fail after so many seconds."""
-    deadline = time.monotonic() + seconds
+def play(members: Sequence[Member], until: Callable[[], bool]) -> None:
+    """Poll the members until the condition holds; fail when it does not."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while not until():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s"
+        assert time.monotonic() < deadline, f"not within {_PATIENCE_SECONDS:g} s"
         for member in members:
             if not member.ended:
                 member.step()
@@ -257,12 +260,12 @@ def play(members: Sequence[Member], until: Callable[[], bool], seconds: float = 
 def tell(control: ControlConnection, request: messages.Request) -> messages.Reply:
     """A request's reply, for somebody who is no member."""
     number = control.request(request)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
         replies = control.poll(None, wait=0.05).replies
         if number in replies:
             return replies[number]
-    message = "no answer within 20 s"
+    message = f"no answer within {_PATIENCE_SECONDS:g} s"
     raise AssertionError(message)
 
 
