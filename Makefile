@@ -24,9 +24,10 @@ CLUSTER_WORKERS ?= 3
 BY_FILES = --dist loadscope --no-loadscope-reorder
 CLUSTER_REPORT = -q --durations=20 --cluster=$(CLUSTER)
 
-test: .venv/ready ## all tests of one machine, with real processes, kills and examples
+test: .venv/ready ## all tests, with real processes, kills and examples, also on a real Kubernetes
 	$(BIN)/pytest tests/unit tests/contract tests/simulation -n 2 -q
 	$(BIN)/pytest tests/integration tests/gpu -n 2 --dist loadfile -q
+	$(MAKE) test-cluster
 
 test-cluster: .venv/ready ## the tests on a real Kubernetes: as root on Linux one is started, else it says why not
 	cd tests && ../$(BIN)/python -m cluster prepare
