@@ -142,7 +142,9 @@ def _longest_file_first(items: list[pytest.Item]) -> None:
         mark = item.get_closest_marker("timeout")
         limit = mark.args[0] if mark else TEST_TIMEOUT_SECONDS
         limits[item.path] += USUAL_SECONDS if limit == TEST_TIMEOUT_SECONDS else limit
-    first = max(limits.keys() - with_images, key=lambda path: limits[path], default=None)
+    without = [path for path in limits if path not in with_images]
+    # Every worker has to find the same order: a set's would be another in each.
+    first = max(without, key=lambda path: (limits[path], path), default=None)
     items.sort(key=lambda item: (item.path != first, -limits[item.path], item.path))
 
 
