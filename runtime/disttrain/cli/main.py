@@ -36,7 +36,7 @@ from disttrain.cli.exit_code import ExitCode
 from disttrain.cluster.errors import WrongInput
 from disttrain.errors import DistTrainError
 from disttrain.job.errors import InvalidManifest
-from disttrain.launch.errors import NotARunFolder, OutputFolderUnusable
+from disttrain.launch.errors import CheckpointsUnusable, NotARunFolder, OutputFolderUnusable
 
 # Plain help: rich would double the time of `disttrain --help`.
 app = typer.Typer(
@@ -98,7 +98,7 @@ def _run(name: str) -> int:
     except InvalidManifest as error:
         typer.echo(str(error), err=True)
         return ExitCode.BAD_MANIFEST
-    except (WrongInput, NotARunFolder, OutputFolderUnusable) as error:
+    except (WrongInput, NotARunFolder, OutputFolderUnusable, CheckpointsUnusable) as error:
         typer.echo(f"error: {error}", err=True)
         return ExitCode.BAD_MANIFEST
     except DistTrainError as error:

@@ -4,6 +4,7 @@ FinalError
   InvalidLaunchConfig    a launch file is missing or not what this version writes
   OutputFolderInUse      the output folder holds another run
   OutputFolderUnusable   the output folder cannot be made or written into
+  CheckpointsUnusable    the folder that the manifest names for checkpoints takes no files
   NotARunFolder          `resume` or `status` of a folder without a run
   NothingToResume        `resume` of a run that ended before its first checkpoint
 """
@@ -21,6 +22,10 @@ class OutputFolderInUse(FinalError):
 
 class OutputFolderUnusable(FinalError):
     """The output folder is none, cannot be made, or takes no files."""
+
+
+class CheckpointsUnusable(FinalError):
+    """The folder that `spec.checkpoint.uri` names cannot be made, or takes no files."""
 
 
 class NotARunFolder(FinalError):

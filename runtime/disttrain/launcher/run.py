@@ -1,5 +1,6 @@
 """One run of one job on this machine: its folder, its processes' configs, its record."""
 
+import errno
 import json
 import os
 import uuid
@@ -10,7 +11,7 @@ from pathlib import Path
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import atomic_file, locations
 from disttrain.launch.config import LaunchConfig
-from disttrain.launch.errors import NothingToResume
+from disttrain.launch.errors import CheckpointsUnusable, NothingToResume
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import reserved_port, restart_point, sockets_folder, threads
 from disttrain.launcher.plan import Place, plan, transport_kind
@@ -67,10 +68,12 @@ class Run:
 def new(job: DistTrainJob, folder: Path, task_folder: Path) -> Run:
     """Prepare a new run in `folder`. Raises OutputFolderInUse when it is not empty.
 
-    Raises OutputFolderUnusable when nothing can be written there.
+    Raises OutputFolderUnusable when nothing can be written there, CheckpointsUnusable when nothing
+    can be written where the manifest wants its checkpoints.
     Of several at the same moment one gets the folder, and the others write nothing into it.
     """
     run_folder = RunFolder(folder.resolve())
+    _make_checkpoint_folder(job, run_folder)
     with run_folder.writable(), ExitStack() as held:
         held.callback(os.close, run_folder.claim())
         atomic_file.replace(run_folder.job, _manifest(job))
@@ -100,6 +103,25 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
         for told_before in (folder.summary, folder.status):
             told_before.unlink(missing_ok=True)
         return _prepared(job, folder, place, held.pop_all())
+
+
+def _make_checkpoint_folder(job: DistTrainJob, run: RunFolder) -> None:
+    """Before anything of the run is there. Within the run's folder it is made with that."""
+    if job.spec.checkpoint.is_object_store:
+        return
+    folder = locations.of_run(run, job).folder
+    if folder.is_relative_to(run.path):
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        message = (
+            f"spec.checkpoint.uri: {folder} takes no checkpoints ({error.strerror}); name a folder "
+            "that can be made and written into"
+        )
+        raise CheckpointsUnusable(message) from error
 
 
 def _place(job: DistTrainJob, folder: RunFolder, held: ExitStack, *, task_folder: Path) -> Place:

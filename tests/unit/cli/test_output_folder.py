@@ -46,6 +46,17 @@ def test_an_output_that_can_be_no_folder_is_refused(
     assert said in message
 
 
+def test_checkpoints_where_no_folder_can_be_are_refused_before_anything_is_made(
+    manifest: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = f"spec.checkpoint.uri={Path.cwd()}/{manifest}/checkpoints"
+    assert ended(monkeypatch, "run", manifest, "--output", "run", "--set", uri) == 2
+    message = capsys.readouterr().err
+    assert "error: spec.checkpoint.uri: " in message
+    assert "takes no checkpoints (Not a directory)" in message
+    assert not Path("run").exists()
+
+
 def test_a_full_disk_is_told_before_anything_starts(
     manifest: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

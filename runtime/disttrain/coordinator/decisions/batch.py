@@ -126,14 +126,17 @@ def _rules(turn: Turn) -> Sandblaster:
 
 
 def _end(turn: Turn, batch: Batch) -> None:
-    end = batch.course.method.progress.end
+    progress = batch.course.method.progress
+    end = progress.end
     words = "" if end is None else _ENDS[end]
     if end is not None and (remedy := _REMEDIES.get(end)):
-        points = batch.course.method.progress.non_finite
+        points = progress.non_finite
         cut = f" (trial points that were not finite: {points})" if points else ""
         turn.fail(FailureReason.DIVERGED, f"{words}{cut}. {remedy}")
     else:
-        turn.go_to(Phase.DRAINING, StopReason.CONVERGED, words)
+        # A gradient that is still large tells of a loss whose gradient is not its own.
+        largest = f"; the gradient's largest element is {progress.largest:.2g}"
+        turn.go_to(Phase.DRAINING, StopReason.CONVERGED, words + largest)
 
 
 def _is_held_back(turn: Turn, batch: Batch) -> bool:

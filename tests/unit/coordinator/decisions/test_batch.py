@@ -49,6 +49,7 @@ def test_a_job_runs_until_the_method_has_converged() -> None:
 
     assert machine.phase() is Phase.COMPLETE
     assert machine.state.reason == "Converged"
+    assert "; the gradient's largest element is " in machine.state.message
     assert np.abs(machine.shard.vectors[PARAMETERS]).max() <= 1e-5
     evaluations = machine.batch.course.method.progress.evaluations
     assert machine.state.data.epochs_done == evaluations
