@@ -58,9 +58,15 @@ def test_another_precision_is_refused_before_anything_starts(tmp_path: Path) -> 
     output = stopped_after_eight_evaluations(tmp_path)
     set_field(output, "strategy.sandblaster.precision", "float32")
     code, _, said = disttrain("resume", output)
-    assert (code, "Traceback" in said) == (1, False), said
+    assert (code, "Traceback" in said) == (2, False), said
     assert "spec.strategy.sandblaster.precision was float64 and is float32" in said
     assert "Set float64, or begin a new run" in said
+
+    set_field(output, "strategy", {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}})
+    set_field(output, "batchSize", 10)
+    code, _, said = disttrain("resume", output)
+    assert (code, "Traceback" in said) == (2, False), said
+    assert "spec.strategy was sandblaster and is downpour" in said
 
 
 def test_checkpoints_share_the_history_that_they_have_in_common(tmp_path: Path) -> None:

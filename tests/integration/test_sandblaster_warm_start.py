@@ -64,7 +64,7 @@ def assert_resumes_by_no_other_optimizer(job: RunningJob) -> None:
     warm_start = {"samples": SAMPLES, "batchSize": 8, "sgd": {"learningRate": 0.1}}
     set_field(job.output, "strategy.sandblaster.warmStart", warm_start)
     code, _, said = disttrain("resume", job.output)
-    assert (code, "Traceback" in said) == (1, False), said
+    assert (code, "Traceback" in said) == (2, False), said
     assert "spec.strategy.sandblaster.warmStart.sgd was adagrad and is sgd" in said
     assert "Set adagrad, or begin a new run" in said
     manifest.write_text(written)

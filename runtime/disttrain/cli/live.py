@@ -13,6 +13,7 @@ from disttrain.checkpoint.errors import CheckpointError
 from disttrain.cli import wording
 from disttrain.cli.job_status import JobStatus, read_status
 from disttrain.cli.plain_display import PlainDisplay
+from disttrain.coordinator.errors import ManifestChanged
 from disttrain.job import manifest_file
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import locations
@@ -57,7 +58,7 @@ def resume(path: Path, look: Callable[[Path], None]) -> ExitCode:
 def _watched(prepare: Callable[[], Run]) -> ExitCode:
     try:
         run = prepare()
-    except OutputFolderInUse as error:
+    except (OutputFolderInUse, ManifestChanged) as error:
         typer.echo(f"error: {error}", err=True)
         return ExitCode.USAGE
     typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")

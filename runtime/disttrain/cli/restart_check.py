@@ -14,6 +14,10 @@ from disttrain.launch.run_folder import RunFolder
 from disttrain.transport.header import Vector
 
 _DOUBLE = Vector.PARAMETERS_FLOAT64
+_NO_METHOD = (
+    "spec.strategy was sandblaster and is downpour, which has nothing to go on with in the "
+    "checkpoint of a batch method. Set sandblaster, or begin a new run"
+)
 
 
 def look(output: Path) -> None:
@@ -25,7 +29,10 @@ def look(output: Path) -> None:
     checkpoint = checkpoint_folder.require_whole(output)
     ledger = None if checkpoint is None else batch_decisions.read(checkpoint)
     now = manifest_file.load_job(RunFolder(output).job).spec.strategy.sandblaster
-    if checkpoint is None or ledger is None or now is None:
+    if checkpoint is None or ledger is None:
+        return
+    if now is None:
+        _refuse(None if ledger.batch is None else _NO_METHOD)
         return
     if ledger.batch is None:
         _refuse(_impossible_in_warm_start(checkpoint, now))
