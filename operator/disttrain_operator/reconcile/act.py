@@ -163,7 +163,7 @@ class Actor:
                 raise
             self._knowledge.refused = _invalid_template(child.kind, child.name, error)
         else:
-            self._keep(child.kind, {**child.body, "metadata": answer["metadata"]})
+            self._keep_made(child.kind, {**child.body, "metadata": answer["metadata"]})
 
     async def _find_in_the_way(self, job: JobRecord, kind: Kind, name: str) -> None:
         try:
@@ -215,6 +215,17 @@ class Actor:
         with suppress(NotFound, Conflict):
             await self._client.delete(Kind.DistTrainJob, key.namespace, key.name, job.uid)
         self._inventory.drop_job(key, job.uid)
+
+    def _keep_made(self, kind: Kind, made: dict[str, Any]) -> None:
+        """Keep what was made, of whose state the answer says nothing.
+
+        A watch may have told of it before the answer came, with its state, and tells it once.
+        """
+        record = parsing.child(kind, {**made, "kind": kind.name})
+        known = self._inventory.at(record.job).children.get((kind, record.name))
+        if known is None or known.uid != record.uid:
+            self._inventory.put_child(record)
+        self._knowledge.wrote(record.uid, record.generation)
 
     def _keep(self, kind: Kind, answer: dict[str, Any]) -> None:
         record = parsing.child(kind, {**answer, "kind": kind.name})

@@ -4,14 +4,16 @@ from typing import Any, cast
 import pytest
 
 from builders.operator_jobs import KEY, NOW, child, job
+from disttrain.job import cluster_labels
 from disttrain.job.names import Role
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.errors import Conflict
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.children import Child
+from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.reconcile.act import Actor
-from disttrain_operator.reconcile.actions import RemovePod, Renew
+from disttrain_operator.reconcile.actions import Create, RemovePod, Renew
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 
@@ -42,6 +44,33 @@ class Changed:
         assert (kind, version) == (Kind.Job, 7)
         message = "it has changed"
         raise Conflict(message)
+
+
+class ToldFirst:
+    """Its watch tells of an object, with its state, before the answer to who makes it."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self.inventory = inventory
+
+    async def create(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+        metadata = {**body["metadata"], "uid": "made", "resourceVersion": "7"}
+        told = {**body, "metadata": metadata, "status": {"phase": "Pending"}}
+        self.inventory.put_child(parsing.child(kind, told))
+        return {"metadata": metadata}
+
+
+def test_what_a_watch_told_of_an_object_outlasts_the_answer_to_its_creation() -> None:
+    inventory = Inventory()
+    client = cast("Client", ToldFirst(inventory))
+    actor = Actor(client, inventory, dict, None, Knowledge(job().uid), lambda: NOW)
+    labels = {cluster_labels.INSTANCE: KEY.name}
+    body = {"metadata": {"name": "claim", "namespace": KEY.namespace, "labels": labels}}
+
+    claim = Child(Kind.PersistentVolumeClaim, "claim", "", body)
+    asyncio.run(actor.perform(job(), [Create(claim)]))
+
+    kept = inventory.at(KEY).children[Kind.PersistentVolumeClaim, "claim"]
+    assert kept.trouble == "its phase is Pending"
 
 
 def test_a_coordinators_job_that_has_changed_is_left_alone() -> None:
