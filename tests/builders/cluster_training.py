@@ -79,8 +79,23 @@ class ClusterTraining(JobView):
         self.uid = self.get()["metadata"]["uid"]
 
     def kill(self, role: str) -> None:
-        """SIGKILL for the process in the first pod of a role."""
-        self.cluster.kill_container(self.kubectl, self.pods(role)[0]["metadata"]["name"])
+        """SIGKILL for the process in a pod of a role that runs: others may still begin."""
+        found: list[str] = []
+
+        def runs() -> bool:
+            found[:] = self._running(role)
+            return bool(found)
+
+        self.wait_until(runs, f"a {role} runs")
+        self.cluster.kill_container(self.kubectl, found[0])
+
+    def _running(self, role: str) -> list[str]:
+        return [
+            pod["metadata"]["name"]
+            for pod in self.pods(role)
+            for container in pod["status"].get("containerStatuses", [])
+            if "running" in container["state"] and "deletionTimestamp" not in pod["metadata"]
+        ]
 
     @property
     def folder(self) -> Path:
