@@ -64,6 +64,7 @@ def test_another_precision_is_refused_before_anything_starts(tmp_path: Path) -> 
 
     set_field(output, "strategy", {"downpour": {"optimizer": {"sgd": {"learningRate": 0.1}}}})
     set_field(output, "batchSize", 10)
+    set_field(output, "stop", {"epochs": 3})
     code, _, said = disttrain("resume", output)
     assert (code, "Traceback" in said) == (2, False), said
     assert "spec.strategy was sandblaster and is downpour" in said
