@@ -13,11 +13,9 @@ from disttrain.checkpoint.errors import CheckpointError
 from disttrain.cli import wording
 from disttrain.cli.job_status import JobStatus, read_status
 from disttrain.cli.plain_display import PlainDisplay
-from disttrain.coordinator.errors import ManifestChanged
 from disttrain.job import manifest_file
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import locations
-from disttrain.launch.errors import OutputFolderInUse
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder, default_folder
 from disttrain.launcher import local
@@ -56,11 +54,7 @@ def resume(path: Path, look: Callable[[Path], None]) -> ExitCode:
 
 
 def _watched(prepare: Callable[[], Run]) -> ExitCode:
-    try:
-        run = prepare()
-    except (OutputFolderInUse, ManifestChanged) as error:
-        typer.echo(f"error: {error}", err=True)
-        return ExitCode.USAGE
+    run = prepare()
     typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
     with display(lambda: read_status(run.folder.status)) as shown:
         outcome = local.run_job(run, shown)

@@ -34,9 +34,25 @@ from disttrain.cli import (
 )
 from disttrain.cli.exit_code import ExitCode
 from disttrain.cluster.errors import WrongInput
+from disttrain.coordinator.errors import ManifestChanged
 from disttrain.errors import DistTrainError
 from disttrain.job.errors import InvalidManifest
-from disttrain.launch.errors import CheckpointsUnusable, NotARunFolder, OutputFolderUnusable
+from disttrain.launch.errors import (
+    CheckpointsUnusable,
+    NotARunFolder,
+    OutputFolderInUse,
+    OutputFolderUnusable,
+)
+
+_REFUSED = (
+    WrongInput,
+    NotARunFolder,
+    OutputFolderInUse,
+    OutputFolderUnusable,
+    CheckpointsUnusable,
+    ManifestChanged,
+)
+"""Nothing was started, and nothing is until the command or the manifest is another one."""
 
 # Plain help: rich would double the time of `disttrain --help`.
 app = typer.Typer(
@@ -98,7 +114,7 @@ def _run(name: str) -> int:
     except InvalidManifest as error:
         typer.echo(str(error), err=True)
         return ExitCode.BAD_MANIFEST
-    except (WrongInput, NotARunFolder, OutputFolderUnusable, CheckpointsUnusable) as error:
+    except _REFUSED as error:
         typer.echo(f"error: {error}", err=True)
         return ExitCode.BAD_MANIFEST
     except DistTrainError as error:
