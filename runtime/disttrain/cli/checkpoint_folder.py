@@ -11,6 +11,7 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
 from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.job import manifest_file, object_uri
+from disttrain.job.location import Location
 from disttrain.launch import locations
 from disttrain.launch.run_folder import RunFolder
 
@@ -31,9 +32,10 @@ def resolved(text: str) -> Iterator[Meant]:
 
     Raises NoCheckpoint, and CheckpointError for an object store.
     """
-    place = text if object_uri.is_one(text) else _place_of_run(Path(text))
+    location = None if object_uri.is_one(text) else _location_of_run(Path(text))
+    place = _place(text, location)
     if place is None:
-        path = _resolve(Path(text))
+        path = _resolve(Path(text), location)
         yield Meant(path, str(path))
         return
     with copies.checkpoint_at(place) as copy:
@@ -41,13 +43,22 @@ def resolved(text: str) -> Iterator[Meant]:
         yield Meant(copy.path, f"{object_place.parse(place).uri}/{manifest}")
 
 
-def _resolve(given: Path) -> Path:
+def _place(text: str, location: Location | None) -> str | None:
+    """What is meant in an object store; None for a folder."""
+    if object_uri.is_one(text):
+        return text
+    return None if location is None else location.uri or None
+
+
+def _resolve(given: Path, location: Location | None) -> Path:
     if names.number(given.absolute().name) is not None or (given / names.MANIFEST).exists():
         return given.absolute()
     if given.is_file():
         message = f"{given} is a file; name the folder of a checkpoint, or that of a run"
         raise NoCheckpoint(message)
-    newest = Store(given).newest_folder() or _newest_of_run(RunFolder(given))
+    newest = Store(given).newest_folder()
+    if newest is None and location is not None:
+        newest = Store(location.folder).newest_folder()
     if newest is None:
         message = (
             f"{given} holds no checkpoint; name a folder such as runs/digits/checkpoints/00000003"
@@ -61,11 +72,13 @@ def require_whole(output: Path) -> Path | None:
 
     Of one in an object store, a copy within that folder, which is there until the run goes on.
     """
-    run = RunFolder(output)
-    if _place_of_run(output) is None:
-        newest = _newest_of_run(run)
+    location = _location_of_run(output)
+    if location is None:
+        return None
+    if not location.uri:
+        newest = Store(location.folder).newest_folder()
         return None if newest is None else store.verify(newest).path
-    kept = stores.open_store(locations.of_run(run, manifest_file.load_job(run.job)))
+    kept = stores.open_store(location)
     kept.drop_copies()
     latest = kept.latest()
     if latest is None:
@@ -85,16 +98,7 @@ def _whole_copy(kept: CheckpointStore, checkpoint: Checkpoint) -> Path:
         raise Corrupt(kept.place(checkpoint.manifest.number), reason) from error
 
 
-def _place_of_run(output: Path) -> str | None:
-    """Where the run in an output folder has its checkpoints, if that is in an object store."""
+def _location_of_run(output: Path) -> Location | None:
+    """Where the run in an output folder has its checkpoints; None if there is no run."""
     run = RunFolder(output)
-    if not run.job.exists():
-        return None
-    return locations.of_run(run, manifest_file.load_job(run.job)).uri or None
-
-
-def _newest_of_run(run: RunFolder) -> Path | None:
-    if not run.job.exists():
-        return None
-    job = manifest_file.load_job(run.job)
-    return Store(locations.of_run(run, job).folder).newest_folder()
+    return locations.of_run(run, manifest_file.load_job(run.job)) if run.job.exists() else None
