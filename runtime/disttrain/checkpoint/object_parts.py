@@ -5,7 +5,8 @@ written beside, and uploaded then. What the store has already is not uploaded ag
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -34,12 +35,9 @@ class ObjectParts:
 
     def write_vector(self, draft: str, content: Content) -> FileEntry:
         """See `Parts`."""
-        try:
-            self._make_room()
+        with self._room():
             entry = vector_file.write(self._folder, draft, content)
             self._send(entry)
-        finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
         return entry
 
     def write_shard(
@@ -47,21 +45,23 @@ class ObjectParts:
     ) -> Written:
         """See `Parts`."""
         name = names.shard_file(index)
-        try:
-            self._make_room()
+        with self._room():
             written = shard_file.write(self._folder / name, contents, metadata)
             self._send(FileEntry(name=name, bytes=written.bytes, hash=written.hash))
-        finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
         return written
 
     def committed(self, number: int) -> Path:
         """See `Parts`; nothing lies there."""
         return self._folder.with_name(names.folder(number))
 
-    def _make_room(self) -> None:
+    @contextmanager
+    def _room(self) -> Iterator[None]:
         shutil.rmtree(self._folder, ignore_errors=True)
-        durable.make_folder(self._folder)
+        try:
+            durable.make_folder(self._folder)
+            yield
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _send(self, entry: FileEntry) -> None:
         name = object_names.data(entry)

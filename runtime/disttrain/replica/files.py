@@ -1,7 +1,7 @@
 """The files that orders name, in a folder or in an object store."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from disttrain.checkpoint import copies
@@ -9,14 +9,9 @@ from disttrain.checkpoint import export as exporting
 from disttrain.job import object_uri
 
 
-@contextmanager
-def at_hand(file: str) -> Iterator[Path]:
-    """A file that is there, to read. Raises CheckpointError."""
-    if object_uri.is_one(file):
-        with copies.file_at(file) as copy:
-            yield copy
-    else:
-        yield Path(file)
+def at_hand(file: str) -> AbstractContextManager[Path]:
+    """A file that is there, to read. Entering raises CheckpointError."""
+    return copies.file_at(file) if object_uri.is_one(file) else nullcontext(Path(file))
 
 
 def export(checkpoint: str, out: str) -> None:
@@ -34,10 +29,5 @@ def _checkpoint(place: str) -> Iterator[Path]:
         yield Path(place)
 
 
-@contextmanager
-def _file_for(out: str) -> Iterator[Path]:
-    if object_uri.is_one(out):
-        with copies.file_for(out) as file:
-            yield file
-    else:
-        yield Path(out)
+def _file_for(out: str) -> AbstractContextManager[Path]:
+    return copies.file_for(out) if object_uri.is_one(out) else nullcontext(Path(out))
