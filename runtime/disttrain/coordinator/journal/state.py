@@ -274,6 +274,11 @@ class State(Strict):
         """Processed by all replicas together."""
         return self.data.samples_done + self.data.samples_outside
 
+    @property
+    def num_live_replicas(self) -> int:
+        """Those that are part of the job."""
+        return sum(life.live for life in self.replicas.values())
+
     def seconds(self, now: float) -> float:
         """Of training, the runs that this one resumes included."""
         if self.began is None:

@@ -101,7 +101,7 @@ class ServedMetrics:
 
     def _update_expectations(self, state: State, settings: Settings) -> None:
         found = self._metrics
-        replicas = sum(life.live for life in state.replicas.values())
+        replicas = state.num_live_replicas
         found.shards_wanted.set(settings.shards)
         found.staleness_bound.set(settings.staleness_bound * max(replicas, 1))
         saved, never = state.saved, settings.durability is Durability.NONE

@@ -33,7 +33,6 @@ def batch(state: State) -> Json | None:
     course = found.course
     progress = course.method.progress
     search = course.method.search
-    living = sum(life.live for life in state.replicas.values())
     return {
         "iteration": progress.iteration,
         "evaluation": course.evaluation.number,
@@ -52,7 +51,7 @@ def batch(state: State) -> Json | None:
         "samplesDropped": found.samples_of_others,
         "end": progress.end,
         "changes": found.changes,
-        "warning": warning(found.groups_of_a_batch, living),
+        "warning": warning(found.groups_of_a_batch, state.num_live_replicas),
         "warmStartSamples": state.warm_start.samples,
     }
 

@@ -30,7 +30,7 @@ def status(state: State, settings: Settings, watch: Watch, now: float) -> Json:
         "loss": loss(state, watch),
         "progress": estimate.fraction,
         "remainingSeconds": estimate.remaining_seconds,
-        "liveReplicas": sum(life.live for life in state.replicas.values()),
+        "liveReplicas": state.num_live_replicas,
         "warmStart": settings.then is not None or state.samples < settings.warm_start_samples,
         "checkpoint": state.last_checkpoint,
         "timeShares": None if shares is None else _shares(shares),
@@ -58,7 +58,7 @@ def metrics_line(state: State, watch: Watch, now: float) -> Json:
             "loss": loss(state, watch),
             "stalenessP50": reports.staleness_quantile(histogram, 0.5),
             "stalenessP99": reports.staleness_quantile(histogram, 0.99),
-            "liveReplicas": sum(life.live for life in state.replicas.values()),
+            "liveReplicas": state.num_live_replicas,
         }
     )
 
