@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection
-from importlib.util import find_spec
 
 import pytest
 
@@ -42,9 +41,6 @@ def location(request: pytest.FixtureRequest, kind: str) -> Location:
 @contextmanager
 def s3_server() -> Iterator[str]:
     """The uri of a bucket in an S3 server of its own, for this process and its children."""
-    for package in ("s3fs", "moto", "flask"):
-        if find_spec(package) is None:
-            pytest.skip(f"needs the package {package}: pip install s3fs 'moto[server]'")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
