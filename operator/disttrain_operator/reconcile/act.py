@@ -44,6 +44,9 @@ _LOST = {
 _ONE_BY_ONE = (Annotate, CheckTemplates, CreateKeys, DeleteJob)
 """What others depend on, or what depends on all others."""
 
+_NAMES_ANOTHER = (Kind.RoleBinding,)
+"""What the API server makes only if it finds what is named: a role, whose rights are looked up."""
+
 
 class Actor:
     """Acts for one job, during one look at it."""
@@ -79,10 +82,13 @@ class Actor:
         await self._at_once(job, waiting)
 
     async def _at_once(self, job: JobRecord, actions: Sequence[Action]) -> None:
-        """Do independent things together; all are tried before the first error is raised."""
-        calls = (self._do(job, action) for action in actions)
-        for result in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(result, BaseException):
+        """Do things together, and then what names them; all are tried before an error is raised."""
+        results: list[BaseException | None] = []
+        for last in (False, True):
+            calls = (self._do(job, each) for each in actions if _names_another(each) is last)
+            results += await asyncio.gather(*calls, return_exceptions=True)
+        for result in results:
+            if result is not None:
                 raise result
 
     def _do(self, job: JobRecord, action: Action) -> Awaitable[None]:
@@ -231,6 +237,10 @@ class Actor:
         record = parsing.child(kind, {**answer, "kind": kind.name})
         self._inventory.put_child(record)
         self._knowledge.wrote(record.uid, record.generation)
+
+
+def _names_another(action: Action) -> bool:
+    return isinstance(action, Create) and action.child.kind in _NAMES_ANOTHER
 
 
 def _invalid_template(kind: Kind, name: str, error: Refused) -> Problem:

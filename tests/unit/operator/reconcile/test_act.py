@@ -7,7 +7,7 @@ from builders.operator_jobs import KEY, NOW, child, job
 from disttrain.job import cluster_labels
 from disttrain.job.names import Role
 from disttrain_operator.cluster.client import Client
-from disttrain_operator.errors import Conflict
+from disttrain_operator.errors import Conflict, NotFound
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.children import Child
 from disttrain_operator.observed import parsing
@@ -57,6 +57,33 @@ class ToldFirst:
         told = {**body, "metadata": metadata, "status": {"phase": "Pending"}}
         self.inventory.put_child(parsing.child(kind, told))
         return {"metadata": metadata}
+
+
+class Roles:
+    """Binds a role only once it is there, which takes it a moment."""
+
+    def __init__(self) -> None:
+        self.made: list[Kind] = []
+
+    async def create(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+        if kind is Kind.RoleBinding and Kind.Role not in self.made:
+            message = "the role is not there"
+            raise NotFound(message)
+        await asyncio.sleep(0)
+        self.made.append(kind)
+        return {"metadata": {**body["metadata"], "uid": "made", "resourceVersion": "7"}}
+
+
+def test_a_role_is_there_before_it_is_bound() -> None:
+    roles = Roles()
+    actor = Actor(cast("Client", roles), Inventory(), dict, None, Knowledge(job().uid), lambda: NOW)
+    labels = {cluster_labels.INSTANCE: KEY.name}
+    body = {"metadata": {"name": "trainer", "namespace": KEY.namespace, "labels": labels}}
+    kinds = (Kind.RoleBinding, Kind.Role, Kind.ServiceAccount)
+
+    asyncio.run(actor.perform(job(), [Create(Child(kind, "trainer", "", body)) for kind in kinds]))
+
+    assert set(roles.made) == set(kinds)
 
 
 def test_what_a_watch_told_of_an_object_outlasts_the_answer_to_its_creation() -> None:
