@@ -1,6 +1,7 @@
 """Numbers and states as people read them. Pure."""
 
 from collections.abc import Mapping
+from math import nan
 
 from disttrain.cli.job_status import BatchMethod, JobStatus, Staleness
 
@@ -21,9 +22,9 @@ def duration(seconds: float) -> str:
 
 
 def measures(values: Mapping[str, float | None] | None) -> str:
-    """The task's measures: `accuracy 0.972`."""
+    """The task's measures: `accuracy 0.972`; None is what was no number: `accuracy nan`."""
     known = (values or {}).items()
-    return ", ".join(f"{name} {value:.4g}" for name, value in known if value is not None)
+    return ", ".join(f"{name} {nan if value is None else value:.4g}" for name, value in known)
 
 
 def staleness(figures: Staleness) -> str:

@@ -1,5 +1,7 @@
 """The numbers of a job's status in words. Pure."""
 
+from math import nan
+
 from disttrain.job.status import JobStatus, TrainingStatus
 
 
@@ -32,15 +34,21 @@ def batch_method(status: JobStatus) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def warning(status: JobStatus) -> str:
+    """What the manifest of a batch method had better say otherwise."""
+    return "" if status.sandblaster is None else status.sandblaster.warning or ""
+
+
 def measures(status: JobStatus) -> str:
-    """Loss, or objective of a batch method, and measures: `loss 0.25, accuracy 0.951`."""
+    """Loss, or objective of a batch method, and measures: `loss 0.25, accuracy nan`."""
     training = status.training
     if training is None:
         return ""
     name = "loss" if status.sandblaster is None else "objective"
-    known = {name: training.loss, **training.metrics}
-    shown = (f"{name} {value:.4g}" for name, value in known.items() if value is not None)
-    return ", ".join(shown)
+    known = {} if training.loss is None else {name: training.loss}
+    # JSON has no word for what is no number, and an object of the API server holds JSON.
+    known |= {each: nan if value is None else value for each, value in training.metrics.items()}
+    return ", ".join(f"{name} {value:.4g}" for name, value in known.items())
 
 
 def speed(status: JobStatus) -> str:

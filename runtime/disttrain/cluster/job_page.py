@@ -78,6 +78,7 @@ def _head(job: Object, status: JobStatus, now: datetime) -> str:
         ("Strategy", status.strategy or next(iter(spec["strategy"]), "")),
         ("Progress", figures.progress(status)),
         ("Method", figures.batch_method(status)),
+        ("Warning", figures.warning(status)),
         ("Measures", figures.measures(status)),
         ("Speed", figures.speed(status)),
         ("Replicas", counts),

@@ -59,6 +59,11 @@ def test_durations(seconds: float, text: str) -> None:
     assert wording.duration(seconds) == text
 
 
+def test_a_measure_that_is_no_number_is_shown() -> None:
+    status = JobStatus.model_validate(STATUS | {"latestMeasures": {"accuracy": None, "f1": 0.5}})
+    assert " · accuracy nan, f1 0.5 · " in wording.progress_line(status)
+
+
 def test_lines_for_pipes_come_with_news_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -113,7 +113,10 @@ def _wrong_data(turn: Turn, request: Join) -> Refused | None:
             return _fatal(turn, FailureReason.BATCH_TOO_LARGE, message)
     known = turn.state.data.samples
     if known and samples != known:
-        message = f"this replica sees {samples} training samples, the job has {known}"
+        message = (
+            f"this replica sees {samples} training samples, the job has {known}: give every "
+            "process the same data, or begin a new run for other data"
+        )
         return _fatal(turn, FailureReason.WRONG_DATA, message)
     return None
 
@@ -133,7 +136,10 @@ def _wrong_model(turn: Turn, request: Join) -> Refused | None:
     difference = compare.first_mismatch(ours, theirs) if ours is not None else None
     if difference is None:
         return None
-    message = f"this replica's model is not the job's: {difference}"
+    message = (
+        f"this replica's model is not the job's: {difference}; model() has to build the same one "
+        "in every process, and another one needs a new run"
+    )
     if _brings_own_data(request):
         return _refused(RefusalReason.WRONG_MODEL, message)
     return _fatal(turn, FailureReason.WRONG_MODEL, message)
