@@ -1,6 +1,6 @@
 """What is kept of an object that was seen."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -76,6 +76,11 @@ class JobRecord:
         """The fields of the status that the operator writes, read anew at each look at them."""
         found: dict[str, Any] = json_text.read(self.written)
         return found
+
+    def asks_the_same(self, other: "JobRecord") -> bool:
+        """Whether nothing differs but what the operator tells of it."""
+        told = {name: getattr(other, name) for name in ("version", "written", "phase", "strategy")}
+        return replace(self, **told) == other
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

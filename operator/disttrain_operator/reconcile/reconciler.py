@@ -151,7 +151,7 @@ class Reconciler:
         return plan.make(observed, look.knowledge, self._config, self._clock())
 
     async def _report(self, look: _Look, planned: Plan) -> datetime | None:
-        """Write the status if it changed; returns when to write it, if that can wait."""
+        """Write the status if it changed; returns when to look again because of it, if at all."""
         job, known, now = self._inventory.at(look.key).job, look.knowledge, self._clock()
         status = planned.status
         if job is None or status is None:
@@ -164,14 +164,18 @@ class Reconciler:
             return due
         for event in events.of(job, status, now, planned.warnings):
             await telling.tell(self._client, event)
-        await self._write(job, known, status)
-        return None
+        written = await self._write(job, known, status)
+        # What else is new in the answer no watch tells any more: by then it is known.
+        return None if written is None or written.asks_the_same(job) else self._clock()
 
-    async def _write(self, job: JobRecord, known: Knowledge, status: dict[str, Any]) -> None:
+    async def _write(
+        self, job: JobRecord, known: Knowledge, status: dict[str, Any]
+    ) -> JobRecord | None:
+        """Write the status; returns the job as it is then, None if it is gone."""
         try:
             answer = await self._client.apply(Kind.DistTrainJob, _patch(job, status), "/status")
         except (NotFound, Conflict):
-            return
+            return None
         # Not before: a write that failed is tried again, and counts once.
         measured.count(job, status, self._clock())
         record = parsing.job(answer, report.FIELDS)
@@ -179,6 +183,7 @@ class Reconciler:
         known.reported_at = self._clock()
         # Kept only where they differ: two statuses of each job would be most of the memory.
         known.reported = None if record.status == status else (status, record.status)
+        return record
 
     def _seconds_until(self, instant: datetime | None) -> float | None:
         return None if instant is None else (instant - self._clock()).total_seconds()

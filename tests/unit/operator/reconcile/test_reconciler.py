@@ -98,6 +98,30 @@ def test_a_status_that_had_to_be_written_twice_is_counted_once() -> None:
     assert num_starts() == before + 1
 
 
+def test_a_change_that_comes_just_before_a_status_is_looked_at() -> None:
+    class Meeting(FakeClient):
+        meets = False
+
+        async def apply(self, kind: Kind, body: dict[str, Any], subresource: str = "") -> Any:
+            if subresource and self.meets:
+                world.change((Kind.DistTrainJob, *operator.key), {"spec": {"suspend": True}})
+            return await super().apply(kind, body, subresource)
+
+    world = World()
+    client = Meeting(world)
+    operator = Operator(world, client)
+    operator.hear()
+    client.meets = True
+    assert asyncio.run(operator.reconciler.look(operator.key, 0)) == 0, "no watch tells of it"
+
+    client.meets = False
+    operator.look()
+
+    assert world.find((Kind.Job, operator.key.namespace, "digits-coordinator"))["spec"]["suspend"]
+    operator.hear()
+    assert asyncio.run(operator.reconciler.look(operator.key, 0)) is None
+
+
 def test_of_a_job_that_is_deleted_in_its_time_nothing_is_kept() -> None:
     world = World()
     operator = Operator(world, ttlSecondsAfterFinished=60)
