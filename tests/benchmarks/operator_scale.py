@@ -35,6 +35,7 @@ from builders import (
     fake_nodes,
     many_at_once,
     many_jobs,
+    operator_rights,
     operator_usage,
     plane_usage,
 )
@@ -170,7 +171,7 @@ async def baseline(plan: Plan, plane: ControlPlane, size: int) -> dict[str, Any]
 async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -> dict[str, Any]:
     """The life of many jobs."""
     async with prepared(plane) as (api, nodes):
-        with operator_usage.measured(plane.kubectl) as own:
+        with operator_usage.measured(operator_rights.grant(plane.kubectl)) as own:
             await many_at_once.until(own.is_ready, 60)
             found: dict[str, Any] = {}
             if first:
