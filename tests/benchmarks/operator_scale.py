@@ -5,8 +5,9 @@
 A real API server, controller manager and scheduler (1,000 requests a second and 20 objects at a
 time for each controller), nodes that are not there, a fake kubelet that makes pods Ready at once.
 Each job has 2 shards, 2 replicas and a coordinator. The baseline is a plain asyncio script that
-creates the same objects, on a control plane of its own in the same run. Needs root, as the test
-cluster does, and that no other test cluster runs.
+creates the same objects, on a control plane of its own in the same run. Both have the rights that
+the chart gives the operator: of an administrator the API server asks less. Needs root, as the
+test cluster does, and that no other test cluster runs.
 
 Running: all pods are Ready. Complete: every coordinator has ended, the outcomes are written and
 the other pods are gone. Collected: every job is deleted after its time, and no pod is left.
@@ -151,13 +152,17 @@ def plane() -> Iterator[ControlPlane]:
 
 async def baseline(plan: Plan, plane: ControlPlane, size: int) -> dict[str, Any]:
     """All objects by a script, as fast as it can."""
-    async with prepared(plane) as (api, nodes):
+    async with prepared(plane) as (_, nodes):
         bodies = [
             child for number in range(size) for child in many_jobs.plain_children(f"j{number}")
         ]
-        began, before = time.monotonic(), plane.cpu_seconds()
-        await many_at_once.together(bodies, lambda body: api.post(many_jobs.path_of(body), body))
-        created = time.monotonic() - began
+        # Who binds a role must find it.
+        bodies.sort(key=lambda body: bool(body["kind"] == Kind.RoleBinding.name))
+        rights = operator_rights.grant(plane.kubectl)
+        async with ApiServer(rights.kubeconfig, many_at_once.AT_ONCE) as own:
+            began, before = time.monotonic(), plane.cpu_seconds()
+            await create(own, bodies)
+            created = time.monotonic() - began
         running = await wait(nodes, lambda told: told["ready"] >= size * PODS, plan) - began
         used = plane_usage.since(before, plane)
     return {
@@ -335,6 +340,10 @@ async def prepared(plane: ControlPlane) -> AsyncIterator[tuple[ApiServer, FakeNo
                 yield api, nodes
 
 
+async def create(api: ApiServer, bodies: Iterable[dict[str, Any]]) -> None:
+    await many_at_once.together(bodies, lambda body: api.post(many_jobs.path_of(body), body))
+
+
 async def serves_jobs(api: ApiServer) -> bool:
     try:
         await api.get(JOBS_PATH)
@@ -346,7 +355,7 @@ async def serves_jobs(api: ApiServer) -> bool:
 async def warm_up(api: ApiServer, nodes: FakeNodes) -> None:
     """Let the control plane meet each kind once: its first requests take seconds."""
     bodies = many_jobs.plain_children("warm")
-    await many_at_once.together(bodies, lambda body: api.post(many_jobs.path_of(body), body))
+    await create(api, bodies)
     await asyncio.to_thread(nodes.wait, lambda told: told["ready"] == PODS, 120)
     for body in bodies:
         options = {"propagationPolicy": "Background"}

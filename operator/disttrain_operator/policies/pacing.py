@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from disttrain.job.conditions import ConditionStatus
 from disttrain.job.status import Phase
 
 _RUNNING = timedelta(seconds=5)
@@ -12,6 +13,9 @@ _STARTING = timedelta(seconds=30)
 _COUNTING = timedelta(minutes=2)
 """It changes its numbers of pods a dozen times before; of what hinders them a condition tells."""
 _OTHERWISE = timedelta(seconds=10)
+_CROWDED = timedelta(seconds=10)
+_AT_LAST = timedelta(minutes=1)
+"""After its creation a job's owner hears of it, however many others there are."""
 _WAITS = {Phase.RUNNING: _RUNNING, Phase.PENDING: _STARTING}
 
 _NUMBERS = {"replicas", "readyReplicas"}
@@ -29,12 +33,30 @@ def due_at(
     return max(now, written + waits(before, after))
 
 
+def first_due_at(
+    status: dict[str, Any], created: datetime, now: datetime, *, crowded: bool
+) -> datetime:
+    """When the first status of a job is to be written.
+
+    Where many jobs wait for their objects it is worth less than those, and is soon another one.
+    """
+    conditions = status.get("conditions", ())
+    unremarkable = status.get("phase") == Phase.PENDING and not any(map(_holds, conditions))
+    if not (crowded and unremarkable):
+        return now
+    return max(now, min(now + _CROWDED, created + _AT_LAST))
+
+
 def waits(before: dict[str, Any], after: dict[str, Any]) -> timedelta:
     """The least time between two statuses that differ in what can wait alone."""
     phase = after.get("phase", "")
     if phase == Phase.PENDING and _holding(before) == _holding(after):
         return _COUNTING
     return _WAITS.get(phase, _OTHERWISE)
+
+
+def _holds(condition: dict[str, Any]) -> bool:
+    return condition.get("status") == ConditionStatus.TRUE
 
 
 def _holding(status: dict[str, Any]) -> list[Any]:

@@ -44,8 +44,8 @@ _LOST = {
 _ONE_BY_ONE = (Annotate, CheckTemplates, CreateKeys, DeleteJob)
 """What others depend on, or what depends on all others."""
 
-_NAMES_ANOTHER = (Kind.RoleBinding,)
-"""What the API server makes only if it finds what is named: a role, whose rights are looked up."""
+_NAME_OTHERS = (Kind.RoleBinding, *WORKLOADS)
+"""Kinds whose objects name others that must be there: a role, and what pods are made with."""
 
 
 class Actor:
@@ -82,10 +82,10 @@ class Actor:
         await self._at_once(job, waiting)
 
     async def _at_once(self, job: JobRecord, actions: Sequence[Action]) -> None:
-        """Do things together, and then what names them; all are tried before an error is raised."""
+        """Do things together, then what names them; all are tried before an error is raised."""
         results: list[BaseException | None] = []
         for last in (False, True):
-            calls = (self._do(job, each) for each in actions if _names_another(each) is last)
+            calls = (self._do(job, each) for each in actions if _names_others(each) is last)
             results += await asyncio.gather(*calls, return_exceptions=True)
         for result in results:
             if result is not None:
@@ -239,8 +239,8 @@ class Actor:
         self._knowledge.wrote(record.uid, record.generation)
 
 
-def _names_another(action: Action) -> bool:
-    return isinstance(action, Create) and action.child.kind in _NAMES_ANOTHER
+def _names_others(action: Action) -> bool:
+    return isinstance(action, Create) and action.child.kind in _NAME_OTHERS
 
 
 def _invalid_template(kind: Kind, name: str, error: Refused) -> Problem:

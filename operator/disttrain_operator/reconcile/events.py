@@ -55,7 +55,7 @@ def _news(job: JobRecord, status: dict[str, Any]) -> list[_News]:
     before = report.conditions_of(known)
     after = report.conditions_of(status)
     found = [_begun(each) for kind, each in after.items() if _begins(kind, before.get(kind), each)]
-    if job.phase == Phase.PENDING and status.get("phase") == Phase.RUNNING:
+    if job.phase in {"", Phase.PENDING} and status.get("phase") == Phase.RUNNING:
         found.append(_News("Running", "all shards serve and the first replica trains", good=True))
     if not known and status.get("phase") == Phase.PENDING:
         found.append(_News("Accepted", "the operator looks after the job", good=True))

@@ -11,7 +11,7 @@ from disttrain_operator.telemetry import metrics
 def count(job: JobRecord, status: dict[str, Any], now: datetime) -> None:
     """Count what is new in a status; called once for each that is written."""
     before = job.status
-    if before.get("phase") == Phase.PENDING and status.get("phase") == Phase.RUNNING:
+    if before.get("phase") in {None, Phase.PENDING} and status.get("phase") == Phase.RUNNING:
         metrics.STARTING_SECONDS.observe((now - job.created).total_seconds())
     known = before.get("failures")
     for failure in status.get("failures", []):

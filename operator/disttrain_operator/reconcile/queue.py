@@ -71,6 +71,11 @@ class Queue(Generic[Key]):
             heapq.heappop(self._heap)
         return None
 
+    def lateness(self, now: float) -> float:
+        """Seconds for which a job is due that nobody works on; 0 if none is."""
+        at = self.next_at()
+        return 0.0 if at is None else max(0.0, now - at)
+
     def done(self, key: Key) -> None:
         """The work on a job went well."""
         self._active.discard(key)

@@ -39,6 +39,8 @@ class _Look:
 
     key: JobKey
     knowledge: Knowledge
+    crowded: bool
+    """Whether other jobs wait for theirs."""
 
 
 class Reconciler:
@@ -61,23 +63,26 @@ class Reconciler:
         self._clock = clock
         self._known: dict[JobKey, Knowledge] = {}
 
-    async def look(self, key: JobKey, num_failures: int) -> float | None:
-        """Do what is to be done; returns the seconds until the next look, None for no need."""
+    async def look(self, key: JobKey, num_failures: int, *, crowded: bool = False) -> float | None:
+        """Do what is to be done; returns the seconds until the next look, None for no need.
+
+        `crowded`: other jobs wait, so what can wait of this one does.
+        """
         job = self._inventory.at(key).job
         try:
-            return None if job is None else await self._look_at(job, num_failures)
+            if job is None:
+                return None
+            return await self._look_at(_Look(key, self._begin(job), crowded), job, num_failures)
         finally:
             # No event tells of a job that a look itself deleted, or found gone.
             if self._inventory.at(key).job is None:
                 self._known.pop(key, None)
 
-    async def _look_at(self, job: JobRecord, num_failures: int) -> float | None:
-        key = job.key
-        look = _Look(key, self._begin(job))
+    async def _look_at(self, look: _Look, job: JobRecord, num_failures: int) -> float | None:
         try:
             planned = await self._act(look, job)
         except (NotFound, Conflict):
-            if self._inventory.at(key).job is None:
+            if self._inventory.at(look.key).job is None:
                 return None
             raise
         except (RetryableError, Forbidden) as error:
@@ -159,7 +164,11 @@ class Reconciler:
         before = job.status
         if known.has_reported(status, before):
             return None
-        due = pacing.due_at(before, status, known.reported_at, now)
+        due = (
+            pacing.due_at(before, status, known.reported_at, now)
+            if before
+            else pacing.first_due_at(status, job.created, now, crowded=look.crowded)
+        )
         if due > now:
             return due
         for event in events.of(job, status, now, planned.warnings):

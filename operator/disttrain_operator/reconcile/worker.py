@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Protocol
 
 from disttrain.errors import DistTrainError
 from disttrain_operator.observed.records import JobKey
@@ -17,8 +17,18 @@ _WORKERS = 12
 
 _LONGEST_WAIT_SECONDS = 60.0
 
-Look = Callable[[JobKey, int], Awaitable[float | None]]
-"""Looks at a job, told how often it failed; returns the seconds until the next look, if any."""
+_CROWDED_SECONDS = 0.5
+"""Who waits longer for a look does because of others."""
+
+
+class Look(Protocol):
+    """Looks at a job."""
+
+    async def __call__(self, key: JobKey, num_failures: int, *, crowded: bool) -> float | None:
+        """Look, told how often it failed and whether others wait; when to look again, in seconds.
+
+        None for no need.
+        """
 
 
 class Workers:
@@ -80,7 +90,8 @@ class Workers:
     async def _work_on(self, key: JobKey, free: asyncio.Semaphore) -> None:
         try:
             with metrics.RECONCILE_SECONDS.time():
-                seconds = await self._look(key, self._queue.failures(key))
+                crowded = self._queue.lateness(self._now()) > _CROWDED_SECONDS
+                seconds = await self._look(key, self._queue.failures(key), crowded=crowded)
         except DistTrainError as error:
             self._failed(key, error)
         except Exception as error:

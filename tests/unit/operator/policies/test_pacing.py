@@ -50,6 +50,20 @@ def test_a_first_start_waits_and_another_is_written_at_once() -> None:
     assert pacing.due_at(started, again, NOW, NOW) == NOW
 
 
+def test_that_a_job_was_accepted_waits_while_others_wait_for_their_objects() -> None:
+    def due(after: dict[str, Any], age: float, *, crowded: bool = True) -> float:
+        created = NOW - timedelta(seconds=age)
+        return (pacing.first_due_at(after, created, NOW, crowded=crowded) - NOW).total_seconds()
+
+    quiet = status(0, "Pending", status="False")
+    assert due(quiet, 0) == 10
+    assert due(quiet, 57) == 3
+    assert due(quiet, 70) == 0
+    assert due(quiet, 0, crowded=False) == 0
+    assert due(status(0, "Pending"), 0) == 0, "something is wrong with it"
+    assert due(status(2, "Running", status="False"), 0) == 0
+
+
 def test_numbers_are_written_after_a_while_and_at_first() -> None:
     since = LATER + timedelta(seconds=1)
     assert pacing.due_at(status(1), status(0), NOW, since) == since

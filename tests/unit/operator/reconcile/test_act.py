@@ -59,31 +59,33 @@ class ToldFirst:
         return {"metadata": metadata}
 
 
-class Roles:
-    """Binds a role only once it is there, which takes it a moment."""
+class Strict:
+    """Makes what names others only once those are there, which takes them a moment."""
 
     def __init__(self) -> None:
         self.made: list[Kind] = []
 
     async def create(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
-        if kind is Kind.RoleBinding and Kind.Role not in self.made:
-            message = "the role is not there"
+        named = {Kind.RoleBinding: {Kind.Role}, Kind.Deployment: {Kind.ServiceAccount}}
+        if not named.get(kind, set()) <= set(self.made):
+            message = "what it names is not there"
             raise NotFound(message)
         await asyncio.sleep(0)
         self.made.append(kind)
         return {"metadata": {**body["metadata"], "uid": "made", "resourceVersion": "7"}}
 
 
-def test_a_role_is_there_before_it_is_bound() -> None:
-    roles = Roles()
-    actor = Actor(cast("Client", roles), Inventory(), dict, None, Knowledge(job().uid), lambda: NOW)
+def test_what_objects_name_is_there_before_them() -> None:
+    strict = Strict()
+    client = cast("Client", strict)
+    actor = Actor(client, Inventory(), dict, None, Knowledge(job().uid), lambda: NOW)
     labels = {cluster_labels.INSTANCE: KEY.name}
     body = {"metadata": {"name": "trainer", "namespace": KEY.namespace, "labels": labels}}
-    kinds = (Kind.RoleBinding, Kind.Role, Kind.ServiceAccount)
+    kinds = (Kind.RoleBinding, Kind.Deployment, Kind.Role, Kind.ServiceAccount)
 
     asyncio.run(actor.perform(job(), [Create(Child(kind, "trainer", "", body)) for kind in kinds]))
 
-    assert set(roles.made) == set(kinds)
+    assert set(strict.made) == set(kinds)
 
 
 def test_what_a_watch_told_of_an_object_outlasts_the_answer_to_its_creation() -> None:

@@ -37,6 +37,7 @@ def told(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str]]
     [
         ({}, status("Pending"), [("Accepted", "Normal")]),
         (status("Pending"), status("Running"), [("Running", "Normal")]),
+        ({}, status("Running"), [("Running", "Normal")]),
         (status("Running"), status("Running"), []),
         (
             status("Running"),

@@ -30,6 +30,7 @@ def counted(before: dict[str, Any], after: dict[str, Any]) -> tuple[float, float
 
 def test_a_start_is_counted_as_training_begins() -> None:
     assert counted({"phase": "Pending"}, {"phase": "Running"}) == (1, 7, 0)
+    assert counted({}, {"phase": "Running"}) == (1, 7, 0)
     assert counted({"phase": "Running"}, {"phase": "Running"}) == (0, 0, 0)
 
 

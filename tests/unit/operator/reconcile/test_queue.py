@@ -32,6 +32,18 @@ def test_a_job_in_work_is_not_given_to_another_worker() -> None:
     assert queue.take(1.0) == "job"
 
 
+def test_a_queue_is_as_late_as_the_job_that_waits_longest() -> None:
+    queue: Queue[str] = Queue()
+    assert queue.lateness(9.0) == 0
+    queue.add("first", 1.0)
+    queue.add("second", 3.0)
+
+    assert queue.lateness(0.5) == 0
+    assert queue.lateness(5.0) == 4
+    queue.take(5.0)
+    assert queue.lateness(5.0) == 2
+
+
 def test_failures_wait_longer_and_longer_whatever_happens_meanwhile() -> None:
     queue: Queue[str] = Queue()
     now, delays = 0.0, []

@@ -122,6 +122,30 @@ def test_a_change_that_comes_just_before_a_status_is_looked_at() -> None:
     assert asyncio.run(operator.reconciler.look(operator.key, 0)) is None
 
 
+def test_a_job_among_many_has_its_objects_before_a_status() -> None:
+    world = World()
+    operator = Operator(world)
+    world.create(Kind.DistTrainJob, many_jobs.job("second"))
+    operator.hear()
+    key = JobKey(operator.key.namespace, "second")
+
+    def look() -> float | None:
+        return asyncio.run(operator.reconciler.look(key, 0, crowded=True))
+
+    assert 0 < (look() or 0) <= 10
+    assert (Kind.Deployment, key.namespace, "second-replica") in world.objects
+    assert "status" not in world.find((Kind.DistTrainJob, *key))
+
+    world.run_controllers()
+    operator.hear()
+    look()
+
+    assert world.find((Kind.DistTrainJob, *key))["status"]["phase"] == "Running"
+    events = [body for kind, _, body in world.events if kind is Kind.Event]
+    told = [each["reason"] for each in events if each["involvedObject"]["name"] == "second"]
+    assert told == ["Running"]
+
+
 def test_of_a_job_that_is_deleted_in_its_time_nothing_is_kept() -> None:
     world = World()
     operator = Operator(world, ttlSecondsAfterFinished=60)
