@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from builders import helm
-from cluster import Kubectl, kubeconfigs
+from cluster import Kubectl, commands, kubeconfigs
+from cluster.errors import CommandFailed
 
 _RULES = {"ClusterRole", "ClusterRoleBinding"}
 
@@ -19,4 +20,13 @@ def grant(administrator: Kubectl) -> Kubectl:
     (subject,) = next(each["subjects"] for each in made if "subjects" in each)
     user = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
     kubeconfig = kubeconfigs.make("operator", user, "system:serviceaccounts")
-    return replace(administrator, kubeconfig=kubeconfig)
+    operator = replace(administrator, kubeconfig=kubeconfig)
+    commands.wait_until(lambda: _holds(operator), "the API server knows of the rights")
+    return operator
+
+
+def _holds(operator: Kubectl) -> bool:
+    try:
+        return operator.run("auth", "can-i", "create", "rolebindings").strip() == "yes"
+    except CommandFailed:
+        return False
