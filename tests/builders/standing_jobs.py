@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from builders import many_jobs
-from builders.fake_cluster import FakeClient, World
+from builders.fake_cluster import World
+from builders.operator_in_memory import OperatorInMemory
 from disttrain.job.parsing import parse_job
-from disttrain_operator import keys, settings
+from disttrain_operator import settings
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests.children import FINGERPRINT, children
 from disttrain_operator.manifests.context import Context, Scale
-from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey
-from disttrain_operator.observed.watched import KINDS, STATELESS, Sights
-from disttrain_operator.reconcile import report
-from disttrain_operator.reconcile.reconciler import Reconciler
-from disttrain_operator.reconcile.relist import Relister
+from disttrain_operator.observed.watched import KINDS, STATELESS
 
 PLACE = "xxxxxx"
 """Stands in names and uids for a job's number."""
@@ -93,16 +90,9 @@ def _one_job(*, ended: bool) -> dict[tuple[Kind, str, str], dict[str, Any]]:
 
 
 def _look(world: World) -> None:
-    client, inventory = FakeClient(world), Inventory()
-    sights = Sights(inventory, report.FIELDS)
-    for (kind, *_), body in list(world.objects.items()):
-        if kind in KINDS:
-            sights.seen(kind, body)
-    relister = Relister(client, inventory, sights, (), lambda _: None)
-    reconciler = Reconciler(
-        client, inventory, CONFIG, keys.new_pairs, relister.job, lambda: world.now
-    )
-    asyncio.run(reconciler.look(KEY, 0))
+    operator = OperatorInMemory(world, config=CONFIG)
+    operator.see_everything()
+    asyncio.run(operator.reconciler.look(KEY, 0))
 
 
 def _template(kind: Kind, body: dict[str, Any]) -> Template:

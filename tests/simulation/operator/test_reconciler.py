@@ -4,36 +4,25 @@ import asyncio
 import json
 import os
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from builders.fake_cluster import FakeClient, World, watched_events
+from builders.fake_cluster import FakeClient, World
+from builders.operator_in_memory import OperatorInMemory, WatchEvent
 from disttrain.errors import DistTrainError
-from disttrain.job.keys_file import KeyPair
-from disttrain.job.names import Role
 from disttrain_operator.errors import Forbidden
 from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests.config import ManifestConfig
-from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey
-from disttrain_operator.observed.watched import CHILDREN, Sights
-from disttrain_operator.reconcile import report
-from disttrain_operator.reconcile.reconciler import Reconciler
-from disttrain_operator.reconcile.relist import Relister
+from disttrain_operator.observed.watched import CHILDREN
 
 SEEDS = range(int(os.environ.get("DISTTRAIN_SIMULATION_SEEDS", "8")))
 STEPS = 60
 KEY = JobKey("somewhere", "job")
 JOB = (Kind.DistTrainJob, *KEY)
-WatchEvent = tuple[Kind, str, dict[str, Any]]
 COMPLETE = json.dumps({"phase": "Complete", "reason": "EpochsDone", "message": ""})
-
-
-def new_keys() -> dict[Role, KeyPair]:
-    return {role: KeyPair(f"public-{role}", f"secret-{role}") for role in Role}
 
 
 def job(**spec: Any) -> dict[str, Any]:
@@ -50,38 +39,33 @@ def job(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"namespace": KEY.namespace, "name": KEY.name}, "spec": written}
 
 
-class Operator:
+class Operator(OperatorInMemory):
     """One life of the operator; it forgets everything at its end."""
 
     def __init__(self, world: World, client: FakeClient | None = None) -> None:
-        self.world = world
-        self.inventory = Inventory()
-        self.sights = Sights(self.inventory, report.FIELDS)
-        self.client = client or FakeClient(world)
-        ignore = lambda _: None  # noqa: E731 - Every step looks anyway.
-        self.relister = Relister(self.client, self.inventory, self.sights, (), ignore)
-        clock = lambda: world.now  # noqa: E731 - Time is the world's.
-        self.reconciler = Reconciler(
-            self.client, self.inventory, ManifestConfig(), new_keys, self.relister.job, clock
-        )
+        super().__init__(world, client)
         self.pending: list[WatchEvent] = []
-        self.heard = len(world.events)
 
     async def relist(self) -> None:
         await self.relister.all()
 
-    def hear(self, chance: random.Random, *, loss: float) -> None:
+    def hear_some(self, chance: random.Random, *, loss: float) -> None:
         """Take in some of the events; each kind's in order, some never."""
-        self.pending += watched_events(self.world, self.heard)
-        self.heard = len(self.world.events)
+        self.pending += self.news()
         late = set(chance.sample(CHILDREN, 3)) if chance.random() < 0.5 else set()
         kept = []
         for event in self.pending:
             if event[0] in late:
                 kept.append(event)
             elif chance.random() >= loss:
-                self.take([event])
+                self.take(event)
         self.pending = kept
+
+    def hear_the_rest(self) -> None:
+        """Take in what was late."""
+        for event in self.pending:
+            self.take(event)
+        self.pending = []
 
     async def look(self) -> bool:
         """One look; returns whether it went well."""
@@ -90,11 +74,6 @@ class Operator:
         except DistTrainError:
             return False
         return True
-
-    def take(self, events: Iterable[WatchEvent]) -> None:
-        """Take in events."""
-        for kind, event, body in events:
-            (self.sights.gone if event == "DELETED" else self.sights.seen)(kind, body)
 
 
 def children(world: World) -> dict[Kind, dict[str, Any]]:
@@ -133,7 +112,7 @@ async def faults(world: World, chance: random.Random, *, end_at: int) -> Operato
             operator = Operator(world)
             world.down = False
             await operator.relist()
-        operator.hear(chance, loss=0.1)
+        operator.hear_some(chance, loss=0.1)
         await operator.look()
     world.down = False
     return operator
@@ -147,9 +126,8 @@ async def settle(world: World, operator: Operator) -> None:
     for _ in range(20):
         world.now += timedelta(seconds=10)
         world.run_controllers()
-        operator.hear(chance, loss=0)
-        operator.take(operator.pending)
-        operator.pending = []
+        operator.hear_some(chance, loss=0)
+        operator.hear_the_rest()
         before = world.num_requests
         assert await operator.look()
         if world.num_requests == before:
@@ -205,7 +183,7 @@ def test_after_its_end_nothing_of_a_job_is_created(world: World, seed: int) -> N
         await operator.look()
         world.run_controllers()
         world.finish_coordinators(COMPLETE)
-        operator.hear(chance, loss=0)
+        operator.hear_some(chance, loss=0)
         await operator.look()
         assert "annotations" in world.objects[JOB]["metadata"] or operator.pending
         await operator.relist()
@@ -316,7 +294,7 @@ def test_keys_deleted_by_hand_are_made_anew_and_all_start_again_with_them(world:
         status = {"phase": "Pending", "conditions": [], "containerStatuses": [waiting]}
         world.change(place, {"status": status})
         world.now += timedelta(minutes=2)
-        operator.hear(random.Random(0), loss=0)
+        operator.hear_some(random.Random(0), loss=0)
         assert await operator.look()
 
         assert secret in world.objects
@@ -332,7 +310,7 @@ def test_however_often_a_coordinator_is_told_to_end_the_next_one_comes_at_once(
 ) -> None:
     async def turn(operator: Operator) -> None:
         world.run_controllers()
-        operator.hear(random.Random(0), loss=0)
+        operator.hear_some(random.Random(0), loss=0)
         assert await operator.look()
 
     async def happens(operator: Operator) -> None:
@@ -381,7 +359,7 @@ def test_a_job_whose_time_passes_while_its_end_is_recorded_goes_with_the_next_lo
         await settle(world, operator)
         world.change(JOB, {"spec": {"ttlSecondsAfterFinished": 2}})
         world.finish_coordinators(COMPLETE)
-        operator.take(watched_events(world, operator.heard))
+        operator.hear()
         seconds = await operator.reconciler.look(KEY, 0)
         assert world.objects[JOB]["status"]["phase"] == "Complete"
         await operator.look()
@@ -398,8 +376,9 @@ def test_a_job_whose_coordinator_was_deleted_unread_is_looked_at_before_it_is_gi
         world.finish_coordinators(COMPLETE)
         world.run_controllers()
         # The watch of pods is behind: it has not told that the coordinator ended.
-        told = watched_events(world, operator.heard)
-        operator.take(event for event in told if event[0] is not Kind.Pod)
+        for event in operator.news():
+            if event[0] is not Kind.Pod:
+                operator.take(event)
         for pod in list(operator.inventory.at(KEY).pods.values()):
             operator.inventory.drop_pod(KEY, pod.name, pod.uid)
         assert await operator.look()
@@ -412,9 +391,10 @@ def test_a_job_whose_coordinator_was_deleted_unread_is_looked_at_before_it_is_gi
 def test_a_job_whose_deletion_is_told_last_has_nothing_made_again(world: World) -> None:
     async def happens(operator: Operator) -> None:
         world.delete(JOB)
-        told = [one for one in watched_events(world, operator.heard) if one[0] in CHILDREN]
+        told = [event for event in operator.news() if event[0] in CHILDREN]
         assert told
-        operator.take(told)
+        for event in told:
+            operator.take(event)
         assert await operator.look()
 
     when_at_rest(world, happens)

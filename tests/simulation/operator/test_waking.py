@@ -7,26 +7,18 @@ import asyncio
 import os
 import random
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from builders import many_jobs
-from builders.fake_cluster import BEGIN, FakeClient, World, watched_events
+from builders.fake_cluster import BEGIN, FakeClient, World
+from builders.operator_in_memory import OperatorInMemory
 from disttrain.errors import DistTrainError
-from disttrain.job.keys_file import KeyPair
-from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests.config import ManifestConfig
-from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import JobKey
-from disttrain_operator.observed.watched import Sights
 from disttrain_operator.policies import looking
-from disttrain_operator.reconcile import report
 from disttrain_operator.reconcile.queue import Queue
-from disttrain_operator.reconcile.reconciler import Reconciler
-from disttrain_operator.reconcile.relist import Relister
 
 SEEDS = range(int(os.environ.get("DISTTRAIN_SIMULATION_SEEDS", "30")))
 STEPS = 40
@@ -53,38 +45,26 @@ class Owner(FakeClient):
             self.change()
 
 
-class Operator:
-    """The operator's parts around a queue, as the process has them, in the world's time."""
+class Operator(OperatorInMemory):
+    """An operator around a queue, as the process has it, in the world's time."""
 
     def __init__(self, world: World, client: Owner) -> None:
-        self.world, self.client = world, client
-        self.inventory = Inventory()
-        self.sights = Sights(self.inventory, report.FIELDS)
+        super().__init__(world, client)
+        self.see_everything()
         self.queue: Queue[JobKey] = Queue()
-        relister = Relister(client, self.inventory, self.sights, (), lambda _: None)
-        clock = lambda: world.now  # noqa: E731 - Time is the world's.
-        self.reconciler = Reconciler(
-            client, self.inventory, ManifestConfig(), new_keys, relister.job, clock
-        )
-        self.heard = 0
+        self.queue.add(KEY, self.now())
 
-    def hear(self) -> None:
-        told = watched_events(self.world, self.heard)
-        self.heard = len(self.world.events)
-        for kind, event, body in told:
-            self.take(kind, event, body)
-
-    def take(self, kind: Kind, event: str, body: dict[str, Any]) -> None:
-        seen = self.sights.gone if event == "DELETED" else self.sights.seen
-        job, news = seen(kind, body)
-        if kind is Kind.DistTrainJob:
-            if news is not News.NOTHING:
-                self.queue.forgive(job)
-                self.queue.add(job, self.now())
-            return
-        wait = looking.after(self.inventory.at(job).job, news)
-        if wait is not None:
-            self.queue.add(job, self.now() + wait.total_seconds())
+    def wake(self) -> None:
+        """Take in what happened, and let it wake whom it wakes."""
+        for kind, (job, news) in self.hear():
+            if kind is Kind.DistTrainJob:
+                if news is not News.NOTHING:
+                    self.queue.forgive(job)
+                    self.queue.add(job, self.now())
+                continue
+            wait = looking.after(self.inventory.at(job).job, news)
+            if wait is not None:
+                self.queue.add(job, self.now() + wait.total_seconds())
 
     async def work(self) -> None:
         """Look at what is due."""
@@ -102,10 +82,6 @@ class Operator:
         return (self.world.now - BEGIN).total_seconds()
 
 
-def new_keys() -> dict[Role, KeyPair]:
-    return {role: KeyPair(f"public-{role}", f"secret-{role}") for role in Role}
-
-
 async def live(world: World, chance: random.Random) -> None:
     """A while of changes, and then time to come to rest."""
     client = Owner(world, chance)
@@ -115,7 +91,7 @@ async def live(world: World, chance: random.Random) -> None:
         if client.busy and chance.random() < 0.2:
             client.change()
         if chance.random() < 0.6:
-            operator.hear()
+            operator.wake()
         await operator.work()
         if chance.random() < 0.6:
             world.run_controllers()

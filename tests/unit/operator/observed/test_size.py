@@ -4,17 +4,13 @@ import asyncio
 import json
 import tracemalloc
 
-from builders import many_jobs
-from builders.fake_cluster import FakeClient, World
-from disttrain.job.keys_file import KeyPair
-from disttrain.job.names import Role
+from builders import many_jobs, operator_in_memory
+from builders.fake_cluster import World
+from builders.operator_in_memory import OperatorInMemory
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.watched import KINDS, Sights
+from disttrain_operator.observed.watched import Sights
 from disttrain_operator.reconcile import report
-from disttrain_operator.reconcile.reconciler import Reconciler
-from disttrain_operator.reconcile.relist import Relister
 
 JOBS = 20
 MOST_BYTES = 600
@@ -22,13 +18,9 @@ MOST_BYTES = 600
 Line = tuple[Kind, str]
 
 
-def new_keys() -> dict[Role, KeyPair]:
-    return {role: KeyPair(f"public-{role}", f"secret-{role}") for role in Role}
-
-
 def lines(world: World) -> list[Line]:
     """Everything that is watched, as the API tells it."""
-    return [(kind, json.dumps(body)) for (kind, *_), body in world.objects.items() if kind in KINDS]
+    return [(kind, json.dumps(body)) for kind, body in operator_in_memory.everything(world)]
 
 
 def see(inventory: Inventory, told: list[Line]) -> None:
@@ -39,14 +31,10 @@ def see(inventory: Inventory, told: list[Line]) -> None:
 
 def look(world: World) -> None:
     """An operator looks at every job once."""
-    client, inventory = FakeClient(world), Inventory()
-    see(inventory, lines(world))
-    relister = Relister(client, inventory, Sights(inventory, report.FIELDS), (), lambda _: None)
-    reconciler = Reconciler(
-        client, inventory, ManifestConfig(), new_keys, relister.job, lambda: world.now
-    )
-    for key in inventory.places():
-        asyncio.run(reconciler.look(key, 0))
+    operator = OperatorInMemory(world)
+    operator.see_everything()
+    for key in operator.inventory.places():
+        asyncio.run(operator.reconciler.look(key, 0))
 
 
 def running_jobs() -> list[Line]:

@@ -8,41 +8,21 @@ from typing import Any
 import pytest
 
 from builders import many_jobs
-from builders.fake_cluster import FakeClient, World, watched_events
-from disttrain.job.keys_file import KeyPair
-from disttrain.job.names import Role
+from builders.fake_cluster import FakeClient, World
+from builders.operator_in_memory import OperatorInMemory
 from disttrain_operator.errors import Conflict, Unavailable
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests.config import ManifestConfig
-from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey
-from disttrain_operator.observed.watched import Sights
-from disttrain_operator.reconcile import report
-from disttrain_operator.reconcile.reconciler import Reconciler
-from disttrain_operator.reconcile.relist import Relister
 from disttrain_operator.telemetry.metrics import REGISTRY
 
 COMPLETE = json.dumps({"phase": "Complete", "reason": "EpochsDone", "message": ""})
 
 
-def new_keys() -> dict[Role, KeyPair]:
-    return {role: KeyPair(f"public-{role}", f"secret-{role}") for role in Role}
-
-
-class Operator:
+class Operator(OperatorInMemory):
     """One operator with one job, `digits`, which has all it shall have."""
 
     def __init__(self, world: World, client: FakeClient | None = None, **spec: Any) -> None:
-        self.world = world
-        self.inventory = Inventory()
-        self.sights = Sights(self.inventory, report.FIELDS)
-        client = client or FakeClient(world)
-        self.relister = Relister(client, self.inventory, self.sights, (), lambda _: None)
-        clock = lambda: world.now  # noqa: E731 - Time is the world's.
-        self.reconciler = Reconciler(
-            client, self.inventory, ManifestConfig(), new_keys, self.relister.job, clock
-        )
-        self.heard = len(world.events)
+        super().__init__(world, client)
         made = submit(world, **spec)["metadata"]
         self.key = JobKey(made["namespace"], made["name"])
         self.hear()
@@ -51,13 +31,6 @@ class Operator:
 
     def look(self, num_failures: int = 0) -> None:
         asyncio.run(self.reconciler.look(self.key, num_failures))
-
-    def hear(self) -> None:
-        """Take in all that happened since, as watches tell it."""
-        told = watched_events(self.world, self.heard)
-        self.heard = len(self.world.events)
-        for kind, event, body in told:
-            (self.sights.gone if event == "DELETED" else self.sights.seen)(kind, body)
 
 
 def submit(world: World, **spec: Any) -> dict[str, Any]:
@@ -171,10 +144,9 @@ def test_what_was_decided_for_a_job_is_not_done_for_a_new_one_of_its_name() -> N
     world.delete(job)
     new = submit(world)["metadata"]["uid"]
     # Watches are late: they tell that what was made is gone, and not yet of the jobs.
-    told = watched_events(world, operator.heard)
-    for kind, event, body in told:
-        if event == "DELETED" and kind is not Kind.DistTrainJob:
-            operator.sights.gone(kind, body)
+    for event in operator.news():
+        if event[1] == "DELETED" and event[0] is not Kind.DistTrainJob:
+            operator.take(event)
     num_created = len(world.created)
 
     with pytest.raises(Conflict, match=new):

@@ -1,0 +1,72 @@
+"""The parts of an operator that decide, put together as its process does, on a world in memory."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from builders.fake_cluster import FakeClient, World, watched_events
+from disttrain.job.keys_file import KeyPair
+from disttrain.job.names import Role
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.config import ManifestConfig
+from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.watched import KINDS, Sight, Sights
+from disttrain_operator.reconcile import report
+from disttrain_operator.reconcile.reconciler import Reconciler
+from disttrain_operator.reconcile.relist import Relister
+
+WatchEvent = tuple[Kind, str, dict[str, Any]]
+
+
+class OperatorInMemory:
+    """One life of an operator; it has seen nothing yet, and hears of what happens from now on."""
+
+    def __init__(
+        self,
+        world: World,
+        client: FakeClient | None = None,
+        config: ManifestConfig | None = None,
+    ) -> None:
+        self.world = world
+        self.client = client or FakeClient(world)
+        self.inventory = Inventory()
+        self.sights = Sights(self.inventory, report.FIELDS)
+        # Whoever drives it looks at its jobs anyway.
+        self.relister = Relister(self.client, self.inventory, self.sights, (), lambda _: None)
+        self.reconciler = Reconciler(
+            self.client,
+            self.inventory,
+            config or ManifestConfig(),
+            _new_keys,
+            self.relister.job,
+            lambda: world.now,
+        )
+        self._heard = len(world.events)
+
+    def news(self) -> list[WatchEvent]:
+        """What happened since it was asked last."""
+        told = watched_events(self.world, self._heard)
+        self._heard = len(self.world.events)
+        return told
+
+    def take(self, event: WatchEvent) -> Sight:
+        """Take in what a watch tells."""
+        kind, how, body = event
+        return (self.sights.gone if how == "DELETED" else self.sights.seen)(kind, body)
+
+    def hear(self) -> list[tuple[Kind, Sight]]:
+        """Take in all that happened."""
+        return [(event[0], self.take(event)) for event in self.news()]
+
+    def see_everything(self) -> None:
+        """Take in all that is there, as a first list brings it."""
+        for kind, body in everything(self.world):
+            self.sights.seen(kind, body)
+
+
+def everything(world: World) -> Iterator[tuple[Kind, dict[str, Any]]]:
+    """All objects that an operator watches."""
+    yield from ((kind, body) for (kind, *_), body in world.objects.items() if kind in KINDS)
+
+
+def _new_keys() -> dict[Role, KeyPair]:
+    return {role: KeyPair(f"public-{role}", f"secret-{role}") for role in Role}
