@@ -5,7 +5,7 @@ goes to others at once, and nothing that it did is done again. They lie where al
 job reach: in the run's folder, or in the job's object store, whose pods share no folder.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -38,7 +38,7 @@ class Farewells(Protocol):
         """Leave it for the next life. Where that is impossible, it is a death without one."""
 
     def read(self) -> dict[str, Leave]:
-        """Those that are there, by name; what is none is left out.
+        """Those that are there, by name; what is none is told of and forgotten.
 
         `forget` each once it is journaled.
         """
@@ -74,13 +74,13 @@ class FolderFarewells:
 
     def read(self) -> dict[str, Leave]:
         """See `Farewells`."""
-        found: dict[str, Leave] = {}
+        contents: dict[str, bytes] = {}
         for path in sorted(self._folder.glob(f"[!.]*{_SUFFIX}")):
             try:
-                found |= _parsed(path.name, path.read_bytes())
+                contents[path.name] = path.read_bytes()
             except OSError as error:
                 LOG.warning("a farewell cannot be read", name=path.name, reason=error)
-        return found
+        return _parsed(contents, self.forget)
 
     def forget(self, name: str) -> None:
         """See `Farewells`."""
@@ -121,10 +121,7 @@ class ObjectFarewells:
         except CheckpointError as error:
             LOG.warning("farewells cannot be read", reason=error)
             return {}
-        found: dict[str, Leave] = {}
-        for name in sorted(contents):
-            found |= _parsed(name, contents[name])
-        return found
+        return _parsed(contents, self.forget)
 
     def forget(self, name: str) -> None:
         """See `Farewells`."""
@@ -135,10 +132,20 @@ def _name(member: MemberId) -> str:
     return f"{member.role.name.lower()}-{member.index}.i{member.incarnation}{_SUFFIX}"
 
 
-def _parsed(name: str, content: bytes) -> dict[str, Leave]:
-    try:
-        parsed = payloads.parse_request(content)
-    except MessageRefused as error:
-        LOG.warning("a farewell cannot be read", name=name, reason=error)
-        return {}
-    return {name: parsed} if isinstance(parsed, Leave) else {}
+def _parsed(contents: Mapping[str, bytes], forget: Callable[[str], None]) -> dict[str, Leave]:
+    found: dict[str, Leave] = {}
+    for name in sorted(contents):
+        try:
+            found[name] = _leave(contents[name])
+        except MessageRefused as error:
+            LOG.warning("a farewell cannot be read", name=name, reason=error)
+            forget(name)
+    return found
+
+
+def _leave(content: bytes) -> Leave:
+    parsed = payloads.parse_request(content)
+    if isinstance(parsed, Leave):
+        return parsed
+    message = f"it is no farewell, but {type(parsed).__name__}"
+    raise MessageRefused(message)

@@ -64,12 +64,17 @@ def test_who_leaves_twice_is_heard_once(place: Farewells) -> None:
         b" " * (payloads.LIMIT_BYTES + 1),
     ],
 )
-def test_what_is_no_farewell_is_left_out(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_farewell_is_left_out_and_forgotten(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "replica-9.i1.json").write_bytes(content)
     objects = FlakyObjects(there={f"{object_names.FAREWELLS}/replica-9.i1.json": content})
     for place in (FolderFarewells(tmp_path), ObjectFarewells(lambda: objects)):
         place.write(a_leave())
         assert list(place.read().values()) == [a_leave()]
+        caplog.clear()
+        assert list(place.read().values()) == [a_leave()]
+        assert caplog.records == [], "it is told of once"
 
 
 def test_a_store_that_takes_nothing_makes_it_a_death_without_a_word() -> None:
