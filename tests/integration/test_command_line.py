@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file
 
 from builders.commands import disttrain
-from builders.runs import RunningJob
+from builders.runs import RunningJob, set_field
 from builders.scraping import addresses, scraped, total
 
 SAMPLES = 1024
@@ -102,6 +102,7 @@ def test_a_resumed_run_loses_and_repeats_nothing(tmp_path: Path) -> None:
         assert stopped["phase"] == "Stopped"
         assert 0 < stopped["samples"] < EPOCHS * SAMPLES
         assert not (job.output / "model.safetensors").exists()
+        assert_resumes_by_no_other_seed(job.output)
 
         job.resume()
         resumed = job.wait_until(begun)
@@ -113,6 +114,16 @@ def test_a_resumed_run_loses_and_repeats_nothing(tmp_path: Path) -> None:
         assert summary["updatesLost"] == 0
         assert load_file(job.output / "model.safetensors")["counts"].eq(EPOCHS).all()
         job.assert_promises_held()
+
+
+def assert_resumes_by_no_other_seed(output: Path) -> None:
+    """The portions that are done were cut by the first one."""
+    first = json.loads((output / "job.yaml").read_text())["spec"]["seed"]
+    set_field(output, "seed", first + 1)
+    code, _, said = disttrain("resume", output)
+    assert (code, "Traceback" in said) == (2, False), said
+    assert f"Set {first}, or begin a new run" in said
+    set_field(output, "seed", first)
 
 
 def test_a_run_that_ended_before_its_first_checkpoint_is_not_resumed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import typer
 from disttrain.checkpoint import reading
 from disttrain.cli import batch_decisions, checkpoint_folder
 from disttrain.coordinator.errors import ManifestChanged
-from disttrain.coordinator.journal import batch_changes
+from disttrain.coordinator.journal import batch_changes, changes
 from disttrain.job import manifest_file
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.launch.run_folder import RunFolder
@@ -21,16 +21,18 @@ _NO_METHOD = (
 
 
 def look(output: Path) -> None:
-    """Say what the manifest changes of a batch method that is under way.
+    """Refuse a manifest by which a run cannot go on, and say what one changes of a batch method.
 
     Nothing happens when there is no run or no checkpoint. Raises Corrupt when that is damaged,
     ManifestChanged when the run cannot be gone on with by this manifest.
     """
     checkpoint = checkpoint_folder.require_whole(output)
     ledger = None if checkpoint is None else batch_decisions.read(checkpoint)
-    now = manifest_file.load_job(RunFolder(output).job).spec.strategy.sandblaster
+    spec = manifest_file.load_job(RunFolder(output).job).spec
     if checkpoint is None or ledger is None:
         return
+    _refuse(changes.impossible(ledger, spec))
+    now = spec.strategy.sandblaster
     if now is None:
         _refuse(None if ledger.batch is None else _NO_METHOD)
         return
