@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from disttrain.job.conditions import ConditionStatus
 from disttrain.job.status import Phase
+from disttrain_operator.observed import parsing
 
 _RUNNING = timedelta(seconds=5)
 """Who scales a job that trains wants to see it."""
@@ -40,9 +40,8 @@ def first_due_at(
 
     Where many jobs wait for their objects it is worth less than those, and is soon another one.
     """
-    conditions = status.get("conditions", ())
-    unremarkable = status.get("phase") == Phase.PENDING and not any(map(_holds, conditions))
-    if not (crowded and unremarkable):
+    remarkable = any(map(parsing.is_true, status.get("conditions", ())))
+    if not crowded or remarkable or status.get("phase") != Phase.PENDING:
         return now
     return max(now, min(now + _CROWDED, created + _AT_LAST))
 
@@ -53,10 +52,6 @@ def waits(before: dict[str, Any], after: dict[str, Any]) -> timedelta:
     if phase == Phase.PENDING and _holding(before) == _holding(after):
         return _COUNTING
     return _WAITS.get(phase, _OTHERWISE)
-
-
-def _holds(condition: dict[str, Any]) -> bool:
-    return condition.get("status") == ConditionStatus.TRUE
 
 
 def _holding(status: dict[str, Any]) -> list[Any]:
