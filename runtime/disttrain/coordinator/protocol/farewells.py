@@ -75,7 +75,7 @@ class FolderFarewells:
     def read(self) -> dict[str, Leave]:
         """See `Farewells`."""
         contents: dict[str, bytes] = {}
-        for path in sorted(self._folder.glob(f"[!.]*{_SUFFIX}")):
+        for path in self._folder.glob(f"[!.]*{_SUFFIX}"):
             try:
                 contents[path.name] = path.read_bytes()
             except OSError as error:
