@@ -39,7 +39,6 @@ def look(output: Path) -> None:
     if ledger.batch is None:
         _refuse(_impossible_in_warm_start(checkpoint, now))
         return
-    _refuse(batch_changes.impossible(ledger.batch.rules, now))
     for change in batch_changes.between(ledger.batch.rules, now):
         typer.echo(str(change))
 

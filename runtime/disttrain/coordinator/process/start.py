@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from disttrain.checkpoint.errors import CheckpointRefused
 from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.coordinator.errors import JournalDamaged, ManifestChanged, WrongJournal
-from disttrain.coordinator.journal import batch_changes, changes, journals, resume, state
+from disttrain.coordinator.journal import changes, journals, resume, state
 from disttrain.coordinator.journal.state import State
 from disttrain.launch.config import LaunchConfig
 
@@ -60,10 +60,7 @@ def _found(config: LaunchConfig, store: CheckpointStore) -> Start:
 
 
 def _require_possible(ledger: State, config: LaunchConfig) -> None:
-    now = config.job.spec.strategy.sandblaster
     why = changes.impossible(ledger, config.job.spec)
-    if ledger.batch is not None and now is not None:
-        why = why or batch_changes.impossible(ledger.batch.rules, now)
     if why is not None:
         raise ManifestChanged(why)
 
