@@ -125,13 +125,14 @@ def test_what_dies_later_changes_no_bit(
 
 
 def test_a_job_that_was_stopped_goes_on_in_its_warm_start(tmp_path: Path) -> None:
-    with RunningJob(tmp_path, [DOWNPOUR], BATCH_JOB) as job:
+    with RunningJob(tmp_path, [DOWNPOUR, SLOWER], BATCH_JOB) as job:
         before(job)
         job.interrupt()
         job.wait()
         assert job.summary()["phase"] == "Stopped"
         assert set(rules_of_checkpoints(job)) == {"adagrad"}
         assert_resumes_by_no_other_optimizer(job)
+        set_field(job.output, "task.arguments", {"portion_seconds": 0})
         job.resume()
         assert_converged(job)
 
