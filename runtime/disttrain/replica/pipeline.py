@@ -88,27 +88,29 @@ class Pipeline:
         config: PipelineConfig,
         halt: Halt,
     ) -> None:
-        self._source = source
-        self._cutting = cutting
         self._halt = halt
-        self._dropped = False
+        self._dropped = threading.Event()
         inline = config.workers == 0 and draws_random_numbers(dataset, collate)
         seeded = inline or config.workers > 0
-        self._loader = _loader(Batches(dataset, collate, config, seeded=seeded), self, config)
-        self._ready: queue.Queue[Loaded | None] = queue.Queue(maxsize=max(1, config.prefetch))
-        self._inline = self._produce() if inline else None
+        items = _Items(source, cutting, self._dropped)
+        made = _made(
+            _loader(Batches(dataset, collate, config, seeded=seeded), items, config), items
+        )
+        self._ready: queue.Queue[Loaded] = queue.Queue(maxsize=max(1, config.prefetch))
+        self._inline = made if inline else None
         if not inline:
-            threading.Thread(target=self._fill, name="pipeline", daemon=True).start()
+            # Nothing but the thread has them: the loader's workers end when the thread does.
+            threading.Thread(target=self._fill, args=(made,), name="pipeline", daemon=True).start()
 
     def next(self, timeout: float) -> Loaded | None:
         """The next batch, or None after `timeout` seconds without one. Compute thread only.
 
         Raises TaskError when the data set did, after the batches that were ready.
         """
-        if self._dropped:
+        if self._dropped.is_set():
             return None
         if self._inline is not None:
-            return next(self._inline, None)
+            return self._next_inline(self._inline)
         try:
             return self._ready.get(timeout=timeout) if timeout else self._ready.get_nowait()
         except queue.Empty:
@@ -118,47 +120,70 @@ class Pipeline:
 
     def drop(self) -> None:
         """Make no more batches and forget those that lie ready."""
-        self._dropped = True
+        self._dropped.set()
 
-    def __iter__(self) -> Iterator[WorkItem]:
-        """What the loader reads: the batches of all leases held. Ends rather than waits.
+    def _next_inline(self, made: Iterator[Loaded]) -> Loaded | None:
+        loaded = next(made, None)
+        if loaded is not None and isinstance(loaded.batch, TaskError):
+            raise loaded.batch
+        return loaded
 
-        If it waited for a lease, the loader would keep back batches that the coordinator wants to
-        see done before it gives one.
-        """
-        lease: Lease | None = self._first
-        while lease is not None:
-            for item in self._cutting.items(lease):
-                if self._dropped:
-                    return
-                yield item
-            lease = self._source.next_now()
-
-    def _produce(self) -> Iterator[Loaded]:
-        while not self._dropped and (lease := self._source.wait_for_next()) is not None:
-            self._first = lease
-            batches = iter(self._loader)
-            while (loaded := _next_of(batches)) is not None:
-                if isinstance(loaded.batch, TaskError):
-                    raise loaded.batch
-                yield loaded
-
-    def _fill(self) -> None:
+    def _fill(self, made: Iterator[Loaded]) -> None:
         try:
-            for loaded in self._produce():
+            for loaded in made:
+                if isinstance(loaded.batch, TaskError):
+                    return self._halt.say(loaded.batch)
                 self._put(loaded)
         except Halted:
-            return
+            return None
         except BaseException as error:
             self._halt.say(error)
+        return None
 
     def _put(self, loaded: Loaded) -> None:
-        while not self._dropped:
+        while not self._dropped.is_set():
             try:
                 return self._ready.put(loaded, timeout=0.1)
             except queue.Full:
                 self._halt.check()
         return None
+
+
+class _Items:
+    """What the loader reads: the batches of all leases held. Ends rather than waits.
+
+    If it waited for a lease, the loader would keep back batches that the coordinator wants to see
+    done before it gives one. It knows nothing of the loader: in a cycle of the two the loader's
+    workers would end when the garbage collector finds them, in the midst of a step.
+    """
+
+    def __init__(self, source: WorkSource, cutting: Cutting, dropped: threading.Event) -> None:
+        self._source = source
+        self._cutting = cutting
+        self._dropped = dropped
+        self._lease: Lease | None = None
+
+    def await_lease(self) -> bool:
+        """Wait for the lease to begin with; False when there will be none. Raises Halted."""
+        if self._dropped.is_set():
+            return False
+        self._lease = self._source.wait_for_next()
+        return self._lease is not None
+
+    def __iter__(self) -> Iterator[WorkItem]:
+        while self._lease is not None:
+            for item in self._cutting.items(self._lease):
+                if self._dropped.is_set():
+                    return
+                yield item
+            self._lease = self._source.next_now()
+
+
+def _made(loader: "DataLoader[Loaded]", items: _Items) -> Iterator[Loaded]:
+    while items.await_lease():
+        batches = iter(loader)
+        while (loaded := _next_of(batches)) is not None:
+            yield loaded
 
 
 def read(dataset: Dataset[Any], indices: list[int]) -> list[Any]:
@@ -195,7 +220,7 @@ def _generator_states() -> tuple[object, ...]:
     return torch_state, str(numpy_state), random.getstate()
 
 
-def _loader(batches: Batches, items: Pipeline, config: PipelineConfig) -> DataLoader[Loaded]:
+def _loader(batches: Batches, items: _Items, config: PipelineConfig) -> DataLoader[Loaded]:
     several = config.workers > 0
     return DataLoader(
         batches,

@@ -1,13 +1,17 @@
+import gc
+import os
 import random
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
+from builders import launches
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.replica.halt import Halt
 from disttrain.replica.pipeline import Loaded, Pipeline, PipelineConfig, draws_random_numbers, read
@@ -146,6 +150,50 @@ def test_after_a_drop_nothing_comes() -> None:
     pipeline.drop()
 
     assert pipeline.next(0.05) is None
+
+
+class WorkerPid(Dataset[Tensor]):
+    """The process that reads, until it cannot."""
+
+    def __init__(self, readable: int) -> None:
+        self._readable = readable
+
+    def __getitem__(self, index: int) -> Tensor:
+        if index >= self._readable:
+            message = "no such file"
+            raise FileNotFoundError(message)
+        return torch.tensor(os.getpid())
+
+
+def let_it_end(pipeline: Pipeline) -> None:
+    taken(pipeline, 3)
+
+
+def let_it_fail(pipeline: Pipeline) -> None:
+    def train() -> None:
+        for _ in range(1000):
+            pipeline.next(0.02)
+
+    with pytest.raises(UserCodeError):
+        train()
+
+
+@pytest.mark.parametrize(
+    ("readable", "end"), [(99, Pipeline.drop), (99, let_it_end), (14, let_it_fail)]
+)
+def test_the_workers_end_without_the_garbage_collector(
+    readable: int, end: Callable[[Pipeline], None]
+) -> None:
+    # It runs in any thread: the workers would be waited for in the midst of a step.
+    gc.disable()
+    try:
+        leases = Leases(a_lease(1), a_lease(2))
+        pipeline = a_pipeline(WorkerPid(readable), leases, PipelineConfig(workers=1))
+        worker = int(taken(pipeline, 1)[0].batch[0])
+        end(pipeline)
+        launches.wait_until(lambda: not psutil.pid_exists(worker), "the worker has ended")
+    finally:
+        gc.enable()
 
 
 class Broken(Dataset[Tensor]):
