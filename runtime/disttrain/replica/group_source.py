@@ -92,7 +92,8 @@ class GroupSource:
             number = self._held.take(group)
             if number is not None:
                 self._portions.extend(self._lease(number, one) for one in range(*group.portions))
-        self._ended = not reply.wait and not reply.groups
+        if not reply.wait and not reply.groups:
+            self._ended = True
 
     def _lease(self, number: int, portion: int) -> Lease:
         samples = self._portion_samples(portion)

@@ -102,4 +102,6 @@ class LeaseSource:
             if lease.id > self._last:
                 self._held.append(lease)
                 self._last = lease.id
-        self._ended = not reply.wait and not reply.leases
+        # Never back: the compute thread may have ended it while this answer was on its way.
+        if not reply.wait and not reply.leases:
+            self._ended = True

@@ -16,6 +16,7 @@ class Coordinator:
     def __init__(self, *replies: messages.Reply) -> None:
         self._replies = list(replies)
         self.requests: list[messages.RequestWork] = []
+        self._open: list[Future[messages.Reply]] = []
 
     def request(self, request: messages.Request) -> Future[messages.Reply]:
         assert isinstance(request, messages.RequestWork)
@@ -23,7 +24,13 @@ class Coordinator:
         future: Future[messages.Reply] = Future()
         if self._replies:
             future.set_result(self._replies.pop(0))
+        else:
+            self._open.append(future)
         return future
+
+    def answer(self, reply: messages.Reply) -> None:
+        """To what was asked last and has no answer."""
+        self._open.pop().set_result(reply)
 
 
 def a_lease(number: int) -> Lease:
@@ -83,6 +90,18 @@ def test_it_ends_when_there_will_be_no_more(end: messages.Reply) -> None:
 
     assert numbers(source, 1) == [1]
     assert source.wait_for_next() is None
+
+
+def test_an_answer_that_comes_after_the_end_does_not_begin_it_anew() -> None:
+    coordinator = Coordinator()
+    source = a_source(coordinator)
+    assert source.next_now() is None
+
+    source.end()
+    coordinator.answer(Work(wait=True, after_seconds=0.001))
+
+    assert source.wait_for_next() is None
+    assert len(coordinator.requests) == 1
 
 
 def test_nothing_is_waited_for_when_asked_for_what_is_held() -> None:

@@ -162,11 +162,20 @@ class Service:
             return None
         self.settle(decision)
         if decision.patience_seconds and isinstance(parsed, messages.RequestWork):
-            until = self._parts.clock() + decision.patience_seconds
-            self._kept[parsed.member] = _Kept(request, parsed, until)
+            self._keep(request, parsed, self._parts.clock() + decision.patience_seconds)
             return None
         self._remember_peer(request, parsed, decision.reply)
         return decision.reply
+
+    def _keep(self, request: Request, parsed: messages.RequestWork, until: float) -> None:
+        """Keep a request back, in place of an older one or of the same one sent again.
+
+        An older one is answered: it would be sent again and take the newer one's place.
+        """
+        kept = self._kept.get(parsed.member)
+        if kept is not None and kept.request.header.sequence != request.header.sequence:
+            self._replies.append((kept.request, messages.Work(wait=True)))
+        self._kept[parsed.member] = _Kept(request, parsed, until)
 
     def _decide_again(self) -> None:
         """Requests that were kept back: all of them after news, otherwise those kept for long."""

@@ -254,6 +254,44 @@ def test_who_waits_for_work_in_vain_asks_anew_after_a_moment(tmp_path: Path) -> 
     assert served.now - began > 0.5
 
 
+def test_who_asks_anew_for_work_does_not_wait_for_an_answer_to_what_it_asked_before(
+    tmp_path: Path,
+) -> None:
+    served, _, idle = a_batch(tmp_path)
+    asked = [ask_for_work(served, idle) for _ in range(2)]
+    early: list[list[bool]] = []
+
+    def look() -> None:
+        early.append([one in served.listener.answers for one in asked])
+        served.listener.say(Role.LAUNCHER, STOP)
+
+    served.listener.when_idle = look
+    served.service.run()
+
+    assert early[0] == [True, False]
+    older, newer = (served.listener.answers[one] for one in asked)
+    assert isinstance(older, messages.Work)
+    assert isinstance(newer, messages.Work)
+    assert (older.groups, older.wait) == ((), True)
+    assert not newer.wait
+
+
+def test_a_request_that_is_sent_again_is_kept_as_the_first_was(tmp_path: Path) -> None:
+    served, _, idle = a_batch(tmp_path)
+    asked = ask_for_work(served, idle)
+    served.listener.arriving.append(served.listener.arriving[0])
+    early: list[bool] = []
+
+    def look() -> None:
+        early.append(asked in served.listener.answers)
+        served.listener.say(Role.LAUNCHER, STOP)
+
+    served.listener.when_idle = look
+    served.service.run()
+
+    assert early[0] is False
+
+
 def test_the_end_of_the_job_is_told_to_who_waits_for_work(tmp_path: Path) -> None:
     served, _, idle = a_batch(tmp_path)
     asked = ask_for_work(served, idle)
