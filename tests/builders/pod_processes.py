@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import yaml
 from builders.runs import COUNTING, TASKS
 from disttrain.job import pod_layout
 from disttrain.job.pod_layout import Variable
+from disttrain.launcher import reserved_port
 
 TIMEOUT_SECONDS = 90.0
 UID = "0b5c0f5e-6d5d-4a0e-9d3a-3f1c9c0a7f11"
@@ -51,7 +51,8 @@ class PodJob:
         self.changed: dict[str, Mapping[str, str]] = {}
         """Variables of single processes that are not as usual."""
         self._keys = keys
-        self._port = free_port()
+        self._ports = [reserved_port.reserve()]
+        """The coordinator's first; nobody else on this machine is given one of them."""
         for task in TASKS.glob("*.py"):
             shutil.copy(task, folder)
         for name, content in (keys or {}).items():
@@ -100,8 +101,9 @@ class PodJob:
 
     def announce(self, shard: str) -> str:
         """Have a shard tell others another address than it listens on; that address."""
-        port = free_port()
-        listen, announced = f"tcp://127.0.0.1:{port}", f"tcp://localhost:{port}"
+        port = reserved_port.reserve()
+        self._ports.append(port)
+        listen, announced = f"tcp://127.0.0.1:{port.number}", f"tcp://localhost:{port.number}"
         addresses = {Variable.LISTEN_ADDRESS: listen, Variable.ANNOUNCE_ADDRESS: announced}
         self.changed[shard] = {str(variable): value for variable, value in addresses.items()}
         return announced
@@ -114,7 +116,7 @@ class PodJob:
     @property
     def coordinator_address(self) -> str:
         """The same over all of its lives."""
-        return f"tcp://127.0.0.1:{self._port}"
+        return f"tcp://127.0.0.1:{self._ports[0].number}"
 
     def kill(self, name: str) -> None:
         """SIGKILL."""
@@ -216,6 +218,8 @@ class PodJob:
         for process in self.processes.values():
             process.kill()
             process.wait(TIMEOUT_SECONDS)
+        for port in self._ports:
+            port.close()
         if error is not None:
             for name in self.processes:
                 sys.stderr.write(f"--- {name} ---\n{self.log(name)[-4000:]}\n")
@@ -232,13 +236,6 @@ class PodJob:
         except (OSError, ValueError):
             return {}
         return value
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _changed(manifest: dict[str, Any], assignments: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from builders.runs import RunningJob
 from disttrain.checkpoint import copies, object_names, objects, stores
 from disttrain.cli import checkpoint_export, checkpoint_inspection
 from disttrain.job.location import Location
-from disttrain.launch.pod import STOPPED
+from disttrain.launch.process_one import STOPPED
 
 SAMPLES = 1024
 EPOCHS = 2

@@ -1,6 +1,8 @@
 """Processes started by environment alone, as pods are; nobody watches them but the test."""
 
-from contextlib import suppress
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +10,13 @@ import pytest
 from safetensors.torch import load_file
 from torch import Tensor
 
+from builders.launches import wait_until
 from builders.pod_processes import ALL, UID, PodJob
 from builders.strangers import a_message, a_peer, answer
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.orders import NumberedOrder
 from disttrain.launch import keys
-from disttrain.launch.pod import STOPPED
+from disttrain.launch.process_one import STOPPED
 from disttrain.transport.errors import TransportTimeout
 from disttrain.transport.header import Reason, Role, Verb
 from disttrain.transport.keys import parse
@@ -22,6 +25,8 @@ SAMPLES = 1024
 EPOCHS = 2
 SLOW = {"spec.task.arguments": {"step_seconds": 0.12}}
 """Long enough for a process to start again while the job trains."""
+SLOWER = {"spec.task.arguments": {"step_seconds": 0.25}}
+"""Also for a shard that lingers while it is pushed to."""
 MEMBERS = ALL[1:]
 SHARDS = ("shard-0", "shard-1")
 REPLICAS = ("replica-a", "replica-b")
@@ -149,11 +154,12 @@ def test_a_job_that_is_suspended_goes_on_where_it_was(
 
 
 def test_a_shard_that_is_told_to_end_loses_nothing(tmp_path: Path) -> None:
-    with PodJob(tmp_path, SLOW | {"spec.checkpoint.everySeconds": 1000}) as job:
+    with PodJob(tmp_path, SLOWER | {"spec.checkpoint.everySeconds": 1000}) as job:
         job.start(*ALL)
         job.wait_until(begun)
         job.tell_to_end("shard-0")
         assert job.wait("shard-0") == 0
+        assert job.is_running("coordinator")
         assert "saved version=" in job.log("shard-0")
         job.start("shard-0")
         job.complete()
@@ -161,6 +167,41 @@ def test_a_shard_that_is_told_to_end_loses_nothing(tmp_path: Path) -> None:
         assert_nothing_was_lost_or_repeated(job)
         assert trained(job)["first_updates"].eq(EPOCHS * SAMPLES / 8).all()
         job.assert_promises_held()
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("coordinator", STOPPED), ("shard-0", 0), ("replica-a", 0)]
+)
+def test_who_is_told_to_end_before_its_imports_are_done_ends(
+    tmp_path: Path, name: str, code: int
+) -> None:
+    gate, first = tmp_path / "gate", tmp_path / "first"
+    os.mkfifo(gate)
+    first.mkdir()
+    (first / "pydantic.py").write_text(f"open({str(gate)!r}).read()\n")
+    with PodJob(tmp_path) as job:
+        job.changed[name] = {"PYTHONPATH": str(first)}
+        job.start(name)
+        with opened_by_both(gate):
+            job.tell_to_end(name)
+            assert job.wait(name) == code
+
+
+@contextmanager
+def opened_by_both(gate: Path) -> Iterator[None]:
+    """While somebody waits for what is written into a pipe."""
+    found: list[int] = []
+
+    def is_open() -> bool:
+        with suppress(OSError):
+            found.append(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(found)
+
+    wait_until(is_open, "somebody reads from the pipe")
+    try:
+        yield
+    finally:
+        os.close(found[0])
 
 
 def test_replicas_come_and_go_while_the_job_trains(tmp_path: Path) -> None:

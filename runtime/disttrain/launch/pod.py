@@ -1,138 +1,28 @@
-"""The life of one role process by its environment alone: `python -m disttrain.launch.pod`.
+"""The entry point of a pod: `python -m disttrain.launch.pod`; the same outside of Kubernetes.
 
-The entry point of a pod; the same outside of Kubernetes. Whoever watches it only sees its exit code
-and its termination message:
-
-- The coordinator ends with 0 when it has decided the end of the job, good or bad, and with 143 by
-  SIGTERM, after which it goes on later. The message says which.
-- Shards and replicas that are done, or that no restart helps, stay until SIGTERM and end with 0:
-  whoever keeps them would start them again. Any other exit code asks for that.
+It heeds SIGTERM before it imports what takes long. The first process of a container gets no signal
+that it does not handle: told to end meanwhile, it would stay until it is killed, two minutes later,
+and keep its pod's name from the next one.
 """
 
-import atexit
 import importlib
-import json
 import os
-import signal
-import sys
-from pathlib import Path
-from typing import NoReturn
 
-from disttrain.errors import FinalError
-from disttrain.job import manifest_file
-from disttrain.job.errors import InvalidManifest
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
-from disttrain.launch import (
-    atomic_file,
-    cores,
-    pod_config,
-    pod_environment,
-    process,
-    process_one,
-    termination_log,
-)
-from disttrain.launch.config import LaunchConfig
-from disttrain.launch.errors import InvalidLaunchConfig
+from disttrain.launch import process_one
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launch.pod_environment import PodEnvironment
-from disttrain.launch.process_one import Terminations
-from disttrain.launch.run_folder import RunFolder
-from disttrain.telemetry import logs
-from disttrain.transport import keys
-from disttrain.transport.config import CurveKeys
-from disttrain.transport.errors import InvalidKeys
 
-LOG = logs.get(__name__)
-
-STOPPED = 128 + signal.SIGTERM
-"""Exit code of a coordinator that was told to end; the job goes on with its next life."""
-
-REPORTER = "disttrain.coordinator.protocol.member_failure"
-"""The module that tells the coordinator of an error. Not imported here, as the roles are not."""
+LIFE = "disttrain.launch.pod_life"
+"""The module that runs the role, and imports what takes long."""
 
 
 def main() -> None:
     """Run the role that the environment names, to the end of this process."""
-    terminations = Terminations()
-    try:
-        environment = pod_environment.read(os.environ)
-        config = _config(environment)
-    except (InvalidLaunchConfig, InvalidManifest) as error:
-        sys.stderr.write(f"{error}\n")
-        _exit(ExitCode.USAGE)
-    process_one.reap_orphans()
-    logs.configure(config.role.value, process.log_index(config), None)
-    if config.role is Role.COORDINATOR:
-        _exit(_coordinate(config, environment.termination_log))
-    _exit(_take_part(config, environment.termination_log, terminations))
-
-
-def _config(environment: PodEnvironment) -> LaunchConfig:
-    job = manifest_file.load_job(environment.launch_file)
-    return pod_config.make(environment, job, _keys(environment.keys_file), cores.usable())
-
-
-def _keys(file: Path | None) -> CurveKeys | None:
-    if file is None:
-        return None
-    try:
-        return keys.parse(file.read_bytes())
-    except OSError as error:
-        message = f"{Variable.KEYS_FILE}: {file} cannot be read: {error.strerror}"
-        raise InvalidLaunchConfig(message) from error
-    except InvalidKeys as error:
-        message = f"{Variable.KEYS_FILE}: {file}: {error}"
-        raise InvalidLaunchConfig(message) from error
-
-
-def _coordinate(config: LaunchConfig, log: Path) -> int:
-    """The exit code of the coordinator's process."""
-
-    def told(error: FinalError) -> None:
-        message = str(error) or type(error).__name__
-        termination_log.write(log, termination_log.failed(type(error).__name__, message))
-
-    process_one.end_on_sigterm(STOPPED)
-    folder = RunFolder(config.run_folder)
-    folder.path.mkdir(parents=True, exist_ok=True)
-    # What the run was told, for whoever looks at its folder later.
-    manifest = config.job.model_dump(mode="json", by_alias=True)
-    atomic_file.replace(folder.job, json.dumps(manifest, indent=2).encode() + b"\n")
-    code = process.live(config, told)
-    if code in termination_log.PHASES:
-        summary = termination_log.read_summary(folder)
-        termination_log.write(log, termination_log.outcome(ExitCode(code), summary))
-    # An end that was decided is no failure of this process; nobody is to start it again.
-    decided = {ExitCode.FAILED: 0, ExitCode.FINAL_ERROR: 0, ExitCode.INTERRUPTED: STOPPED}
-    return decided.get(ExitCode(code), code)
-
-
-def _take_part(config: LaunchConfig, log: Path, terminations: Terminations) -> int:
-    """The exit code of a member's process."""
-
-    def told(error: FinalError) -> None:
-        termination_log.write(log, termination_log.text(str(error) or type(error).__name__))
-        # The role has ended, and with it whatever it would do at SIGTERM.
-        process_one.end_on_sigterm(ExitCode.COMPLETE)
-        importlib.import_module(REPORTER).report(config, error)
-
-    process_one.end_on_sigterm(ExitCode.COMPLETE)
-    RunFolder(config.run_folder).ledger.mkdir(parents=True, exist_ok=True)
-    code = process.live(config, told)
-    if code in {ExitCode.COMPLETE, ExitCode.FINAL_ERROR}:
-        LOG.info("stays until it is told to end: there is nothing left to do")
-        terminations.wait()
-        return ExitCode.COMPLETE
-    return ExitCode.COMPLETE if code == ExitCode.INTERRUPTED else code
-
-
-def _exit(code: int) -> NoReturn:
-    # The interpreter's own end tears down torch and takes long, and is a place to crash in.
-    atexit._run_exitfuncs()  # noqa: SLF001 - as multiprocessing does
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    terminations = process_one.Terminations()
+    is_coordinator = os.environ.get(Variable.ROLE) == Role.COORDINATOR
+    process_one.end_on_sigterm(process_one.STOPPED if is_coordinator else ExitCode.COMPLETE)
+    importlib.import_module(LIFE).run(terminations)
 
 
 if __name__ == "__main__":

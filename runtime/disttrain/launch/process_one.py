@@ -11,6 +11,9 @@ import time
 from collections.abc import Iterable, Set
 from pathlib import Path
 
+STOPPED = 128 + signal.SIGTERM
+"""Exit code of a coordinator that was told to end; the job goes on with its next life."""
+
 _REAP_SECONDS = 30.0
 
 
