@@ -7,9 +7,12 @@ import http.client
 import queue
 import ssl
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from http import HTTPStatus
+from typing import NamedTuple
 from urllib.parse import quote
 
 from disttrain.coordinator.status.cluster_status import JobObject, Json, Patches
@@ -23,16 +26,31 @@ LOG = logs.get(__name__)
 _ATTEMPT_SECONDS = 5.0
 _LAST_SECONDS = 10.0
 """For the last patch, when the job or this process ends."""
+_PAUSE_SECONDS = 0.5
+"""Between the attempts at it."""
+
+
+class StatusRefused(OSError):
+    """The API server understood the patch and does not take it, now or later."""
+
+
+class _Work(NamedTuple):
+    """A patch to send."""
+
+    fields: Json
+    content: bytes
+    until: float
+    """Attempts are made until then, as `time.monotonic` says; one in any case."""
 
 
 class ClusterStatus:
     """`offer` belongs to the coordinator's thread."""
 
     def __init__(self, send: Callable[[bytes], None], patches: Patches) -> None:
-        """`send` raises OSError."""
+        """`send` raises OSError; StatusRefused where another attempt is in vain."""
         self._send = send
         self._patches = patches
-        self._waiting: queue.SimpleQueue[tuple[Json, bytes] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[tuple[Json, str]] = queue.SimpleQueue()
         self._is_sending = False
         self._complaint = ""
@@ -46,17 +64,17 @@ class ClusterStatus:
             self._submit(fields(), now)
 
     def close(self, fields: Json, now: float) -> None:
-        """Send the last words, and wait a moment for them."""
+        """Send the last words, again if need be, and wait a moment for them."""
         self._hear()
-        self._submit(fields, now)
+        self._submit(fields, now, until=time.monotonic() + _LAST_SECONDS)
         self._waiting.put(None)
         self._thread.join(_LAST_SECONDS)
 
-    def _submit(self, fields: Json, now: float) -> None:
+    def _submit(self, fields: Json, now: float, until: float = 0.0) -> None:
         content = self._patches.take(fields, now)
         if content is not None:
             self._is_sending = True
-            self._waiting.put((fields, content))
+            self._waiting.put(_Work(fields, content, until))
 
     def _hear(self) -> None:
         while not self._answers.empty():
@@ -69,13 +87,20 @@ class ClusterStatus:
 
     def _run(self) -> None:
         while (work := self._waiting.get()) is not None:
-            fields, content = work
-            complaint = ""
+            self._answers.put((work.fields, self._complaint_about(work)))
+
+    def _complaint_about(self, work: _Work) -> str:
+        """Send it; what came of the last attempt, nothing if it was taken."""
+        while True:
             try:
-                self._send(content)
+                self._send(work.content)
             except OSError as error:
                 complaint = str(error) or type(error).__name__
-            self._answers.put((fields, complaint))
+                if isinstance(error, StatusRefused) or time.monotonic() >= work.until:
+                    return complaint
+            else:
+                return ""
+            time.sleep(_PAUSE_SECONDS)
 
 
 class ApiServer:
@@ -88,7 +113,10 @@ class ApiServer:
         self._url = f"{access.server}{place}/{quote(job.name)}/status?{options}"
 
     def apply(self, patch: bytes) -> None:
-        """Server-side apply of the status subresource. Raises OSError, and nothing else."""
+        """Server-side apply of the status subresource. Raises OSError, and nothing else.
+
+        StatusRefused where the fault is the patch's, its sender's or its job's.
+        """
         token = self._access.token.read_text(errors="replace").strip()
         request = urllib.request.Request(  # noqa: S310 - https, from the pod's environment
             self._url,
@@ -112,7 +140,9 @@ class ApiServer:
         except urllib.error.HTTPError as error:
             with error:
                 message = f"{error.code} {error.reason}: {error.read(500).decode(errors='replace')}"
-            raise OSError(message) from error
+            refused = HTTPStatus.BAD_REQUEST <= error.code < HTTPStatus.INTERNAL_SERVER_ERROR
+            later = error.code == HTTPStatus.TOO_MANY_REQUESTS
+            raise (StatusRefused if refused and not later else OSError)(message) from error
         except (http.client.HTTPException, ValueError) as error:
             # An answer that broke off, or a token that no header can hold.
             message = f"the request failed: {error!r}"

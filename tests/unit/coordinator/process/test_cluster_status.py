@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus
+from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus, StatusRefused
 from disttrain.coordinator.status.cluster_status import JobObject, Json, Patches
 from disttrain.launch.cluster_access import ClusterAccess
 
@@ -103,8 +103,16 @@ def test_a_patch_is_a_server_side_apply_of_the_status(api: FakeApi) -> None:
 
 def test_a_refusal_says_why(api: FakeApi) -> None:
     api.status = 403
-    with pytest.raises(OSError, match=r"403 .*because"):
+    with pytest.raises(StatusRefused, match=r"403 .*because"):
         api.client.apply(b"{}")
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_server_that_is_busy_refuses_nothing(api: FakeApi, status: int) -> None:
+    api.status = status
+    with pytest.raises(OSError, match=f"{status} .*because") as raised:
+        api.client.apply(b"{}")
+    assert not isinstance(raised.value, StatusRefused)
 
 
 def test_a_server_that_nobody_vouches_for_gets_no_token(api: FakeApi, tmp_path: Path) -> None:
@@ -147,16 +155,34 @@ def test_the_last_words_are_sent_whatever_the_time(api: FakeApi) -> None:
     assert [asked.content["status"]["training"]["samples"] for asked in api.asked] == [1, 3]
 
 
-def test_a_server_that_hangs_or_fails_holds_up_nobody() -> None:
+def test_a_server_that_hangs_or_refuses_holds_up_nobody() -> None:
     goes_on = threading.Event()
 
     def hang(_: bytes) -> None:
         assert goes_on.wait(20)
-        message = "no route"
-        raise OSError(message)
+        message = "no such job"
+        raise StatusRefused(message)
 
     status = ClusterStatus(hang, Patches(JOB, random.Random(1)))
     for now in range(0, 1000, 20):
         status.offer(lambda: some_fields(1), float(now))
     goes_on.set()
     status.close(some_fields(1), 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"), [(TimeoutError("too late"), 3), (StatusRefused("it is gone"), 1)]
+)
+def test_the_last_words_are_sent_again_unless_they_are_refused(
+    error: OSError, attempts: int
+) -> None:
+    sent: list[bytes] = []
+
+    def send(content: bytes) -> None:
+        sent.append(content)
+        if len(sent) < 3:
+            raise error
+
+    ClusterStatus(send, Patches(JOB, random.Random(1))).close(some_fields(1), 0.0)
+
+    assert len(sent) == attempts
