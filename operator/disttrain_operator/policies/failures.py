@@ -11,7 +11,8 @@ def latest(known: tuple[Failure, ...], pods: Iterable[PodRecord]) -> tuple[Failu
     """The known deaths and those that pods tell of, the newest last; the same for the same."""
     told = [_failure(pod, death) for pod in pods for death in pod.deaths]
     # What was left out before as too old is told again: only the time says which are the latest.
-    found = {(failure.time, failure.pod): failure for failure in (*told, *known)}
+    # What is told last holds: that a process had no memory a kubelet may learn a moment later.
+    found = {(failure.time, failure.pod): failure for failure in (*known, *told)}
     return tuple(failure for _, failure in sorted(found.items()))[-MOST_FAILURES:]
 
 

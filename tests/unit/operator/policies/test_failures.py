@@ -32,3 +32,12 @@ def test_deaths_of_pods_that_are_gone_are_kept() -> None:
     first = failures.latest((), MANY[:2])
 
     assert failures.latest(first, MANY[2:3]) == failures.latest((), MANY[:3])
+
+
+def test_what_is_told_last_of_a_death_holds() -> None:
+    first = failures.latest((), MANY[:1])
+    again = pod(Role.REPLICA, 0, death=replace(DEATH, reason="OOMKilled"))
+
+    (found,) = failures.latest(first, [again])
+
+    assert found.reason == "OOMKilled"
