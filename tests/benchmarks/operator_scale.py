@@ -58,6 +58,8 @@ LIMITS = Limits(requests_per_second=1000, concurrent_syncs=20)
 NODES = 20
 STATUS_SECONDS = 10
 QUIET_SECONDS = 12
+BEGIN_SECONDS = 120
+"""For whatever must begin before anything is measured."""
 HOLDER = {"coordinator": "disttrain-coordinator"}
 
 
@@ -177,7 +179,7 @@ async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -
     """The life of many jobs."""
     async with prepared(plane) as (api, nodes):
         with operator_usage.measured(operator_rights.grant(plane.kubectl)) as own:
-            await many_at_once.until(own.is_ready, 60)
+            await many_at_once.until(own.is_ready, BEGIN_SECONDS)
             found: dict[str, Any] = {}
             if first:
                 found |= told(await singles(api, nodes, plan))
@@ -333,9 +335,9 @@ async def prepared(plane: ControlPlane) -> AsyncIterator[tuple[ApiServer, FakeNo
         log = Path(folder) / "kubelet.log"
         with fake_nodes.running(plane.kubeconfig, NODES, log) as nodes:
             async with ApiServer(plane.kubeconfig, many_at_once.AT_ONCE) as api:
-                await many_at_once.until(partial(serves_jobs, api), 60)
+                await many_at_once.until(partial(serves_jobs, api), BEGIN_SECONDS)
                 await many_jobs.make_space(api)
-                await many_at_once.until(partial(many_jobs.is_bound, api), 60)
+                await many_at_once.until(partial(many_jobs.is_bound, api), BEGIN_SECONDS)
                 await warm_up(api, nodes)
                 yield api, nodes
 

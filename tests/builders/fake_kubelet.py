@@ -100,6 +100,8 @@ class FakeKubelet:
 
     async def _start(self, pod: dict[str, Any]) -> None:
         await self._patch(pod, _running(len(self._ready)))
+        if pod["uid"] not in self._pods:
+            return
         self._ready.add(pod["uid"])
         self._changed_at = time.monotonic()
         if self._complete:

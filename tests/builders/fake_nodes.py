@@ -71,7 +71,7 @@ def running(kubeconfig: Path, number: int, log: Path) -> Iterator[FakeNodes]:
     reader = threading.Thread(target=nodes.read)
     reader.start()
     try:
-        nodes.wait(bool, 60)
+        nodes.wait(bool, 120)
         yield nodes
     finally:
         process.kill()

@@ -1,17 +1,17 @@
 """What the operator's process uses: processor, memory, requests, looks at jobs."""
 
 import os
-import socket
 import tempfile
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psutil
 
 from builders import operator_process
 from cluster import Kubectl
+from disttrain.launcher import reserved_port
 
 JOBS = "disttrain_operator_jobs"
 REQUESTS = "disttrain_operator_api_requests_total"
@@ -102,13 +102,10 @@ class Meter:
 @contextmanager
 def measured(kubectl: Kubectl) -> Iterator[OperatorUsage]:
     """The operator as it is shipped: for all namespaces."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
+    with closing(reserved_port.reserve()) as reserved, tempfile.TemporaryDirectory() as folder:
         log = Path(os.environ.get("DISTTRAIN_OPERATOR_LOG", f"{folder}/operator.log"))
-        variables = {"DISTTRAIN_NAMESPACES": "", "DISTTRAIN_METRICS_PORT": str(port)}
+        variables = {"DISTTRAIN_NAMESPACES": "", "DISTTRAIN_METRICS_PORT": str(reserved.number)}
         with operator_process.running(kubectl, log, **variables) as running:
             if running.process is None:
                 raise RuntimeError(log.read_text())
-            yield OperatorUsage(psutil.Process(running.process.pid), port)
+            yield OperatorUsage(psutil.Process(running.process.pid), reserved.number)

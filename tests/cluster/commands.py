@@ -84,7 +84,7 @@ def wait_until(
     condition: Callable[[], bool],
     what: str,
     *,
-    limit: timedelta = A_MINUTE,
+    limit: timedelta = 2 * A_MINUTE,
     pause: timedelta = timedelta(milliseconds=100),
 ) -> None:
     """Return once the condition holds; raise NotInTime, naming what was awaited, otherwise."""

@@ -73,10 +73,16 @@ def test_a_pod_reaches_the_api_server_through_its_service(namespace: Kubectl) ->
     start(namespace, "caller")
 
     script = r"printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 5 kubernetes.default 443"
-    answer = namespace.run("exec", "caller", "--", "sh", "-c", script)
 
-    # There is no TLS in this image; that it is missed shows who answers.
-    assert "Client sent an HTTP request to an HTTPS server" in answer
+    def answers() -> bool:
+        try:
+            answer = namespace.run("exec", "caller", "--", "sh", "-c", script)
+        except CommandFailed:
+            return False
+        # There is no TLS in this image; that it is missed shows who answers.
+        return "Client sent an HTTP request to an HTTPS server" in answer
+
+    commands.wait_until(answers, "the API server answers")
 
 
 def test_a_killed_container_is_restarted(own_cluster: Cluster, namespace: Kubectl) -> None:

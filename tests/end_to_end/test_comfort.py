@@ -144,7 +144,11 @@ def look_back(person: Person) -> None:
 
     log = person.types(f"disttrain logs {JOB} --role coordinator --tail 3 --no-prefix")
     assert 1 <= len(log.out.splitlines()) <= 3, log
-    assert manifest(person) == json.loads(person.types(f"disttrain get {JOB} -o json").out)
+    # The numbers of its pods may be told meanwhile.
+    commands.wait_until(
+        lambda: manifest(person) == json.loads(person.types(f"disttrain get {JOB} -o json").out),
+        "both show the same",
+    )
 
     client = disttrain.Client(person.kubectl.namespace, kubeconfig=person.kubectl.kubeconfig)
     status = client.get(JOB).wait(timeout_s=30)

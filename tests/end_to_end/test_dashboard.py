@@ -25,6 +25,7 @@ from disttrain_monitoring.alerts import ALERTS
 
 JOB: Final = "digits"
 SHARDS: Final = 2
+REPLICAS: Final = 3
 SCRAPE_SECONDS: Final = 1
 WINDOW: Final = "10s"
 """What Grafana puts in place of its name for a window."""
@@ -106,7 +107,9 @@ def scene(
         running = query.of_job("disttrain_job_phase", 'phase="Running"') + " == 1"
         # A shard serves, and is known to serve, before it was scraped.
         shards = f'count(up{{{labels.COMPONENT}="shard"}} == 1) == {SHARDS}'
-        must = [filled_in(running, namespace.namespace), shards]
+        # The life of a replica that has not joined yet is none that could begin anew.
+        joined = query.of_job("disttrain_members", 'role="replica"') + f" == {REPLICAS}"
+        must = [filled_in(text, namespace.namespace) for text in (running, joined)] + [shards]
         assert found.wait_for_data(must, START_LIMIT) == [], "training does not begin"
         yield found
 

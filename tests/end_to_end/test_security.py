@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import zmq
@@ -17,6 +18,7 @@ from builders.cluster_training import NAME, ClusterTraining
 from builders.strangers import a_message, a_peer, answer
 from cluster import Cluster, Kubectl, certificates, commands, layout, namespaces
 from cluster.errors import CommandFailed
+from disttrain.checkpoint import names
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.orders import NumberedOrder
 from disttrain.job import pod_layout
@@ -29,6 +31,8 @@ pytestmark = pytest.mark.timeout(500, func_only=True)
 RELEASE = "disttrain"
 STEP_SECONDS = 1.0
 """The job lasts for longer than all tests."""
+ORDERED_NUMBER = 99_999_999
+"""Of a checkpoint that nobody else makes."""
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - Where it lies.
 JOBS = "/apis/disttrain.dev/v1alpha1/namespaces/{}/disttrainjobs"
 SECRETS = "/api/v1/namespaces/{}/secrets"
@@ -160,7 +164,8 @@ def test_strangers_are_not_heard_and_a_replica_orders_nothing(
     training: ClusterTraining, keys: dict[str, CurveKeys]
 ) -> None:
     shard = f"tcp://{training.pods('shard')[0]['status']['podIP']}:{pod_layout.DATA_PORT}"
-    checkpoint = orders.Checkpoint(number=99, folder=str(pod_layout.CHECKPOINTS_FOLDER))
+    volume = str(pod_layout.CHECKPOINTS_FOLDER)
+    checkpoint = orders.Checkpoint(number=ORDERED_NUMBER, folder=volume)
     ordered = payloads.encode_order(NumberedOrder(id=9_999, order=checkpoint))
     stop = payloads.encode_request(messages.Stop(reason="by a replica", at_once=True))
     (coordinator_pod,) = training.pods("coordinator")
@@ -185,7 +190,13 @@ def test_strangers_are_not_heard_and_a_replica_orders_nothing(
 
     before = training.samples()
     training.wait_until(lambda: training.samples() > before, "training goes on")
-    assert not list(training.folder.parent.glob("**/*-99*"))
+    assert [path for path in written_by_the_order(training.folder) if path.exists()] == []
+
+
+def written_by_the_order(job: Path) -> list[Path]:
+    """Where its files would lie: in the folder that it names, or where the job's own do."""
+    own = [names.folder(ORDERED_NUMBER), names.staging(ORDERED_NUMBER)]
+    return [job.parent / names.shard_file(0), *(job / "checkpoints" / name for name in own)]
 
 
 def unknown_keys(known: CurveKeys) -> CurveKeys:

@@ -127,7 +127,7 @@ def assert_resumes_by_no_other_seed(output: Path) -> None:
 
 
 def test_a_run_that_ended_before_its_first_checkpoint_is_not_resumed(tmp_path: Path) -> None:
-    with RunningJob(tmp_path) as job:
+    with RunningJob(tmp_path, ["spec.task.entrypoint=slow_import:Counting"]) as job:
         job.wait_until(lambda status: status["phase"] == "Waiting")
         job.interrupt()
         assert job.wait() == 130

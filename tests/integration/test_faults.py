@@ -107,7 +107,7 @@ def test_shard_killed_before_there_is_a_checkpoint_gets_values_again(tmp_path: P
 
 
 def test_shard_killed_as_soon_as_it_is_a_member_comes_back(tmp_path: Path) -> None:
-    with RunningJob(tmp_path) as job:
+    with RunningJob(tmp_path, [SLOW]) as job:
         job.wait_until(lambda status: any(m["name"] == "shard-0" for m in status["members"]))
         job.kill("shard-0")
         assert job.wait() == 0
@@ -168,9 +168,9 @@ def test_late_pushes_of_a_paused_replica_are_applied_and_counted_as_repeated(
 
 def test_replica_declared_dead_is_fenced(tmp_path: Path) -> None:
     limits = [
-        "spec.coordinator.leaseSeconds=1",
-        "spec.coordinator.memberTimeoutSeconds=2",
-        "spec.stop.epochs=4",
+        "spec.coordinator.leaseSeconds=2",
+        "spec.coordinator.memberTimeoutSeconds=4",
+        "spec.stop.epochs=6",
     ]
     with RunningJob(tmp_path, [SLOW, *limits]) as job:
         job.wait_until(half_way)
@@ -179,7 +179,7 @@ def test_replica_declared_dead_is_fenced(tmp_path: Path) -> None:
         job.signal("replica-0", signal.SIGCONT)
         assert job.wait() == 0
 
-        assert_every_sample_was_applied(job, epochs=4)
+        assert_every_sample_was_applied(job, epochs=6)
         assert job.summary()["restarts"]["replica"] == 1
         job.assert_promises_held()
 

@@ -5,24 +5,26 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from builders.runs import RunningJob, set_shards
+from builders.runs import RunningJob, set_field, set_shards
 
 SAMPLES = 1024
 EPOCHS = 2
 PUSHES = EPOCHS * SAMPLES / 8
 SLOW = "spec.task.arguments={step_seconds: 0.01}"
+SLOWER = "spec.task.arguments={step_seconds: 0.03}"
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
 def test_a_stopped_run_goes_on_with_another_number_of_shards(
     tmp_path: Path, before: int, after: int
 ) -> None:
-    with RunningJob(tmp_path, [SLOW, f"spec.parameterServer.shards={before}"]) as job:
+    with RunningJob(tmp_path, [SLOWER, f"spec.parameterServer.shards={before}"]) as job:
         job.wait_until(lambda status: status["samples"] >= SAMPLES // 2)
         job.interrupt()
         assert job.wait() == 130
 
     set_shards(job.output, after)
+    set_field(job.output, "task.arguments", {})
     with RunningJob.resumed(job.output) as job:
         assert job.wait() == 0
 

@@ -78,7 +78,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
 
 
 def test_downpour_is_followed_by_the_method(tmp_path: Path) -> None:
-    with RunningJob(tmp_path, [DOWNPOUR, "spec.checkpoint.keepLast=100"], BATCH_JOB) as job:
+    with RunningJob(tmp_path, [DOWNPOUR, SLOW, "spec.checkpoint.keepLast=100"], BATCH_JOB) as job:
         job.wait_until(lambda status: _batch(status).get("stage") == "warm_start")
         assert_converged(job)
         summary, rules = job.summary(), rules_of_checkpoints(job)
@@ -103,7 +103,7 @@ def test_downpour_is_followed_by_the_method(tmp_path: Path) -> None:
 def test_a_process_may_die_before_the_method_begins(
     tmp_path: Path, moment: Moment, process: str
 ) -> None:
-    with RunningJob(tmp_path, [DOWNPOUR], BATCH_JOB) as job:
+    with RunningJob(tmp_path, [DOWNPOUR, SLOW], BATCH_JOB) as job:
         moment(job)
         job.kill(process)
         assert_converged(job)

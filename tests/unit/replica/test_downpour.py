@@ -215,7 +215,7 @@ def test_the_step_after_max_in_flight_waits_and_says_how_long() -> None:
     third = threading.Thread(target=trained.step, args=[steps[2]], daemon=True)
 
     third.start()
-    third.join(0.2)
+    third.join(1.0)
     assert third.is_alive()
     server.gate.set()
     third.join(20)
