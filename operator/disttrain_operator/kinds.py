@@ -58,3 +58,5 @@ class Kind(Enum):
 
 WORKLOADS = (Kind.StatefulSet, Kind.Deployment, Kind.Job)
 """The kinds that make pods."""
+NAME_OTHERS = (Kind.RoleBinding, *WORKLOADS)
+"""Kinds whose objects name others that must be there: a role, and what pods are made with."""

@@ -6,7 +6,7 @@ from typing import Any
 from builders.api_server import ApiServer
 from disttrain.job.parsing import parse_job
 from disttrain_operator import keys
-from disttrain_operator.kinds import Kind
+from disttrain_operator.kinds import NAME_OTHERS, Kind
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
@@ -35,7 +35,7 @@ def job(name: str, replicas: int = 2) -> dict[str, Any]:
 
 
 def plain_children(name: str) -> list[dict[str, Any]]:
-    """What the operator makes for a job, without an owner."""
+    """What the operator makes for a job, without an owner; each after what it names."""
     parsed = parse_job(json.dumps(job(name)))
     context = Context(name, SPACE, f"uid-{name}", parsed, ManifestConfig())
     made = [
@@ -44,7 +44,7 @@ def plain_children(name: str) -> list[dict[str, Any]]:
     bodies = [secret(context, keys.new_pairs()), *made]
     for body in bodies:
         del body["metadata"]["ownerReferences"]
-    return bodies
+    return sorted(bodies, key=lambda body: Kind[body["kind"]] in NAME_OTHERS)
 
 
 def path_of(body: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.errors import Conflict, NotFound, Refused
-from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.kinds import NAME_OTHERS, WORKLOADS, Kind
 from disttrain_operator.manifests import keys
 from disttrain_operator.manifests.context import Context
 from disttrain_operator.observed import parsing
@@ -43,9 +43,6 @@ _LOST = {
 }
 _ONE_BY_ONE = (Annotate, CheckTemplates, CreateKeys, DeleteJob)
 """What others depend on, or what depends on all others."""
-
-_NAME_OTHERS = (Kind.RoleBinding, *WORKLOADS)
-"""Kinds whose objects name others that must be there: a role, and what pods are made with."""
 
 
 class Actor:
@@ -240,7 +237,7 @@ class Actor:
 
 
 def _names_others(action: Action) -> bool:
-    return isinstance(action, Create) and action.child.kind in _NAME_OTHERS
+    return isinstance(action, Create) and action.child.kind in NAME_OTHERS
 
 
 def _invalid_template(kind: Kind, name: str, error: Refused) -> Problem:
