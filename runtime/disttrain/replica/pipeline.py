@@ -132,13 +132,14 @@ class Pipeline:
         try:
             for loaded in made:
                 if isinstance(loaded.batch, TaskError):
-                    return self._halt.say(loaded.batch)
+                    # Not raised: its traceback would keep the loader, and with it the workers.
+                    self._halt.say(loaded.batch)
+                    return
                 self._put(loaded)
         except Halted:
-            return None
+            return
         except BaseException as error:
             self._halt.say(error)
-        return None
 
     def _put(self, loaded: Loaded) -> None:
         while not self._dropped.is_set():
@@ -179,7 +180,7 @@ class _Items:
             self._lease = self._source.next_now()
 
 
-def _made(loader: "DataLoader[Loaded]", items: _Items) -> Iterator[Loaded]:
+def _made(loader: DataLoader[Loaded], items: _Items) -> Iterator[Loaded]:
     while items.await_lease():
         batches = iter(loader)
         while (loaded := _next_of(batches)) is not None:

@@ -152,50 +152,6 @@ def test_after_a_drop_nothing_comes() -> None:
     assert pipeline.next(0.05) is None
 
 
-class WorkerPid(Dataset[Tensor]):
-    """The process that reads, until it cannot."""
-
-    def __init__(self, readable: int) -> None:
-        self._readable = readable
-
-    def __getitem__(self, index: int) -> Tensor:
-        if index >= self._readable:
-            message = "no such file"
-            raise FileNotFoundError(message)
-        return torch.tensor(os.getpid())
-
-
-def let_it_end(pipeline: Pipeline) -> None:
-    taken(pipeline, 3)
-
-
-def let_it_fail(pipeline: Pipeline) -> None:
-    def train() -> None:
-        for _ in range(1000):
-            pipeline.next(0.02)
-
-    with pytest.raises(UserCodeError):
-        train()
-
-
-@pytest.mark.parametrize(
-    ("readable", "end"), [(99, Pipeline.drop), (99, let_it_end), (14, let_it_fail)]
-)
-def test_the_workers_end_without_the_garbage_collector(
-    readable: int, end: Callable[[Pipeline], None]
-) -> None:
-    # It runs in any thread: the workers would be waited for in the midst of a step.
-    gc.disable()
-    try:
-        leases = Leases(a_lease(1), a_lease(2))
-        pipeline = a_pipeline(WorkerPid(readable), leases, PipelineConfig(workers=1))
-        worker = int(taken(pipeline, 1)[0].batch[0])
-        end(pipeline)
-        launches.wait_until(lambda: not psutil.pid_exists(worker), "the worker has ended")
-    finally:
-        gc.enable()
-
-
 class Broken(Dataset[Tensor]):
     def __init__(self, first: int) -> None:
         self._first = first
@@ -205,6 +161,46 @@ class Broken(Dataset[Tensor]):
             message = "no such file"
             raise FileNotFoundError(message)
         return torch.zeros(())
+
+
+class WorkerPid(Broken):
+    """The process that reads, as long as it can."""
+
+    def __getitem__(self, index: int) -> Tensor:
+        return super().__getitem__(index) + os.getpid()
+
+
+def train(pipeline: Pipeline) -> None:
+    """Take batches until something is raised."""
+    for _ in range(1000):
+        pipeline.next(0.02)
+
+
+def let_it_end(pipeline: Pipeline) -> None:
+    taken(pipeline, 3)
+
+
+def let_it_fail(pipeline: Pipeline) -> None:
+    with pytest.raises(UserCodeError):
+        train(pipeline)
+
+
+@pytest.mark.parametrize(
+    ("first_broken", "end"), [(99, Pipeline.drop), (99, let_it_end), (14, let_it_fail)]
+)
+def test_the_workers_end_without_the_garbage_collector(
+    first_broken: int, end: Callable[[Pipeline], None]
+) -> None:
+    # It runs in any thread: the workers would be waited for in the midst of a step.
+    gc.disable()
+    try:
+        leases = Leases(a_lease(1), a_lease(2))
+        pipeline = a_pipeline(WorkerPid(first_broken), leases, PipelineConfig(workers=1))
+        worker = int(taken(pipeline, 1)[0].batch[0])
+        end(pipeline)
+        launches.wait_until(lambda: not psutil.pid_exists(worker), "the worker has ended")
+    finally:
+        gc.enable()
 
 
 class BrokenAtOnce(Dataset[Tensor]):
@@ -229,13 +225,9 @@ def test_what_a_data_set_raises_ends_all_waits_as_the_users_error(workers: int) 
 def test_what_a_data_set_raises_reaches_the_step_after_the_batches_that_were_ready() -> None:
     pipeline = a_pipeline(Broken(first=14), Leases(a_lease(1)))
 
-    def train() -> None:
-        for _ in range(1000):
-            pipeline.next(0.02)
-
     assert len(taken(pipeline, 1)) == 1
     with pytest.raises(UserCodeError, match=r"^Broken.__getitem__\(14\) raised"):
-        train()
+        train(pipeline)
 
 
 def test_a_batch_that_cannot_be_read_at_once_is_named_by_its_samples() -> None:

@@ -87,10 +87,10 @@ class ClusterStatus:
 
     def _run(self) -> None:
         while (work := self._waiting.get()) is not None:
-            self._answers.put((work.fields, self._complaint_about(work)))
+            self._answers.put((work.fields, self._deliver(work)))
 
-    def _complaint_about(self, work: _Work) -> str:
-        """Send it; what came of the last attempt, nothing if it was taken."""
+    def _deliver(self, work: _Work) -> str:
+        """Send it; the complaint about the last attempt, empty if it was taken."""
         while True:
             try:
                 self._send(work.content)
