@@ -11,11 +11,22 @@ _HOMES = {
     "Client": "disttrain.cluster.client",
     "DownpourOptimizer": "disttrain.replica.optimizer",
     "InputPipeline": "disttrain.task.task",
+    "Loss": "disttrain.task.loss",
+    "LossContext": "disttrain.task.loss",
     "Split": "disttrain.task.task",
     "Task": "disttrain.task.task",
 }
 
-__all__ = ["Batch", "Client", "DownpourOptimizer", "InputPipeline", "Split", "Task"]
+__all__ = [
+    "Batch",
+    "Client",
+    "DownpourOptimizer",
+    "InputPipeline",
+    "Loss",
+    "LossContext",
+    "Split",
+    "Task",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -12,6 +12,8 @@ from itertools import pairwise
 from disttrain.transport.header import ELEMENT_BYTES, ElementType, Vector
 
 ALIGNMENT_BYTES = 64
+MOST_ELEMENTS = 2**40
+"""Of one vector: 4 TB in single precision."""
 
 ELEMENT_TYPES = {
     Vector.PARAMETERS: ElementType.FLOAT32,
@@ -69,6 +71,24 @@ class ModelLayout:
     def elements(self, vector: Vector) -> int:
         """Length of a vector in elements; 0 if the model has none."""
         return sum(tensor.elements for tensor in self.tensors if tensor.vector is vector)
+
+
+def require_sound(layout: ModelLayout) -> ModelLayout:
+    """The same layout. Raises ValueError if its tensors do not lie one behind the other.
+
+    For one from the network: shards allocate what it says.
+    """
+    ends: dict[Vector, int] = {}
+    for tensor in layout.tensors:
+        end = ends.get(tensor.vector, 0)
+        if min(tensor.shape, default=1) < 0 or tensor.first != end:
+            message = f"tensor {tensor.name[:100]!r} has shape {tensor.shape[:8]} and begins at "
+            raise ValueError(message + f"{tensor.first}, behind {end} elements")
+        ends[tensor.vector] = end + tensor.elements
+        if ends[tensor.vector] > MOST_ELEMENTS:
+            message = f"{tensor.vector.name} has more than {MOST_ELEMENTS} elements"
+            raise ValueError(message)
+    return layout
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,7 +33,7 @@ def _twice_in_values(history: History) -> Iterator[str]:
 
 
 def _twice_in_life(life: Life) -> Iterator[str]:
-    for push in _repeated(life.of(Kind.PUSHED), _PUSH):
+    for push in _repeated(life.each(), _PUSH):
         yield f"{life.name} applied {_sentence(push)} twice"
     for chunk in _repeated(life.of(Kind.CHUNK_APPLIED), _CHUNK):
         yield f"{life.name} applied chunk {chunk[3]} of {_sentence(chunk)} twice"

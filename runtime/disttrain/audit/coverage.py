@@ -48,6 +48,8 @@ def check(evidence: Evidence) -> Finding:
         return not_checkable(PROMISE, "the job has not ended, or never knew its data")
     if summary.resumed_from:
         return not_checkable(PROMISE, "a resumed run does some samples of earlier ones again")
+    if evidence.folded:
+        return not_checkable(PROMISE, "folded ledgers do not say which samples: see spec.audit")
     try:
         parts = [part for life in evidence.replica_lives for part in _parts(evidence, life)]
     except _Crossing:

@@ -2,7 +2,7 @@
 
 DistTrainError
 └── FinalError
-    └── NothingToAudit      the folder is no output folder of a run, or a log in it is no log
+    └── NothingToAudit      the folder is no output folder of a run, or of one with spec.audit: off
 """
 
 from disttrain.errors import FinalError

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +10,12 @@ from pydantic.alias_generators import to_camel
 
 from disttrain.coordinator.journal.resume import LIVES_PER_RUN
 from disttrain.parameter_server import ledger as shard_ledger
+from disttrain.parameter_server import ledger_folding as shard_folding
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replica import ledger as replica_ledger
+from disttrain.replica import ledger_folding as replica_folding
+from disttrain.telemetry import folding
+from disttrain.telemetry.folding import Shape
 
 Records = NDArray[np.void]
 """Of `parameter_server.ledger.RECORD` or `replica.ledger.RECORD`."""
@@ -42,6 +45,8 @@ class Summary(_Section):
     partial_chunks: int
     updates_lost: int
     updates_lost_by_sender: dict[str, int]
+    updates_lost_is_exact: bool = True
+    """Else the counts say how many at least."""
     non_finite_gradients: int
     non_finite_gradients_by_replica: dict[str, int]
     resumed_from: str | None
@@ -83,10 +88,28 @@ class Life:
         kind = shard_ledger.Kind.MISSING if is_shard else replica_ledger.Kind.MISSING
         return int(self.of(kind)["samples"].sum())
 
-    def of(self, *kinds: IntEnum) -> Records:
+    @property
+    def folded(self) -> Records:
+        """What stands for many updates, or answers."""
+        return self.of(self._shape.folded)
+
+    def of(self, *kinds: int) -> Records:
         """The records of these kinds, in their order."""
-        found: Records = self.records[np.isin(self.records["kind"], [int(kind) for kind in kinds])]
+        found: Records = self.records[np.isin(self.records["kind"], kinds)]
         return found
+
+    def each(self) -> Records:
+        """PUSHED of a shard, ACKNOWLEDGED of a replica: also one for each that is folded.
+
+        Of those the numbers are true, the versions are the fold's last, and so are all times but
+        the first; the last has all samples.
+        """
+        return folding.unfold(self.of(self._shape.one, self._shape.folded), self._shape)
+
+    @property
+    def _shape(self) -> Shape:
+        is_shard = self.records.dtype == shard_ledger.RECORD
+        return shard_folding.PUSHES if is_shard else replica_folding.ANSWERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,6 +158,11 @@ class Evidence:
     def replica_lives(self) -> Iterator[Life]:
         """Of all replicas."""
         return (life for lives in self.replicas.values() for life in lives)
+
+    @property
+    def folded(self) -> int:
+        """Records of updates and answers that stand for many."""
+        return sum(len(life.folded) for life in (*self.shard_lives, *self.replica_lives))
 
     @property
     def is_complete(self) -> bool:

@@ -40,9 +40,37 @@ def check(evidence: Evidence) -> Finding:
     violations = [
         text for one, found in commits.items() for text in _wrong(one.number, found, evidence)
     ]
+    violations += _wrong_folds(evidence)
     groups = max((len(found[0].attempts) for found in commits.values()), default=0)
     text = f"{len(commits)} evaluations of {groups} groups on {len(evidence.shards)} shards"
+    text += _folded(evidence)
     return judge(PROMISE, violations, text)
+
+
+def _folded(evidence: Evidence) -> str:
+    folds = [life.of(Kind.COMMITS_FOLDED) for life in evidence.shard_lives]
+    count = max((int(records["chunks"].sum()) for records in folds), default=0)
+    return (
+        f"; {count} more are folded, compared as a whole, where shards folded the same ones "
+        "(spec.audit: full keeps each)"
+        if count
+        else ""
+    )
+
+
+def _wrong_folds(evidence: Evidence) -> Iterator[str]:
+    """The same evaluations have the same attempts on all shards, and all samples."""
+    known: dict[tuple[int, ...], tuple[Life, int]] = {}
+    size = evidence.train_samples
+    for life in evidence.shard_lives:
+        for fold in life.of(Kind.COMMITS_FOLDED):
+            span = f"{life.name} in evaluations {fold['first']} to {fold['sequence']}"
+            key = (life.run, *(int(fold[name]) for name in ("first", "sequence", "chunks")))
+            other, crc = known.setdefault(key, (life, int(fold["lease"])))
+            if crc != fold["lease"]:
+                yield f"{span} added up other attempts than {other.name}"
+            if size and evidence.batch_is_everything and fold["samples"] != size:
+                yield f"{span} counted {fold['samples']} of {size} samples in one of them"
 
 
 def _commits(life: Life) -> Iterator[tuple[int, _Commit]]:

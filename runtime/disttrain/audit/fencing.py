@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from disttrain.audit.evidence import Evidence, Life
 from disttrain.audit.finding import Finding, judge
@@ -11,7 +12,7 @@ from disttrain.parameter_server.ledger import Kind
 
 PROMISE = "8. two incarnations never both write"
 
-_WRITES = (Kind.PUSHED, Kind.CHUNK_APPLIED)
+_WRITES = (Kind.PUSHED, Kind.PUSHES_FOLDED, Kind.CHUNK_APPLIED)
 
 
 def check(evidence: Evidence) -> Finding:
@@ -64,6 +65,12 @@ def _two_shards(evidence: Evidence) -> Iterator[str]:
     """An earlier life of a shard writes nothing once a later one does."""
     for lives in evidence.shards.values():
         for before, after in pairwise(lives):
-            old, new = before.of(*_WRITES)["time_ns"], after.of(*_WRITES)["time_ns"]
+            old, new = _write_times(before), _write_times(after)
             if len(old) and len(new) and np.max(old) > np.min(new):
                 yield f"{before.name} applied updates after {after.name} had begun to"
+
+
+def _write_times(life: Life) -> NDArray[np.uint64]:
+    """The first and the last one are those of the log, folded or not."""
+    times = [life.each()["time_ns"], life.of(Kind.CHUNK_APPLIED)["time_ns"]]
+    return np.concatenate(times)

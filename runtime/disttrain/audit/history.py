@@ -116,7 +116,7 @@ class _Chain:
             is_settled=len(life.of(*_AT_THE_BEGINNING)) < len(life.records),
         )
         self.rollbacks.append(rollback)
-        self._apply(life.of(Kind.PUSHED))
+        self._apply(life.each())
 
     def end_with(self, taken_over: Rollback) -> None:
         """Another shard goes on from what a checkpoint holds of this one."""
@@ -146,7 +146,7 @@ def of_shard(shard: int, lives: Sequence[Life], takers: Mapping[int, Life]) -> H
 
     `takers`: by run with another number of shards than before, who answers for this shard then.
     """
-    chain = _Chain(shard, takers, lives[0].of(Kind.PUSHED))
+    chain = _Chain(shard, takers, lives[0].each())
     for before, life in pairwise(lives):
         chain.follow(life, is_resume=before.run != life.run)
     end = _taken_over(shard, lives[-1], takers)

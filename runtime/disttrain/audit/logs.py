@@ -7,8 +7,6 @@ import numpy as np
 from disttrain.audit.evidence import Evidence, Life
 from disttrain.audit.finding import Finding, judge
 from disttrain.job import names
-from disttrain.parameter_server.ledger import Kind as ShardKind
-from disttrain.replica.ledger import Kind as ReplicaKind
 
 PROMISE = "logs are whole"
 
@@ -30,24 +28,25 @@ def _cut_short(life: Life) -> Iterator[str]:
 
 def _absent(evidence: Evidence) -> Iterator[str]:
     """Every answer is of a shard that logs, and every update of a replica that does."""
+    first = min((life.run for life in evidence.shard_lives), default=0)
+    if first:
+        yield f"no log is of the first {first} runs in the folder: was their spec.audit off?"
     answers = ("shard", "shard_incarnation")
     shards = {(life.index, life.incarnation) for life in evidence.shard_lives}
-    for index, incarnation in _told_of(evidence.replica_lives, ReplicaKind.ACKNOWLEDGED, answers):
+    for index, incarnation in _told_of(evidence.replica_lives, answers):
         if (index, incarnation) not in shards:
             yield f"{names.shard_name(index)} (life {incarnation}) answered, but has no log"
     updates = ("sender", "incarnation")
     replicas = {(life.index, life.incarnation) for life in evidence.replica_lives}
-    for index, incarnation in _told_of(evidence.shard_lives, ShardKind.PUSHED, updates):
+    for index, incarnation in _told_of(evidence.shard_lives, updates):
         if (index, incarnation) not in replicas:
             yield f"{names.replica_name(index)} (life {incarnation}) pushed, but has no log"
 
 
-def _told_of(
-    lives: Iterator[Life], kind: ShardKind | ReplicaKind, columns: tuple[str, str]
-) -> list[tuple[int, int]]:
+def _told_of(lives: Iterator[Life], columns: tuple[str, str]) -> list[tuple[int, int]]:
     found: set[tuple[int, int]] = set()
     for life in lives:
-        records = life.of(kind)
+        records = life.each()
         pairs = np.stack([records[column].astype(np.int64) for column in columns], axis=1)
         found |= {(int(index), int(incarnation)) for index, incarnation in np.unique(pairs, axis=0)}
     return sorted(found)

@@ -19,7 +19,8 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
 from disttrain.coordinator.errors import JournalDamaged
 from disttrain.coordinator.journal import journals
-from disttrain.job import manifest_file, names
+from disttrain.job import defaults, manifest_file, names
+from disttrain.job.audit import Audit
 from disttrain.job.location import Location
 from disttrain.launch import locations
 from disttrain.launch.run_folder import RunFolder
@@ -46,11 +47,17 @@ class _Found:
 def read(folder: Path) -> Evidence:
     """Everything that the checks need. Raises NothingToAudit, and InvalidManifest."""
     run = RunFolder(folder.absolute())
-    if not run.job.exists() or not run.ledger.is_dir():
-        missing = f"{run.job.name} or {run.ledger.name}/"
-        message = f"{folder} is no output folder of `disttrain run`: it has no {missing}"
-        raise NothingToAudit(message)
+    if (lack := run.why_none()) is not None:
+        raise NothingToAudit(lack)
     job = manifest_file.load_job(run.job)
+    if defaults.audit(job.spec) is Audit.OFF:
+        message = (
+            f"{folder} kept no ledgers to check: its spec.audit is off; "
+            "run the job with --set spec.audit=summary, or full"
+        )
+        raise NothingToAudit(message)
+    if (lack := run.why_none(of_training=True)) is not None:
+        raise NothingToAudit(lack)
     checkpoints = locations.of_run(run, job)
     found = _lives(run.ledger)
     batches = job.spec.strategy.sandblaster

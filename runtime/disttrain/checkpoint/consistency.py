@@ -7,13 +7,18 @@ once by pieces, no two pieces share elements of a vector, and shards cover every
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations
+from math import prod
 
 from disttrain.checkpoint import names
 from disttrain.checkpoint.element_types import TYPES
 from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece, ShardEntry
 
 MOST_PIECES = 1024
-"""Pieces of one tensor: their overlaps are looked for in pairs."""
+"""Of one tensor."""
+MOST_PAIRS = 1 << 20
+"""Of pieces of the same tensor, over all tensors: overlaps are looked for in pairs, about 1 s."""
+MOST_ELEMENTS = 2**63 - 1
+"""Also of a shape in which a size of 0 hides the others."""
 
 
 def first_finding(manifest: Manifest) -> str | None:
@@ -70,6 +75,9 @@ def _wrong_pieces(manifest: Manifest) -> Iterator[str]:
     pieces = defaultdict(list)
     for piece in manifest.pieces:
         pieces[piece.tensor].append(piece)
+    pairs = sum(len(found) * (len(found) - 1) // 2 for found in pieces.values())
+    if pairs > MOST_PAIRS:
+        yield f"its pieces would have to be compared in {pairs} pairs; at most {MOST_PAIRS} are"
     for tensor in manifest.tensors:
         yield from _wrong_tensor(tensor, pieces.pop(tensor.name, []))
     for name in pieces:
@@ -78,6 +86,8 @@ def _wrong_pieces(manifest: Manifest) -> Iterator[str]:
 
 def _wrong_tensor(tensor: ModelTensor, pieces: list[Piece]) -> Iterator[str]:
     yield from _wrong_type(tensor, pieces)
+    if prod(size for size in tensor.shape if size) > MOST_ELEMENTS:
+        yield f"tensor {tensor.name!r} has the shape {tensor.shape}, which no memory can hold"
     if not all(_lies_inside(piece, tensor) for piece in pieces):
         yield f"a piece of tensor {tensor.name!r} lies outside its shape {tensor.shape}"
     held = sum(piece.elements for piece in pieces)

@@ -8,6 +8,8 @@ DATA = "data"
 CHECKPOINTS = "checkpoints"
 """The manifests, by number: there is a checkpoint if its manifest is there."""
 JOURNAL = "journal"
+OWNERS = "owners"
+"""Claims of coordinators on the journal, by number."""
 STOPPED = "stopped"
 """Exact values of shards that were told to end."""
 FAREWELLS = "farewells"
@@ -15,6 +17,11 @@ FAREWELLS = "farewells"
 MODEL = "model.safetensors"
 
 _SUFFIX = ".json"
+
+
+def owner(claim: int) -> str:
+    """A coordinator's claim."""
+    return f"{OWNERS}/{claim:08d}"
 
 
 def data(entry: FileEntry) -> str:

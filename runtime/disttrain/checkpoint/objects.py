@@ -6,14 +6,25 @@ that was given up may still be carried out later, so nothing here relies on its 
 objects that must not change have names that say what is in them.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from threading import BoundedSemaphore, Thread
 from typing import Any, TypeVar
 
-from disttrain.checkpoint.errors import Corrupt, NotWritten, StoreAway, StoreDenied, StoreRefused
+from disttrain.checkpoint.errors import (
+    AlreadyThere,
+    CheckpointError,
+    Corrupt,
+    NotWritten,
+    StoreAway,
+    StoreDenied,
+    StoreRefused,
+)
+from disttrain.job import object_uri
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -83,6 +94,24 @@ class Objects:
         seconds = _SECONDS + len(content) / _SLOWEST
         self._write(name, lambda: self._filesystem.pipe_file(path, content), seconds)
 
+    def create(self, name: str, content: bytes) -> None:
+        """Write an object that is not there. Raises AlreadyThere, and as `write`.
+
+        A store that knows no conditional writes (`If-None-Match` of S3) writes over what is there.
+        """
+        path = self._path(name)
+        seconds = _SECONDS + len(content) / _SLOWEST
+        try:
+            self._write(name, lambda: self._put_new(path, content), seconds)
+        except NotWritten as error:
+            if not isinstance(error.__cause__, FileExistsError):
+                raise
+            # The answer to an earlier attempt of the client's may be what was lost.
+            if self._is_there(name, content):
+                return
+            message = f"{self._said(name)} is there already"
+            raise AlreadyThere(message) from error
+
     def upload(self, file: Path, name: str) -> None:
         """Write an object with the content of a file. As `write`."""
         path = self._path(name)
@@ -102,6 +131,19 @@ class Objects:
             LOG.warning("objects stay", first=paths[0], objects=len(paths), reason=_said(error))
             return asked
         return frozenset()
+
+    def _put_new(self, path: str, content: bytes) -> None:
+        if _on_disk(self.uri):
+            self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+            with self._filesystem.open(path, "xb") as file:
+                file.write(content)
+            return
+        self._filesystem.pipe_file(path, content, mode="create")
+
+    def _is_there(self, name: str, content: bytes) -> bool:
+        with suppress(CheckpointError):
+            return self.read(name, len(content)) == content
+        return False
 
     def _remove(self, paths: list[str], end: float) -> None:
         try:
@@ -178,13 +220,14 @@ class Objects:
 
 def open_objects(uri: str) -> Objects:
     """The objects below a uri; nothing is asked of the store. Raises StoreRefused."""
+    protocol = object_uri.scheme(uri)
+    _require_allowed(uri, protocol)
     # Slow to import, and most jobs have a folder.
     from fsspec.core import url_to_fs  # noqa: PLC0415
 
-    protocol = uri.partition("://")[0]
     # What another process wrote a moment ago must be found.
     options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
-    if protocol in _ON_DISK:
+    if _on_disk(uri):
         options["auto_mkdir"] = True
     try:
         filesystem, root = url_to_fs(uri, **options)
@@ -198,6 +241,22 @@ def open_objects(uri: str) -> Objects:
         message = f"spec.checkpoint.uri: {uri} cannot be opened: {_said(error)}"
         raise StoreRefused(message) from error
     return Objects(filesystem, root, uri.rstrip("/"))
+
+
+def _require_allowed(uri: str, scheme: str) -> None:
+    """A manifest may be somebody else's: it does not decide what this machine connects to."""
+    others = os.environ.get(object_uri.OTHERS_VARIABLE, "").split(",")
+    if scheme in object_uri.OPENED or (scheme and scheme in others):
+        return
+    message = (
+        f"spec.checkpoint.uri: {uri} is opened only where {object_uri.OTHERS_VARIABLE}={scheme} is "
+        f"set in the environment; without it there are {', '.join(sorted(object_uri.OPENED))}"
+    )
+    raise StoreRefused(message)
+
+
+def _on_disk(uri: str) -> bool:
+    return object_uri.scheme(uri) in _ON_DISK
 
 
 def _is_denied(error: Exception) -> bool:

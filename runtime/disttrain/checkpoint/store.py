@@ -11,7 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from disttrain.checkpoint import digest, durable, manifest_text, names, reading, shard_file
+from disttrain.checkpoint import (
+    consistency,
+    digest,
+    durable,
+    manifest_text,
+    names,
+    reading,
+    shard_file,
+)
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.errors import AlreadyThere, Corrupt, NoCheckpoint
 from disttrain.checkpoint.manifest import FileEntry, Manifest
@@ -63,9 +71,10 @@ class Store:
         """Write the manifest and give the staged checkpoint its number, both on disk.
 
         The files named in the manifest must be on disk already. Raises NotWritten, and Corrupt
-        if one of the files is missing or has another length.
+        if one of the files is missing or has another length, or if nobody could read the manifest.
         """
         staging = self.folder / names.staging(manifest.number)
+        require_consistent(manifest, staging)
         for entry in manifest.files:
             reading.check_length(staging / entry.name, entry)
         with DurableFile(staging / names.MANIFEST) as file:
@@ -178,6 +187,13 @@ class Store:
 def verify(path: Path) -> Checkpoint:
     """As `Store.verify`, for a checkpoint beside others, wherever it lies."""
     return Store(path.absolute().parent).verify(path)
+
+
+def require_consistent(manifest: Manifest, place: Path | str) -> None:
+    """Raise Corrupt for what shards have said of their parts and no reader would take."""
+    finding = consistency.first_finding(manifest)
+    if finding is not None:
+        raise Corrupt(place, finding)
 
 
 def _delete(folder: Path, number: int) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-LIMIT_BYTES = 64 * 1024 * 1024
-"""No header is longer; 64 MiB describe about half a million tensors."""
+LIMIT_BYTES = 8 * 1024 * 1024
+"""No header is longer; 8 MiB describe about sixty thousand tensors."""
 
 ALIGNMENT_BYTES = 64
 """The first tensor begins at a multiple of it, so that a mapped file can be computed on."""

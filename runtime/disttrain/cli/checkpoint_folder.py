@@ -32,29 +32,30 @@ def resolved(text: str) -> Iterator[Meant]:
 
     Raises NoCheckpoint, and CheckpointError for an object store.
     """
-    location = None if object_uri.is_one(text) else _location_of_run(Path(text))
-    place = _place(text, location)
-    if place is None:
-        path = _resolve(Path(text), location)
+    if not object_uri.is_one(text):
+        path = _resolve(Path(text), _location_of_run(Path(text)))
         yield Meant(path, str(path))
         return
-    with copies.checkpoint_at(place) as copy:
+    with copies.checkpoint_at(text) as copy:
         manifest = object_names.manifest(copy.manifest.number)
-        yield Meant(copy.path, f"{object_place.parse(place).uri}/{manifest}")
-
-
-def _place(text: str, location: Location | None) -> str | None:
-    """What is meant in an object store; None for a folder."""
-    if object_uri.is_one(text):
-        return text
-    return None if location is None else location.uri or None
+        yield Meant(copy.path, f"{object_place.parse(text).uri}/{manifest}")
 
 
 def _resolve(given: Path, location: Location | None) -> Path:
+    if location is not None and location.uri:
+        # The folder may be a stranger's: what it says is not asked for with this user's rights.
+        message = (
+            f"the run in {given} has its checkpoints at {location.uri}; "
+            "name that place instead of the folder to read them from there"
+        )
+        raise NoCheckpoint(message)
     if names.number(given.absolute().name) is not None or (given / names.MANIFEST).exists():
         return given.absolute()
     if given.is_file():
         message = f"{given} is a file; name the folder of a checkpoint, or that of a run"
+        raise NoCheckpoint(message)
+    if not given.exists():
+        message = f"{given}: no such folder"
         raise NoCheckpoint(message)
     newest = Store(given).newest_folder()
     if newest is None and location is not None:

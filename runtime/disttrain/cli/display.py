@@ -19,6 +19,9 @@ EVENTS_SHOWN = 5
 ROWS_SHOWN = 24
 """Rows of processes; a job may have thousands, a terminal has not."""
 
+_LOST = "dead"
+"""The coordinator's word for a member that it has given up."""
+
 STATE_STYLES = {State.RUNNING: "green", State.WAITING: "yellow", State.ENDED: "dim"}
 
 
@@ -74,7 +77,7 @@ def _head(status: JobStatus) -> list[RenderableType]:
         f"{status.progress:.0%}",
         wording.remaining(status),
     )
-    warnings = [Text(f"warning: {status.warning}", "yellow")] if status.warning else []
+    warnings = [Text(f"warning: {text}", "yellow") for text in status.warnings]
     return [bar, Text(wording.progress_line(status)), Text(status.limit, "dim"), *warnings]
 
 
@@ -96,7 +99,7 @@ def _row(process: Process, member: Member | None, unit: str) -> tuple[Renderable
     # The coordinator's word says more than "running": joining, serving, fenced.
     known = member.activity or member.state
     if process.state is State.RUNNING and known:
-        state = Text(known, "green")
+        state = Text(known, "red" if member.state == _LOST else "green")
     life = str(member.incarnation or "")
     return (process.name, state, life, done(member, unit), str(process.restarts))
 

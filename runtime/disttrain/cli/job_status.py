@@ -76,11 +76,16 @@ class JobStatus(_Part):
     restarts: dict[str, int] = {}
     checkpoint: int | None = None
     checkpoint_failures: int = 0
+    checkpoints_damaged: int = 0
     warm_start: bool = False
     portions_done: int = 0
     portions_requeued: int = 0
     samples_repeated: int = 0
     updates_lost: int = 0
+    updates_lost_is_exact: bool = True
+    """Else at least so many."""
+    measure_warning: str | None = None
+    """That a measure is no number."""
     limit: str = ""
     """One sentence: what limits the speed."""
     metrics_address: str | None = None
@@ -88,9 +93,10 @@ class JobStatus(_Part):
     members: list[Member] = []
 
     @property
-    def warning(self) -> str | None:
-        """What the manifest had better say otherwise."""
-        return None if self.sandblaster is None else self.sandblaster.warning
+    def warnings(self) -> tuple[str, ...]:
+        """What the manifest had better say otherwise, and what seems wrong with the task."""
+        of_method = None if self.sandblaster is None else self.sandblaster.warning
+        return tuple(text for text in (of_method, self.measure_warning) if text)
 
     @property
     def is_batch(self) -> bool:

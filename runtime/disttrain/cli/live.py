@@ -17,7 +17,7 @@ from disttrain.job import manifest_file
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import locations
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launch.run_folder import RunFolder, default_folder
+from disttrain.launch.run_folder import RunFolder, default_folder, require_own
 from disttrain.launcher import local
 from disttrain.launcher import run as runs
 from disttrain.launcher.launcher import Watcher
@@ -33,6 +33,9 @@ class Display(Watcher, AbstractContextManager["Display"], Protocol):
 def run(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
     """Run a new job to its end; returns the exit code of the command."""
     folder = output or default_folder(job.metadata.name, datetime.now().astimezone())
+    if output is None and folder.parent.exists():
+        # Its name is known beforehand: in a folder that others share it may be a stranger's.
+        require_own(folder.parent)
     return _watched(lambda: runs.new(job, folder, task_folder))
 
 

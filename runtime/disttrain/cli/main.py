@@ -36,6 +36,7 @@ from disttrain.cli.exit_code import ExitCode
 from disttrain.cluster.errors import WrongInput
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.errors import DistTrainError
+from disttrain.job import terminal_text
 from disttrain.job.errors import InvalidManifest
 from disttrain.launch.errors import (
     CheckpointsUnusable,
@@ -112,13 +113,13 @@ def _run(name: str) -> int:
     try:
         app(prog_name=name)
     except InvalidManifest as error:
-        typer.echo(str(error), err=True)
+        typer.echo(terminal_text.lines(str(error)), err=True)
         return ExitCode.BAD_MANIFEST
     except _REFUSED as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(terminal_text.lines(f"error: {error}"), err=True)
         return ExitCode.BAD_MANIFEST
     except DistTrainError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(terminal_text.lines(f"error: {error}"), err=True)
         return ExitCode.FAILED
     return ExitCode.SUCCESS
 

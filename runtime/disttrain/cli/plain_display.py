@@ -25,7 +25,7 @@ class PlainDisplay:
         self._last = time.monotonic()
         self._phase = ""
         self._measures = ""
-        self._warned = False
+        self._warned: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -47,9 +47,10 @@ class PlainDisplay:
         status = self._read()
         if status is None:
             return
-        if not self._warned and (warning := status.warning):
-            self._warned = True
-            self.event(f"warning: {warning}")
+        for warning in status.warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                self.event(f"warning: {warning}")
         measured = measures(status.latest_measures)
         now = time.monotonic()
         wait = NEWS_SECONDS if measured != self._measures else LINE_SECONDS

@@ -10,6 +10,7 @@ from disttrain.coordinator.errors import ManifestChanged
 from disttrain.coordinator.journal import batch_changes, changes
 from disttrain.job import manifest_file
 from disttrain.job.sandblaster import Precision, Sandblaster
+from disttrain.job.spec import Spec
 from disttrain.launch.run_folder import RunFolder
 from disttrain.transport.header import Vector
 
@@ -29,18 +30,33 @@ def look(output: Path) -> None:
     checkpoint = checkpoint_folder.require_whole(output)
     ledger = None if checkpoint is None else batch_decisions.read(checkpoint)
     spec = manifest_file.load_job(RunFolder(output).job).spec
-    if checkpoint is None or ledger is None:
+    if checkpoint is None:
         return
-    _refuse(changes.impossible(ledger, spec))
     now = spec.strategy.sandblaster
+    _refuse(None if ledger is None else changes.impossible(ledger, spec))
     if now is None:
-        _refuse(None if ledger.batch is None else _NO_METHOD)
+        is_of_method = ledger is not None and ledger.batch is not None
+        _refuse(_NO_METHOD if is_of_method else _other_optimizer(checkpoint, spec))
+        return
+    if ledger is None:
         return
     if ledger.batch is None:
         _refuse(_impossible_in_warm_start(checkpoint, now))
         return
     for change in batch_changes.between(ledger.batch.rules, now):
         typer.echo(str(change))
+
+
+def _other_optimizer(checkpoint: Path, spec: Spec) -> str | None:
+    """The shards' state is of one optimizer, and no other can go on with it."""
+    was = reading.read(checkpoint).manifest.update_rule
+    now = type(spec.strategy.only_downpour.optimizer.rule).__name__.lower()
+    if was == now:
+        return None
+    return (
+        f"spec.strategy.downpour.optimizer was {was} and is {now}, which cannot go on with the "
+        f"checkpoint's state. Set {was}, or begin a new run"
+    )
 
 
 def _impossible_in_warm_start(checkpoint: Path, now: Sandblaster) -> str | None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from disttrain.cli.exit_code import ExitCode
+from disttrain.launch.run_folder import RunFolder
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of the run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print status.json on one line instead.")]
@@ -29,7 +30,8 @@ def status(folder: Folder, *, as_json: AsJson = False, watch: Watch = False) -> 
     while True:
         found = status_page.find(folder)
         if found is None:
-            typer.echo(f"error: {folder} holds no run that has begun", err=True)
+            lack = RunFolder(folder).why_none() or f"{folder} holds no run that has begun"
+            typer.echo(f"error: {lack}", err=True)
             raise typer.Exit(ExitCode.FAILED)
         if as_json:
             typer.echo(json.dumps(found.content))

@@ -69,6 +69,8 @@ def show(found: Found, console: Console | None = None) -> None:
     out.print(_table(status, running=found.running))
     if status.reason or status.message:
         out.print(wording.ending(status.phase, status.reason, status.message), soft_wrap=True)
+    for warning in status.warnings:
+        out.print(f"warning: {warning}", soft_wrap=True)
     if status.limit:
         out.print(f"What limits the speed: {status.limit}", soft_wrap=True)
     if not found.running and status.phase not in ENDED:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from disttrain.cli.exit_code import ExitCode
-from disttrain.job import manifest_file, parsing
+from disttrain.job import manifest_file, parsing, terminal_text
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.finding import located_lines
 from disttrain.job.parsing import Parsed
@@ -20,11 +20,14 @@ Files = Annotated[
 def validate(files: Files) -> None:
     """Check manifests and print everything that is wrong with them.
 
+    The manifest alone is looked at, not the task's code, which `disttrain run` loads.
+
     Prints `ok NAME` for each good job, else FILE:LINE: PATH: MESSAGE for each finding. A file
     may hold several jobs. Warnings are printed too, but a job with warnings is good.
     Exits with 0 if all are good, else with 2.
 
     Example: disttrain validate job.yaml
+
     Example: kubectl get dtj digits -o yaml | disttrain validate -
     """
     results = [_check(file) for file in files]
@@ -36,7 +39,7 @@ def _check(file: Path) -> bool:
     try:
         jobs = parsing.parse_jobs(manifest_file.read_text(file))
     except InvalidManifest as error:
-        typer.echo(str(error))
+        typer.echo(terminal_text.lines(str(error)))
         return False
     for parsed in jobs:
         _show(parsed, str(file))

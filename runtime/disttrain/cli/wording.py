@@ -39,6 +39,17 @@ def checkpoint_failures(number: int) -> str:
     return f"{count(number)} failed checkpoint{'s' * (number > 1)}" if number else ""
 
 
+def checkpoints_damaged(number: int) -> str:
+    """Those that a shard had to pass over for an older one; empty if it was none."""
+    return f"{count(number)} damaged checkpoint{'s' * (number > 1)}" if number else ""
+
+
+def updates_lost(number: int, *, is_exact: bool) -> str:
+    """What shards had acknowledged and lost as they died; empty if it was nothing known."""
+    least = "" if is_exact else "at least "
+    return f"{least}{count(number)} update{'s' * (number > 1)} lost" if number else ""
+
+
 def batch_method(figures: BatchMethod | None) -> str:
     """How far a batch method is; empty in its warm start, and for other strategies."""
     if figures is None or not figures.has_begun:
@@ -85,7 +96,9 @@ def progress_line(status: JobStatus) -> str:
         _loss(status),
         measures(status.latest_measures),
         staleness(status.staleness),
+        updates_lost(status.updates_lost, is_exact=status.updates_lost_is_exact),
         checkpoint_failures(status.checkpoint_failures),
+        checkpoints_damaged(status.checkpoints_damaged),
         remaining(status),
     ]
     return " · ".join(part for part in parts if part)

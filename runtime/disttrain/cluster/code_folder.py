@@ -40,11 +40,21 @@ def _read(folder: Path) -> Code:
     wanted = [entry for entry in sorted(folder.iterdir()) if not _is_ignored(entry.name)]
     folders = [entry for entry in wanted if entry.is_dir()]
     _require_no_code(folder, folders)
+    _require_no_links_outside(folder, wanted)
     files = [entry for entry in wanted if entry.is_file() and not _is_manifest(entry)]
     # Before they are read: a folder may hold a data set.
     packing.require_fitting({file.name: file.stat().st_size for file in files}, str(folder))
     contents = {file.name: file.read_bytes() for file in files}
     return Code(contents, tuple(entry.name for entry in folders))
+
+
+def _require_no_links_outside(root: Path, entries: list[Path]) -> None:
+    """A folder that somebody sent may name any file of this machine by a link."""
+    for entry in entries:
+        target = entry.resolve()
+        if entry.is_symlink() and not target.is_relative_to(root.resolve()):
+            message = f"--code {root}: {entry.name} is a link to {target}, outside of the folder; "
+            raise WrongInput(message + "put a copy there")
 
 
 def _require_no_code(root: Path, folders: list[Path]) -> None:

@@ -48,17 +48,16 @@ def of_job(name: str) -> Callable[[Object], bool]:
     own = {
         cluster_names.service(name),
         cluster_names.shard_set(name),
-        cluster_names.replica_deployment(name),
+        cluster_names.replica_set(name),
         cluster_names.coordinator_job(name),
         cluster_names.checkpoints_claim(name),
-        cluster_names.launch_config_map(name),
     }
     # A pod that is gone has no labels to look at any more, only its name.
     ending = "[a-z0-9]+"
     pods = re.compile(
         f"{re.escape(cluster_names.shard_set(name))}-[0-9]+"
         f"|{re.escape(cluster_names.coordinator_job(name))}-0-{ending}"
-        f"|{re.escape(cluster_names.replica_deployment(name))}-{ending}(-{ending})?"
+        f"|{re.escape(cluster_names.replica_set(name))}-{ending}"
     )
 
     def belongs(event: Object) -> bool:

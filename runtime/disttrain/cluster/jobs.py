@@ -82,10 +82,11 @@ class Jobs:
         """Name of the claim that outlives the job, if one was made for it and can be seen."""
         claim = cluster_names.checkpoints_claim(name)
         try:
-            self.api.call(resources.get(CLAIMS, self.namespace, claim))
+            found = self.api.call(resources.get(CLAIMS, self.namespace, claim))
         except ClusterError:
             return None
-        return claim
+        # One with an owner goes with the job.
+        return None if found["metadata"].get("ownerReferences") else claim
 
     def _on(self, name: str, request: Request) -> Object:
         try:

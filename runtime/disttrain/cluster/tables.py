@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from disttrain.cluster.interface import Object
+from disttrain.job import terminal_text
 
 _GAP: Final = "   "
 NOTHING: Final = "<none>"
@@ -23,8 +24,7 @@ def line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 def printable(cell: object) -> str:
     """A value from elsewhere as one line that cannot steer a terminal."""
-    shown = NOTHING if cell is None or cell == "" else str(cell)
-    return "".join(char if char.isprintable() else "?" for char in shown.replace("\n", " "))
+    return terminal_text.one_line(NOTHING if cell is None or cell == "" else str(cell))
 
 
 def of_answer(table: Object, *, wide: bool, namespaces: bool) -> list[list[str]]:

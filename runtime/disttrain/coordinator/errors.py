@@ -2,10 +2,12 @@
 
 CoordinatorError
 ├── MessageRefused        a control payload is no valid message (final for that message)
+├── MessageTooLong        a request of this process is longer than any that is taken (final)
 ├── NotJoined             the coordinator refused the join (final: the member ends)
 │   └── JobOver           because nothing is left to do (the member ends in peace)
 ├── MemberFenced          this life was declared dead (the process ends, a new life may join)
 ├── CoordinatorSilent     no answer within the time allowed (worth trying again)
+├── Superseded            another coordinator of the job has begun after this one, which ends
 ├── JournalDamaged        the journal or a ledger cannot be read (final)
 ├── WrongJournal          the journal is another job's (final)
 └── ManifestChanged       a checkpoint cannot be gone on with by this manifest (final)
@@ -22,6 +24,10 @@ class MessageRefused(CoordinatorError, FinalError):
     """A control payload is no valid message."""
 
 
+class MessageTooLong(CoordinatorError, FinalError):
+    """A request is longer than any that the coordinator takes: repeating it changes nothing."""
+
+
 class NotJoined(CoordinatorError, FinalError):
     """The coordinator refused the join."""
 
@@ -36,6 +42,10 @@ class MemberFenced(CoordinatorError):
 
 class CoordinatorSilent(CoordinatorError, RetryableError):
     """No answer came within the time allowed."""
+
+
+class Superseded(CoordinatorError):
+    """There is a newer coordinator of this job: this one must decide and write nothing more."""
 
 
 class JournalDamaged(CoordinatorError, FinalError):

@@ -30,6 +30,8 @@ class Settings:
     checkpoint_seconds: float = 60.0
     checkpoint_uri: str = "checkpoints/"
     """For those who look for them."""
+    heartbeat_seconds: float = 1.0
+    """Between two signs of life of a member, in a job with few of them."""
     lease_seconds: float = 30.0
     """Silence after which a replica's leases go to others."""
     member_timeout_seconds: float = 60.0
@@ -83,6 +85,7 @@ def _common(spec: Spec) -> Settings:
         durability=spec.parameter_server.durability,
         checkpoint_seconds=spec.checkpoint.every_seconds,
         checkpoint_uri=spec.checkpoint.uri,
+        heartbeat_seconds=spec.coordinator.heartbeat_seconds,
         lease_seconds=spec.coordinator.lease_seconds,
         member_timeout_seconds=spec.coordinator.member_timeout_seconds,
         max_non_finite=spec.failure_policy.max_non_finite_gradients,

@@ -24,6 +24,13 @@ CHANGEABLE: Final = frozenset(
 )
 """Paths below spec that may change while a job is there."""
 
+WHILE_SUSPENDED: Final = frozenset(
+    {("coordinator", "template"), ("parameterServer", "template"), ("replicas", "template")}
+)
+"""Paths that may change together with suspend, or while it is true: a queue sends a job to other
+nodes with them. All of a template, since the language sees no field of what the schema leaves open.
+"""
+
 NAME: Final[Validation] = {
     "rule": f"size(self.metadata.name) <= {LONGEST_NAME} && "
     f"self.metadata.name.matches('{NAME_PATTERN}')",
@@ -68,7 +75,8 @@ def _fixed(schema: dict[str, Any], around: tuple[str, ...]) -> Iterator[tuple[st
     """The outermost paths in which nothing may change."""
     for name, inner in schema["properties"].items():
         path = (*around, name)
-        if not any(each[: len(path)] == path for each in CHANGEABLE):
+        within = any(each[: len(path)] == path for each in CHANGEABLE | WHILE_SUSPENDED)
+        if not within or path in WHILE_SUSPENDED:
             yield path
         elif path not in CHANGEABLE:
             yield from _fixed(inner, path)
@@ -79,7 +87,7 @@ def _unchanged(paths: Sequence[tuple[str, ...]]) -> Validation:
 
     Each access to a field costs the API server a copy of the list of all fields beside it.
     """
-    same = {".".join(path): _same(".".join(path)) for path in paths}
+    same = {".".join(path): _allowed(path) for path in paths}
     changed = " : ".join(f"!{rule} ? '{field}'" for field, rule in same.items())
     remedy = "cannot be changed: delete the job and create it again"
     return {
@@ -87,6 +95,11 @@ def _unchanged(paths: Sequence[tuple[str, ...]]) -> Validation:
         "message": f"spec {remedy}",
         "messageExpression": f"'spec.' + ({changed} : '') + ' {remedy}'",
     }
+
+
+def _allowed(path: tuple[str, ...]) -> str:
+    same = _same(".".join(path))
+    return f"(self.suspend || oldSelf.suspend || {same})" if path in WHILE_SUSPENDED else same
 
 
 def _same(field: str) -> str:

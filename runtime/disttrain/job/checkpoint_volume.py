@@ -19,6 +19,22 @@ class AccessMode(StrEnum):
     """Pods on one node: all processes of the job then run on that node."""
 
 
+class WhenDeleted(StrEnum):
+    """What becomes of a claim that was made for a job."""
+
+    RETAIN = "Retain"
+    """It stays, and the checkpoints in it, until somebody deletes it."""
+    DELETE = "Delete"
+    """It is deleted with the job."""
+
+
+class RetentionPolicy(Section):
+    """How long a claim that was made for a job is kept."""
+
+    when_deleted: Annotated[WhenDeleted, Field(strict=False)] = WhenDeleted.RETAIN
+    """What becomes of the claim when the job is deleted."""
+
+
 class CheckpointVolume(Section):
     """A volume that all processes of the job mount: a claim that is there, or one that is made."""
 
@@ -29,7 +45,7 @@ class CheckpointVolume(Section):
     given."""
 
     size: Quantity | None = Field(default=None, examples=["10Gi"])
-    """Size of a claim that is made for the job and kept when the job is deleted."""
+    """Size of a claim that is made for the job."""
 
     storage_class_name: ObjectName | None = None
     """Storage class of the claim that is made. null: the cluster's default."""
@@ -41,7 +57,11 @@ class CheckpointVolume(Section):
         ]
         | None
     ) = None
-    """Access modes of the claim that is made. null: ReadWriteMany."""
+    """Access modes of the claim that is made. With ReadWriteOnce alone, all pods of the job run on
+    one node. null: as the operator's default volume."""
+
+    retention_policy: RetentionPolicy | None = None
+    """How long the claim that is made is kept. null: as the operator's default volume."""
 
     @model_validator(mode="after")
     def _is_one_claim(self) -> Self:
@@ -54,6 +74,7 @@ class CheckpointVolume(Section):
         described = {
             "storageClassName": self.storage_class_name,
             "accessModes": self.access_modes,
+            "retentionPolicy": self.retention_policy,
         }
         given = [name for name, value in described.items() if value is not None]
         if self.claim_name is None or not given:

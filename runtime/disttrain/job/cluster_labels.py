@@ -21,9 +21,14 @@ OUTCOME = "disttrain.dev/outcome"
 """Annotation of a job that has ended: JSON with phase, reason, message and time."""
 
 
+def of_namespace() -> dict[str, str]:
+    """The labels of what all jobs of a namespace share; every pod of a job has them too."""
+    return {NAME: APPLICATION, MANAGED_BY: OPERATOR}
+
+
 def of_job(job: str, uid: str) -> dict[str, str]:
     """The labels of what belongs to the whole job, such as its Service."""
-    return {NAME: APPLICATION, MANAGED_BY: OPERATOR, **all_pods(job, uid)}
+    return {**of_namespace(), **all_pods(job, uid)}
 
 
 def of_role(job: str, uid: str, role: Role) -> dict[str, str]:

@@ -20,6 +20,12 @@ COORDINATOR_FIELD_MANAGER = "disttrain-coordinator"
 MANAGED_BY_OPERATOR = "disttrain.dev/operator"
 """The value of `spec.managedBy` that, like none, leaves the job to this operator."""
 
+COORDINATOR_ACCOUNT = "disttrain-coordinator"
+"""The ServiceAccount of the coordinators of a namespace, its RoleBinding, and the ClusterRole."""
+
+NETWORK_POLICY = "disttrain-jobs"
+"""The NetworkPolicy of all pods of a namespace's jobs."""
+
 CONTAINER = "disttrain"
 """The container of every pod that runs a role; templates are merged into it by this name."""
 
@@ -29,47 +35,45 @@ def service(job: str) -> str:
     return job
 
 
-def network_policy(job: str) -> str:
-    """The NetworkPolicy of all pods of the job."""
-    return job
-
-
 def shard_set(job: str) -> str:
     """The StatefulSet of the shards, and their PodDisruptionBudget."""
     return f"{job}-{Role.SHARD}"
 
 
-def replica_deployment(job: str) -> str:
-    """The Deployment of the replicas."""
+def replica_set(job: str) -> str:
+    """The ReplicaSet of the replicas."""
     return f"{job}-{Role.REPLICA}"
 
 
 def coordinator_job(job: str) -> str:
-    """The Job of the coordinator, and its ServiceAccount, Role and RoleBinding."""
+    """The Job of the coordinator."""
     return f"{job}-{Role.COORDINATOR}"
 
 
+def own_account_binding(job: str, uid: str) -> str:
+    """The RoleBinding of a coordinator that has an account of its own.
+
+    It holds part of the uid, so that it never meets somebody else's.
+    """
+    return f"{coordinator_job(job)}-{uid[:8]}"
+
+
 def controller(job: str, role: Role) -> str:
-    """The StatefulSet, Deployment or Job that keeps the pods of a role."""
+    """The StatefulSet, ReplicaSet or Job that keeps the pods of a role."""
     named = {
         Role.SHARD: shard_set,
-        Role.REPLICA: replica_deployment,
+        Role.REPLICA: replica_set,
         Role.COORDINATOR: coordinator_job,
     }
     return named[role](job)
 
 
-def launch_config_map(job: str) -> str:
-    """The ConfigMap with the whole manifest, for all roles."""
-    return f"{job}-launch"
-
-
-def keys_secret(job: str, uid: str) -> str:
-    """The immutable Secret with one key pair per role.
+def launch_secret(job: str, uid: str) -> str:
+    """The immutable Secret with the manifest and one key pair per role.
 
     It holds part of the uid, since the operator may not read whose an older Secret is.
     """
-    return f"{job}-keys-{uid[:8]}"
+    return f"{job}-launch-{uid[:8]}"
 
 
 def checkpoints_claim(job: str) -> str:

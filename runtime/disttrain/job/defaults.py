@@ -2,6 +2,7 @@
 
 import math
 
+from disttrain.job.audit import Audit
 from disttrain.job.downpour import Downpour
 from disttrain.job.optimizer import Adagrad
 from disttrain.job.sandblaster import Precision, Sandblaster
@@ -10,6 +11,12 @@ from disttrain.job.strategy import Strategy
 
 EVALUATION_BATCHES = 4
 """Batches of training in one batch of evaluation: no gradients are kept, so more fit in memory."""
+
+_DISK_SECONDS = 30.0
+"""A disk may keep the coordinator for some time, and members work on without it: no hurry."""
+
+_STORE_SECONDS = 120.0
+"""The coordinator waits for an object store that is away: some requests of 20 s in a row."""
 
 _UNUSUAL_STALENESS = 10
 """Times what replicas of equal speed cause. One in a hundred gradients reaches four times that
@@ -23,6 +30,11 @@ def local_learning_rate(downpour: Downpour) -> float:
     rule = downpour.optimizer.rule
     # Adagrad's rates lie with the sums on the shards; a replica would only guess them.
     return 0.0 if isinstance(rule, Adagrad) else rule.learning_rate
+
+
+def audit(spec: Spec) -> Audit:
+    """Return what is kept of the ledgers: all that a replay reads, if it is to read them."""
+    return spec.audit or (Audit.FULL if spec.record else Audit.SUMMARY)
 
 
 def samples_per_step(spec: Spec) -> int:
@@ -67,6 +79,12 @@ def first_stage(spec: Spec) -> Spec:
         "stop": stop,
     }
     return spec.model_copy(update=stage)
+
+
+def coordinator_patience_seconds(spec: Spec) -> float:
+    """Return for how long the coordinator may do one thing before it counts as hanging."""
+    least = _STORE_SECONDS if spec.checkpoint.is_object_store else _DISK_SECONDS
+    return max(spec.coordinator.member_timeout_seconds, least)
 
 
 def staleness_bound(downpour: Downpour) -> int:

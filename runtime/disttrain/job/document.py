@@ -8,20 +8,14 @@ from pydantic import JsonValue
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from disttrain.job.finding import Finding, Path
+from disttrain.job.limits import MAX_DEPTH, MAX_VALUES, TOO_DEEP, TOO_MANY
 from disttrain.job.scalars import parse_scalar
 
 MAX_BYTES = 2**20
 """Kubernetes refuses objects of more than about 1.5 MB; a manifest has a few kB."""
 
-MAX_DEPTH = 50
-"""Levels of nesting; a manifest has about 8."""
-
-MAX_VALUES = 5_000
-"""Values after the expansion of aliases, so that a few lines cannot fill the memory, and so that
-no file takes more than about a second to read."""
-
-_TOO_DEEP = f"more than {MAX_DEPTH} levels of nesting"
-_TOO_MANY = f"more than {MAX_VALUES} values, aliases expanded"
+_TOO_MANY = f"too large: {TOO_MANY}, aliases expanded"
+_TOO_DEEP = f"nested too deeply: {TOO_DEEP}"
 
 _UNQUOTED = "unquoted"
 _KNOWN_TAGS = {_UNQUOTED} | {f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")}
@@ -75,7 +69,13 @@ def _explained(error: yaml.MarkedYAMLError) -> tuple[str, int | None]:
     mark = error.problem_mark or error.context_mark
     if mark is None:
         return f"not YAML: {problem}", None
+    if isinstance(error, _BeyondLimitsError):
+        return problem, mark.line + 1
     return f"not YAML at column {mark.column + 1}: {problem}", mark.line + 1
+
+
+class _BeyondLimitsError(yaml.MarkedYAMLError):
+    """The text is YAML, and more than is read."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -89,7 +89,7 @@ class _Loader(yaml.SafeLoader):
         if self.depth > MAX_DEPTH or self.num_nodes > 2 * MAX_VALUES:
             problem = _TOO_DEEP if self.depth > MAX_DEPTH else _TOO_MANY
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call] # Not in the stubs.
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+            raise _BeyondLimitsError(problem=problem, problem_mark=mark)
         self.num_nodes += 1
         self.depth += 1
         node = super().compose_node(parent, index)
@@ -148,7 +148,7 @@ class _Builder:
         # Aliases can make a value contain itself, or double it many times.
         if len(path) > MAX_DEPTH or self._num_values > MAX_VALUES:
             problem = _TOO_DEEP if len(path) > MAX_DEPTH else _TOO_MANY
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+            raise _BeyondLimitsError(problem=problem, problem_mark=node.start_mark)
 
     def _mapping(self, node: MappingNode, path: Path) -> JsonValue:
         values: dict[str, JsonValue] = {}

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from disttrain.job.optimizer import Optimizer
+from disttrain.job.optimizer import Adagrad, Optimizer
 from disttrain.job.section import Count, NotNegative, Section
 
 
@@ -25,15 +25,17 @@ class Downpour(Section):
     """Steps between two fetches of the parameters; n_fetch in the papers."""
 
     max_in_flight: Annotated[int, Field(ge=0, le=16)] = 1
-    """Unanswered pushes that computing may run ahead of. 0: wait for the reply of each push and
-    for the fetch that follows, which with one replica makes the run deterministic."""
+    """Unanswered pushes that computing may run ahead of. It does not where waiting for the reply
+    and for fresh parameters is short beside a step: older parameters make gradients worth less. 0:
+    always wait, which with one replica makes the run deterministic."""
 
     local_learning_rate: NotNegative | None = None
     """Rate of a replica's own steps between fetches, before the optimizer's schedule, which it
     follows. null: the optimizer's rate for sgd and momentum, 0 (no local steps) for adagrad."""
 
-    optimizer: Optimizer = Field(examples=[{"adagrad": {"learningRate": 0.05}}])
-    """The update rule on the shards."""
+    optimizer: Optimizer = Optimizer(adagrad=Adagrad(learning_rate=0.05, initial_accumulator=0.1))
+    """The update rule on the shards. The default begins gently, since the first steps of all
+    replicas add up."""
 
     warm_start: WarmStart | None = None
     """One replica alone first. null: all replicas begin at once."""

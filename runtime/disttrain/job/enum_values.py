@@ -5,12 +5,21 @@ import inspect
 from enum import StrEnum
 from itertools import pairwise
 
+from disttrain.job.audit import Audit
 from disttrain.job.checkpoint_volume import AccessMode
 from disttrain.job.failure_policy import FailureAction
 from disttrain.job.names import Role
 from disttrain.job.roles import Device, Durability, Transport
 
-ENUMS: tuple[type[StrEnum], ...] = (AccessMode, Device, Durability, FailureAction, Role, Transport)
+ENUMS: tuple[type[StrEnum], ...] = (
+    AccessMode,
+    Audit,
+    Device,
+    Durability,
+    FailureAction,
+    Role,
+    Transport,
+)
 """Every enum that a field of the manifest can hold."""
 
 

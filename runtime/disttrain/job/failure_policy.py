@@ -18,17 +18,32 @@ ExitCode = Annotated[int, Field(ge=1, le=255)]
 Reason = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9]*$")]
 
 
+_FEWEST = 10
+_FOR_EACH = 3
+"""Restarts for each member of a role: on the average all of them may fail so often."""
+
+
 class MaxRestarts(Section):
     """Restarts of a role in the whole job; the next failure after them fails the job."""
 
-    replica: WholeNumber = 10
-    """Restarts of all replicas together."""
+    replica: WholeNumber | None = None
+    """Restarts of all replicas together. null: three for each replica, and at least 10; a job that
+    is made smaller keeps what it had."""
 
-    shard: WholeNumber = 10
-    """Restarts of all shards together."""
+    shard: WholeNumber | None = None
+    """Restarts of all shards together. null: three for each shard, and at least 10."""
 
-    coordinator: WholeNumber = 10
+    coordinator: WholeNumber = _FEWEST
     """Restarts of the coordinator."""
+
+    def budget(self, role: Role, members: int) -> int:
+        """Return how many restarts a role with so many members may have."""
+        given = {
+            Role.REPLICA: self.replica,
+            Role.SHARD: self.shard,
+            Role.COORDINATOR: self.coordinator,
+        }[role]
+        return max(_FEWEST, _FOR_EACH * members) if given is None else given
 
 
 class RestartBackoff(Section):

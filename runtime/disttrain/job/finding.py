@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from disttrain.job import terminal_text
+
 Path = tuple[str | int, ...]
 """Field names and list indices, from the top of the manifest; field names as they are written."""
 
@@ -45,8 +47,9 @@ class Finding:
     """Line in the file, from 1. None: not from a file, as a value given by `--set`."""
 
     def __str__(self) -> str:
-        """Return path and message, without the line."""
-        return f"{render(self.path)}: {self.message}" if self.path else self.message
+        """Return path and message, without the line, as one line that is safe to print."""
+        said = f"{render(self.path)}: {self.message}" if self.path else self.message
+        return terminal_text.one_line(said)
 
     def located(self, source: str) -> str:
         """Return `SOURCE:LINE: PATH: MESSAGE`, with `warning:` before the path of a warning."""

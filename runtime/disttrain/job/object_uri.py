@@ -13,6 +13,16 @@ NO_STORES: Final = frozenset(
     }
 )
 """Schemes of fsspec's that mean something within one process, or in another uri."""
+OPENED: Final = frozenset(
+    {
+        *("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"),
+        *(*ON_DISK, "memory"),
+    }
+)
+"""Schemes that are opened without being asked for: of stores that keep what was promised of them,
+and that no uri leads from to any other machine."""
+OTHERS_VARIABLE: Final = "DISTTRAIN_OBJECT_STORES"
+"""Environment variable with further schemes, separated by commas."""
 
 
 def is_one(text: str) -> bool:

@@ -15,7 +15,8 @@ class UpdateRule(Section):
     """The full learning rate, before the schedule."""
 
     weight_decay: NotNegative = 0.0
-    """L2 penalty: this times the parameter is added to its gradient."""
+    """L2 penalty: this times the parameter is added to its gradient in every step, and nothing if
+    there is none, as torch.optim does."""
 
     clip_norm: Positive | None = None
     """Largest L2 norm of one step's gradient; a longer one is scaled down to it. null: no limit."""
@@ -29,7 +30,11 @@ class Sgd(UpdateRule):
 
 
 class Momentum(UpdateRule):
-    """Gradient descent with a velocity that is kept on the shard."""
+    """Gradient descent with a velocity that is kept on the shard.
+
+    A step without a gradient of a parameter that had one before ends the job: torch.optim would
+    leave that parameter alone, the velocity moves it.
+    """
 
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Fraction of the velocity that is kept per update."""

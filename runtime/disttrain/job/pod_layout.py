@@ -30,12 +30,11 @@ TASK_FOLDER: Final = PurePosixPath("/task")
 CHECKPOINTS_FOLDER: Final = PurePosixPath("/checkpoints")
 """The volume that all roles share."""
 LAUNCH_FOLDER: Final = PurePosixPath("/etc/disttrain/launch")
-KEYS_FOLDER: Final = PurePosixPath("/etc/disttrain/keys")
 SHARED_MEMORY_FOLDER: Final = PurePosixPath("/dev/shm")  # noqa: S108 - The pod's own, in memory.
 TEMPORARY_FOLDER: Final = PurePosixPath("/tmp")  # noqa: S108 - The pod's own, an emptyDir.
 
 LAUNCH_KEY: Final = "job.json"
-"""Key of the launch ConfigMap: the whole manifest with the job's namespace and uid."""
+"""Key of the launch Secret: the whole manifest with the job's namespace and uid."""
 LAUNCH_FILE: Final = LAUNCH_FOLDER / LAUNCH_KEY
 
 TERMINATION_LOG: Final = PurePosixPath("/dev/termination-log")
@@ -76,13 +75,13 @@ class Variable(StrEnum):
 
 
 def keys_key(role: Role) -> str:
-    """Key of the keys Secret that the pods of a role mount, and no others."""
+    """Key of the launch Secret that the pods of a role mount, and no others."""
     return f"{role}.json"
 
 
 def keys_file(role: Role) -> PurePosixPath:
     """The file with the keys of a role, in its pods."""
-    return KEYS_FOLDER / keys_key(role)
+    return LAUNCH_FOLDER / keys_key(role)
 
 
 def run_folder(job: str, uid: str) -> PurePosixPath:

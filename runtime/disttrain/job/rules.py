@@ -3,9 +3,11 @@
 A rule names the paths that it reads, so that it is skipped while one of them is not valid.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from disttrain.job.audit import Audit
 from disttrain.job.finding import Finding, Path, Severity
 from disttrain.job.sandblaster import lack_of_groups
 from disttrain.job.spec import DistTrainJob, Spec
@@ -131,6 +133,15 @@ def _downpour_is_recorded(spec: Spec) -> str | None:
     return "must be false with sandblaster: the same manifest gives the same bits without a record"
 
 
+def _records_are_kept(spec: Spec) -> str | None:
+    if not spec.record or spec.audit in {None, Audit.FULL}:
+        return None
+    return (
+        f"must be full, or left out, with record: true, got {spec.audit}: a replay needs every "
+        "record; or set record: false"
+    )
+
+
 def _portion_is_whole_batches(spec: Spec) -> str | None:
     batch = spec.batch_size
     if spec.portion_size is None or batch is None or spec.portion_size % batch == 0:
@@ -168,6 +179,22 @@ def _target_may_never_be_met(spec: Spec) -> str | None:
     if stop.epochs or stop.steps or stop.samples or stop.seconds:
         return None
     return "is the only condition, so the job may never end; add epochs, steps, samples or seconds"
+
+
+def _pushes_keep_the_rate(spec: Spec) -> str | None:
+    found = spec.strategy.downpour
+    if found is None or found.push_every == 1 or found.optimizer.sgd is not None:
+        return None
+    steps = found.push_every
+    if found.optimizer.adagrad is not None:
+        return (
+            f"makes Adagrad square the sum of {steps} gradients, so that its steps become smaller; "
+            f"take about {math.sqrt(steps):.2g} times the learningRate of pushEvery 1"
+        )
+    return (
+        f"makes one step of the velocity of {steps} gradients, so that momentum lasts {steps} "
+        "times as long; take a smaller momentum and learningRate, or sgd"
+    )
 
 
 def _checkpoint_is_used(spec: Spec) -> str | None:
@@ -247,6 +274,13 @@ RULES = (
         sections=_STRATEGIES,
     ),
     Rule(
+        "With `spec.record` every record is kept: `spec.audit` is full, or left out.",
+        ("spec", "audit"),
+        (("spec", "record"),),
+        _records_are_kept,
+        expression="!self.record || !has(self.audit) || self.audit == 'full'",
+    ),
+    Rule(
         "A `batchSize` of sandblaster that is a number makes at least three groups of portions.",
         _SANDBLASTER_BATCH,
         ((*_STRATEGY, "sandblaster"),),
@@ -303,6 +337,13 @@ RULES = (
         _SANDBLASTER_BATCH,
         ((*_STRATEGY, "sandblaster"), ("spec", "replicas", "count")),
         _replicas_have_groups,
+        Severity.WARNING,
+    ),
+    Rule(
+        "`pushEvery` above 1 changes what a `learningRate` of adagrad or momentum means.",
+        (*_STRATEGY, "downpour", "pushEvery"),
+        ((*_STRATEGY, "downpour"),),
+        _pushes_keep_the_rate,
         Severity.WARNING,
     ),
     Rule(

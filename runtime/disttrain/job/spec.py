@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
+from disttrain.job.audit import Audit
 from disttrain.job.checkpoint import Checkpoint
 from disttrain.job.cluster_field import ON_A_CLUSTER
 from disttrain.job.evaluation import Evaluation
@@ -67,6 +68,10 @@ class Spec(Section):
     record: bool = False
     """Log the order of pushes and fetches, so that `disttrain replay` can repeat the run."""
 
+    audit: Annotated[Audit, Field(strict=False)] | None = None
+    """What is kept for `disttrain audit`. null: full with `record: true`, which needs it, else
+    summary, which takes no more disk the longer a run is."""
+
     image: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
         default=None, json_schema_extra=ON_A_CLUSTER
     )
@@ -79,8 +84,8 @@ class Spec(Section):
     """Seconds after its start, or after the latest resume, when the job fails. null: no end."""
 
     pending_deadline_seconds: Count | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
-    """Seconds after its creation in which training must have begun, else the job fails.
-    null: no end."""
+    """Seconds after its creation, or after the latest resume, in which training must have begun,
+    whatever hinders it, else the job fails. null: no end."""
 
     ttl_seconds_after_finished: WholeNumber | None = Field(
         default=None, json_schema_extra=ON_A_CLUSTER
@@ -91,7 +96,7 @@ class Spec(Section):
         default=None, json_schema_extra=ON_A_CLUSTER
     )
     """Who looks after the job. null: the operator, which leaves jobs of any other value than
-    `disttrain.dev/operator` alone."""
+    `disttrain.dev/operator`, or than its chart's `managedBy`, alone."""
 
 
 class DistTrainJob(Section):

@@ -124,8 +124,14 @@ class TrainingStatus(StatusSection):
     samples_per_second: Number = None
     """Speed of all replicas together, lately."""
 
+    speed: Text | None = None
+    """The same in samples per second as people read it, such as `1,051`, for lists of jobs."""
+
     loss: Number = None
     """Mean loss of the replicas, lately."""
+
+    recent_loss: Text | None = None
+    """The same as people read it, such as `0.208`, for lists of jobs."""
 
     metrics: Annotated[dict[str, Number], Field(max_length=50)] = Field(default_factory=dict)
     """Measures of the latest evaluation by their names."""

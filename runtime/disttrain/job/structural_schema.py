@@ -41,6 +41,17 @@ def of_type(model: type[BaseModel]) -> Schema:
     return _Converter(schema.get("$defs", {})).convert(schema)
 
 
+def with_later_fields(schema: Schema) -> Schema:
+    """Return the schema with room for fields that a later version has in its objects."""
+    made = dict(schema)
+    if "properties" in schema:
+        inner = {name: with_later_fields(each) for name, each in schema["properties"].items()}
+        made |= {"properties": inner, **_FREE}
+    if "items" in schema:
+        made["items"] = with_later_fields(schema["items"])
+    return made
+
+
 class _Converter:
     """Converts schemas that refer to the same definitions."""
 

@@ -1,6 +1,7 @@
 """Small files that a reader sees whole or not at all. Not durable: for what a crash may undo."""
 
 import os
+import tempfile
 from pathlib import Path
 
 
@@ -9,8 +10,9 @@ def replace(path: Path, content: bytes) -> None:
 
     Raises OSError; then nothing new lies beside the old file.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    # A name that nobody can guess, made only if it is not there: no planted link is followed.
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)

@@ -18,5 +18,7 @@ class ExitCode(IntEnum):
     """An error that nobody expected; the traceback is in the log."""
     RESTART = 75
     """A member ends so that a new life of it begins: it was declared dead, or lost its way."""
+    SUPERSEDED = 76
+    """A coordinator ends, since the job has a newer one."""
     INTERRUPTED = 130
     """Ctrl-C or SIGTERM."""

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,9 +97,24 @@ class RunFolder:
         return self.path / "launch" / f"{process}.failure.json"
 
     @property
+    def boots(self) -> Path:
+        """Every start of the machine that the run has known; written by the coordinator."""
+        return self.path / "launch" / "boots"
+
+    @property
     def lock_file(self) -> Path:
         """Locked by the launcher as long as it lives."""
         return self.path / "launch" / "lock"
+
+    def why_none(self, *, of_training: bool = False) -> str | None:
+        """Why this is no folder of a run, or with `of_training` of one that has begun to train."""
+        if not self.path.is_dir():
+            return f"{self.path}: no such folder"
+        if not self.job.exists():
+            return f"{self.path} is no output folder of `disttrain run`: it has no {self.job.name}"
+        if of_training and not self.ledger.is_dir():
+            return f"the run in {self.path} ended before it began: it has no {self.ledger.name}/"
+        return None
 
     @contextmanager
     def writable(self) -> Iterator[None]:
@@ -144,17 +160,25 @@ class RunFolder:
         return descriptor
 
     def prepare(self) -> None:
-        """Make the parts that the launcher writes into, if they are missing."""
-        for part in (self.logs, self.lock_file.parent):
-            part.mkdir(parents=True, exist_ok=True)
+        """Make the parts that the launcher writes into, if they are missing, and the ledgers' one.
+
+        A run that is stopped before a member has begun has no ledger, and is audited all the same.
+        Raises OutputFolderUnusable when somebody else could change them.
+        """
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        require_own(self.path)
+        for part in (self.logs, self.lock_file.parent, self.ledger):
+            part.mkdir(mode=0o700, exist_ok=True)
 
     def lock(self) -> int:
         """Hold the folder for this process; the descriptor frees it when closed, however it ends.
 
-        Raises OutputFolderInUse while another launcher holds it.
+        Raises OutputFolderInUse while another launcher holds it, OutputFolderUnusable when somebody
+        else could change what is in it.
         """
         self.prepare()
-        descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self.lock_file, flags, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -173,6 +197,9 @@ class RunFolder:
 
     def read_record(self) -> RunRecord:
         """The content of run.json. Raises NotARunFolder."""
+        if not self.path.is_dir():
+            message = f"{self.path}: no such folder"
+            raise NotARunFolder(message)
         try:
             return _RECORD.validate_json(self.record.read_bytes())
         except (OSError, ValidationError) as error:
@@ -186,3 +213,25 @@ class RunFolder:
 def default_folder(job_name: str, now: datetime) -> Path:
     """The output folder when none is named: runs/NAME-YYYYmmdd-HHMMSS."""
     return Path("runs") / f"{job_name}-{now:%Y%m%d-%H%M%S}"
+
+
+def require_own(folder: Path) -> None:
+    """Raise OutputFolderUnusable if another user could put something into `folder`.
+
+    What a run reads back from its folder decides what is executed.
+    """
+    found = folder.stat()
+    user = os.geteuid()
+    if found.st_uid != user:
+        message = (
+            f"{folder} belongs to another user ({found.st_uid}), who could change what the run "
+            f"writes: run as that user, make the folder yours with `chown {user} {folder}`, "
+            "or choose another one with --output"
+        )
+        raise OutputFolderUnusable(message)
+    if found.st_mode & stat.S_IWOTH:
+        message = (
+            f"everybody may write into {folder}; take that away with `chmod o-w {folder}`, "
+            "or choose a new folder with --output"
+        )
+        raise OutputFolderUnusable(message)

@@ -1,24 +1,41 @@
-"""What the launcher tells the coordinator. It waits for no answer: requests are repeated for it."""
+"""What the launcher and the coordinator tell each other.
+
+The launcher waits for no answer: requests are repeated for it.
+"""
+
+import time
+from concurrent.futures import Future
+from dataclasses import replace
 
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.client import CoordinatorClient
-from disttrain.job import names
+from disttrain.job import defaults, names
 from disttrain.launch.config import LaunchConfig
 from disttrain.launcher.restart_policy import Exit
-from disttrain.transport.config import TransportConfig
+from disttrain.launcher.told import Told
+from disttrain.transport.config import CurveKeys
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
+
+_ASK_SECONDS = 1.0
+"""Between an answer about the members and the next question, at most."""
+_QUESTIONS_PER_PATIENCE = 4
 
 
 class ControlLink:
     """The link over the job's own transport."""
 
-    def __init__(self, config: LaunchConfig) -> None:
+    def __init__(self, config: LaunchConfig, keys: CurveKeys | None) -> None:
+        """`config` is the coordinator's, `keys` are the launcher's."""
         self._transport = open_transport(
-            TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.LAUNCHER)
+            replace(config.transport_config, role=Role.LAUNCHER, curve=keys)
         )
         address = config.coordinator_address
         self._client = CoordinatorClient(lambda: self._transport.connect(address), Role.LAUNCHER)
+        patience = defaults.coordinator_patience_seconds(config.job.spec)
+        self._pause_seconds = min(_ASK_SECONDS, patience / _QUESTIONS_PER_PATIENCE)
+        self._asked: Future[messages.Reply] | None = None
+        self._ask_at = 0.0
 
     def died(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
         """Send MemberDied."""
@@ -28,19 +45,36 @@ class ControlLink:
         """Send MemberDied with its final mark."""
         self._client.request(_member_died(name, pid, exit_, log_tail, final=True))
 
-    def fail(self, message: str) -> None:
-        """Send Fail."""
-        reason = messages.FailureReason.TASK_ERROR
+    def fail(self, message: str, error_kind: str) -> None:
+        """Send Fail, by an error of this class."""
+        reason = messages.reason_of(error_kind)
         self._client.request(messages.Fail(reason=reason, message=message))
 
     def stop(self, reason: str) -> None:
         """Send Stop."""
         self._client.request(messages.Stop(reason=reason))
 
+    def heard(self) -> Told | None:
+        """Ask for the status again and again; take the answer."""
+        now = time.monotonic()
+        if self._asked is None and now >= self._ask_at:
+            self._asked = self._client.request(messages.Status())
+        if self._asked is None or not self._asked.done():
+            return None
+        reply, self._asked = self._asked.result(), None
+        self._ask_at = now + self._pause_seconds
+        return _told(reply)
+
     def close(self) -> None:
         """End the client's thread."""
         self._client.close()
         self._transport.close()
+
+
+def _told(reply: messages.Reply) -> Told:
+    if not isinstance(reply, messages.StatusReply):
+        return Told()
+    return Told.model_validate(reply.status)
 
 
 def _member_died(

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +77,12 @@ class Fleet:
                     yield told
         self._forks = [host for host in self._forks if host.alive]
 
+    def kill(self, pid: int) -> None:
+        """End a process that was started here and has not ended; `events` tells of its end."""
+        # Whoever waits for it ends the rest of its group.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
     def close(self) -> None:
         """Kill everything that was started, and everything that that started."""
         for host in self._hosts():
@@ -99,7 +106,9 @@ class Fleet:
         match event:
             case Started() | Ended():
                 return event
-            case Preloaded(threads=1):
+            case Preloaded(threads=1, error=error):
+                if error:
+                    LOG.warning("the task's module raises: replicas import it", error=error)
                 self._preloaded = True
             case Preloaded(threads=threads):
                 LOG.warning("the task's module starts threads: replicas import it", threads=threads)

@@ -29,6 +29,7 @@ from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher import fork_messages, process_group
 from disttrain.launcher.fork_messages import Preload, Start
 from disttrain.launcher.restart_policy import Exit
+from disttrain.telemetry import append_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ def _threads() -> int:
 
 def _redirect(log: Path) -> None:
     source = os.open(os.devnull, os.O_RDONLY)
-    target = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    target = append_file.descriptor(log)
     os.dup2(source, 0)
     os.dup2(target, 1)
     os.dup2(target, 2)

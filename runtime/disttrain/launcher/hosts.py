@@ -18,6 +18,7 @@ from disttrain.launcher import fork_messages, process_group
 from disttrain.launcher.fork_messages import Ended, Event, Preload, Start, Started
 from disttrain.launcher.outbox import Outbox
 from disttrain.launcher.restart_policy import Exit
+from disttrain.telemetry import append_file
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
 # One thread until a role says otherwise: a pool of threads made by an import would not survive a
@@ -197,7 +198,7 @@ def _run(
     """Start a module in a session of its own, out of reach of the terminal's Ctrl-C."""
     # -P: a file of the user's folder must not take the place of a library.
     command = [sys.executable, "-P", "-m", module, argument, str(os.getpid())]
-    with log.open("ab") as output:
+    with open(log, "ab", opener=append_file.descriptor) as output:
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command,
             stdin=subprocess.DEVNULL,

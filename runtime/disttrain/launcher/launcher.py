@@ -3,20 +3,23 @@
 import select
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from disttrain.job import names
+from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
 from disttrain.launch import failure_file
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launcher import interruption, outcome, restart_point, room
+from disttrain.launcher import interruption, outcome, room, told
 from disttrain.launcher.fleet import FORK_SERVER, Fleet
 from disttrain.launcher.fork_messages import Ended, Started
+from disttrain.launcher.hangs import Hangs
 from disttrain.launcher.outcome import Outcome, Result
 from disttrain.launcher.restart_policy import Exit, GiveUp, GiveUpReason, Restart
 from disttrain.launcher.run import Run
 from disttrain.launcher.supervision import Ending, Phase, Process, Supervision
+from disttrain.launcher.told import Told
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -52,22 +55,26 @@ class Watcher(Protocol):
 
 
 class CoordinatorLink(Protocol):
-    """The launcher's words to the coordinator. It waits for no answer."""
+    """The launcher's conversation with the coordinator. It waits for no answer."""
 
     def died(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
-        """A process has ended and will be started again."""
+        """A process has ended; it is started again, unless the job has ended, too."""
         ...
 
     def lost(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
         """A process has ended and will not be started again: the budget is spent."""
         ...
 
-    def fail(self, message: str) -> None:
-        """The user's task cannot go on; end the job as Failed."""
+    def fail(self, message: str, error_kind: str) -> None:
+        """A process met an error, of this class, that no restart heals; end the job as Failed."""
         ...
 
     def stop(self, reason: str) -> None:
         """End the job after a checkpoint."""
+        ...
+
+    def heard(self) -> Told | None:
+        """What the coordinator says of the job; None: nothing new."""
         ...
 
     def close(self) -> None:
@@ -87,6 +94,7 @@ class Launcher:
         self._open_link = open_link
         self._watcher = watcher
         self._supervision = Supervision(run.configs, run.policy)
+        self._hangs = Hangs(defaults.coordinator_patience_seconds(run.job.spec))
         self._deadline: float | None = None
         self._given_up: Outcome | None = None
         self._killed = False
@@ -103,6 +111,7 @@ class Launcher:
                     self._wait(interrupts)
                     self._interrupt(interrupts.take())
                     self._handle_events()
+                    self._listen()
                     self._look_for_room()
                     self._watcher.tick(list(self._supervision.processes.values()))
         finally:
@@ -111,7 +120,7 @@ class Launcher:
         return self._outcome()
 
     def _over(self, now: float) -> bool:
-        ended = self._supervision.phase is Phase.ENDING and not self._supervision.living
+        ended = self._supervision.phase is Phase.ENDING and not self._supervision.running
         late = self._deadline is not None and now >= self._deadline
         return ended or late or self._killed
 
@@ -120,7 +129,11 @@ class Launcher:
         for process in self._supervision.due(now, self._fleet.can_start):
             config = self._run.configs[process.name]
             if process.restarts:
-                config = restart_point.config_after_restart(config)
+                # The coordinator goes on from its journal, a shard from the newest checkpoint of
+                # this job that is whole: which one that is, it has to read them to know.
+                config = replace(config, resume_from=None)
+            if (news := early_end(process)) is not None:
+                self._watcher.event(news)
             path = self._run.folder.config(process.name)
             self._run.folder.failure(process.name).unlink(missing_ok=True)
             launch_config.write(path, config)
@@ -148,6 +161,21 @@ class Launcher:
         self._supervision.interrupted()
         self._deadline = time.monotonic() + STOP_SECONDS
 
+    def _listen(self) -> None:
+        heard = self._link.heard()
+        if heard is not None and heard.has_ended:
+            self._supervision.closes()
+        self._kill_hanging(heard)
+
+    def _kill_hanging(self, heard: Told | None) -> None:
+        """Whoever hangs is ended, so that it is started again as anybody who ended by itself."""
+        processes = self._supervision.processes
+        dead = None if heard is None else heard.dead
+        for hang in self._hangs.look(processes, dead, time.monotonic()):
+            LOG.warning("killed", process=hang.name, pid=hang.pid, reason=hang.reason)
+            self._watcher.event(f"{hang.name} hangs ({hang.reason}) and is killed")
+            self._fleet.kill(hang.pid)
+
     def _look_for_room(self) -> None:
         folder = self._run.folder.path
         lacked, self._lacks_room = self._lacks_room, room.is_short(folder)
@@ -167,6 +195,9 @@ class Launcher:
         self._supervision.started(event.name, event.pid)
         self._run.note_pid(event.name, event.pid)
         LOG.info("started", process=event.name, pid=event.pid)
+        if self._supervision.phase is Phase.ENDING:
+            # It was asked for before the end, and has joined nothing.
+            self._fleet.kill(event.pid)
 
     def _ended(self, event: Ended) -> None:
         exit_ = Exit(event.code)
@@ -178,10 +209,14 @@ class Launcher:
             self._restart(event, verdict)
         elif isinstance(verdict, GiveUp):
             self._give_up(event, verdict)
+        elif not exit_.is_orderly:
+            # The job has ended: the coordinator must not wait for this one, too.
+            self._link.died(event.name, event.pid, exit_, self._log_tail(event))
 
     def _restart(self, event: Ended, verdict: Restart) -> None:
         exit_ = Exit(event.code)
-        # At the job's end members end a moment before the coordinator; that is no news.
+        # At the job's end members end a moment before the coordinator; that is no news. Who left
+        # before it is told of when it starts again.
         if exit_.is_orderly:
             return
         if event.name != names.COORDINATOR:
@@ -191,14 +226,14 @@ class Launcher:
         self._watcher.event(f"{event.name}: {exit_}{cause}; {again}")
 
     def _give_up(self, event: Ended, verdict: GiveUp) -> None:
-        if self._given_up is not None:
-            # One replica has told the mistake; the others make it too.
-            return
         self._given_up = self._failed(event, verdict)
         self._watcher.event(f"the job fails: {self._given_up.message.splitlines()[0]}")
         self._deadline = time.monotonic() + GIVE_UP_SECONDS
         if verdict.reason is GiveUpReason.FINAL_ERROR:
-            self._link.fail(self._given_up.message)
+            failure = failure_file.read(self._run.folder.failure(event.name))
+            self._link.fail(self._given_up.message, "" if failure is None else failure.kind)
+            # After the reason, of which a shard's death would else take the place.
+            self._link.died(event.name, event.pid, Exit(event.code), self._log_tail(event))
         else:
             self._link.lost(event.name, event.pid, Exit(event.code), self._log_tail(event))
 
@@ -210,6 +245,16 @@ class Launcher:
             self._given_up = self._failed(event, verdict)
         # Without a coordinator nobody tells the members to end.
         self._deadline = time.monotonic() + (0.0 if lost else LEAVE_SECONDS)
+        self._kill_strangers()
+
+    def _kill_strangers(self) -> None:
+        """Who has not joined by the end of the job hears nothing of it, and has nothing to keep."""
+        last = told.read(self._run.folder.status)
+        if last is None or not last.has_ended:
+            return
+        for process in self._supervision.running:
+            if not last.has_joined(process.name, process.pid):
+                self._fleet.kill(process.pid)
 
     def _failed(self, event: Ended, verdict: GiveUp) -> Outcome:
         failure = failure_file.read(self._run.folder.failure(event.name))
@@ -239,6 +284,14 @@ class Launcher:
         result = outcome.RESULTS.get(exit_.code, Result.FAILED)
         message = f"the coordinator ended with {exit_} and left no {self._run.folder.summary.name}"
         return Outcome(result=result, message=message)
+
+
+def early_end(process: Process) -> str | None:
+    """That a process which starts again had ended as if the job was over; None if it had not."""
+    exit_ = process.last_exit
+    if exit_ is None or not exit_.is_orderly:
+        return None
+    return f"{process.name}: {exit_} before the job's end; starts again now"
 
 
 def last_words(code: int, log_tail: str) -> str:

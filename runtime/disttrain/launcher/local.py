@@ -9,6 +9,7 @@ from disttrain.launcher.launcher import CoordinatorLink, Launcher, Watcher
 from disttrain.launcher.outcome import Outcome
 from disttrain.launcher.run import Run
 from disttrain.telemetry import logs
+from disttrain.transport.header import Role
 
 LAUNCHER = "launcher"
 """Name of its log."""
@@ -30,4 +31,4 @@ def _open_link(run: Run) -> CoordinatorLink:
     # Imported while torch is being imported by the fork server, instead of before.
     from disttrain.launcher.coordinator_link import ControlLink  # noqa: PLC0415
 
-    return ControlLink(run.configs[names.COORDINATOR])
+    return ControlLink(run.configs[names.COORDINATOR], run.place.keys.get(Role.LAUNCHER))

@@ -1,15 +1,17 @@
 """Which processes a job has on one machine, and what each is told. Pure."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from disttrain.job import names
 from disttrain.job.names import Role
 from disttrain.job.roles import Device, Transport
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch.config import LaunchConfig
+from disttrain.launch.config import LaunchConfig, process_name
 from disttrain.launcher.threads import share_out
-from disttrain.transport.config import TransportKind
+from disttrain.transport.config import CurveKeys, TransportKind
+from disttrain.transport.header import Role as TransportRole
 
 ANY_PORT = "tcp://127.0.0.1:0"
 
@@ -27,6 +29,8 @@ class Place:
     """Reserved on 127.0.0.1 for a job over TCP, kept over the coordinator's restarts; else 0."""
     cores: int
     resume_from: Path | None = None
+    keys: Mapping[TransportRole, CurveKeys] = field(default_factory=dict, repr=False)
+    """By who uses them, for a job over TCP, whose ports every user of the machine reaches."""
 
 
 def process_names(job: DistTrainJob) -> list[str]:
@@ -44,13 +48,16 @@ def transport_kind(job: DistTrainJob) -> TransportKind:
 
 def plan(job: DistTrainJob, place: Place) -> dict[str, LaunchConfig]:
     """The launch config of every process, by name."""
-    return {name: _config(job, place, name) for name in process_names(job)}
+    return {name: _config(job, place, *names.role_and_index(name)) for name in process_names(job)}
 
 
-def _config(job: DistTrainJob, place: Place, name: str) -> LaunchConfig:
-    role, index = names.role_and_index(name)
+def joining(job: DistTrainJob, place: Place) -> LaunchConfig:
+    """What a training loop of the user's own is told, which the coordinator names."""
+    return _config(job, place, Role.REPLICA, None)
+
+
+def _config(job: DistTrainJob, place: Place, role: Role, index: int | None) -> LaunchConfig:
     threads = share_out(job.spec, place.cores)
-    coordinator = _coordinator_address(job, place)
     return LaunchConfig(
         job=job,
         job_uid=place.job_uid,
@@ -58,12 +65,13 @@ def _config(job: DistTrainJob, place: Place, name: str) -> LaunchConfig:
         index=index,
         run_folder=place.run_folder,
         task_folder=place.task_folder,
-        coordinator_address=coordinator,
-        listen_address=coordinator if role is Role.COORDINATOR else _address(job, place, name),
+        coordinator_address=_coordinator_address(job, place),
+        listen_address=_listen_address(job, place, role, index),
         transport=transport_kind(job),
         threads={Role.SHARD: threads.shard, Role.REPLICA: threads.replica}.get(role, 1),
         device=job.spec.replicas.device if role is Role.REPLICA else Device.CPU,
         resume_from=place.resume_from,
+        keys=place.keys.get(TransportRole[role.name]),
     )
 
 
@@ -73,8 +81,11 @@ def _coordinator_address(job: DistTrainJob, place: Place) -> str:
     return f"ipc://{place.sockets / names.COORDINATOR}"
 
 
-def _address(job: DistTrainJob, place: Place, name: str) -> str | None:
-    role, _ = names.role_and_index(name)
+def _listen_address(job: DistTrainJob, place: Place, role: Role, index: int | None) -> str | None:
+    if role is Role.COORDINATOR:
+        return _coordinator_address(job, place)
     if role is not Role.SHARD:
         return None
-    return ANY_PORT if transport_kind(job) is TransportKind.TCP else f"ipc://{place.sockets / name}"
+    if transport_kind(job) is TransportKind.TCP:
+        return ANY_PORT
+    return f"ipc://{place.sockets / process_name(role, index)}"

@@ -1,12 +1,9 @@
 """What a process begins with when it is not the first of its name."""
 
-import dataclasses
 from pathlib import Path
 
 from disttrain.checkpoint import names
 from disttrain.job.location import Location
-from disttrain.job.names import Role
-from disttrain.launch.config import LaunchConfig
 
 
 def latest_checkpoint(location: Location) -> Path | None:
@@ -28,14 +25,3 @@ def latest_checkpoint(location: Location) -> Path | None:
     numbers = (names.number(path.name) for path in complete)
     newest = max((number for number in numbers if number is not None), default=None)
     return folder / names.folder(newest) if newest is not None else None
-
-
-def config_after_restart(config: LaunchConfig) -> LaunchConfig:
-    """The config of the next life: shards restore the newest checkpoint.
-
-    The coordinator goes on from its journal, never again from the checkpoint of a resume.
-    """
-    if config.role is not Role.SHARD or config.checkpoints.uri:
-        # In an object store, a shard finds this job's newest checkpoint itself.
-        return dataclasses.replace(config, resume_from=None)
-    return dataclasses.replace(config, resume_from=latest_checkpoint(config.checkpoints))

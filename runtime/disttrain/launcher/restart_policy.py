@@ -2,6 +2,7 @@
 
 import signal
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -44,6 +45,8 @@ class GiveUpReason(StrEnum):
 
     FINAL_ERROR = "FinalError"
     """A restart cannot heal the error."""
+    SUPERSEDED = "Superseded"
+    """Another coordinator has taken the job over."""
     TOO_MANY_RESTARTS = "TooManyRestarts"
     SHARD_LOST = "ShardLost"
     """A shard ended and the job's durability is `none`."""
@@ -70,6 +73,8 @@ class Policy:
 
     failures: FailurePolicy
     durability: Durability
+    members: Mapping[Role, int] = field(default_factory=dict)
+    """Processes of each role; of those that are not named there is one."""
 
 
 @dataclass(slots=True)
@@ -103,21 +108,15 @@ def _reason_to_give_up(
 ) -> GiveUpReason | None:
     if exit_.code == ExitCode.FINAL_ERROR:
         return GiveUpReason.FINAL_ERROR
+    if exit_.code == ExitCode.SUPERSEDED:
+        return GiveUpReason.SUPERSEDED
     told_to_end = exit_.code == ExitCode.COMPLETE
     if role is Role.SHARD and policy.durability is Durability.NONE and not told_to_end:
         return GiveUpReason.SHARD_LOST
-    if history.restarts[role] >= _budget(policy.failures, role):
+    budget = policy.failures.max_restarts.budget(role, policy.members.get(role, 1))
+    if history.restarts[role] >= budget:
         return GiveUpReason.TOO_MANY_RESTARTS
     return None
-
-
-def _budget(failures: FailurePolicy, role: Role) -> int:
-    budgets = failures.max_restarts
-    return {
-        Role.REPLICA: budgets.replica,
-        Role.SHARD: budgets.shard,
-        Role.COORDINATOR: budgets.coordinator,
-    }[role]
 
 
 def _delay(policy: Policy, failures_before: int, exit_: Exit) -> float:

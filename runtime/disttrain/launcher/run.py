@@ -8,13 +8,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import atomic_file, locations
+from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import CheckpointsUnusable, NothingToResume
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import reserved_port, restart_point, sockets_folder, threads
-from disttrain.launcher.plan import Place, plan, transport_kind
+from disttrain.launcher.plan import Place, joining, plan, transport_kind
 from disttrain.launcher.restart_policy import Policy
 from disttrain.transport.config import TransportKind
 
@@ -35,7 +37,14 @@ class Run:
     def policy(self) -> Policy:
         """What the manifest says about failures."""
         spec = self.job.spec
-        return Policy(failures=spec.failure_policy, durability=spec.parameter_server.durability)
+        return Policy(
+            failures=spec.failure_policy,
+            durability=spec.parameter_server.durability,
+            members={
+                Role.REPLICA: spec.replicas.count,
+                Role.SHARD: spec.parameter_server.shards,
+            },
+        )
 
     @property
     def module(self) -> str:
@@ -128,11 +137,14 @@ def _place(job: DistTrainJob, folder: RunFolder, held: ExitStack, *, task_folder
     """A new place; what it takes of the machine is freed by `held`."""
     sockets = sockets_folder.create()
     held.callback(sockets.close)
-    port = 0
+    port, found = 0, {}
     if transport_kind(job) is TransportKind.TCP:
+        # Imports zmq, which is slow, and which the launcher needs only later otherwise.
+        from disttrain.launch import keys  # noqa: PLC0415
+
         reserved = reserved_port.reserve()
         held.callback(reserved.close)
-        port = reserved.number
+        port, found = reserved.number, keys.of_one_machine()
     return Place(
         run_folder=folder.path,
         task_folder=task_folder,
@@ -140,12 +152,14 @@ def _place(job: DistTrainJob, folder: RunFolder, held: ExitStack, *, task_folder
         sockets=sockets.path,
         coordinator_port=port,
         cores=threads.usable_cores(),
+        keys=found,
     )
 
 
 def _prepared(job: DistTrainJob, folder: RunFolder, place: Place, held: ExitStack) -> Run:
     run = Run(job, folder, place, plan(job, place), held)
     run.write_record()
+    launch_config.write(folder.config(Role.REPLICA), joining(job, place))
     return run
 
 

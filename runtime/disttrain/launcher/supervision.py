@@ -29,6 +29,9 @@ class Phase(StrEnum):
     RUNNING = "running"
     STOPPING = "stopping"
     """Interrupted: the coordinator was asked to write a checkpoint and end."""
+    CLOSING = "closing"
+    """The job has ended or is to fail, and the coordinator still says so to its members: nothing
+    else is started any more."""
     ENDING = "ending"
     """The coordinator has ended, or the job is given up: nothing is started any more."""
 
@@ -55,11 +58,6 @@ class Process:
     """When it was asked for."""
     restarts: int = 0
     last_exit: Exit | None = None
-
-    @property
-    def lives(self) -> bool:
-        """Whether there is a process, or may be one soon."""
-        return self.state in {State.STARTING, State.RUNNING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +118,8 @@ class Supervision:
             process.due = now + verdict.delay_seconds
         elif name == names.COORDINATOR:
             self._end(Ending.DECIDED if isinstance(verdict, Expected) else Ending.COORDINATOR_LOST)
+        elif isinstance(verdict, GiveUp):
+            self.closes()
         return verdict
 
     def interrupted(self) -> None:
@@ -127,13 +127,24 @@ class Supervision:
         if self.phase is Phase.RUNNING:
             self.phase = Phase.STOPPING
 
+    def closes(self) -> None:
+        """The job has ended or is given up; may be told again."""
+        if self.phase is Phase.ENDING:
+            return
+        self.phase = Phase.CLOSING
+        for process in self.processes.values():
+            if process.name != names.COORDINATOR:
+                _cancel(process)
+
     @property
-    def living(self) -> list[Process]:
-        """The processes that have not ended."""
-        return [process for process in self.processes.values() if process.lives]
+    def running(self) -> list[Process]:
+        """The processes that have begun and have not ended."""
+        return [each for each in self.processes.values() if each.state is State.RUNNING]
 
     def _verdict(self, process: Process, exit_: Exit, now: float) -> Verdict:
         if self.phase is Phase.ENDING or _decided(process, exit_):
+            return Expected()
+        if self.phase is Phase.CLOSING and process.name != names.COORDINATOR:
             return Expected()
         lived = now - process.since
         return decide(self._policy, self._history, process.name, exit_, lived_seconds=lived)
@@ -142,8 +153,13 @@ class Supervision:
         self.phase = Phase.ENDING
         self.ending = ending
         for process in self.processes.values():
-            if process.state in {State.WAITING, State.DUE}:
-                process.state = State.ENDED
+            _cancel(process)
+
+
+def _cancel(process: Process) -> None:
+    """What waits for its start is not started."""
+    if process.state in {State.WAITING, State.DUE}:
+        process.state = State.ENDED
 
 
 def _decided(process: Process, exit_: Exit) -> bool:

@@ -9,6 +9,7 @@ the present one by storing a single byte.
 import mmap
 import os
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 
 from disttrain.parameter_server.counts import Count
@@ -34,11 +35,14 @@ class AcknowledgedFile:
         """Open or make the file. Raises NoRoomForCounts when the disk is full, else OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._places: dict[SenderLife, int] = {}
-        self._counts: dict[SenderLife, Count] = {}
         self.uncounted: set[SenderLife] = set()
         """Lives for which a full disk had no place: their losses until then are not known."""
+        self._open()
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._places: dict[SenderLife, int] = {}
+        self._counts: dict[SenderLife, Count] = {}
         try:
             size = os.fstat(self._descriptor).st_size
             self._map(max(_GROW_RECORDS, size // _RECORD_BYTES))
@@ -69,6 +73,32 @@ class AcknowledgedFile:
         # Last, and a single byte: before it, the old count holds, or the place is free.
         self._memory[first] = present
         self._counts[life] = count
+
+    def forget(self, lives: Iterable[SenderLife]) -> bool:
+        """Drop these lives; False if the disk has no room to do it.
+
+        The others are written into a new file that takes the place of this one as a whole.
+        """
+        gone = set(lives) & self._places.keys()
+        if not gone:
+            return True
+        unfinished = self._path.with_suffix(".new")
+        try:
+            unfinished.unlink(missing_ok=True)
+            kept = {life: count for life, count in self._counts.items() if life not in gone}
+            if not _write(unfinished, kept):
+                return False
+            unfinished.rename(self._path)
+        except (NoRoomForCounts, OSError) as error:
+            LOG.warning("lives of senders are kept that could be forgotten", error=error)
+            return False
+        self.close()
+        self._open()
+        return True
+
+    def sync(self) -> None:
+        """What was stored survives the machine."""
+        self._memory.flush()
 
     def close(self) -> None:
         """Gives up the file. May be called again."""
@@ -125,3 +155,15 @@ class AcknowledgedFile:
             life = SenderLife(sender, incarnation)
             self._places[life] = place
             self._counts[life] = Count(*_COUNT.unpack_from(self._memory, at))
+
+
+def _write(path: Path, counts: dict[SenderLife, Count]) -> bool:
+    """Whether a new file holds all of them."""
+    file = AcknowledgedFile(path)
+    try:
+        for life, count in counts.items():
+            file.store(life, count)
+        file.sync()
+        return not file.uncounted
+    finally:
+        file.close()

@@ -7,7 +7,6 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from disttrain.checkpoint.errors import CheckpointError
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
 from disttrain.layout import ELEMENT_TYPES, TRIAL_OF, Range
@@ -127,8 +126,6 @@ class SandblasterShard(Shard):
 
     def carry_out(self, order: orders.Order) -> orders.Result:
         """See `Shard.carry_out`."""
-        if isinstance(order, orders.ReturnTo):
-            return self._return_to(order.checkpoint)
         if self._batch is None or not self.state.is_initialised:
             return OrderFailed(message="the initial values are not complete")
         match order:
@@ -165,14 +162,14 @@ class SandblasterShard(Shard):
             return OrderFailed(message=str(error)[:1000], why=WhyFailed.OUT_OF_STEP)
         return orders.Done()
 
-    def _return_to(self, checkpoint: int) -> orders.Result:
+    def reload(self, checkpoint: int) -> RestoredShard:
+        """See `Shard.reload`."""
+        return self._reload(checkpoint)
+
+    def _take_over(self, checkpoint: int, restored: RestoredShard) -> None:
         version = self.state.count
         coordinator = 0 if self._batch is None else self._batch.log.coordinator
-        try:
-            self.restore(self._reload(checkpoint))
-        except (CheckpointError, WrongSnapshot) as error:
-            LOG.error("cannot return to a checkpoint", number=checkpoint, error=error)
-            return OrderFailed(message=str(error)[:1000])
+        self.restore(restored)
         # What was heard and given out in this life stays so: neither goes back.
         log = self.batch.log
         log.coordinator = max(log.coordinator, coordinator)
@@ -180,7 +177,6 @@ class SandblasterShard(Shard):
         self._changed()
         self.records.returned(checkpoint, log.last)
         LOG.info("returned to a checkpoint", number=checkpoint, order=log.last)
-        return orders.Done()
 
     def _changed(self) -> None:
         log = self.batch.log

@@ -3,14 +3,13 @@
 from dataclasses import replace
 
 from disttrain.checkpoint import stores
-from disttrain.checkpoint.errors import CheckpointRefused, StoreAway, StoreDenied
+from disttrain.checkpoint.errors import CheckpointRefused, NoCheckpoint, StoreAway, StoreDenied
 from disttrain.checkpoint.objects import open_objects
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.parameter_server import assembly, restoring, stopped
 from disttrain.parameter_server.batch_shard import Reload
-from disttrain.parameter_server.errors import WrongSnapshot
 from disttrain.parameter_server.restoring import RestoredShard, Wanted
 from disttrain.parameter_server.stopped import Saver
 from disttrain.telemetry import logs
@@ -54,7 +53,7 @@ def reloading(config: LaunchConfig, chunk_bytes: int) -> Reload:
         restored = _restored(config, found, wanted)
         if restored is None:
             message = f"there is no checkpoint {number} in {config.checkpoints}"
-            raise WrongSnapshot(message)
+            raise NoCheckpoint(message)
         return restored
 
     return reload

@@ -5,7 +5,7 @@ next one is taken, everything before it is a duplicate, everything after it came
 table is part of a checkpoint, so that a restored shard knows what its values contain.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import NamedTuple
@@ -93,6 +93,15 @@ class Deliveries:
             self.admitted[sender] = max(incarnation, self.admitted.get(sender, 0))
             self.fenced[sender] = self.admitted[sender] - 1
 
+    def differences(self, lives: Mapping[int, int]) -> tuple[list[SenderLife], list[SenderLife]]:
+        """Which lives have to be admitted, and which fenced, so that only these may push.
+
+        `lives`: sender -> incarnation.
+        """
+        new = [SenderLife(*life) for life in lives.items() if self.admitted.get(life[0]) != life[1]]
+        gone = [SenderLife(*life) for life in self.admitted.items() if life[0] not in lives]
+        return new, gone
+
     def fence(self, sender: int, incarnation: int) -> Delivered:
         """This life and all earlier ones may not push any more; what is here of this one."""
         self.fenced[sender] = max(incarnation, self.fenced.get(sender, 0))
@@ -174,6 +183,10 @@ class Deliveries:
         state = self.of(sender, incarnation)
         over = state.sequence + 1
         self.delivered[life] = replace(_abandoned(state), sequence=over, refused=over)
+
+    def forget(self, life: SenderLife) -> None:
+        """A life that is over and may push no more; nothing is known of it from now on."""
+        self.delivered.pop(life, None)
 
     def copy(self) -> dict[SenderLife, Delivered]:
         """The table as it is now, for a snapshot."""

@@ -2,11 +2,13 @@
 
 One file per life, `shard-{index}.i{incarnation}.bin` in the run's ledger folder. `disttrain audit`
 and `disttrain replay` read it. A record is one write call, so that kill -9 loses none that was
-answered; those that a full disk refuses are left out.
+answered; those that a full disk refuses are left out. With `audit: summary` those of updates that
+no rollback can touch any more are folded, see `ledger_folding`.
 """
 
 import struct
 import time
+from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -80,6 +82,12 @@ class Kind(IntEnum):
     `incarnation` is that of the coordinator that ordered it."""
     RETURNED = 13
     """All shards went back to checkpoint `sequence`, whose last order is `version`."""
+    PUSHES_FOLDED = 14
+    """With `audit: summary`: PUSHED of the numbers `first` to `sequence` of one sender, none left
+    out; the first at `read_version` (ns). The last one's fields, but all `samples` together."""
+    COMMITS_FOLDED = 15
+    """With `audit: summary`: COMMITTED of the `chunks` evaluations `first` to `sequence` that one
+    coordinator ordered; the first at `read_version` (ns). `lease` is the CRC-32 of who counts."""
 
 
 class Record(NamedTuple):
@@ -125,6 +133,10 @@ class Ledger:
     def append(self, record: Record) -> None:
         """Write one record, with the present time; a full disk leaves it out."""
         self._file.append(_STRUCT.pack(time.time_ns(), *record))
+
+    def fold(self, shorten: Callable[[NDArray[np.void]], NDArray[np.void]]) -> None:
+        """Put fewer records in place of those behind the first; see `RecordFile.fold`."""
+        self._file.fold(lambda content: shorten(np.frombuffer(content, RECORD)).tobytes())
 
     def close(self) -> None:
         """Closes the file."""

@@ -1,5 +1,6 @@
 """A client's connection to one shard: greets it, notices its restart, and never trusts silence."""
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ RETRY_SECONDS = 0.02
 """Pause before a shard that is not ready is asked again."""
 _REOPEN_AFTER = 3
 """Greetings without an answer before the connection is made anew and its queue thrown away."""
+_NUMBERS = itertools.count(1)
+"""Of this process's connections: a shard tells by them which of two greetings is the later one."""
 _TRY_AGAIN = frozenset({Reason.NOT_READY, Reason.UNKNOWN_SENDER, Reason.BUSY})
 
 
@@ -54,6 +57,8 @@ class ShardLink:
         self._known_incarnation = 0
         self._greet_at = 0.0
         self._unanswered = 0
+        self._number = 0
+        """Of the connection."""
 
     def follow(self, address: str, incarnation: int) -> None:
         """Where the directory says that the shard's present life is."""
@@ -73,7 +78,8 @@ class ShardLink:
         self._unanswered += 1
         self._greet_at = now + SILENCE_SECONDS
         header = self._config.identity.header(Verb.HELLO)
-        self.send(header._replace(sequence=sequence, count=self._config.side))
+        hello = header._replace(sequence=sequence, count=self._config.side, first=self._number)
+        self.send(hello)
 
     def expect_answer(self) -> None:
         """A request is about to be sent, to which the shard was not asked to answer so far."""
@@ -143,6 +149,7 @@ class ShardLink:
     def _reopen(self) -> None:
         self.close()
         self.channel = self._config.connect(self._address)
+        self._number = next(_NUMBERS)
         self.state = LinkState.GREETING
         self._greet_at = 0.0
 

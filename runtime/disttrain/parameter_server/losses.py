@@ -1,9 +1,11 @@
 """What a shard has lost when it begins: its own updates, and those of shards that are no more."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from disttrain.launch.config import Supervisor
 from disttrain.parameter_server import counts
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
@@ -61,6 +63,14 @@ class Losses:
                 known = found.get(life, Count())
                 found[life] = replace(known, lost=known.lost + count.lost)
         return found
+
+
+def tell(lost: Mapping[SenderLife, int], supervisor: Supervisor) -> None:
+    """Log how many updates of each sender are lost since the life before."""
+    # A node that was lost may have taken counts with it.
+    said = "updates lost" if supervisor is Supervisor.LAUNCHER else "updates lost, at least"
+    for life, count in lost.items():
+        LOG.warning(said, sender=life.sender, incarnation=life.incarnation, lost=count)
 
 
 def note(records: Records, restored: RestoredShard | None, losses: Losses) -> None:

@@ -1,15 +1,22 @@
 """Carries out the coordinator's orders to a shard."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
 
 from disttrain.checkpoint import names
 from disttrain.checkpoint.parts import Parts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
+from disttrain.launch.background import Background
 from disttrain.parameter_server import reporting, writing
+from disttrain.parameter_server.coverage import Coverage
 from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
+from disttrain.parameter_server.settled import Settled
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.writing import Writer
 from disttrain.telemetry import logs
@@ -34,6 +41,8 @@ class OrderBook:
         """Version of the last values that are on disk."""
         self.checkpoint = 0
         """Number of the checkpoint that they are in."""
+        self.coverage = Coverage(kept=1)
+        self.settled = Settled(kept=1)
         self._shard = shard
         self._serving = serving
         self._chunk_bytes = chunk_bytes
@@ -42,26 +51,32 @@ class OrderBook:
         self._writing: tuple[NumberedOrder, Writer] | None = None
         self._next: tuple[NumberedOrder, orders.Checkpoint] | None = None
         """Waits until an earlier checkpoint, which was given up, has stopped writing."""
+        self._reader = Background("checkpoint-reader")
+        self._returns: deque[tuple[NumberedOrder, orders.ReturnTo, Future[RestoredShard]]] = deque()
+        """In the order in which they came. Reading takes long, and heartbeats must go on."""
 
     @property
     def is_writing(self) -> bool:
         """Whether a checkpoint is on its way to disk."""
         return self._writing is not None
 
+    def serve_only(self, replicas: Mapping[int, int]) -> None:
+        """These lives of replicas, index -> incarnation, and no others."""
+        self._shard.admit_only(replicas)
+
     def carry_out(self, numbered: NumberedOrder) -> Result | None:
         """The answer; None if it comes later."""
         match numbered.order:
             case orders.Configure() as order:
                 self._shard.configure(order.elements, order.shards, self._chunk_bytes)
-            case orders.Admit() as order:
-                self._shard.state.live_replicas = order.live_replicas
-                self._shard.admit(SenderLife(order.index, order.incarnation))
             case orders.Fence() as order:
                 return self._fence(order)
             case orders.Checkpoint() as order:
                 return self._checkpoint(numbered, order)
             case orders.ReturnTo() as order:
-                return self._return_to(order)
+                read = self._reader.submit(partial(self._shard.reload, order.checkpoint))
+                self._returns.append((numbered, order, read))
+                return None
             case orders.End():
                 self.is_ended = True
             case _:
@@ -70,6 +85,9 @@ class OrderBook:
 
     def finished(self) -> tuple[NumberedOrder, Result] | None:
         """An order that was begun earlier, and its answer."""
+        return self._returned() or self._finished_checkpoint()
+
+    def _finished_checkpoint(self) -> tuple[NumberedOrder, Result] | None:
         if self._writing is None or not self._writing[1].is_over:
             return None
         numbered, writer = self._writing
@@ -91,11 +109,14 @@ class OrderBook:
             partial_chunks=known.next_chunk,
         )
 
-    def _return_to(self, order: orders.ReturnTo) -> Result:
-        result = self._shard.carry_out(order)
+    def _returned(self) -> tuple[NumberedOrder, Result] | None:
+        if not self._returns or not self._returns[0][2].done():
+            return None
+        numbered, order, read = self._returns.popleft()
+        result = self._shard.return_to(order.checkpoint, read.result)
         if isinstance(result, orders.Done):
             self.checkpoint, self.checkpointed = order.checkpoint, self._shard.state.count
-        return result
+        return numbered, result
 
     def _checkpoint(self, numbered: NumberedOrder, order: orders.Checkpoint) -> Result | None:
         state = self._shard.state
@@ -104,6 +125,10 @@ class OrderBook:
         if self._writing is not None:
             self._next = (numbered, order)
             return None
+        self._shard.forget(self.coverage.cut(order.number, order.committed))
+        settled = self.settled.cut(order.number, state.count, order.committed)
+        if settled is not None:
+            self._shard.records.settled(settled)
         made = writing.cut(order.number, state, state.values)
         self._shard.protect(made)
         self._writing = (numbered, Writer(made, self._open_parts(order.folder)))
@@ -132,6 +157,5 @@ class OrderBook:
                 )
                 for vector in made.lasting.entries
             ),
-            senders=tuple(reporting.position_of(life, state) for life, state in made.table.items()),
             blocking_seconds=made.blocking_seconds,
         )

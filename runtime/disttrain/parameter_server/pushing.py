@@ -38,6 +38,19 @@ class Push:
     changed: Mapping[Vector, Sequence[Range]] | None = None
     """Parts of `buffers` that are to be sent; None: all of it."""
 
+    def header(self, identity: Identity, shard: int) -> Header:
+        """What all chunks for a shard say of the push."""
+        version = self.versions[shard] if shard < len(self.versions) else UNKNOWN
+        return identity.header(Verb.PUSH)._replace(
+            sequence=self.sequence,
+            version_incarnation=version.incarnation,
+            version=version.count,
+            scale=self.scale,
+            samples=self.samples,
+            lease=self.lease,
+            lease_offset=self.lease_offset,
+        )
+
     def runs(self) -> Mapping[Vector, Sequence[Range]]:
         """The parts of the buffers that are to be sent."""
         if self.changed is not None:
@@ -73,7 +86,7 @@ class PushTask:
         self._parts: list[parts.Part] = []
         self._sent = 0
         self._acknowledged = 0
-        self._header = self._template(identity)
+        self._header = push.header(identity, link.shard)
         self._cut()
 
     @property
@@ -148,16 +161,3 @@ class PushTask:
             count=part.elements,
         )
         return self._link.send(header, Slice(buffer, part.offset, part.nbytes))
-
-    def _template(self, identity: Identity) -> Header:
-        push, shard = self._push, self._link.shard
-        version = push.versions[shard] if shard < len(push.versions) else UNKNOWN
-        return identity.header(Verb.PUSH)._replace(
-            sequence=push.sequence,
-            version_incarnation=version.incarnation,
-            version=version.count,
-            scale=push.scale,
-            samples=push.samples,
-            lease=push.lease,
-            lease_offset=push.lease_offset,
-        )

@@ -1,10 +1,13 @@
 """What a shard leaves behind for people and tools: acknowledged counts, the ledger, histograms."""
 
+import threading
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
-from disttrain.parameter_server import counts
+from disttrain.parameter_server import counts, ledger_folding
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
@@ -31,6 +34,8 @@ class Records:
     ledger: Ledger | None = None
     every_chunk: bool = False
     """The manifest's `record`: chunks are written too, so that the run can be replayed."""
+    folds: bool = False
+    """The manifest's `audit` is summary."""
     pushes: int = 0
     staleness: Counter[int] = field(default_factory=Counter)
     """Complete pushes by staleness; -1 is unknown."""
@@ -130,6 +135,24 @@ class Records:
         """Something about a sender as a whole."""
         if self.ledger is not None:
             self.ledger.append(self._record_of(kind, life))
+
+    def settled(self, version: int) -> None:
+        """No rollback touches what is up to this version; in a thread, a disk may take its time."""
+        ledger = self.ledger
+        if self.folds and ledger is not None:
+            fold = partial(ledger_folding.fold, version=version)
+            threading.Thread(target=ledger.fold, args=(fold,), name="ledger", daemon=True).start()
+
+    def forget(self, lives: Iterable[SenderLife]) -> list[SenderLife]:
+        """Drops what is acknowledged of lives that are over; which ones.
+
+        Of those that have lost something the account stays: their losses are told again and again.
+        """
+        file = self.acknowledged
+        if file is None:
+            return list(lives)
+        forgotten = [life for life in lives if not file.count(life).lost]
+        return forgotten if file.forget(forgotten) else []
 
     def _append(self, record: Record) -> None:
         if self.ledger is not None:

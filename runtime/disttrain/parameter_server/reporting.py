@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 
 from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
-from disttrain.coordinator.protocol.messages import Restored, RestoredSender
+from disttrain.coordinator.protocol.messages import MOST_DAMAGED, Restored, RestoredSender
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
 from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.counts import Count
@@ -37,6 +37,7 @@ def restored_report(
         initialised=restored is not None,
         checkpoint=restored.checkpoint if restored is not None else None,
         version=restored.version if restored is not None else 0,
+        damaged=restored.damaged[:MOST_DAMAGED] if restored is not None else (),
         senders=tuple(
             _restored_sender(life, delivered.get(life, NOTHING), counts.get(life, Count()))
             for life in sorted({*delivered, *counts})
@@ -60,11 +61,6 @@ class Reporter:
         self.doing = "serving"
         self._shard = shard
         self._began = time.monotonic()
-
-    def take_live_replicas(self, live_replicas: int) -> None:
-        """How many replicas share the buffers, as of the last heartbeat; 0 is not known yet."""
-        if live_replicas:
-            self._shard.state.live_replicas = live_replicas
 
     @property
     def missing_records(self) -> int:
@@ -92,10 +88,6 @@ class Reporter:
             staleness_unknown=records.staleness.get(-1, 0),
             busy_seconds=self.busy_seconds,
             uptime_seconds=time.monotonic() - self._began,
-            senders=tuple(
-                position_of(SenderLife(sender, life), state.deliveries.of(sender, life))
-                for sender, life in state.deliveries.admitted.items()
-            ),
             state=self.doing if state.is_initialised else "waiting for values",
             lost=tuple(
                 LostUpdates(index=life.sender, incarnation=life.incarnation, lost=lost)

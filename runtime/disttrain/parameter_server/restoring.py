@@ -1,7 +1,7 @@
 """Brings a shard back from a checkpoint, made by any number of shards."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -75,6 +75,8 @@ class RestoredShard:
     """What the file says beside its tensors; of several, one of them."""
     is_divided_anew: bool = False
     """The checkpoint is of another number of shards."""
+    damaged: tuple[int, ...] = ()
+    """Newer checkpoints, which could not be restored."""
     former: dict[int, FormerShard] = field(default_factory=dict)
     """Shards of the checkpoint for whose losses this one answers: see `answers_for`."""
 
@@ -99,12 +101,15 @@ def restore(candidates: list[Checkpoint], wanted: Wanted) -> RestoredShard | Non
     Raises Corrupt when every one of them is damaged, WrongSnapshot when it is of another job.
     """
     damage: CheckpointRefused | None = None
-    for checkpoint in candidates:
+    for tried, checkpoint in enumerate(candidates):
         try:
-            return _restore(checkpoint, wanted)
+            restored = _restore(checkpoint, wanted)
         except Corrupt as error:
             LOG.error("a checkpoint is damaged, the one before it is tried", error=error)
             damage = error
+        else:
+            damaged = tuple(each.manifest.number for each in candidates[:tried])
+            return replace(restored, damaged=damaged)
     if damage is not None:
         raise damage
     return None

@@ -5,6 +5,7 @@ from collections import Counter
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport
 from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.telemetry import exporter, metrics
+from disttrain.telemetry.health import Health
 
 
 class ServedMetrics:
@@ -18,9 +19,9 @@ class ServedMetrics:
         self._dropped: Counter[str] = Counter()
         self._missing = 0
         self._batch = BatchFigures()
-        self.readiness = exporter.Readiness()
+        self.health = Health()
         """Of the process."""
-        self.address = exporter.start(address, registry, self.readiness)
+        self.address = exporter.start(address, registry, self.health)
 
     def observed(self, now: ShardReport) -> ShardReport:
         """The same report, which is also what is served from now on."""

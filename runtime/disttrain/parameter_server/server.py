@@ -11,24 +11,30 @@ import torch
 
 from disttrain.checkpoint import stores
 from disttrain.coordinator.errors import JobOver
+from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.messages import Join, Joined, Leave, Restored
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ShardReport
+from disttrain.job import defaults
+from disttrain.job.audit import Audit
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import assembly, beginning, circumstances, ledger, reporting
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
+from disttrain.parameter_server.coverage import Coverage
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Ledger
-from disttrain.parameter_server.losses import Losses, note
+from disttrain.parameter_server.losses import Losses, note, tell
 from disttrain.parameter_server.orders import OrderBook
 from disttrain.parameter_server.parting import Parting
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.reporting import Reporter
+from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
+from disttrain.parameter_server.settled import Settled
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.telemetry import logs
@@ -54,8 +60,8 @@ def main(config: LaunchConfig) -> int:
         listener = transport.listen(str(config.listen_address))
         process = _join(config, transport, listener)
         signal.signal(signal.SIGTERM, lambda *_: process.stop())
-        process.metrics.readiness.is_ready = True
-        return process.run()
+        process.metrics.health.is_ready = True
+        return process.run(config.job.spec.coordinator.member_timeout_seconds)
     except JobOver as error:
         LOG.info("came too late", reason=error)
         return ExitCode.COMPLETE
@@ -78,15 +84,26 @@ class ShardProcess:
     """What a life that was told to end does for the next one; None: nothing."""
     _stopping: bool = field(default=False)
     _next_control: float = field(default=0.0)
+    _epoch: int = field(default=-1)
+    """Of the replicas that are served."""
+    _fenced: dict[int, SenderLife] = field(default_factory=dict)
+    """By the number of the request that says how far it got."""
     _unanswered: set[int] = field(default_factory=set)
     """Numbers of requests that must be answered before the process may end."""
 
-    def run(self) -> int:
-        """Serve until the coordinator or SIGTERM ends it. Raises MemberFenced."""
+    def run(self, patience_seconds: float) -> int:
+        """Serve until the coordinator or SIGTERM ends it. Raises MemberFenced.
+
+        Over HTTP it counts as hanging after so long without a turn, as it does for the coordinator.
+        """
+        health = self.metrics.health
+        health.begin(patience_seconds)
         while not (self.book.is_ended or self._may_stop()):
+            health.turn()
             if not self._serve():
                 self._wait()
             self._listen_to_coordinator()
+        health.end()
         if self._stopping:
             self._leave()
         return self._say_goodbye()
@@ -126,12 +143,20 @@ class ShardProcess:
         self.reporter.doing = "checkpointing" if self.book.is_writing else "serving"
         received = self.control.poll(self._report)
         self._unanswered.difference_update(received.replies)
-        for numbered in received.orders:
-            self._answer(numbered, self.book.carry_out(numbered))
-        finished = self.book.finished()
-        if finished is not None:
-            self._answer(*finished)
-        self.reporter.take_live_replicas(self.control.latest.live_replicas)
+        for number in self._fenced.keys() & received.replies.keys():
+            # The answer is in the coordinator's journal.
+            self.book.coverage.end(self._fenced.pop(number))
+        self._follow_replicas()
+        done = [(one, self.book.carry_out(one)) for one in received.orders]
+        if finished := self.book.finished():
+            done.append(finished)
+        self._answer([(one, result) for one, result in done if result is not None])
+
+    def _follow_replicas(self) -> None:
+        latest = self.control.latest
+        if latest.replicas is not None and latest.epoch != self._epoch:
+            self._epoch = latest.epoch
+            self.book.serve_only(latest.replicas)
 
     def _report(self) -> ShardReport:
         self.metrics.dropped(self.listener.refused)
@@ -142,9 +167,14 @@ class ShardProcess:
         self.metrics.at_risk(report.version - self.book.checkpointed)
         return self.metrics.observed(report)
 
-    def _answer(self, numbered: NumberedOrder, result: Result | None) -> None:
-        if result is not None:
-            self._unanswered.add(self.control.answer(numbered, result, self._report))
+    def _answer(self, done: list[tuple[NumberedOrder, Result]]) -> None:
+        if not done:
+            return
+        numbers = self.control.answer(done, self._report)
+        self._unanswered.update(numbers)
+        for number, (order, _) in zip(numbers, done, strict=True):
+            if isinstance(order.order, orders.Fence):
+                self._fenced[number] = SenderLife(order.order.index, order.order.incarnation)
 
     def _leave(self) -> None:
         saved = self.parting is not None and self.parting.save(self.book.checkpoint)
@@ -167,8 +197,7 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     losses = Losses(ledger_folder, config.shard_index, shards)
     restored = beginning.restore(config, transport.chunk_bytes)
     control = _control(config, transport)
-    for life, lost in losses.settle(restored).items():
-        LOG.warning("updates lost", sender=life.sender, incarnation=life.incarnation, lost=lost)
+    tell(losses.settle(restored), config.supervisor)
     known = reporting.restored_report(restored, losses.counts())
     joined = control.join(
         _introduction(config, listener, metrics, known), timeout=config.join_seconds
@@ -187,6 +216,9 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     open_parts = stores.open_parts(config.checkpoints)
     book = OrderBook(shard, serving, transport.chunk_bytes, metrics, open_parts)
     book.checkpoint = restored.checkpoint if restored is not None else 0
+    kept = config.job.spec.checkpoint.keep_last
+    book.coverage = Coverage(kept, _over(joined, restored, losses))
+    book.settled = Settled(kept)
     return ShardProcess(
         transport=transport,
         listener=listener,
@@ -197,6 +229,12 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
         metrics=metrics,
         parting=None if saver is None else Parting(shard, saver),
     )
+
+
+def _over(joined: Joined, restored: RestoredShard | None, losses: Losses) -> set[SenderLife]:
+    """Lives whose end the join has told: all that are known here and not served any more."""
+    known = {*losses.own.counts(), *(restored.delivered if restored is not None else ())}
+    return {life for life in known if joined.replicas.get(life.sender) != life.incarnation}
 
 
 def _control(config: LaunchConfig, transport: Transport) -> ControlConnection:
@@ -223,11 +261,13 @@ def _records(config: LaunchConfig, joined: Joined, acknowledged: AcknowledgedFil
     incarnation = joined.member.incarnation
     folder = RunFolder(config.run_folder).ledger
     path = ledger.path_of(folder, config.shard_index, incarnation)
+    audit = defaults.audit(config.job.spec)
     return Records(
         incarnation=incarnation,
         acknowledged=acknowledged,
-        ledger=Ledger(path),
+        ledger=None if audit is Audit.OFF else Ledger(path),
         every_chunk=config.job.spec.record,
+        folds=audit is Audit.SUMMARY,
     )
 
 
@@ -243,9 +283,7 @@ def _shard(config: LaunchConfig, joined: Joined, records: Records, chunk_bytes: 
 
 def _admit(shard: Shard, joined: Joined, chunk_bytes: int) -> None:
     """Nobody else may push: a rollback must not let in what was fenced before it."""
-    for replica in joined.replicas:
-        shard.admit(SenderLife(replica.index, replica.incarnation))
-    shard.state.live_replicas = max(1, joined.live_replicas)
+    shard.admit_only(joined.replicas)
     if joined.elements is not None:
         elements = {Vector(vector): count for vector, count in joined.elements.items()}
         shard.configure(elements, shard.state.shards, chunk_bytes)

@@ -22,7 +22,8 @@ class Serving:
         self._fetched_bytes = 0
         self._listener = listener
         self._shard = shard
-        self._peers: dict[tuple[int, int, int], bytes] = {}
+        self._peers: dict[tuple[int, int, int], tuple[int, bytes]] = {}
+        """By sender, life and side: the number of the latest connection, and its peer."""
         self._over: OrderedDict[bytes, None] = OrderedDict()
 
     def serve_waiting(self) -> int:
@@ -43,7 +44,7 @@ class Serving:
     def forget(self, sender: int, incarnation: int) -> None:
         """The connections of this life of a sender, and of earlier ones, are over."""
         for key in [k for k in self._peers if k[0] == sender and k[1] <= incarnation]:
-            self._end(self._peers.pop(key))
+            self._end(self._peers.pop(key)[1])
 
     def _serve(self, request: Request) -> None:
         if request.peer in self._over:
@@ -67,10 +68,14 @@ class Serving:
             return
         self.forget(header.sender, header.incarnation - 1)
         key = (header.sender, header.incarnation, header.count)
-        before = self._peers.get(key)
-        if before is not None and before != peer:
+        number, before = self._peers.get(key, (0, peer))
+        if header.first < number:
+            # It was on its way for long: its sender has given this connection up since.
+            self._end(peer)
+            return
+        if before != peer:
             self._end(before)
-        self._peers[key] = peer
+        self._peers[key] = (header.first, peer)
 
     def _end(self, peer: bytes) -> None:
         self._listener.forget(peer)

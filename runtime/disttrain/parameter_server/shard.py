@@ -5,10 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
+from disttrain.checkpoint.errors import CheckpointError, Corrupt, NoCheckpoint
 from disttrain.coordinator.protocol import orders
 from disttrain.layout import ELEMENT_TYPES, Range
 from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
+from disttrain.parameter_server.errors import WrongSnapshot
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
 from disttrain.parameter_server.records import Records
@@ -17,7 +19,10 @@ from disttrain.parameter_server.state import REASONS, Answer, ShardState
 from disttrain.parameter_server.upload import UploadProgress, store_chunk
 from disttrain.parameter_server.values import Values, ranges_of
 from disttrain.parameter_server.writing import Cut
+from disttrain.telemetry import logs
 from disttrain.transport.header import Header, Reason, Role, Vector, Verb
+
+LOG = logs.get(__name__)
 
 Answers: TypeAlias = Iterable[Answer]
 Handler: TypeAlias = Callable[[Header, memoryview], Answers]
@@ -65,6 +70,29 @@ class Shard(ABC):
         """An order that is the strategy's own."""
         return orders.OrderFailed(message=f"a shard does not know {order.kind}")
 
+    def reload(self, checkpoint: int) -> RestoredShard:
+        """This shard's part of a checkpoint that was committed. Takes long; any thread.
+
+        Raises CheckpointError, WrongSnapshot.
+        """
+        message = f"this shard does not return to checkpoint {checkpoint}"
+        raise WrongSnapshot(message)
+
+    def return_to(self, checkpoint: int, read: Callable[[], RestoredShard]) -> orders.Result:
+        """Take over what `reload` has read; `read` gives that, or raises what was raised there."""
+        try:
+            self._take_over(checkpoint, read())
+        except (CheckpointError, WrongSnapshot) as error:
+            LOG.error("cannot return to a checkpoint", number=checkpoint, error=error)
+            is_damaged = isinstance(error, Corrupt | NoCheckpoint)
+            why = orders.WhyFailed.DAMAGED if is_damaged else orders.WhyFailed.OTHER
+            return orders.OrderFailed(message=str(error)[:1000], why=why)
+        return orders.Done()
+
+    def _take_over(self, checkpoint: int, restored: RestoredShard) -> None:
+        del checkpoint
+        self.restore(restored)
+
     def configure(self, elements: Mapping[Vector, int], shards: int, chunk_bytes: int) -> None:
         """Learn the length of the model's vectors and make room. Said again, it changes nothing."""
         if self.state.values is None:
@@ -90,10 +118,24 @@ class Shard(ABC):
         self.state.deliveries.admit(life.sender, life.incarnation)
         self.records.event(Kind.ADMITTED, life)
 
+    def admit_only(self, lives: Mapping[int, int]) -> None:
+        """These lives of replicas may push and fetch, all others may not. Sender -> incarnation."""
+        new, gone = self.state.deliveries.differences(lives)
+        for life in gone:
+            self.fence(life)
+        for life in new:
+            self.admit(life)
+        self.state.live_replicas = max(1, len(lives))
+
     def fence(self, life: SenderLife) -> Delivered:
         """Nothing of this life is applied from now on; what is here of it."""
         self.records.event(Kind.FENCED, life)
         return self.state.deliveries.fence(life.sender, life.incarnation)
+
+    def forget(self, lives: Iterable[SenderLife]) -> None:
+        """Of these lives nothing will be asked any more; see `Coverage`."""
+        for life in self.records.forget(lives):
+            self.state.deliveries.forget(life)
 
     def handle(self, header: Header, payload: memoryview) -> Answers:
         """The answers to one request. Take them one by one: a payload is the shard's own memory."""

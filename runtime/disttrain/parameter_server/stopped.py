@@ -4,6 +4,7 @@ Nothing is lost then, however long ago the last checkpoint is. Two files in a fo
 checkpoints: the shard's, as in a checkpoint, and after it a small one that says what it is.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -12,7 +13,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from disttrain.checkpoint import durable, names, shard_file
 from disttrain.checkpoint.durable import DurableFile
-from disttrain.checkpoint.errors import Corrupt
+from disttrain.checkpoint.errors import Corrupt, NotWritten
 from disttrain.checkpoint.manifest import FileEntry, Hash, Manifest
 from disttrain.checkpoint.objects import Objects
 from disttrain.checkpoint.shard_file import ShardFile
@@ -44,6 +45,8 @@ class Stop:
     elements: dict[int, int]
     bytes: int
     hash: Hash
+    incarnation: int = 0
+    """Of the life that saved it; earlier versions did not say."""
 
 
 _STOP = TypeAdapter(Stop)
@@ -65,6 +68,7 @@ class Saver:
         `checkpoint` as in `Stop`. Raises CheckpointError.
         """
         durable.make_folder(self.folder)
+        self._refuse_older(state)
         cut = writing.cut(checkpoint, state, values)
         path = self.folder / names.shard_file(state.index)
         written = shard_file.write(path, writing.contents(cut), cut.metadata)
@@ -78,11 +82,24 @@ class Saver:
             elements={int(vector): count for vector, count in state.elements.items()},
             bytes=written.bytes,
             hash=written.hash,
+            incarnation=state.incarnation,
         )
         with DurableFile(_said(path)) as file:
             file.write(_STOP.dump_json(stop))
         if self.objects is not None:
             stopped_objects.send(self.objects, _entry(path, stop), _said(path))
+
+    def _refuse_older(self, state: ShardState) -> None:
+        """What a newer life has saved stays: this one, perhaps on a lost node, is fenced."""
+        path = self.folder / names.shard_file(state.index)
+        if self.objects is not None:
+            stopped_objects.bring_said(self.objects, path.name, _said(path))
+        with suppress(Corrupt):
+            found = _read(_said(path)) if _said(path).exists() else None
+            newest = 0 if found is None or found.job_uid != self.job_uid else found.incarnation
+            if newest > state.incarnation:
+                message = f"life {newest} of this shard has saved; life {state.incarnation} is over"
+                raise NotWritten(message)
 
 
 def read(

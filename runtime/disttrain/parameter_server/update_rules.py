@@ -1,7 +1,7 @@
 """The update rules, applied in place to one chunk at a time.
 
 Every rule works on each coordinate by itself, so the result does not depend on how the vector is
-cut. Fused kernels of torch read each value once.
+cut. Fused kernels of torch read each value once. Weight decay is in the gradient: replicas add it.
 """
 
 from collections.abc import Mapping
@@ -34,14 +34,9 @@ class SgdRule:
 
     initial_state: Mapping[str, float] = MappingProxyType({})
 
-    def __init__(self, config: Sgd) -> None:
-        self._weight_decay = config.weight_decay
-
     def apply(self, parameters: Tensor, gradient: Tensor, state: State, rate: float) -> None:
         """See `Rule.apply`."""
         del state
-        if self._weight_decay:
-            gradient = gradient.add(parameters, alpha=self._weight_decay)
         parameters.add_(gradient, alpha=-rate)
 
 
@@ -59,7 +54,7 @@ class MomentumRule:
             [parameters],
             [gradient],
             [state["momentum"]],
-            weight_decay=self._config.weight_decay,
+            weight_decay=0.0,
             momentum=self._config.momentum,
             lr=rate,
             dampening=0.0,
@@ -86,7 +81,7 @@ class AdagradRule:
             [self._step],
             lr=rate,
             lr_decay=0.0,
-            weight_decay=self._config.weight_decay,
+            weight_decay=0.0,
             eps=self._config.epsilon,
             maximize=False,
         )
@@ -96,7 +91,7 @@ def rule_for(config: Sgd | Momentum | Adagrad) -> Rule:
     """The rule that a manifest asks for."""
     match config:
         case Sgd():
-            return SgdRule(config)
+            return SgdRule()
         case Momentum():
             return MomentumRule(config)
         case Adagrad():

@@ -4,7 +4,7 @@ It turns by the order to return to the checkpoint with which the warm start has 
 begins with a checkpoint of the warm start is one of Downpour again, until it gets that order.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from disttrain.coordinator.protocol import orders
 from disttrain.layout import TRIAL_OF, Range
@@ -59,9 +59,16 @@ class WarmStartedShard(Shard):
 
     def carry_out(self, order: orders.Order) -> orders.Result:
         """See `Shard.carry_out`."""
-        if isinstance(order, orders.ReturnTo):
-            self._now = self._then
         return self._now.carry_out(order)
+
+    def reload(self, checkpoint: int) -> RestoredShard:
+        """See `Shard.reload`."""
+        return self._then.reload(checkpoint)
+
+    def return_to(self, checkpoint: int, read: Callable[[], RestoredShard]) -> orders.Result:
+        """See `Shard.return_to`."""
+        self._now = self._then
+        return self._now.return_to(checkpoint, read)
 
     def handle(self, header: Header, payload: memoryview) -> Answers:
         """See `Shard.handle`."""

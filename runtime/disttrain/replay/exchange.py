@@ -132,6 +132,8 @@ class ReplayedPushes:
 class ReplayedFetches:
     """In the place of `FetchThread`."""
 
+    last_seconds = 0.0
+
     def __init__(
         self, shards: Shards, welcomes: Sequence[Welcome], ledger: ComparingLedger
     ) -> None:
@@ -152,9 +154,13 @@ class ReplayedFetches:
             _place(self.current, chunk)
 
     def ask(
-        self, into: Callable[[], dict[Vector, Buffer]], land: Callable[[], None] = lambda: None
+        self,
+        into: Callable[[], dict[Vector, Buffer]],
+        land: Callable[[], None] = lambda: None,
+        after_seconds: float | None = 0.0,
     ) -> None:
-        """Begin a fetch, unless one is under way."""
+        """Begin a fetch, unless one is under way; the record says when."""
+        del after_seconds
         if self.current is not None:
             return
         self.number += 1
@@ -172,8 +178,9 @@ class ReplayedFetches:
         for chunk in early:
             self.give(chunk)
 
-    def take(self) -> FetchResult | None:
+    def take(self, within_seconds: float = 0.0) -> FetchResult | None:
         """What arrived, if it was adopted here in the run."""
+        del within_seconds
         return self.wait() if self._ledger.following_kind == Kind.ADOPTED else None
 
     def wait(self) -> FetchResult | None:

@@ -11,7 +11,7 @@ from disttrain.checkpoint import stores
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import State
-from disttrain.job import manifest_file, names
+from disttrain.job import defaults, manifest_file, names
 from disttrain.job.roles import Device
 from disttrain.job.spec import Spec
 from disttrain.launch import config as launch_config
@@ -79,9 +79,8 @@ class Recording:
 def read(folder: Path) -> Recording:
     """The record of a run folder. Raises NotReplayable, and DistTrainError for a bad task."""
     run = RunFolder(folder.absolute())
-    if not run.job.exists() or not run.ledger.is_dir():
-        message = f"{folder} is no output folder of `disttrain run`"
-        raise NotReplayable(message)
+    if (lack := run.why_none(of_training=True)) is not None:
+        raise NotReplayable(lack)
     job = manifest_file.load_job(run.job)
     if job.spec.strategy.sandblaster is not None:
         message = (
@@ -90,7 +89,11 @@ def read(folder: Path) -> Recording:
         )
         raise NotReplayable(message)
     if not job.spec.record:
-        message = f"{folder} was not recorded; run the job with --set spec.record=true"
+        message = (
+            f"{folder} was not recorded: with record: false and audit: {defaults.audit(job.spec)} "
+            "its ledgers do not hold the order of events; run the job with "
+            "--set spec.record=true --set spec.audit=full"
+        )
         raise NotReplayable(message)
     shard = launch_config.read(run.config(names.shard_name(0)))
     replica = launch_config.read(run.config(names.replica_name(0)))
@@ -162,6 +165,9 @@ def _shard(folder: Path, index: int) -> ShardLog:
         raise NotReplayable(message)
     records = shard_ledger.read(paths[0])
     _refuse_gaps(paths[0], records, shard_ledger.Kind.MISSING)
+    if np.isin(records["kind"], shard_ledger.Kind.PUSHES_FOLDED).any():
+        message = f"{paths[0].name} is folded; record the run with --set spec.audit=full"
+        raise NotReplayable(message)
     if np.isin(records["kind"], [shard_ledger.Kind.RESTORED, shard_ledger.Kind.LOST]).any():
         message = f"{name} began with a checkpoint; a replay follows runs from their beginning"
         raise NotReplayable(message)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from disttrain.coordinator.leases import permutation
 from disttrain.job import defaults
@@ -18,8 +17,10 @@ from disttrain.replica import device, downpour, loop
 from disttrain.replica.downpour import Downpour, Stepped
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.ledger import Kind
+from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, PipelineConfig
 from disttrain.replica.work import WorkItem
+from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
 from disttrain.transport.memory import OrdinaryMemory
 
@@ -50,7 +51,8 @@ class ReplayedReplica:
         self.pushes = ReplayedPushes(self.model, shards, len(welcomes))
         self.fetches = ReplayedFetches(shards, welcomes, self.ledger)
         self.fetches.ask(self.model.first_fetch_into)
-        self._downpour = Downpour(self, downpour.from_spec(self._recording.spec))
+        config = downpour.from_spec(self._recording.spec)
+        self._downpour = Downpour(self, config, NeverWaits())
 
     def push(self, number: int) -> PushUnderWay:
         """A push, after the steps that lead to it."""
@@ -100,8 +102,8 @@ class ReplayedReplica:
         seed = self._recording.data.seed
         self._stepped = loop.compute_and_push(self._downpour, self._loss, self._batches[item], seed)
 
-    def _loss(self, batch: Any) -> Tensor:
-        return self._recording.task.loss(self.module, self._move(batch))
+    def _loss(self, batch: Any, context: LossContext) -> BatchLoss:
+        return self._recording.task.loss(self.module, self._move(batch), context)
 
 
 def work_item(record: np.void, data: DataOrder) -> WorkItem:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from disttrain.job import defaults
@@ -19,6 +18,7 @@ from disttrain.replica import device, gradient_check, seeding
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.pipeline import Batches, PipelineConfig
 from disttrain.replica.work import WorkItem
+from disttrain.task.loss import LossContext
 from disttrain.task.task import Split
 from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
@@ -42,6 +42,8 @@ class SerialTraining:
         config = PipelineConfig(seed=recording.data.seed)
         self._batches = Batches(examples.dataset, task.collate, config, seeded=True)
         self._step = self._model.outgoing[1]
+        self._present = self._model.watch_gradients()
+        self._steps = 0
 
     def run(self, order: Sequence[tuple[WorkItem, ...]]) -> None:
         """One update per push of the run, in the order in which they were applied."""
@@ -52,8 +54,7 @@ class SerialTraining:
     def _push(self, number: int, items: Sequence[WorkItem]) -> None:
         outgoing = self._model.outgoing[0]
         outgoing.gradient.tensor.zero_()
-        for item in items:
-            outgoing.gradient.tensor.add_(*self._clipped(item))
+        self._accrue(items, outgoing.gradient.tensor)
         outgoing.leave()
         outgoing.wait_left()
         push = Push(
@@ -73,21 +74,43 @@ class SerialTraining:
         for record in _records(number, len(parts.push_chunks(self._shard.welcome, push.runs()))):
             self._shard.apply(record, under_way)
 
-    def _clipped(self, item: WorkItem) -> tuple[Tensor]:
-        """The gradient of one batch; zero if it is not finite."""
+    def _accrue(self, items: Sequence[WorkItem], total: Tensor) -> None:
+        """Add what the items' steps would push together."""
+        shares = []
+        for item in items:
+            found = self._clipped(item)
+            if found is not None:
+                gradient, share = found
+                total.add_(gradient, alpha=share)
+                shares.append(share)
+        if sum(shares) not in {0.0, len(shares)}:
+            total.mul_(len(shares) / sum(shares))
+
+    def _clipped(self, item: WorkItem) -> tuple[Tensor, float] | None:
+        """The gradient of one batch with its decay, and its share; None if it is not finite."""
         self._model.collect_gradients_in(self._step.gradient_views)
         gradient = self._step.gradient.tensor.zero_()
+        self._present.begin_step()
         seed = self._recording.data.seed
         batch = self._batches[item].batch
-        seeding.seed_step(seeding.batch_seed(seed, item.epoch, item.portion, item.first))
-        loss = self._recording.task.loss(self.module, self._move(batch))
-        loss.backward()  # type: ignore[no-untyped-call]
-        squared_norm, value = device.numbers(torch.dot(gradient, gradient), loss)
-        clip_norm = self._recording.spec.strategy.only_downpour.optimizer.rule.clip_norm
-        verdict = gradient_check.check(squared_norm, value, clip_norm)
+        drawn = seeding.batch_seed(seed, item.epoch, item.portion, item.first)
+        seeding.seed_step(drawn)
+        samples = self._shard.shard.state.samples
+        context = LossContext(step=self._steps, epoch=item.epoch, samples=samples, seed=drawn)
+        self._steps += 1
+        loss = self._recording.task.loss(self.module, self._move(batch), context)
+        loss.mean.backward()  # type: ignore[no-untyped-call]
+        self._model.gather_gradients([parameter.grad for parameter in self._model.trainable])
+        squared_norm, *values = device.numbers(gradient_check.squared_norm(gradient), *loss.scalars)
+        figures = loss.figures(values)
+        rule = self._recording.spec.strategy.only_downpour.optimizer.rule
+        verdict = gradient_check.check(squared_norm, figures.mean, rule.clip_norm)
         if not verdict.finite:
-            return (gradient.zero_(),)
-        return (gradient.mul_(verdict.scale),)
+            return None
+        gradient.mul_(verdict.scale)
+        if rule.weight_decay > 0:
+            self._model.add_decay(gradient, rule.weight_decay)
+        return gradient, 1.0 if figures.count is None else figures.count
 
 
 def _shard(recording: Recording, model: FlatModel) -> ReplayedShard:

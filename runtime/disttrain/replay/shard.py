@@ -145,27 +145,16 @@ class ReplayedShard:
         return pieces[number]._replace(chunk=number)
 
     def _header(self, record: np.void, under_way: PushUnderWay, part: parts.Part) -> Header:
-        push, life = under_way.push, sender(record)
-        version = push.versions[self.index]
-        return (
-            Identity(life.sender, life.incarnation)
-            .header(Verb.PUSH)
-            ._replace(
-                receiver_incarnation=self.state.incarnation,
-                sequence=push.sequence,
-                version_incarnation=version.incarnation,
-                version=version.count,
-                scale=push.scale,
-                samples=push.samples,
-                lease=push.lease,
-                lease_offset=push.lease_offset,
-                vector=part.vector,
-                element_type=ELEMENT_TYPES[part.vector],
-                chunk=part.chunk,
-                chunks=int(record["chunks"]),
-                first=part.first,
-                count=part.elements,
-            )
+        life = sender(record)
+        of_push = under_way.push.header(Identity(life.sender, life.incarnation), self.index)
+        return of_push._replace(
+            receiver_incarnation=self.state.incarnation,
+            vector=part.vector,
+            element_type=ELEMENT_TYPES[part.vector],
+            chunk=part.chunk,
+            chunks=int(record["chunks"]),
+            first=part.first,
+            count=part.elements,
         )
 
     def _measure(self, part: parts.Part, under_way: PushUnderWay) -> None:

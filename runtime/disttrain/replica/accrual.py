@@ -32,9 +32,10 @@ class Accrual(Protocol):
         """Where the step's gradient goes, all zero, with the model's `grad` pointing there."""
         ...
 
-    def accrue(self, verdict: Verdict, samples: int) -> float:
+    def accrue(self, verdict: Verdict, samples: int, count: float | None = None) -> float:
         """Add the step's gradient, which is finite, to what the next push carries.
 
+        `count`: of a loss that says how much its batch counts; all of a push's steps say it.
         Returns the factor that clips the step's vector as it lies there now.
         """
         ...
@@ -60,7 +61,7 @@ class EveryStep:
             self._model.collect_gradients_in(self._outgoing.gradient_views)
         return self._outgoing.gradient.tensor.zero_()
 
-    def accrue(self, verdict: Verdict, samples: int) -> float:
+    def accrue(self, verdict: Verdict, samples: int, count: float | None = None) -> float:  # noqa: ARG002  It is of the batch alone.
         """The clip factor travels in the header."""
         assert self._outgoing is not None  # noqa: S101  begin_step was before
         self._accrued = Accrued(self._outgoing, samples, verdict.scale)
@@ -78,7 +79,8 @@ class SeveralSteps:
     """A push carries the sum of several steps, each checked and clipped by itself.
 
     The first step's vector becomes the sum that the later ones are added to, so that a push needs
-    two vectors while it accrues and one on its way.
+    two vectors while it accrues and one on its way. Where losses have counts, it is the gradient of
+    the loss over all steps' batches together, times the steps.
     """
 
     def __init__(self, model: FlatModel, pushes: Buffers) -> None:
@@ -87,6 +89,11 @@ class SeveralSteps:
         self._step: Outgoing | None = None
         self._sum: Outgoing | None = None
         self._samples = 0
+        self._steps = 0
+        self._unit: float | None = None
+        """Count of the first step in the sum: the others' are measured by it."""
+        self._counted = 0.0
+        """Sum of all counts, so measured."""
 
     def begin_step(self) -> Tensor:
         """Wait for a buffer whose push was answered, if the last step's became the sum."""
@@ -95,23 +102,31 @@ class SeveralSteps:
             self._model.collect_gradients_in(self._step.gradient_views)
         return self._step.gradient.tensor.zero_()
 
-    def accrue(self, verdict: Verdict, samples: int) -> float:
+    def accrue(self, verdict: Verdict, samples: int, count: float | None = None) -> float:
         """Clip the step's gradient where it lies, then add it."""
         assert self._step is not None  # noqa: S101  begin_step was before
         gradient = self._step.gradient.tensor
         if verdict.scale != 1.0:
             gradient.mul_(verdict.scale)
         self._samples += samples
+        self._steps += 1
+        if count == 0:
+            return 1.0
         if self._sum is None:
             self._sum, self._step = self._step, None
+            self._unit, self._counted = count, 1.0
         else:
-            self._sum.gradient.tensor.add_(gradient)
+            share = 1.0 if count is None or self._unit is None else count / self._unit
+            self._sum.gradient.tensor.add_(gradient, alpha=share)
+            self._counted += share
         return 1.0
 
     def take(self) -> Accrued | None:
         """The sum so far."""
         if self._sum is None:
             return None
+        if self._unit is not None and self._counted != self._steps:
+            self._sum.gradient.tensor.mul_(self._steps / self._counted)
         accrued = Accrued(self._sum, self._samples, 1.0)
-        self._sum, self._samples = None, 0
+        self._sum, self._samples, self._steps = None, 0, 0
         return accrued

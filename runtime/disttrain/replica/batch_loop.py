@@ -3,21 +3,30 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-from torch import Tensor
+from dataclasses import dataclass, field
 
 from disttrain.parameter_server.errors import EvaluationOver
 from disttrain.replica import device, seeding
+from disttrain.replica.data import LossOfBatch
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.frozen_parameters import FrozenParameters
 from disttrain.replica.group_staging import GroupStaging, GroupSum
 from disttrain.replica.held_groups import HeldGroups
 from disttrain.replica.pipeline import Loaded, Pipeline
+from disttrain.replica.reported import Reported
 from disttrain.replica.trial_point import TrialPoint
-from disttrain.task import user_code
+from disttrain.task import checks, user_code
+from disttrain.task.errors import LossError
+from disttrain.task.loss import LossContext, LossFigures
 
 _IDLE_SECONDS = 0.01
 """How long anything is waited for before the coordinator's orders are looked at again."""
+
+
+_GRADIENTS_CHANGED = (
+    "Task.loss() changes the gradients of the parameters (zero_grad() or backward()), which hold "
+    "the sum over a group of portions; use torch.autograd.grad() for derivatives inside the loss"
+)
 
 
 @dataclass(slots=True)
@@ -32,25 +41,36 @@ class BatchCounters:
     data_seconds: float = 0.0
     """Waiting for the data of groups that are held; without groups it is nobody's fault."""
     push_seconds: float = 0.0
+    reported: Reported = field(default_factory=Reported)
 
 
 def add_portion(
-    unfinished: GroupSum, loaded: Loaded, loss: Callable[[Any], Tensor], seed: int
-) -> float:
-    """Add a portion's gradient and loss to its group's; the mean loss.
+    model: FlatModel,
+    unfinished: GroupSum,
+    loaded: Loaded,
+    loss: LossOfBatch,
+    seed: int,
+) -> LossFigures:
+    """Add a portion's gradient and loss to its group's; the loss in numbers.
 
-    What is drawn depends on the seed and the portion only: the same in each evaluation.
+    What is drawn depends on the seed and the portion only: the same in each evaluation. Raises
+    LossError if the loss itself changes the gradients: those of the portions before are in them.
     """
     item, samples = loaded.item, len(loaded.item.indices)
-    seeding.seed_step(seeding.batch_seed(seed, item.epoch, item.portion, item.first))
-    value = loss(loaded.batch)
+    drawn = seeding.batch_seed(seed, item.epoch, item.portion, item.first)
+    seeding.seed_step(drawn)
+    so_far = unfinished.gradient.gradient.tensor
+    before = so_far._version  # noqa: SLF001  Torch's count of changes in place; it has no other name.
+    value = loss(loaded.batch, LossContext(seed=drawn))
+    if so_far._version != before or not model.has_gradients_attached():  # noqa: SLF001  As above.
+        raise LossError(_GRADIENTS_CHANGED)
     with user_code.running("the loss's backward()"):
-        (value * samples).backward()  # type: ignore[no-untyped-call]
-    (mean,) = device.numbers(value)
-    unfinished.loss += mean * samples
-    unfinished.samples += samples
-    unfinished.next_portion += 1
-    return mean
+        (value.mean * samples if value.sum is None else value.sum).backward()  # type: ignore[no-untyped-call]
+    figures = value.figures(device.numbers(*value.scalars))
+    if figures.count is not None:
+        checks.check_count(figures.count)
+    unfinished.add(samples, figures)
+    return figures
 
 
 class BatchLoop:
@@ -58,7 +78,7 @@ class BatchLoop:
 
     def __init__(
         self,
-        loss: Callable[[Any], Tensor],
+        loss: LossOfBatch,
         pipeline: Pipeline,
         staging: GroupStaging,
         point: TrialPoint,
@@ -75,7 +95,12 @@ class BatchLoop:
         """Waits for its evaluation's point, or for memory."""
         self._sum: GroupSum | None = None
         self._drained = False
+        self._frozen = FrozenParameters(staging.model.tensors)
         self.counters = BatchCounters()
+
+    def begin(self) -> None:
+        """The model has its first values now."""
+        self._frozen.begin()
 
     def train_until(self, ends: Callable[[], bool]) -> None:
         """Portion after portion, until `ends()` is true between two of them."""
@@ -126,10 +151,12 @@ class BatchLoop:
         began = time.perf_counter()
         assert loaded.item.portion == unfinished.next_portion  # noqa: S101  read in their order
         self._staging.model.restore_buffers()
-        mean = add_portion(unfinished, loaded, self._loss, self._seed)
+        figures = add_portion(self._staging.model, unfinished, loaded, self._loss, self._seed)
         self.counters.portions += 1
-        if math.isfinite(mean):
-            self.counters.loss_sum += mean
+        self._frozen.check_after(self.counters.portions)
+        self.counters.reported.add(figures.reported)
+        if math.isfinite(figures.mean):
+            self.counters.loss_sum += figures.mean
             self.counters.losses += 1
         if unfinished.is_complete:
             self._sum = None
@@ -150,7 +177,7 @@ class BatchLoop:
         began, is_for_data = time.perf_counter(), self._held.to_compute > 0
         if self._drained:
             time.sleep(_IDLE_SECONDS)
-        loaded = self._pipeline.next(0) or self._pipeline.next(_IDLE_SECONDS)
+        loaded = self._pipeline.next(_IDLE_SECONDS)
         if is_for_data:
             self.counters.data_seconds += time.perf_counter() - began
         return loaded

@@ -61,6 +61,7 @@ class BatchTraining:
     def begin(self, meanwhile: Callable[[], None]) -> None:
         """See `Training`."""
         self._connection.first_fetch(meanwhile)
+        self._loop.begin()
 
     def train_until(self, ends: Callable[[], bool]) -> None:
         """See `Training`."""
@@ -97,6 +98,8 @@ class BatchTraining:
             pushes=self._staging.groups,
             loss_sum=counters.loss_sum,
             loss_steps=counters.losses,
+            reported_sums=counters.reported.sums,
+            reported_steps=counters.reported.steps,
             compute_seconds=counters.compute_seconds,
             data_seconds=counters.data_seconds,
             push_seconds=counters.push_seconds,

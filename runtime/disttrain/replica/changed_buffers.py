@@ -1,4 +1,7 @@
-"""Which of a model's buffers change in training; constant ones are not sent."""
+"""Which of a model's buffers change in training, and whether shards can share the changes.
+
+Constant ones are not sent.
+"""
 
 from collections.abc import Mapping
 
@@ -8,6 +11,7 @@ from torch import Tensor
 from disttrain.layout import Range, TensorSpec
 from disttrain.replica.flat_vector import FlatVector
 from disttrain.replica.model_tensors import ModelTensors
+from disttrain.task.errors import ModelError
 from disttrain.transport.header import Vector
 
 
@@ -22,9 +26,17 @@ class ChangedBuffers:
             for vector, specs in self._specs.items()
             for spec in specs
         }
+        counters = initial.get(Vector.BUFFERS_INT64)
+        self._counters = counters.host.clone() if counters is not None else None
+        """Whole numbers as they were pushed last."""
 
     def runs(self, values: Mapping[Vector, FlatVector]) -> dict[Vector, tuple[Range, ...]]:
-        """The ranges of each vector that hold changing buffers; neighbours are joined."""
+        """The ranges of each vector that hold changing buffers; neighbours are joined.
+
+        Raises ModelError with the name of a whole-number or bool buffer that has become less.
+        """
+        if self._counters is not None:
+            self._check_counters(values[Vector.BUFFERS_INT64].host, self._counters)
         return {vector: self._runs(vector, flat.host) for vector, flat in values.items()}
 
     def _runs(self, vector: Vector, host: Tensor) -> tuple[Range, ...]:
@@ -37,6 +49,24 @@ class ChangedBuffers:
                 first = runs.pop().first
             runs.append(Range(first=first, end=end))
         return tuple(runs)
+
+    def _check_counters(self, host: Tensor, before: Tensor) -> None:
+        if bool((host < before).any()):
+            raise ModelError(self._decrease(host, before))
+        before.copy_(host)
+
+    def _decrease(self, host: Tensor, before: Tensor) -> str:
+        name, index = next(
+            (spec.name, spec.first + place)
+            for spec in self._specs[Vector.BUFFERS_INT64]
+            for place in torch.nonzero(_part(host, spec) < _part(before, spec)).flatten().tolist()
+        )
+        return (
+            f"the buffer '{name}' went from {int(before[index])} to {int(host[index])}: of "
+            "whole-number and bool buffers replicas share the largest value, as of counters. If "
+            "it is something else (a place in a queue, a mask, a flag), keep it to each replica: "
+            "register_buffer(..., persistent=False), together with what it belongs to"
+        )
 
     def _changes(self, spec: TensorSpec, host: Tensor) -> bool:
         before = self._constant.get(spec.name)

@@ -11,7 +11,8 @@ from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.replica.push_thread import PushThread
 
-_CLOSE_SECONDS = 2.0
+_CLOSE_SECONDS = 5.0
+"""Longer than a send to a shard that takes nothing: see `TransportConfig.send_timeout`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from torch import Tensor
-
 from disttrain.replica import device
 from disttrain.replica.halt import Halt
 from disttrain.replica.pipeline import Pipeline, PipelineConfig, draws_random_numbers
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.work import Cutting, WorkSource
+from disttrain.task.loss import BatchLoss, LossContext
+
+LossOfBatch = Callable[[Any, LossContext], BatchLoss]
 
 
 def pipeline(
@@ -48,7 +49,7 @@ def _config(prepared: Prepared, seed: int) -> PipelineConfig:
     )
 
 
-def loss_on_device(prepared: Prepared) -> Callable[[Any], Tensor]:
+def loss_on_device(prepared: Prepared) -> LossOfBatch:
     """The task's loss of a batch, which is moved to the model's device first."""
     place = device.mover(prepared.device)
-    return lambda batch: prepared.task.loss(prepared.model, place(batch))
+    return lambda batch, context: prepared.task.loss(prepared.model, place(batch), context)

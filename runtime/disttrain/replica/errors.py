@@ -3,6 +3,7 @@
 FinalError
 ├── ModelNotSupported    the model holds a tensor that a flat vector cannot
 ├── DeviceNotFound       the manifest asks for a GPU that is not there
+├── TooManyShards        this process may not open a connection to each shard
 ├── WrongStrategy        a loop of its own wants to join a job that is not of downpour
 └── JobEnded             a loop of its own goes on after the job has ended
 """
@@ -16,6 +17,10 @@ class ModelNotSupported(FinalError):
 
 class DeviceNotFound(FinalError):
     """The device of the manifest is not on this machine."""
+
+
+class TooManyShards(FinalError):
+    """The job has more shards than this process can have connections to."""
 
 
 class WrongStrategy(FinalError):

@@ -26,36 +26,50 @@ class FetchThread:
         self._ledger = ledger
         self._number = 0
         self._asked = False
+        self._is_due = threading.Event()
+        """The fetch that was asked for need not wait for its time."""
+        self._is_closing = False
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[FetchResult] = queue.SimpleQueue()
         self.waited_seconds = 0.0
-        """How long `wait` blocked, in all."""
+        """How long `take` and `wait` blocked, in all."""
         self.transfers = Transfers()
+        self.last_seconds = 0.0
+        """How long the latest fetch took."""
         self._thread = threading.Thread(target=self._run, name="fetch", daemon=True)
         self._thread.start()
 
     def ask(
-        self, into: Callable[[], dict[Vector, Buffer]], land: Callable[[], None] = lambda: None
+        self,
+        into: Callable[[], dict[Vector, Buffer]],
+        land: Callable[[], None] = lambda: None,
+        after_seconds: float | None = 0.0,
     ) -> None:
-        """Start fetching; the two functions are called by the thread, before and after.
+        """Fetch `after_seconds`, or when it is waited for: with None not before that.
 
-        Raises what ended this thread or another: nothing fetched would ever arrive, while pushes
-        may go on.
+        The two functions are called by the thread, before and after the fetch. Raises what ended
+        this thread or another: nothing fetched would ever arrive, while pushes may go on.
         """
         self._halt.check()
         if not self._asked:
             self._asked = True
-            self._requests.put((into, land))
+            self._is_due.clear()
+            self._requests.put((into, land, after_seconds))
 
-    def take(self) -> FetchResult | None:
-        """What arrived, once; None if nothing has. Never waits."""
+    def take(self, within_seconds: float = 0.0) -> FetchResult | None:
+        """What arrives within that time, once; None if nothing does. With 0 it never waits.
+
+        Raises Halted, or what ended another thread, while it waits.
+        """
         if not self._asked:
             return None
-        try:
-            result = self._results.get_nowait()
-        except queue.Empty:
-            return None
-        self._asked = False
+        result = self._there()
+        if result is None and within_seconds > 0:
+            began = time.perf_counter()
+            self._is_due.set()
+            result = self._halt.get_within(self._results, within_seconds)
+            self.waited_seconds += time.perf_counter() - began
+        self._asked = result is None
         return result
 
     def wait(self) -> FetchResult | None:
@@ -63,31 +77,47 @@ class FetchThread:
         if not self._asked:
             return None
         began = time.perf_counter()
+        self._is_due.set()
         result = self._halt.get(self._results)
         self.waited_seconds += time.perf_counter() - began
         self._asked = False
         return result
 
     def close(self, timeout: float) -> None:
-        """End the thread when the fetch under way has ended."""
-        self._requests.put(None)
+        """End the thread when the fetch under way has ended; one not yet due does not begin."""
+        self._tell_to_end()
         self._thread.join(timeout)
 
     def release(self) -> None:
         """The same, however long it takes. Raises what ended the thread, or Halted."""
-        self._requests.put(None)
+        self._tell_to_end()
         self._halt.joined(self._thread)
+
+    def _there(self) -> FetchResult | None:
+        try:
+            return self._results.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _tell_to_end(self) -> None:
+        self._is_closing = True
+        self._is_due.set()
+        self._requests.put(None)
 
     def _run(self) -> None:
         try:
             while (request := self._requests.get()) is not None:
-                into, land = request
+                into, land, after_seconds = request
+                self._is_due.wait(after_seconds)
+                if self._is_closing:
+                    return
                 began = time.perf_counter()
                 buffers = into()
                 result = self._client.fetch(buffers)
                 land()
                 nbytes = sum(buffer.nbytes for buffer in buffers.values())
-                self.transfers.add(time.perf_counter() - began, nbytes)
+                self.last_seconds = time.perf_counter() - began
+                self.transfers.add(self.last_seconds, nbytes)
                 self._number += 1
                 self._ledger.fetched(self._number, result.versions)
                 self._results.put(result)
@@ -97,4 +127,4 @@ class FetchThread:
             self._client.close()
 
 
-_Request = tuple[Callable[[], dict[Vector, Buffer]], Callable[[], None]]
+_Request = tuple[Callable[[], dict[Vector, Buffer]], Callable[[], None], float | None]

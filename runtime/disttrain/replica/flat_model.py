@@ -20,6 +20,7 @@ from disttrain.replica.model_tensors import (
     FROZEN_VECTORS,
     ModelTensors,
 )
+from disttrain.replica.present_gradients import PresentGradients
 from disttrain.transport.header import ELEMENT_BYTES, Vector
 from disttrain.transport.interface import Buffer, Memory
 
@@ -78,11 +79,14 @@ class FlatModel:
         self.trainable = self.tensors.tensors(self.vector)
         """The trainable parameters, in the order of their vector."""
         self._gradient_views: Sequence[Tensor] = ()
+        self._present: PresentGradients | None = None
         self._current = self._half("parameters-a", self.vector)
         self._spare = self._half("parameters-b", self.vector)
         self._frozen_vector = next(filter(self._has, FROZEN_VECTORS), Vector.NONE)
         self._frozen = self._half("frozen", self._frozen_vector) if self._frozen_vector else None
         self._incoming_buffers = _ModelBuffers(self.tensors, self._allocate, "incoming")
+        # Shards may want values while a fetch is under way, or waits to be taken.
+        self._uploaded_buffers = _ModelBuffers(self.tensors, self._allocate, "uploaded")
         self.outgoing = [
             Outgoing(self.tensors, self._allocate, number) for number in range(outgoing_buffers)
         ]
@@ -92,6 +96,12 @@ class FlatModel:
     def parameters(self) -> Tensor:
         """The flat parameters that the model computes with now; others after `adopt`."""
         return self._current[0].tensor
+
+    def watch_gradients(self) -> PresentGradients:
+        """Note from now on which parameters have a gradient; costs a call for each in a step."""
+        names = [spec.name for spec in self.tensors.specs(self.vector)]
+        self._present = self._present or PresentGradients(self.trainable, names)
+        return self._present
 
     def collect_gradients_in(self, views: Sequence[Tensor]) -> None:
         """Let backward add to these views from now on."""
@@ -103,19 +113,45 @@ class FlatModel:
         for parameter, view in zip(self.trainable, self._gradient_views, strict=True):
             parameter.grad = view
 
+    def has_gradients_attached(self) -> bool:
+        """Whether every parameter's `grad` is still its view."""
+        both = zip(self.trainable, self._gradient_views, strict=True)
+        return all(parameter.grad is view for parameter, view in both)
+
     def detach_gradients(self) -> None:
         """Leave the parameters without `grad`: backward makes new ones."""
         for parameter in self.trainable:
             parameter.grad = None
 
+    @torch.no_grad()
     def gather_gradients(self, gradients: Sequence[Tensor | None]) -> None:
         """Bring gradients that may lie elsewhere into the views; no gradient counts as zero."""
-        for view, gradient in zip(self._gradient_views, gradients, strict=True):
+        for number, (view, gradient) in enumerate(
+            zip(self._gradient_views, gradients, strict=True)
+        ):
             if gradient is None:
                 view.zero_()
             elif gradient is not view:
                 view.copy_(gradient)
+                if self._present is not None:
+                    self._present.brought(number)
         self.attach_gradients()
+
+    @torch.no_grad()
+    def add_decay(self, gradient: Tensor, decay: float) -> None:
+        """Add `decay` times each parameter to its part of the flat gradient that backward filled.
+
+        Only where there is a gradient, as torch.optim does; see `watch_gradients`.
+        """
+        present = self.watch_gradients().present
+        if all(present):
+            gradient.add_(self.parameters, alpha=decay)
+            return
+        both = zip(self._gradient_views, self._current[1], present, strict=True)
+        pairs = [(view, values) for view, values, is_there in both if is_there]
+        if pairs:
+            views, values = map(list, zip(*pairs, strict=True))
+            torch._foreach_add_(views, values, alpha=decay)
 
     def buffer_values(self) -> dict[Vector, FlatVector]:
         """The model's buffers as they are now; unchanged until the next fetch."""
@@ -126,8 +162,8 @@ class FlatModel:
 
     def values_to_upload(self) -> dict[Vector, Buffer]:
         """All values of the model in host memory; unchanged until the next fetch."""
-        self._incoming_buffers.gather()
-        vectors = self._first_fetch()
+        self._uploaded_buffers.gather()
+        vectors = self._first_fetch() | self._uploaded_buffers.vectors
         for vector in vectors.values():
             vector.leave()
             vector.wait_left()

@@ -13,8 +13,9 @@ from disttrain.parameter_server.errors import EvaluationOver
 from disttrain.replica.batch_connection import BatchConnection
 from disttrain.replica.flat_model import Gradient
 from disttrain.replica.held_groups import HeldGroups
-from disttrain.replica.leases import Requests
+from disttrain.replica.requested_work import Requests
 from disttrain.sandblaster.batch.groups import Result as GroupResult
+from disttrain.task.loss import LossFigures
 
 GRADIENTS = 2
 """One that is computed, one on its way."""
@@ -33,6 +34,17 @@ class GroupSum:
     loss: float = 0.0
     """Sum over the samples."""
     samples: int = 0
+    count: float | None = None
+    """What the loss is a sum of, if not the samples."""
+
+    def add(self, samples: int, found: LossFigures) -> None:
+        """Add a portion's loss."""
+        counted = samples if found.count is None else found.count
+        self.loss += found.mean * counted
+        self.samples += samples
+        if found.count is not None:
+            self.count = (self.count or 0.0) + found.count
+        self.next_portion += 1
 
     @property
     def is_complete(self) -> bool:
@@ -134,6 +146,7 @@ class GroupStaging:
             evaluation=staged.group.evaluation,
             loss_sum=staged.loss,
             samples=staged.samples,
+            count=staged.count,
             shards=shards,
         )
         return self._coordinator.request(GroupDone(member=self._member, result=result))

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
@@ -41,6 +42,16 @@ class Halt:
         """Wait for that long; raises as `check` as soon as the process is to end."""
         self._said.wait(seconds)
         self.check()
+
+    def get_within(self, source: "queue.SimpleQueue[T]", seconds: float) -> T | None:
+        """The next item, or None after so long without one; raises as `check` while it waits."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            try:
+                return source.get(timeout=min(left, _LOOK_AGAIN_SECONDS))
+            except queue.Empty:
+                self.check()
+        return None
 
     def get(self, source: "queue.SimpleQueue[T]") -> T:
         """The next item of the queue; raises as `check` while there is none."""

@@ -30,12 +30,25 @@ class Pushes(Buffers, Protocol):
 class Fetches(Protocol):
     """Fetches beside the step: `FetchThread`."""
 
-    def ask(self, into: Callable[[], dict[Vector, Buffer]], land: Callable[[], None] = ...) -> None:
-        """Start fetching, unless a fetch is under way or waits to be taken."""
+    @property
+    def last_seconds(self) -> float:
+        """How long the latest fetch took."""
         ...
 
-    def take(self) -> FetchResult | None:
-        """What arrived, once; None if nothing has. Never waits."""
+    def ask(
+        self,
+        into: Callable[[], dict[Vector, Buffer]],
+        land: Callable[[], None] = ...,
+        after_seconds: float | None = ...,
+    ) -> None:
+        """Fetch `after_seconds`, or when it is waited for: with None not before that.
+
+        Does nothing while a fetch is under way or waits to be taken.
+        """
+        ...
+
+    def take(self, within_seconds: float = ...) -> FetchResult | None:
+        """What arrives within that time, once; None if nothing does. With 0 it never waits."""
         ...
 
     def wait(self) -> FetchResult | None:

@@ -4,11 +4,13 @@ One file per life, `replica-{index}.i{incarnation}.bin` in the run's ledger fold
 acknowledges and which leases it began are always in it; with `record: true` also every step, fetch
 and adoption, from which `disttrain replay` repeats the run. Records of one thread are in the order
 of what happened; those of several threads are not among each other. Those that a full disk refuses
-are left out.
+are left out. With `audit: summary` answers are folded, see `ledger_folding`.
 """
 
+import itertools
 import struct
 import time
+from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +24,11 @@ from disttrain.parameter_server.client import PushResult, Version
 from disttrain.replica.work import WorkItem
 from disttrain.telemetry import record_file
 from disttrain.telemetry.record_file import RecordFile
+
+FOLD_RECORDS = 10_000
+"""Between two folds: a megabyte, folded in some milliseconds."""
+
+Fold = Callable[[NDArray[np.void]], NDArray[np.void]]
 
 _STRUCT = struct.Struct("<QBBHIIIIQQqQQQQdd")
 RECORD = np.dtype(
@@ -78,6 +85,9 @@ class Kind(IntEnum):
     LEFT = 12
     """Whatever `record` says, the last record: this life was told to end, everything that it pushed
     is acknowledged, and the rest of its work is returned."""
+    ANSWERS_FOLDED = 13
+    """With `audit: summary`: ACKNOWLEDGED of the pushes `first` to `number` by one life of a shard,
+    none left out; the first at `lease` (ns). The last one's fields, but all `samples` together."""
 
 
 class Record(NamedTuple):
@@ -114,11 +124,22 @@ class Gradient(NamedTuple):
 class Ledger:
     """Appends to the file of one life; any thread. Without a path it writes nothing."""
 
-    def __init__(self, path: Path | None = None, *, records_steps: bool = False) -> None:
-        """Open or make the file. Raises OSError."""
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        records_steps: bool = False,
+        fold: Fold | None = None,
+    ) -> None:
+        """Open or make the file. Raises OSError.
+
+        `fold`: what becomes of all records but the first, whenever so many have come.
+        """
         opened = time.time_ns()
         self._file = RecordFile(path, lambda lost: _head(opened, lost)) if path else None
         self._records_steps = records_steps and path is not None
+        self._fold = fold
+        self._numbers = itertools.count(1)
 
     @property
     def missing(self) -> int:
@@ -207,8 +228,12 @@ class Ledger:
         )
 
     def _append(self, record: Record) -> None:
-        if self._file is not None:
-            self._file.append(_STRUCT.pack(time.time_ns(), *record))
+        if self._file is None:
+            return
+        self._file.append(_STRUCT.pack(time.time_ns(), *record))
+        if self._fold is not None and next(self._numbers) % FOLD_RECORDS == 0:
+            fold = self._fold
+            self._file.fold(lambda content: fold(np.frombuffer(content, RECORD)).tobytes())
 
 
 def _head(opened_ns: int, missing: int) -> bytes:

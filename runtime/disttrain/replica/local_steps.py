@@ -17,17 +17,18 @@ class LocalSteps:
         """`learning_rate`: the full rate, which the schedule multiplies; 0: no local steps."""
         self._learning_rate = learning_rate
         self._factor = factor
-        self._samples = 0
+        self.samples = 0
+        """In the parameters as they are now, as far as this replica knows."""
 
     def adopted(self, samples: int) -> None:
         """The model computes with other parameters now, which hold so many samples."""
-        self._samples = samples
+        self.samples = samples
 
     def step(self, parameters: Tensor, gradient: Tensor, scale: float, samples: int) -> None:
         """Move the parameters by `scale` times a gradient of so many samples; 0: it is refused."""
         if scale == 0:
             return
-        rate = self._learning_rate * self._factor(self._samples)
+        rate = self._learning_rate * self._factor(self.samples)
         if rate > 0:
             parameters.add_(gradient, alpha=-rate * scale)
-        self._samples += samples
+        self.samples += samples

@@ -2,29 +2,26 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
-
-from torch import Tensor
 
 from disttrain.replica import seeding
+from disttrain.replica.data import LossOfBatch
 from disttrain.replica.downpour import Downpour, Stepped
 from disttrain.replica.leases import LeaseSource
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pipeline import Loaded, Pipeline
 from disttrain.task import user_code
+from disttrain.task.loss import LossContext
 
 _IDLE_SECONDS = 0.02
 """How long the next batch is waited for before the coordinator's orders are looked at again."""
 
 
-def step(downpour: Downpour, loss: Callable[[Any], Tensor], loaded: Loaded, seed: int) -> None:
+def step(downpour: Downpour, loss: LossOfBatch, loaded: Loaded, seed: int) -> None:
     """One step on one batch."""
     downpour.end_step(compute_and_push(downpour, loss, loaded, seed))
 
 
-def compute_and_push(
-    downpour: Downpour, loss: Callable[[Any], Tensor], loaded: Loaded, seed: int
-) -> Stepped:
+def compute_and_push(downpour: Downpour, loss: LossOfBatch, loaded: Loaded, seed: int) -> Stepped:
     """A step up to its push; its random numbers depend on the seed and the place in the data."""
     item = loaded.item
     if item.lease != downpour.position.lease:
@@ -32,10 +29,14 @@ def compute_and_push(
     downpour.ledger.step(downpour.counters.steps, item)
 
     gradient = downpour.begin_step()
-    seeding.seed_step(seeding.batch_seed(seed, item.epoch, item.portion, item.first))
-    value = loss(loaded.batch)
+    drawn = seeding.batch_seed(seed, item.epoch, item.portion, item.first)
+    seeding.seed_step(drawn)
+    context = LossContext(
+        step=downpour.counters.steps, epoch=item.epoch, samples=downpour.samples, seed=drawn
+    )
+    value = loss(loaded.batch, context)
     with user_code.running("the loss's backward()"):
-        value.backward()  # type: ignore[no-untyped-call]
+        value.mean.backward()  # type: ignore[no-untyped-call]
     return downpour.push_step(gradient, value, len(item.indices), item.position)
 
 
@@ -45,7 +46,7 @@ class TrainingLoop:
     def __init__(
         self,
         downpour: Downpour,
-        loss: Callable[[Any], Tensor],
+        loss: LossOfBatch,
         pipeline: Pipeline,
         source: LeaseSource,
         lost: LostLeases,
@@ -79,9 +80,6 @@ class TrainingLoop:
         self._downpour.counters.step_seconds += time.perf_counter() - began
 
     def _next_batch(self) -> Loaded | None:
-        loaded = self._pipeline.next(0)
-        if loaded is not None:
-            return loaded
         began = time.perf_counter()
         loaded = self._pipeline.next(_IDLE_SECONDS)
         self._downpour.counters.data_seconds += time.perf_counter() - began

@@ -10,10 +10,13 @@ class LostLeases:
     """Belongs to the compute thread; `abandoned` may be read by any."""
 
     def __init__(self, lost: Callable[[], Set[int]]) -> None:
-        """`lost`: the numbers of the leases that the coordinator gave to others."""
+        """`lost`: the leases that the coordinator gave to others.
+
+        Each until it has heard where the lease ended here.
+        """
         self._lost = lost
         self.abandoned: tuple[Position, ...] = ()
-        """Where each lost lease ended here for good."""
+        """Where each lost lease ended here for good; those that the coordinator may not know."""
 
     def given_up(self, acknowledged: Position) -> tuple[Position, ...]:
         """Where lost leases ended, of those whose every push is answered.
@@ -24,9 +27,11 @@ class LostLeases:
 
     def skips(self, item: WorkItem, reached: Position) -> bool:
         """Whether the batch must not be computed; `reached` is the position of the last one."""
-        if item.lease not in self._lost():
-            return False
-        if all(ended.lease != item.lease for ended in self.abandoned):
+        lost = self._lost()
+        # Leases come in the order of their numbers: of an earlier one no batch follows.
+        kept = [p for p in self.abandoned if p.lease == item.lease or p.lease in lost]
+        if item.lease in lost and all(ended.lease != item.lease for ended in kept):
             offset = reached.offset if reached.lease == item.lease else 0
-            self.abandoned = (*self.abandoned, Position(lease=item.lease, offset=offset))
-        return True
+            kept.append(Position(lease=item.lease, offset=offset))
+        self.abandoned = tuple(kept)
+        return any(ended.lease == item.lease for ended in kept)

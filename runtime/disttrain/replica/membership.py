@@ -12,19 +12,21 @@ from disttrain.coordinator.protocol.farewells import Farewells
 from disttrain.coordinator.protocol.messages import Join, Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults, names
+from disttrain.job.audit import Audit
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
-from disttrain.parameter_server.messages import Identity
-from disttrain.replica import downpour, ledger
+from disttrain.parameter_server.messages import Identity, Side
+from disttrain.replica import downpour, ledger, ledger_folding
 from disttrain.replica.batch_connection import BatchConnection, BatchSides
 from disttrain.replica.connection import Connection, Sides
+from disttrain.replica.errors import TooManyShards
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.transfers import Transfers
-from disttrain.transport import malloc
+from disttrain.transport import descriptors, malloc
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
@@ -69,6 +71,8 @@ class Membership:
         self.farewells = address.farewells
         """Where to write down what a coordinator that is away cannot be told."""
         self._transport = open_transport(address.transport)
+        self._memories: list[Memory] = []
+        check_reach(address.spec.parameter_server.shards, descriptors.raise_limit())
         self.coordinator = CoordinatorClient(
             lambda: self._transport.connect(address.coordinator),
             Role.REPLICA,
@@ -88,11 +92,17 @@ class Membership:
         precision = defaults.precision(self._spec)
         memory = self._memory(joined)
         flat = FlatModel(model, memory, device, outgoing_buffers=buffers, precision=precision)
-        index, incarnation = joined.member.index, joined.member.incarnation
-        path = ledger.path_of(self._ledger_folder, index, incarnation)
-        log = Ledger(path, records_steps=self._spec.record)
+        log = self._ledger(joined)
         push, fetch = self._clients(joined, flat)
         return Connection(flat, Sides(push=push, fetch=fetch), self.halt, log)
+
+    def _ledger(self, joined: Joined) -> Ledger:
+        audit = defaults.audit(self._spec)
+        if audit is Audit.OFF:
+            return ledger.SILENT
+        path = ledger.path_of(self._ledger_folder, joined.member.index, joined.member.incarnation)
+        fold = ledger_folding.fold if audit is Audit.SUMMARY else None
+        return Ledger(path, records_steps=self._spec.record, fold=fold)
 
     def connect_batch(
         self, joined: Joined, model: nn.Module, device: torch.device
@@ -115,7 +125,9 @@ class Membership:
 
     def _memory(self, joined: Joined) -> Memory:
         owner = names.replica_name(joined.member.index)
-        return self._transport.memory(f"{owner}-i{joined.member.incarnation}")
+        memory = self._transport.memory(f"{owner}-i{joined.member.incarnation}")
+        self._memories.append(memory)
+        return memory
 
     def _clients(self, joined: Joined, flat: FlatModel) -> tuple[PushClient, FetchClient]:
         # The memory in which the task made its parameters is free now, and as large as they are.
@@ -130,7 +142,27 @@ class Membership:
         return PushClient(client, shards), FetchClient(client, shards)
 
     def close(self) -> None:
-        """End the connection to the coordinator when it has answered everything."""
+        """End the connection to the coordinator when it has answered everything.
+
+        The model's memory is given back once nothing refers to it.
+        """
         self.coordinator.flush(_FLUSH_SECONDS)
         self.coordinator.close()
         self._transport.close()
+        for memory in self._memories:
+            memory.close()
+
+
+def check_reach(shards: int, descriptors_allowed: int) -> None:
+    """Whether this process can have its connections to all shards. Raises TooManyShards."""
+    per_shard = len(Side) * descriptors.PER_CONNECTION
+    needed = shards * per_shard + descriptors.ASIDE
+    if needed <= descriptors_allowed:
+        return
+    most = max(0, (descriptors_allowed - descriptors.ASIDE) // per_shard)
+    message = (
+        f"spec.parameterServer.shards: {shards} shards need {needed} descriptors in each replica, "
+        f"and this process may open {descriptors_allowed}; raise its hard limit (`ulimit -Hn`, "
+        f"LimitNOFILE of the container runtime), or take at most {most} shards"
+    )
+    raise TooManyShards(message)

@@ -8,7 +8,6 @@ with disttrain.DownpourOptimizer(model, "runs/digits") as optimizer:
 """
 
 import os
-import random
 import time
 import uuid
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from disttrain.coordinator.decisions.joining import MOST_REPLICAS
 from disttrain.coordinator.protocol.fields import START
 from disttrain.coordinator.protocol.messages import Join, Leave
 from disttrain.coordinator.protocol.orders import (
@@ -64,7 +62,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
         for a model that is not the job's.
         """
         folder = RunFolder(Path(run).resolve())
-        config = launch_config.read(folder.config(names.COORDINATOR))
+        config = launch_config.read(folder.config(names.Role.REPLICA))
         self._spec = config.job.spec
         if self._spec.strategy.downpour is None:
             message = f"the job in {folder.path} gives out portions: a loop of its own has no part"
@@ -103,8 +101,9 @@ class DownpourOptimizer(torch.optim.Optimizer):
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # type: ignore[override]
         """Push the gradients, and compute with what was fetched from now on.
 
-        Waits only if all pushes that may be under way are unanswered. A gradient that is not
-        finite is dropped and counted. Raises JobEnded, and what ended the connection.
+        Waits if all pushes that may be under way are unanswered, and for the answer and fresh
+        parameters while that is short beside a step: see `pace`. A gradient that is not finite is
+        dropped and counted. Raises JobEnded, and what ended the connection.
         """
         loss = None
         if closure is not None:
@@ -159,11 +158,9 @@ class DownpourOptimizer(torch.optim.Optimizer):
         self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
 
     def _join(self, model: nn.Module) -> Join:
-        # Indices below are the job's own replicas, whose processes may be about to join.
-        index = random.SystemRandom().randrange(self._spec.replicas.count, MOST_REPLICAS)
         return Join(
             role=Role.REPLICA,
-            index=index,
+            index=None,
             instance=uuid.uuid4().hex,
             pid=os.getpid(),
             layout=model_tensors.describe(model).layout,

@@ -29,6 +29,7 @@ from disttrain.replica import device, evaluation, files
 from disttrain.replica.evaluation import Sums
 from disttrain.replica.exchange import Versions
 from disttrain.replica.task_calls import TaskCalls
+from disttrain.task.errors import ModelError, TaskError
 from disttrain.task.task import Split
 from disttrain.telemetry import logs
 
@@ -57,10 +58,15 @@ class Orders:
         self._abilities = abilities
 
     def carry_out(self, order: Order) -> Result:
-        """The answer to the order. What goes wrong is told to the coordinator, not raised."""
+        """The answer to the order. What goes wrong is told to the coordinator.
+
+        Raises TaskError for a mistake of the task in training, which ends the replica.
+        """
         try:
             return self._carry_out(order)
         except (DistTrainError, OSError, RuntimeError, safetensors.SafetensorError) as error:
+            if isinstance(error, TaskError) and not isinstance(order, Evaluate):
+                raise
             LOG.exception("order failed", order=order.kind)
             return OrderFailed(message=str(error)[:32_000])
 
@@ -101,9 +107,17 @@ class Orders:
         )
 
     def _load(self, file: Path) -> nn.Module:
-        """A new model with exactly what the file holds."""
+        """A new model with exactly what the file holds. Raises ModelError if it does not fit."""
         model = self._task.model(seed=0)
-        model.load_state_dict(safetensors.torch.load_file(file), strict=True)
+        try:
+            model.load_state_dict(safetensors.torch.load_file(file), strict=True)
+        except RuntimeError as error:
+            message = (
+                "the exported model does not fit: did Task.model() build another model in this "
+                "process? Let it depend on spec.task.arguments alone, not on the process, the "
+                f"time or chance. {error}"
+            )
+            raise ModelError(message) from error
         return model.to(self._device)
 
     def _sums(self, model: nn.Module, split: Split, batch_size: int) -> Sums:

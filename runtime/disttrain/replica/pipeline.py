@@ -24,6 +24,7 @@ from disttrain.task.errors import TaskError
 
 Collate = Callable[[list[Any]], Any]
 
+_LOOK_AGAIN_SECONDS = 0.1
 _MOST_SHOWN = 256
 """Samples named when a batch that is read at once cannot be read."""
 
@@ -76,7 +77,8 @@ class Pipeline:
     """Makes batches of the leases that the work source gives, ahead of the training step.
 
     A data set that draws random numbers and has no workers is read between the steps instead: the
-    generators are the process's, and a thread would make the numbers depend on timing.
+    generators are the process's, and a thread would make the numbers depend on timing. Then `next`
+    reads; it waits no longer for a lease than it is told, since a lease may wait for a step.
     """
 
     def __init__(
@@ -93,14 +95,16 @@ class Pipeline:
         inline = config.workers == 0 and draws_random_numbers(dataset, collate)
         seeded = inline or config.workers > 0
         items = _Items(source, cutting, self._dropped)
-        made = _made(
-            _loader(Batches(dataset, collate, config, seeded=seeded), items, config), items
-        )
+        batches = Batches(dataset, collate, config, seeded=seeded)
+        reading = _Reading(_loader(batches, items, config), items)
         self._ready: queue.Queue[Loaded] = queue.Queue(maxsize=max(1, config.prefetch))
-        self._inline = made if inline else None
+        self._inline = reading if inline else None
         if not inline:
-            # Nothing but the thread has them: the loader's workers end when the thread does.
-            threading.Thread(target=self._fill, args=(made,), name="pipeline", daemon=True).start()
+            # Nothing but the thread has it: the loader's workers end when the thread does.
+            fill = threading.Thread(
+                target=self._fill, args=(reading,), name="pipeline", daemon=True
+            )
+            fill.start()
 
     def next(self, timeout: float) -> Loaded | None:
         """The next batch, or None after `timeout` seconds without one. Compute thread only.
@@ -110,9 +114,9 @@ class Pipeline:
         if self._dropped.is_set():
             return None
         if self._inline is not None:
-            return self._next_inline(self._inline)
+            return _sound(self._inline.next(timeout))
         try:
-            return self._ready.get(timeout=timeout) if timeout else self._ready.get_nowait()
+            return self._ready.get(timeout=timeout)
         except queue.Empty:
             # What ended the thread that makes the batches would not be seen otherwise.
             self._halt.check()
@@ -122,20 +126,16 @@ class Pipeline:
         """Make no more batches and forget those that lie ready."""
         self._dropped.set()
 
-    def _next_inline(self, made: Iterator[Loaded]) -> Loaded | None:
-        loaded = next(made, None)
-        if loaded is not None and isinstance(loaded.batch, TaskError):
-            raise loaded.batch
-        return loaded
-
-    def _fill(self, made: Iterator[Loaded]) -> None:
+    def _fill(self, reading: "_Reading") -> None:
         try:
-            for loaded in made:
-                if isinstance(loaded.batch, TaskError):
+            while not reading.is_over:
+                loaded = reading.next(_LOOK_AGAIN_SECONDS)
+                if loaded is not None and isinstance(loaded.batch, TaskError):
                     # Not raised: its traceback would keep the loader, and with it the workers.
                     self._halt.say(loaded.batch)
                     return
-                self._put(loaded)
+                if loaded is not None:
+                    self._put(loaded)
         except Halted:
             return
         except BaseException as error:
@@ -144,7 +144,7 @@ class Pipeline:
     def _put(self, loaded: Loaded) -> None:
         while not self._dropped.is_set():
             try:
-                return self._ready.put(loaded, timeout=0.1)
+                return self._ready.put(loaded, timeout=_LOOK_AGAIN_SECONDS)
             except queue.Full:
                 self._halt.check()
         return None
@@ -164,12 +164,17 @@ class _Items:
         self._dropped = dropped
         self._lease: Lease | None = None
 
-    def await_lease(self) -> bool:
-        """Wait for the lease to begin with; False when there will be none. Raises Halted."""
+    def await_lease(self, seconds: float) -> bool:
+        """Whether there is a lease to begin with, in that time. Raises Halted."""
         if self._dropped.is_set():
             return False
-        self._lease = self._source.wait_for_next()
+        self._lease = self._source.next_within(seconds)
         return self._lease is not None
+
+    @property
+    def are_over(self) -> bool:
+        """There will be no lease any more, once none was there."""
+        return self._dropped.is_set() or self._source.ended
 
     def __iter__(self) -> Iterator[WorkItem]:
         while self._lease is not None:
@@ -180,11 +185,33 @@ class _Items:
             self._lease = self._source.next_now()
 
 
-def _made(loader: DataLoader[Loaded], items: _Items) -> Iterator[Loaded]:
-    while items.await_lease():
-        batches = iter(loader)
-        while (loaded := _next_of(batches)) is not None:
-            yield loaded
+class _Reading:
+    """The batches of one lease after the other."""
+
+    def __init__(self, loader: DataLoader[Loaded], items: _Items) -> None:
+        self._loader = loader
+        self._items = items
+        self._batches: Iterator[Loaded] | None = None
+        self.is_over = False
+        """There will be none any more."""
+
+    def next(self, timeout: float) -> Loaded | None:
+        """The next batch; None when no lease came for one in that time. Raises Halted."""
+        while self._batches is not None or self._items.await_lease(timeout):
+            if self._batches is None:
+                self._batches = iter(self._loader)
+            loaded = _next_of(self._batches)
+            if loaded is not None:
+                return loaded
+            self._batches = None
+        self.is_over = self._items.are_over
+        return None
+
+
+def _sound(loaded: Loaded | None) -> Loaded | None:
+    if loaded is not None and isinstance(loaded.batch, TaskError):
+        raise loaded.batch
+    return loaded
 
 
 def read(dataset: Dataset[Any], indices: list[int]) -> list[Any]:

@@ -8,9 +8,10 @@ from torch import nn
 from disttrain.job import defaults
 from disttrain.job.sandblaster import Sandblaster
 from disttrain.launch.config import LaunchConfig
-from disttrain.replica import device, model_tensors, task_calls
+from disttrain.replica import device, evaluation, model_tensors, task_calls
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.replica.task_calls import Examples, TaskCalls
+from disttrain.replica.watchdog import Watchdog
 from disttrain.task import checks
 from disttrain.task.task import Split
 
@@ -36,7 +37,7 @@ def prepare(config: LaunchConfig) -> Prepared:
         checks.check_sum_over_samples(model)
     # Portions may be larger than the data: then there is one.
     batch = spec.batch_size or 1
-    return Prepared(
+    prepared = Prepared(
         task=task,
         model=model,
         tensors=model_tensors.describe(model, defaults.precision(spec)),
@@ -44,3 +45,7 @@ def prepare(config: LaunchConfig) -> Prepared:
         test=task.examples(Split.TEST, batch),
         device=device.resolve(config.device),
     )
+    place, size = device.mover(prepared.device), defaults.samples_per_step(spec)
+    with Watchdog(spec.replicas.call_timeout_seconds):
+        evaluation.try_one_batch(task, model.to(prepared.device), prepared.test, size, place)
+    return prepared

@@ -29,6 +29,8 @@ def replica_report(
         pushes=pushes.acknowledged.pushes,
         loss_sum=counters.loss_sum,
         loss_steps=counters.loss_steps,
+        reported_sums=counters.reported.sums,
+        reported_steps=counters.reported.steps,
         non_finite=counters.non_finite,
         non_finite_lease=counters.non_finite_lease,
         staleness=tuple(pushes.staleness),

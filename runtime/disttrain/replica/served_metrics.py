@@ -6,6 +6,7 @@ from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ReplicaRepo
 from disttrain.replica.ledger import SILENT
 from disttrain.replica.transfers import Transfers
 from disttrain.telemetry import exporter, metrics
+from disttrain.telemetry.health import Health
 
 _WAITS = ("data", "push", "fetch")
 
@@ -18,9 +19,9 @@ class ServedMetrics:
         registry = metrics.new_registry()
         self._metrics = metrics.ReplicaMetrics.register(registry)
         self._last = ReplicaReport()
-        self.readiness = exporter.Readiness()
+        self.health = Health()
         """Of the process."""
-        self.address = exporter.start(address, registry, self.readiness)
+        self.address = exporter.start(address, registry, self.health)
         self.source: Callable[[], ReplicaReport] = ReplicaReport
         """Makes the report; an empty one until the replica trains."""
         self.pushes = Transfers()

@@ -69,7 +69,7 @@ def _live(
             served.ledger = training.ledger
             patience = _LEAVE_SECONDS[config.supervisor]
             signal.signal(signal.SIGTERM, lambda *_: replica.leave(patience))
-            served.readiness.is_ready = True
+            served.health.is_ready = True
             return replica.run()
     finally:
         training.close()

@@ -1,12 +1,14 @@
 """Calls the user's task, and checks what comes back where it enters."""
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+import torch
+from torch import nn
 from torch.utils.data import Dataset
 
 from disttrain.job import defaults
@@ -14,7 +16,8 @@ from disttrain.job.sandblaster import Precision
 from disttrain.job.spec import DistTrainJob
 from disttrain.replica import device, seeding
 from disttrain.task import checks, loading, user_code
-from disttrain.task.errors import UserCodeError
+from disttrain.task.errors import LossError, UserCodeError
+from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import InputPipeline, Split, Task
 
 _DOUBLE_DATA = (
@@ -43,6 +46,10 @@ class TaskCalls:
         self._is_double = precision is Precision.FLOAT64
         self._name = type(task).__name__
         self._examples: dict[Split, Examples] = {}
+        self._wants_context = "context" in inspect.signature(task.loss).parameters
+        self._latest = LossContext()
+        self._has_count = False
+        self._takes_derivatives = False
 
     def model(self, seed: int) -> nn.Module:
         """A new model with the seed's initial values, in training mode. Raises TaskError."""
@@ -72,15 +79,49 @@ class TaskCalls:
             batch = self._task.collate(samples)
         return device.in_double_precision(batch) if self._is_double else batch
 
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """The loss of a training step."""
+    def loss(self, model: nn.Module, batch: Any, context: LossContext) -> BatchLoss:
+        """The loss of a training step. Raises TaskError."""
+        self._latest = context
         with self._precision_in_doubt(batch), user_code.running(f"{self._name}.loss()"):
-            return checks.check_loss(self._task.loss(model, batch))
+            loss = checks.check_loss(self._loss(model, batch, context))
+        if self._has_count and loss.count is None:
+            message = "Task.loss() returned a Loss before and a tensor now; let it be one of both"
+            raise LossError(message)
+        self._has_count = loss.count is not None
+        reported = checks.check_reported(context.reported, loss.mean.device)
+        return replace(loss, reported=reported)
 
-    def loss_value(self, model: nn.Module, batch: Any) -> float:
-        """The loss of a batch in an evaluation, where nothing has a gradient."""
+    def loss_sum(self, model: nn.Module, batch: Any, samples: int) -> tuple[float, float]:
+        """The loss of a batch in an evaluation, and what it is to be divided by. Raises TaskError.
+
+        Without gradients, so that nothing is kept for them, unless the loss takes derivatives.
+        """
+        if not self._takes_derivatives:
+            try:
+                return self._loss_sum(model, batch, samples)
+            except UserCodeError as error:
+                if not isinstance(error.__cause__, RuntimeError):
+                    raise
+        with torch.enable_grad():
+            found = self._loss_sum(model, batch, samples)
+        self._takes_derivatives = True
+        return found
+
+    def _loss_sum(self, model: nn.Module, batch: Any, samples: int) -> tuple[float, float]:
+        context = replace(self._latest, reported={})
         with user_code.running(f"{self._name}.loss()"):
-            return float(self._task.loss(model, batch))
+            loss = checks.check_loss(self._loss(model, batch, context), of_a_step=False)
+        if loss.sum is None or loss.count is None:
+            (mean,) = device.numbers(loss.mean)
+            return mean * samples, samples
+        total, count = device.numbers(loss.sum, loss.count)
+        checks.check_count(count)
+        return total, count
+
+    def _loss(self, model: nn.Module, batch: Any, context: LossContext) -> object:
+        if self._wants_context:
+            return self._task.loss(model, batch, context=context)  # type: ignore[call-arg]
+        return self._task.loss(model, batch)
 
     def measures(self, model: nn.Module, batch: Any) -> dict[str, float]:
         """Sums over a batch."""

@@ -31,12 +31,15 @@ class WorkItem(NamedTuple):
 class WorkSource(Protocol):
     """Gives leases, in the order of their numbers. Used by the pipeline's thread."""
 
+    ended: bool
+    """There will be no more than what is held."""
+
     def next_now(self) -> Lease | None:
         """The next lease if one is held already; never waits."""
         ...
 
-    def wait_for_next(self) -> Lease | None:
-        """The next lease; None when there will be no more. Raises Halted."""
+    def next_within(self, seconds: float) -> Lease | None:
+        """The next lease; None when there is none in that time. Raises Halted."""
         ...
 
 

@@ -20,8 +20,10 @@ from disttrain.sandblaster.names import ARRIVED, DIRECTION, GRADIENT, PARAMETERS
 from disttrain.sandblaster.operations import Operation
 from disttrain.sandblaster.products import of_gram
 
-_PATIENCE = 5
+_PATIENCE_AFTER_CUTS = 5
 """Steps in a row that change nothing, but were cut: see `State.cut_from`."""
+PATIENCE = 3
+"""The same of others: one step may change little far from a minimum."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,15 +124,14 @@ class Descent:
         return self._go_on(found, moved)
 
     def _end(self, state: State, former_loss: float) -> tuple[End | None, int]:
-        """The reason to end at a new point, if any, and how many steps in a row gave none for it.
-
-        A step that was cut, and those after it, may change little far from a minimum.
-        """
+        """The reason to end at a new point, if any, and how many steps in a row changed nothing."""
         reason = end(self._rules, state.progress, former_loss)
-        if reason is not End.CHANGE or not state.cut_from:
+        if reason is not End.CHANGE:
             return reason, 0
         restful = state.restful + 1
-        return (End.NO_MINIMUM if restful >= _PATIENCE else None), restful
+        if state.cut_from:
+            return (End.NO_MINIMUM if restful >= _PATIENCE_AFTER_CUTS else None), restful
+        return (End.CHANGE if restful >= PATIENCE else None), restful
 
     def _go_on(self, state: State, operations: tuple[Operation, ...]) -> Step:
         """Choose a direction and search along it."""

@@ -36,6 +36,8 @@ class PlainLbfgs:
         self._weak_pairs = weak_pairs
         self._pairs: list[int] = []
         """Slots of the history, the oldest first."""
+        self._restful = 0
+        """Steps in a row that changed nothing."""
         self._run = self._minimise()
 
     def advance(self, answer: Answer | None) -> Request | None:
@@ -73,7 +75,11 @@ class PlainLbfgs:
         answer = yield _one(ops.Extent(vector=GRADIENT))
         former, (self._absolute_sum, largest) = self.progress.loss, answer.scalars
         self.progress = replace(self.progress, loss=loss, largest=largest)
-        self.progress = replace(self.progress, end=descent.end(self._rules, self.progress, former))
+        reason = descent.end(self._rules, self.progress, former)
+        self._restful = self._restful + 1 if reason is End.CHANGE else 0
+        if reason is End.CHANGE and self._restful < descent.PATIENCE:
+            reason = None
+        self.progress = replace(self.progress, end=reason)
 
     def _form_direction(self) -> Order:
         """The two loops."""

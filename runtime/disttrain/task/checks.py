@@ -1,5 +1,6 @@
 """What is demanded of the values that a task returns. Pure: values in, an error or nothing out."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,11 @@ from torch.utils.data import IterableDataset
 
 from disttrain.task import user_code
 from disttrain.task.errors import DatasetError, LossError, MeasureError, ModelError
+from disttrain.task.loss import BatchLoss, Loss
 from disttrain.task.task import Split
+
+MOST_REPORTED = 32
+"""Scalars that a loss may report: they are in each heartbeat."""
 
 
 def check_model(model: object) -> nn.Module:
@@ -32,7 +37,34 @@ def check_model(model: object) -> nn.Module:
         raise ModelError(message)
     for name, parameter in trainable.items():
         _check_parameter(name, parameter)
+    _check_names(trainable, model)
+    _check_memory(trainable)
     return model
+
+
+def _check_names(trainable: Mapping[str, nn.Parameter], model: nn.Module) -> None:
+    """Refuse a wrapper of the whole model that would get into the names of the exported tensors."""
+    if next(iter(trainable)).startswith("_orig_mod."):
+        remedy = "call model.compile(), which changes no names, instead of torch.compile(model)"
+    elif isinstance(model, nn.DataParallel):
+        remedy = "return the model itself: replicas take the place of a DataParallel"
+    else:
+        return
+    message = f"the model's parameters have the names of its wrapper, {next(iter(trainable))}; "
+    raise ModelError(message + remedy)
+
+
+def _check_memory(trainable: Mapping[str, nn.Parameter]) -> None:
+    """Refuse two parameters over the same memory: in the flat vectors each has its own."""
+    owners: dict[int, str] = {}
+    for name, parameter in trainable.items():
+        owner = owners.setdefault(parameter.data_ptr(), name)
+        if parameter.numel() and owner != name:
+            message = (
+                f"the parameters '{owner}' and '{name}' share memory, which would end with the "
+                "first step; let both names be one Parameter, or clone() one of them"
+            )
+            raise ModelError(message)
 
 
 def _check_parameter(name: str, parameter: nn.Parameter) -> None:
@@ -107,13 +139,59 @@ def check_dataset(dataset: Any, split: Split, *, batch_size: int) -> int:
     return samples
 
 
-def check_loss(loss: object) -> Tensor:
-    """Return the loss if a gradient can be taken of it. Raises LossError.
+def check_loss(loss: object, *, of_a_step: bool = True) -> BatchLoss:
+    """Return the loss if it is a scalar, and of a step a gradient can be taken of it.
 
-    Whether it is finite is the training loop's question.
+    Raises LossError. Whether it is finite is the training loop's question.
     """
+    if not isinstance(loss, Loss):
+        return BatchLoss(_scalar(loss, of_a_step=of_a_step))
+    total = _scalar(loss.sum, of_a_step=of_a_step)
+    count = torch.as_tensor(loss.count, dtype=torch.float64, device=total.device).detach()
+    if count.numel() != 1:
+        message = f"Loss.count must be a scalar, got a tensor of shape {tuple(count.shape)}"
+        raise LossError(message)
+    count = count.reshape(())
+    return BatchLoss(total / torch.where(count == 0, 1.0, count).to(total.dtype), total, count)
+
+
+def check_count(count: float) -> None:
+    """Refuse what a loss cannot be divided by. Raises LossError."""
+    if not 0 <= count < math.inf:
+        message = f"Loss.count must be a finite number of at least 0, got {count}"
+        raise LossError(message)
+
+
+def check_split_count(count: float, samples: int) -> None:
+    """Refuse a loss over a whole split in which nothing counts. Raises LossError."""
+    if samples and not count:
+        message = (
+            f"Loss.count was 0 in all batches of the split ({samples} samples), so nothing of it "
+            "counts in the loss; see what Task.loss() makes the count of: a mask, weights"
+        )
+        raise LossError(message)
+
+
+def check_reported(reported: Mapping[str, object], device: torch.device) -> dict[str, Tensor]:
+    """Return what a loss reported as scalars on its device. Raises LossError."""
+    if len(reported) > MOST_REPORTED:
+        message = f"context.report() takes at most {MOST_REPORTED} names, got {len(reported)}"
+        raise LossError(message)
+    return {name: _reported(name, value, device) for name, value in reported.items()}
+
+
+def _reported(name: str, value: object, device: torch.device) -> Tensor:
+    if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
+        return value.detach().reshape(())
+    if isinstance(value, int | float):
+        return torch.tensor(float(value), dtype=torch.float64, device=device)
+    message = f"context.report({name}=...) must be given a scalar, got {_kind(value)}"
+    raise LossError(message)
+
+
+def _scalar(loss: object, *, of_a_step: bool) -> Tensor:
     if not isinstance(loss, Tensor):
-        message = f"Task.loss() must return a tensor, got {_kind(loss)}"
+        message = f"Task.loss() must return a tensor or a Loss, got {_kind(loss)}"
     elif loss.dim() != 0:
         message = (
             f"Task.loss() must return a scalar, got a tensor of shape {tuple(loss.shape)}; "
@@ -121,7 +199,7 @@ def check_loss(loss: object) -> Tensor:
         )
     elif not loss.is_floating_point():
         message = f"Task.loss() must return a floating-point tensor, got {_dtype(loss)}"
-    elif not loss.requires_grad:
+    elif of_a_step and not loss.requires_grad:
         message = (
             "Task.loss() returned a tensor without a gradient; compute it from the model's output, "
             "without detach(), item() or no_grad()"

@@ -104,5 +104,5 @@ def _classes_of(module: ModuleType) -> list[str]:
 
 
 def _nearest(name: str, candidates: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, list(candidates), n=1)
     return f"; did you mean '{near[0]}'?" if near else ""

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 from torch.utils.data import Dataset, default_collate
 
+from disttrain.task.loss import Loss
+
 Batch: TypeAlias = Any
 """What `Task.collate` makes of samples: a tensor, or a tuple, list or dict of tensors."""
 
@@ -65,10 +67,12 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor | Loss:
         """Return the mean loss over the batch: a scalar with a gradient, on the model's device.
 
-        The model is in training mode; the batch is on its device.
+        Or a `Loss`, if something else than the samples counts alike. The model is in training
+        mode, in evaluations in evaluation mode; the batch is on its device. A third parameter
+        `context` gets a `LossContext`.
         """
 
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:  # noqa: ARG002 - The signature is for those who override it.

@@ -1,11 +1,14 @@
 """Serves one registry to Prometheus over HTTP, on a thread of its own, and says how the process is.
 
-/healthz answers 200 while the process lives, /ready when it does its work and 503 before; every
-other path is the metrics.
+/healthz answers 200 while the process lives and its main loop goes on, /ready when it does its
+work; both answer 503 otherwise. Every other path is the metrics. Everybody on the pod network may
+connect, so what a stranger can hold is bounded: a few connections, each for a few seconds.
 """
 
+import socket
 import socketserver
 import threading
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from typing import Self
@@ -14,23 +17,66 @@ from prometheus_client import CollectorRegistry, MetricsHandler
 
 from disttrain.job import pod_layout
 from disttrain.telemetry.errors import MetricsAddressError
+from disttrain.telemetry.health import Health
+from disttrain.telemetry.metrics import ExporterMetrics
+
+MOST_CONNECTIONS = 32
+"""Open at once. One more ends the oldest, which a scrape, done in milliseconds, never is."""
+_SILENCE_SECONDS = 5
+"""A connection that neither sends nor takes anything for so long is closed."""
 
 
-class Readiness:
-    """Whether a process does its work; set once by its own thread, read by those of HTTP."""
-
-    is_ready = False
+_Request = socket.socket | tuple[bytes, socket.socket]
+"""The standard library's; never the second, which is UDP's."""
 
 
 class _Server(ThreadingHTTPServer):
-    """The standard server without its look-up of the host's name, which can take seconds."""
+    """The standard server, bounded, and without its look-up of the host's name."""
 
     daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(
+        self, address: tuple[str, int], handler: type[MetricsHandler], counted: ExporterMetrics
+    ) -> None:
+        self._counted = counted
+        self._open: dict[socket.socket, None] = {}
+        self._changed = threading.Condition()
+        super().__init__(address, handler)
 
     def server_bind(self) -> None:
+        """Without the name, whose look-up can take seconds."""
         socketserver.TCPServer.server_bind(self)
         host, port = self.server_address[:2]
         self.server_name, self.server_port = str(host), int(port)
+
+    def get_request(self) -> tuple[socket.socket, object]:
+        """The next connection, once there is room for it."""
+        connection, peer = super().get_request()
+        with self._changed:
+            while len(self._open) >= MOST_CONNECTIONS:
+                self._end(next(iter(self._open)))
+                self._changed.wait(timeout=_SILENCE_SECONDS)
+            self._open[connection] = None
+        return connection, peer
+
+    def close_request(self, request: _Request) -> None:
+        """Make room."""
+        super().close_request(request)
+        with self._changed:
+            self._open = {one: None for one in self._open if one is not request}
+            self._changed.notify()
+
+    def handle_error(self, request: _Request, client_address: object) -> None:
+        """A peer that went away is counted; a traceback for each would fill the log."""
+        del request, client_address
+        self._counted.connections_cut.labels("error").inc()
+
+    def _end(self, connection: socket.socket) -> None:
+        """Its thread, which reads or writes, then closes it."""
+        self._counted.connections_cut.labels("limit").inc()
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 class Exporter:
@@ -40,12 +86,12 @@ class Exporter:
     """
 
     def __init__(
-        self, address: str, registry: CollectorRegistry, readiness: Readiness | None = None
+        self, address: str, registry: CollectorRegistry, health: Health | None = None
     ) -> None:
         host, port = _parse(address)
-        handler = _handler(registry, readiness or Readiness())
+        handler = _handler(registry, health or Health())
         try:
-            self._server = _Server((host, port), handler)
+            self._server = _Server((host, port), handler, ExporterMetrics.register(registry))
         except OSError as error:
             message = f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
             raise MetricsAddressError(message) from error
@@ -66,23 +112,27 @@ class Exporter:
         self.close()
 
 
-def start(address: str, registry: CollectorRegistry, readiness: Readiness | None = None) -> str:
+def start(address: str, registry: CollectorRegistry, health: Health | None = None) -> str:
     """Serve `registry` on `address` (HOST:PORT, 0 takes a free port) for the rest of the process.
 
     Returns the real address. Raises MetricsAddressError when the address cannot be had.
     """
-    return Exporter(address, registry, readiness).address
+    return Exporter(address, registry, health).address
 
 
-def _handler(registry: CollectorRegistry, readiness: Readiness) -> type[MetricsHandler]:
+def _handler(registry: CollectorRegistry, health: Health) -> type[MetricsHandler]:
     class Handler(MetricsHandler):
         """The metrics, and the two questions of a kubelet."""
 
+        timeout = _SILENCE_SECONDS
+
         def do_GET(self) -> None:  # noqa: N802 - the base class wants this name
             path = self.path.partition("?")[0]
-            if path == pod_layout.HEALTH_PATH:
+            if path == pod_layout.HEALTH_PATH and health.is_alive:
                 self._say(HTTPStatus.OK, "alive")
-            elif path == pod_layout.READY_PATH and readiness.is_ready:
+            elif path == pod_layout.HEALTH_PATH:
+                self._say(HTTPStatus.SERVICE_UNAVAILABLE, "hangs")
+            elif path == pod_layout.READY_PATH and health.is_ready:
                 self._say(HTTPStatus.OK, "ready")
             elif path == pod_layout.READY_PATH:
                 self._say(HTTPStatus.SERVICE_UNAVAILABLE, "not ready")

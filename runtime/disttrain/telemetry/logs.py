@@ -7,12 +7,16 @@ is in the fields, so that lines can be searched and counted.
 
 import json
 import logging
+import os
 import re
 import sys
 import time
 from collections.abc import Mapping
 from enum import Enum
+from io import TextIOWrapper
 from pathlib import Path
+
+from disttrain.telemetry import append_file
 
 _FIELDS = "disttrain_fields"
 _PLAIN = re.compile(r"[^\s\"=]+")
@@ -73,9 +77,17 @@ def rename(process: str) -> None:
         handler.setFormatter(LineFormatter(process))
 
 
+class _FileHandler(logging.FileHandler):
+    """Of a file that only this user reads."""
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = append_file.descriptor(self.baseFilename)
+        return os.fdopen(descriptor, "a", encoding=self.encoding)
+
+
 def _file_handler(file: Path) -> logging.Handler:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return logging.FileHandler(file, mode="a", encoding="utf-8")
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return _FileHandler(file, mode="a", encoding="utf-8")
 
 
 class LineFormatter(logging.Formatter):
@@ -105,4 +117,7 @@ def _value(value: object) -> str:
     if isinstance(value, Enum):
         return value.name.lower()
     text = str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    if _PLAIN.fullmatch(text) and text.isprintable():
+        return text
+    # Escapes of a terminal and marks that turn the direction of text are written out.
+    return json.dumps(text, ensure_ascii=not text.isprintable())

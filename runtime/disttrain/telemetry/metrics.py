@@ -22,6 +22,26 @@ def new_registry() -> CollectorRegistry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ExporterMetrics:
+    """What the exporter of every process counts of itself, from any thread."""
+
+    connections_cut: Counter
+    """Label `reason`: limit, too many at once; error, the peer went away or was not understood."""
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> Self:
+        """Make the group in `registry`, once per registry."""
+        new = _Maker(registry)
+        return cls(
+            connections_cut=new.counter(
+                "metrics_connections_cut",
+                "Connections to the metrics port that ended without an answer.",
+                "reason",
+            )
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ReplicaMetrics:
     """What a replica counts. The methods of all fields may be called from any thread."""
 
@@ -182,6 +202,7 @@ class CoordinatorMetrics:
     """Seconds; infinite for a job without checkpoints."""
     checkpoint_seconds: Histogram
     checkpoint_failures: Counter
+    checkpoints_damaged: Counter
     staleness_bound: Gauge
     messages_dropped: Counter
     """Label `reason`: why the transport dropped what arrived."""
@@ -209,7 +230,10 @@ class CoordinatorMetrics:
             portions_done=new.counter("portions_done", "Portions processed completely."),
             portions_requeued=new.counter("portions_requeued", "Portions given out again."),
             samples_repeated=new.counter("samples_repeated", "Samples processed more than once."),
-            updates_lost=new.counter("updates_lost", "Acknowledged updates lost with a shard."),
+            updates_lost=new.counter(
+                "updates_lost",
+                "Acknowledged updates lost with a shard; on a cluster at least so many.",
+            ),
             checkpoint_timestamp=new.gauge(
                 "job_checkpoint_timestamp_seconds",
                 "When the last complete checkpoint was begun, or training before the first.",
@@ -219,6 +243,9 @@ class CoordinatorMetrics:
             ),
             checkpoint_seconds=new.seconds("job_checkpoint_seconds", "Time of whole checkpoints."),
             checkpoint_failures=new.counter("job_checkpoint_failures", "Checkpoints that failed."),
+            checkpoints_damaged=new.counter(
+                "job_checkpoints_damaged", "Checkpoints that a shard found damaged."
+            ),
             staleness_bound=new.gauge(
                 "staleness_bound_updates",
                 "Staleness that replicas of about equal speed stay far below.",

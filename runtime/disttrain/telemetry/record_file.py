@@ -8,13 +8,14 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from disttrain.telemetry import logs
+from disttrain.telemetry import append_file, logs
 
 LOG = logs.get(__name__)
 
@@ -35,12 +36,12 @@ class RecordFile:
     def __init__(self, path: Path, head: Head) -> None:
         """Open or make the file; half a record at its end is cut off. Raises OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self.missing = 0
         self._path = path
         self._head = head
         self._lock = threading.Lock()
-        self._descriptor = os.open(path, flags, 0o600)
+        self._folding = threading.Lock()
+        self._descriptor = append_file.descriptor(path)
         found = os.fstat(self._descriptor).st_size
         record_bytes = len(head(0))
         self._whole_bytes = found // record_bytes * record_bytes
@@ -53,6 +54,59 @@ class RecordFile:
             if self._descriptor >= 0 and not self._try(lambda: self._write_after_head(record)):
                 self.missing += 1
                 self._try(self._tell_missing)
+
+    def fold(self, shorten: Callable[[bytes], bytes]) -> None:
+        """Put in place of all records but the head what `shorten` makes of them; any thread.
+
+        Others may append meanwhile; nothing happens while another thread folds. Killed at any step,
+        the file is the old or the new one, whole. A full disk leaves it the old one.
+        """
+        if not self._folding.acquire(blocking=False):
+            return
+        unfinished = self._path.with_suffix(".unfinished")
+        try:
+            self._put_in_place(unfinished, self._read_whole(), shorten)
+        except OSError as error:
+            with suppress(OSError):
+                unfinished.unlink()
+            LOG.warning("a ledger is not folded: is the disk full?", file=self._path, error=error)
+        finally:
+            self._folding.release()
+
+    def _read_whole(self) -> bytes:
+        with self._lock:
+            whole_bytes = self._whole_bytes
+        with self._path.open("rb") as present:
+            return present.read(whole_bytes)
+
+    def _put_in_place(
+        self, unfinished: Path, found: bytes, shorten: Callable[[bytes], bytes]
+    ) -> None:
+        head_bytes = len(self._head(0))
+        unfinished.unlink(missing_ok=True)
+        new = append_file.descriptor(unfinished)
+        try:
+            _write_all(new, found[:head_bytes] + shorten(found[head_bytes:]))
+            # Else the rename may outlive the machine, and what was renamed not.
+            os.fsync(new)
+            with self._lock:
+                if self._descriptor < 0:
+                    return
+                later = self._read_later(len(found))
+                _write_all(new, later)
+                _write_head(unfinished, self._head(self.missing))
+                unfinished.rename(self._path)
+                self._whole_bytes = os.fstat(new).st_size
+                self._is_torn = False
+                self._descriptor, new = new, self._descriptor
+        finally:
+            os.close(new)
+
+    def _read_later(self, found_bytes: int) -> bytes:
+        """What was appended since so many bytes were found, without half a record at the end."""
+        with self._path.open("rb") as present:
+            present.seek(found_bytes)
+            return present.read(self._whole_bytes - found_bytes)
 
     def close(self) -> None:
         """Closes the file. May be called again."""
@@ -85,14 +139,8 @@ class RecordFile:
         self._write(record)
 
     def _tell_missing(self) -> None:
-        if not self._whole_bytes:
-            return
-        # A descriptor of its own: what is opened for appending writes at the end, whatever it says.
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.pwrite(descriptor, self._head(self.missing), 0)
-        finally:
-            os.close(descriptor)
+        if self._whole_bytes:
+            _write_head(self._path, self._head(self.missing))
 
     def _write(self, record: bytes) -> None:
         self._cut_off_half()
@@ -109,6 +157,21 @@ class RecordFile:
         if self._is_torn:
             os.ftruncate(self._descriptor, self._whole_bytes)
             self._is_torn = False
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    written = 0
+    while written < len(content):
+        written += os.write(descriptor, content[written:])
+
+
+def _write_head(path: Path, head: bytes) -> None:
+    # A descriptor of its own: what is opened for appending writes at the end, whatever it says.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, head, 0)
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,16 @@
 """Who may connect under CURVE: a thread that answers questions about keys (ZeroMQ RFC 27)."""
 
+import os
 import threading
 from collections.abc import Mapping
 
 import zmq
 from zmq.utils import z85
 
+from disttrain.telemetry import logs
 from disttrain.transport.header import Role
+
+LOG = logs.get(__name__)
 
 _QUESTIONS = "inproc://zeromq.zap.01"
 _VERSION = b"1.0"
@@ -42,4 +46,10 @@ def _answer(socket: "zmq.Socket[bytes]", allowed: Mapping[str, Role]) -> None:
         while True:
             socket.send_multipart(decide(socket.recv_multipart(), allowed))
     except zmq.ContextTerminated:
+        return
+    except BaseException:
+        # From here on nobody could connect, and nobody would know why.
+        LOG.exception("the keys of peers cannot be looked at any more: this process ends")
+        os.abort()
+    finally:
         socket.close(linger=0)

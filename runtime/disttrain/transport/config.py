@@ -21,13 +21,15 @@ class Limits:
     """Bounds on what peers can make this process hold."""
 
     payload_bytes: int = 8 << 20
-    """Largest frame that is taken; a peer that announces more is disconnected at once."""
+    """Largest frame that is taken; a peer that announces more is disconnected at once. A shard
+    over TCP takes only what a chunk needs."""
     send_queue: int = 16
     """Messages with a payload waiting for one peer: at most this many chunks of memory per peer."""
     receive_queue: int = 16
     """Messages taken from one peer and not yet handled; then its connection is no longer read.
 
-    With the largest frames that is 128 MiB for one peer.
+    With the largest frames that is 128 MiB for one peer of a coordinator, 32 MiB for one of a
+    shard over TCP.
     """
     header_queue: int = 64
     """Both queues for shared memory, where most messages are a few hundred bytes."""
@@ -36,17 +38,17 @@ class Limits:
     """Address space, not memory: the pages belong to the peer."""
     segments: int = 4096
     """Mapped segments of all peers together."""
-    handshake: timedelta = timedelta(seconds=5)
+    handshake: timedelta = timedelta(seconds=2)
     """A connection that has not said what it is by then is closed: a half-open one costs one
-    descriptor for this long."""
+    descriptor, and up to one frame of memory, for this long."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurveKeys:
     """Keys for encrypted connections, in the Z85 text form of ZeroMQ.
 
-    Wherever strangers can connect they are needed: a peer that speaks ZeroMQ can make one message
-    of frames without end, and ZeroMQ keeps them all until the last one.
+    Needed wherever strangers can connect. They do not bound what one who has a key sends: a peer
+    can make one message of frames without end, and ZeroMQ keeps them all until the last one.
     """
 
     public: str
@@ -71,4 +73,4 @@ class TransportConfig:
     what is sent unanswered, so that only a peer that is away fills one; whoever closes a client's
     thread waits for longer than this."""
     curve: CurveKeys | None = None
-    """Off by default: local jobs listen on the loopback or on Unix sockets only."""
+    """None: for Unix sockets in a folder of this user alone."""

@@ -27,7 +27,8 @@ class Verb(IntEnum):
     """JSON payload from the coordinator to a member, unasked; `sequence` is the order's number."""
 
     HELLO = 16
-    """A sender introduces itself to a shard; `sequence` is its first unacknowledged push."""
+    """A sender introduces itself to a shard; `sequence` is its first unacknowledged push, `first`
+    the number of the connection, higher than those of its earlier ones."""
     WELCOME = 17
     """`sequence` and `chunk` say where the sender goes on; `version` is the shard's."""
     UPLOAD = 18

@@ -111,6 +111,8 @@ class Channel(Endpoint, Protocol):
     ) -> None:
         """Queues a request. Raises TransportTimeout when the queue stays full, and MessageTooLarge.
 
+        To a coordinator it never waits: a full queue raises at once.
+
         A Slice or memoryview is not copied: leave it as it is until the peer has answered.
         `reply_into` (FETCH) is the place for the payloads of the answers: element `header.first`
         lies at its start. A peer may write there until it has answered or this process has ended,

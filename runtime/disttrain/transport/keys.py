@@ -3,7 +3,7 @@
 import zmq
 
 from disttrain.job import keys_file
-from disttrain.job.keys_file import KeyPair
+from disttrain.job.keys_file import KeyPair, KeysFile
 from disttrain.transport.config import CurveKeys
 from disttrain.transport.errors import InvalidKeys
 from disttrain.transport.header import Role
@@ -21,6 +21,11 @@ def parse(content: bytes) -> CurveKeys:
         file = keys_file.parse(content)
     except ValueError as error:
         raise InvalidKeys(str(error)) from None
+    return of_file(file)
+
+
+def of_file(file: KeysFile) -> CurveKeys:
+    """The same keys as a transport takes them."""
     return CurveKeys(
         public=file.public,
         secret=file.secret,

@@ -2,12 +2,13 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from uuid import uuid4
 
 import zmq
 
-from disttrain.transport import authentication
+from disttrain.transport import authentication, descriptors
 from disttrain.transport.bell import Bell
 from disttrain.transport.config import CurveKeys, TransportConfig, TransportKind
 from disttrain.transport.errors import AddressRefused, TransportClosed
@@ -23,8 +24,11 @@ _CONNECT_TIMEOUT_MS = 3_000
 moved does; its name is only looked up again for the next attempt."""
 _RECONNECT_MS = 20
 _RECONNECT_LARGEST_MS = 1_000
+_DOMAIN = "disttrain"
 _MOST_FRAMES = 4
 """More frames than any message has; further ones are read and thrown away."""
+_MOST_OVERTIME = 64
+"""Messages that are looked at after the timeout, should those before be worth nothing."""
 
 
 class Socket:
@@ -51,6 +55,16 @@ class Socket:
             if len(frames) <= _MOST_FRAMES:
                 frames.append(frame)
         return frames
+
+    def messages(self, timeout: float) -> Iterator[list[Frame]]:
+        """What comes until the timeout, and then a few messages that are there already.
+
+        For a caller who wants one that is worth something: others may come without end.
+        """
+        end, overtime = deadline(timeout), 0
+        while overtime < _MOST_OVERTIME and (frames := self.receive(remaining(end))) is not None:
+            yield frames
+            overtime += remaining(end) == 0.0
 
     def send(self, frames: Sequence[bytes | memoryview], *, copy: bool) -> bool:
         """Queues one message; False if the queue stays full or the peer is gone.
@@ -99,14 +113,20 @@ class Sockets:
 
     def __init__(self, config: TransportConfig) -> None:
         self._config = config
+        descriptors.raise_limit()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, descriptors.MOST_SOCKETS)
         self._authenticates = False
 
     def connect(self, address: str, listener: Role) -> Socket:
-        """A DEALER, whose peer knows it by a random name over all of its connections."""
+        """A DEALER, whose peer knows it by a random name over all of its connections.
+
+        What is said to a coordinator is repeated, and it may be away for long: sending never waits.
+        """
+        patience = self._config.send_timeout if listener is not Role.COORDINATOR else timedelta()
         raw = self._open(zmq.DEALER)
         raw.setsockopt(zmq.ROUTING_ID, b"c" + uuid4().bytes)
-        raw.setsockopt(zmq.SNDTIMEO, int(self._config.send_timeout.total_seconds() * 1000))
+        raw.setsockopt(zmq.SNDTIMEO, int(patience.total_seconds() * 1000))
         if self._config.curve:
             _show_client_keys(raw, self._config.curve, listener)
         try:
@@ -116,9 +136,14 @@ class Sockets:
             raise _refused("connect to", address, error) from error
         return Socket(raw)
 
-    def listen(self, address: str) -> Socket:
-        """A ROUTER, which reports peers that are gone, and never blocks."""
+    def listen(self, address: str, largest_bytes: int | None = None) -> Socket:
+        """A ROUTER, which reports peers that are gone, and never blocks.
+
+        A peer that announces a frame of more than `largest_bytes` is disconnected.
+        """
         raw = self._open(zmq.ROUTER)
+        if largest_bytes is not None:
+            raw.setsockopt(zmq.MAXMSGSIZE, largest_bytes)
         raw.setsockopt(zmq.ROUTER_MANDATORY, 1)
         raw.setsockopt(zmq.ROUTER_HANDOVER, 1)
         raw.setsockopt(zmq.SNDTIMEO, 0)
@@ -204,6 +229,9 @@ def _show_client_keys(raw: "zmq.Socket[bytes]", keys: CurveKeys, listener: Role)
 
 
 def _show_server_keys(raw: "zmq.Socket[bytes]", keys: CurveKeys) -> None:
+    # Without an answer about a key nobody is let in, instead of everybody.
+    raw.setsockopt_string(zmq.ZAP_DOMAIN, _DOMAIN)
+    raw.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
     raw.setsockopt(zmq.CURVE_SERVER, 1)
     raw.setsockopt_string(zmq.CURVE_SECRETKEY, keys.secret)
 

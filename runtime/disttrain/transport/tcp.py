@@ -6,7 +6,7 @@ from typing import cast
 
 import xxhash
 
-from disttrain.transport import authentication, codec, sockets
+from disttrain.transport import authentication, codec
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import MalformedMessage, MessageTooLarge, Refusal, TransportTimeout
@@ -49,8 +49,7 @@ class TcpChannel:
 
     def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
         """Malformed messages are counted and passed over."""
-        end = sockets.deadline(timeout)
-        while (frames := self.socket.receive(sockets.remaining(end))) is not None:
+        for frames in self.socket.messages(timeout):
             try:
                 return self._message(frames, destination)
             except MalformedMessage as error:
@@ -67,10 +66,7 @@ class TcpChannel:
 
     def _queue(self, frames: Sequence[bytes | memoryview]) -> None:
         if not self.socket.send(frames, copy=False):
-            seconds = self._config.send_timeout.total_seconds()
-            message = (
-                f"the peer took nothing for {seconds} s; connect again or wait for its restart"
-            )
+            message = "the peer's queue stays full; connect again or wait for its restart"
             raise TransportTimeout(message)
 
     def _message(self, frames: Sequence[Frame], destination: Destination | None) -> Message:
@@ -96,8 +92,7 @@ class TcpListener:
 
     def receive(self, timeout: float) -> Request | None:
         """Malformed messages are counted, answered if they can be, and passed over."""
-        end = sockets.deadline(timeout)
-        while (frames := self.socket.receive(sockets.remaining(end))) is not None:
+        for frames in self.socket.messages(timeout):
             request = self._request_or_refusal(frames)
             if request is not None:
                 return request
@@ -175,7 +170,14 @@ class TcpTransport:
 
     def listen(self, address: str) -> Listener:
         """One ROUTER."""
-        return TcpListener(self._sockets.listen(address), self._config)
+        socket = self._sockets.listen(address, self._largest_bytes)
+        return TcpListener(socket, self._config)
+
+    @property
+    def _largest_bytes(self) -> int:
+        """Of a frame: a shard is sent nothing longer than a chunk."""
+        limit = self._config.limits.payload_bytes
+        return min(limit, self.chunk_bytes) if self._config.role is Role.SHARD else limit
 
     def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
         """One DEALER."""

@@ -42,9 +42,7 @@ def are_together(turn: Turn, batch: Batch) -> bool:
 def begin(turn: Turn, reason: str) -> None:
     """All shards shall return; what they were to do before is void."""
     turn.record(batch_entries.ReturnBegun(reason=reason))
-    for kind in (Perform, Decide):
-        for issued in turn.open_orders(kind):
-            turn.record(entries.OrderClosed(id=issued.id))
+    _withdraw(turn, Perform, Decide)
     shard_lost(turn)
 
 
@@ -70,12 +68,30 @@ def returned(turn: Turn, issued: IssuedOrder) -> None:
 def failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
     """A shard cannot do what it was told."""
     batch, name = turn.state.batch, f"shard-{issued.member.index}"
-    if batch is None or isinstance(issued.order, ReturnTo):
+    if batch is None:
         turn.fail(FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
+    elif isinstance(issued.order, ReturnTo):
+        _not_returned(turn, batch, f"{name}: {result.message}", result.why)
     elif result.why is not WhyFailed.OUT_OF_STEP or batch.cut_number is None:
         turn.fail(FailureReason.SHARD_LOST, f"{name}: {result.message}")
     elif not batch.returning:
         begin(turn, f"{name}: {result.message}")
+
+
+def _not_returned(turn: Turn, batch: Batch, message: str, why: WhyFailed) -> None:
+    if why is not WhyFailed.DAMAGED:
+        turn.fail(FailureReason.CHECKPOINT_FAILED, message)
+    elif not batch.earlier:
+        turn.fail(FailureReason.CHECKPOINT_DAMAGED, message)
+    else:
+        turn.record(batch_entries.CutDamaged(reason=message))
+        _withdraw(turn, ReturnTo)
+
+
+def _withdraw(turn: Turn, *kinds: type[Perform | Decide | ReturnTo]) -> None:
+    for kind in kinds:
+        for issued in turn.open_orders(kind):
+            turn.record(entries.OrderClosed(id=issued.id))
 
 
 def check_closing(turn: Turn) -> None:

@@ -1,7 +1,7 @@
 """How a process becomes a member. Decides; no I/O."""
 
 from disttrain.checkpoint import compare
-from disttrain.coordinator.decisions import membership
+from disttrain.coordinator.decisions import membership, news
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import entries
 from disttrain.coordinator.journal.state import Life, LifeState
@@ -13,7 +13,6 @@ from disttrain.coordinator.protocol.messages import (
     Joined,
     RefusalReason,
     Refused,
-    ShardAddress,
 )
 from disttrain.coordinator.settings import Settings
 from disttrain.layout import ELEMENT_TYPES, ModelLayout
@@ -44,14 +43,6 @@ def join(turn: Turn, request: Join) -> Joined | Refused | None:
         # updates must all be in, nobody may push.
         return None
     return _take_in(turn, request, lives)
-
-
-def shard_addresses(turn: Turn) -> tuple[ShardAddress, ...]:
-    """Where the living shards listen."""
-    return tuple(
-        ShardAddress(index=shard.index, incarnation=shard.incarnation, address=shard.address)
-        for shard in turn.live_shards()
-    )
 
 
 def elements(layout: ModelLayout) -> dict[int, int]:
@@ -158,7 +149,9 @@ def _choose_index(turn: Turn, request: Join) -> int | None:
     for index in taken if request.place else ():
         if lives[index].place == request.place:
             return index
-    return next((i for i in range(_places(turn, request)) if i not in taken), None)
+    # Indices below are the job's own replicas, whose processes may be about to join.
+    first = turn.settings.replicas if _brings_own_data(request) else 0
+    return next((i for i in range(first, _places(turn, request)) if i not in taken), None)
 
 
 def _admit(turn: Turn, request: Join, index: int) -> Life:
@@ -175,10 +168,9 @@ def _admit(turn: Turn, request: Join, index: int) -> Life:
         now=turn.now,
     )
     turn.record(joined)
-    turn.watch.heard[member] = turn.now
+    turn.watch.hear(member, turn.now)
     if request.role is Role.REPLICA:
         _learn(turn, request)
-        membership.admit(turn, member)
         return turn.state.replicas[index]
     membership.answer_fences(turn, index, request.restored)
     if request.restored is not None:
@@ -207,14 +199,17 @@ def _learn(turn: Turn, request: Join) -> None:
 def _joined(turn: Turn, life: Life) -> Joined:
     state = turn.state
     layout = state.layout if life.role is Role.SHARD else None
+    known = news.of_members(turn, life.role)
     return Joined(
         member=life.member,
         seed=turn.settings.seed,
-        shards=shard_addresses(turn),
-        replicas=tuple(replica.member for replica in turn.live_replicas()),
+        epoch=known.epoch,
+        shards=known.shards or (),
+        replicas=known.replicas or {},
         elements=elements(layout) if layout is not None else None,
         portion_size=state.data.portion_size,
-        live_replicas=len(turn.live_replicas()),
+        live_replicas=known.live_replicas,
+        intervals=known.intervals,
     )
 
 

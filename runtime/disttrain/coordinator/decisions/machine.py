@@ -1,6 +1,6 @@
 """The coordinator without its socket: events in, decisions out. Runs in the simulator as it is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from disttrain.coordinator.decisions import (
@@ -9,10 +9,13 @@ from disttrain.coordinator.decisions import (
     batch_work,
     joining,
     membership,
+    news,
     running,
     steering,
     work,
 )
+from disttrain.coordinator.decisions.live_members import LiveMembers
+from disttrain.coordinator.decisions.open_orders import OpenOrders
 from disttrain.coordinator.decisions.turn import Effect, Places, Turn
 from disttrain.coordinator.journal import entries, totals
 from disttrain.coordinator.journal.state import IssuedOrder, State
@@ -22,6 +25,7 @@ from disttrain.coordinator.protocol.orders import NumberedOrder
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import status
 from disttrain.coordinator.status.watch import Watch
+from disttrain.transport.header import Role
 
 MemberRequest: TypeAlias = (
     messages.Heartbeat
@@ -54,6 +58,8 @@ class Coordinator:
     def __init__(self, state: State, settings: Settings, places: Places) -> None:
         self.state = state
         self._settings = settings
+        self._orders = OpenOrders(state)
+        self._members = LiveMembers(state)
         self.watch = Watch()
         self._places = places
 
@@ -81,7 +87,7 @@ class Coordinator:
         if turn.decided:
             steering.advance(turn)
         if isinstance(request, messages.Heartbeat) and isinstance(reply, messages.HeartbeatReply):
-            reply = self._heartbeat_reply(turn, request.member)
+            reply = self._heartbeat_reply(turn, request)
         return _decision(turn, reply)
 
     def request_again(self, request: messages.RequestWork, now: float) -> Decision:
@@ -122,13 +128,13 @@ class Coordinator:
             steering.advance(turn)
         return _decision(turn, None)
 
+    def news(self, role: Role, now: float) -> messages.HeartbeatReply:
+        """What every member of a role has to hear when others have joined or ended."""
+        return news.of_members(self._turn(now), role)
+
     def orders_for(self, member: MemberId) -> tuple[NumberedOrder, ...]:
         """The member's orders without an answer, oldest first."""
-        return tuple(
-            self.numbered(issued)
-            for issued in self.state.orders.values()
-            if issued.member == member
-        )
+        return tuple(self.numbered(issued) for issued in self._orders.of_member(member))
 
     def numbered(self, issued: IssuedOrder) -> NumberedOrder:
         """An order as it is sent."""
@@ -140,6 +146,8 @@ class Coordinator:
             settings=self.settings,
             places=self._places,
             watch=self.watch,
+            orders=self._orders,
+            members=self._members,
             now=now,
         )
 
@@ -191,13 +199,12 @@ class Coordinator:
             membership.take_losses(turn, request.member, request.shard.lost)
         return messages.HeartbeatReply()
 
-    def _heartbeat_reply(self, turn: Turn, member: MemberId) -> messages.HeartbeatReply:
-        return messages.HeartbeatReply(
+    def _heartbeat_reply(self, turn: Turn, request: messages.Heartbeat) -> messages.HeartbeatReply:
+        member = request.member
+        return replace(
+            news.since(turn, member.role, request.epoch),
             orders=self.orders_for(member),
-            shards=joining.shard_addresses(turn),
-            live_replicas=len(turn.live_replicas()),
             lost_leases=membership.lost_leases(turn, member),
-            phase=self.state.phase,
         )
 
 

@@ -19,10 +19,12 @@ from disttrain.coordinator.protocol.messages import (
     Refused,
     Restored,
 )
-from disttrain.coordinator.protocol.orders import Admit, Fence
+from disttrain.coordinator.protocol.orders import Fence
 from disttrain.job.roles import Durability
 from disttrain.transport.header import Role
 
+_LOOK_FRACTION = 0.02
+"""Of the shortest silence that matters: so often everybody's is looked at."""
 _MEMBERS = frozenset({Role.REPLICA, Role.SHARD})
 
 
@@ -30,7 +32,7 @@ def heard(turn: Turn, member: MemberId) -> Refused | None:
     """Why a member's request is refused; None for a living one, whose sign of life this is."""
     refusal = standing(turn, member)
     if refusal is None:
-        turn.watch.heard[member] = turn.now
+        turn.watch.hear(member, turn.now)
     return refusal
 
 
@@ -52,16 +54,6 @@ def next_incarnation(turn: Turn, role: Role, index: int) -> int:
     """Higher than every earlier life's."""
     known = turn.state.incarnations.get(totals.name(role, index), 0)
     return max(known, turn.state.first_incarnation) + 1
-
-
-def admit(turn: Turn, replica: MemberId) -> None:
-    """Every living shard shall take this replica's pushes."""
-    live_replicas = len(turn.live_replicas())
-    for shard in turn.live_shards():
-        order = Admit(
-            index=replica.index, incarnation=replica.incarnation, live_replicas=live_replicas
-        )
-        turn.issue(shard.member, order)
 
 
 def lose(turn: Turn, found: Life, state: LifeState, reason: str) -> None:
@@ -120,6 +112,8 @@ def check_silence(turn: Turn) -> None:
     """Takes leases from silent replicas, and declares the silent dead after longer."""
     settings = turn.settings
     patience = settings.member_timeout_seconds
+    if not turn.watch.may_look(settings.lease_seconds * _LOOK_FRACTION, turn.now):
+        return
     for found in [*turn.live_replicas(), *turn.live_shards()]:
         silence = turn.watch.silence(found.member, turn.now)
         draining = turn.state.phase is Phase.DRAINING and found.role is Role.REPLICA
@@ -139,6 +133,9 @@ def take_progress(turn: Turn, member: MemberId, progress: Progress, non_finite: 
     found = fold.life(turn.state, member)
     if found is None or not found.live or found.drained:
         return
+    if _is_older(progress, found.progress):
+        # A heartbeat that was repeated, and arrived after one that was made later.
+        progress = found.progress
     if progress != found.progress or non_finite > found.non_finite:
         entry = entries.Progressed(member=member, progress=progress, non_finite=non_finite)
         turn.record(entry)
@@ -169,6 +166,11 @@ def answer_fences(turn: Turn, shard: int, restored: Restored | None) -> None:
         turn.record(answer)
 
 
+def _is_older(one: Progress, other: Progress) -> bool:
+    """Of two that the same life has told."""
+    return (one.samples, one.position) < (other.samples, other.position)
+
+
 def _expire(turn: Turn, member: MemberId) -> None:
     batch = turn.state.batch
     attempts = [] if batch is None else batch.course.evaluation.attempts.values()
@@ -178,6 +180,9 @@ def _expire(turn: Turn, member: MemberId) -> None:
 
 
 def _fence(turn: Turn, replica: MemberId) -> None:
+    if turn.state.phase.ended:
+        # Shards that were told to end answer nothing more, and would be waited for.
+        return
     live_replicas = len(turn.live_replicas())
     for shard in turn.live_shards():
         order = Fence(

@@ -1,6 +1,6 @@
 """What a running job does every so often: evaluations and checkpoints. Decides; no I/O."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from disttrain.coordinator.decisions import schedule, stop_rules
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, Turn
@@ -11,6 +11,9 @@ from disttrain.job.roles import Durability
 
 _RETRY_SECONDS = 1.0
 """After a failed checkpoint without which the job does not go on."""
+_MOST_CHECKPOINT_SECONDS = 3600.0
+_MOST_INTERVALS = 10
+"""A checkpoint hangs that takes longer than an hour and than so many times `everySeconds`."""
 
 
 def run(turn: Turn) -> None:
@@ -54,9 +57,21 @@ def begin_checkpoint(turn: Turn) -> None:
     turn.state.ledger_time = turn.now
     turn.effects.append(BeginCheckpoint(number=number, ledger=state.to_json(turn.state)))
     turn.record(entries.CheckpointBegun(number=number, now=turn.now))
-    order = Checkpoint(number=number, folder=turn.places.staging(number))
+    order = Checkpoint(
+        number=number,
+        folder=turn.places.staging(number),
+        committed=turn.state.last_checkpoint,
+    )
     for shard in turn.live_shards():
         turn.issue(shard.member, order)
+
+
+def give_up_hanging_checkpoint(turn: Turn) -> None:
+    """One that is not written after very long is a failed one, and another may be tried."""
+    opened = turn.state.checkpoint
+    most = max(_MOST_CHECKPOINT_SECONDS, _MOST_INTERVALS * turn.settings.checkpoint_seconds)
+    if opened is not None and turn.now - opened.began >= most:
+        turn.end_checkpoint(opened.number, f"it was not written within {most:.0f} s")
 
 
 def may_try_checkpoint_again(turn: Turn) -> bool:
@@ -90,7 +105,7 @@ def _evaluate_if_due(turn: Turn) -> None:
         evaluate(turn, replicas)
 
 
-def evaluate(turn: Turn, replicas: list[Life]) -> None:
+def evaluate(turn: Turn, replicas: Sequence[Life]) -> None:
     """One of the replicas shall measure the shards' values, if need be another one than before."""
     if not turn.state.evaluating:
         turn.record(entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
@@ -110,7 +125,7 @@ def is_evaluation_due(turn: Turn) -> bool:
     )
 
 
-def _evaluator(turn: Turn, replicas: list[Life]) -> Life:
+def _evaluator(turn: Turn, replicas: Sequence[Life]) -> Life:
     """Replicas take turns, so that none falls behind with its portions."""
     return replicas[turn.state.totals.evaluations % len(replicas)]
 

@@ -24,6 +24,7 @@ def advance(turn: Turn) -> None:
         return
     _check_gradients(turn)
     if not turn.state.phase.ended:
+        running.give_up_hanging_checkpoint(turn)
         preparing.prepare_shards(turn)
         batch_return.check_closing(turn)
     before = None
@@ -53,6 +54,9 @@ def stop(turn: Turn, request: Stop) -> None:
 
 
 def _check_gradients(turn: Turn) -> None:
+    news = (entry for entry in turn.decided if isinstance(entry, entries.Progressed))
+    if not any(entry.non_finite for entry in news):
+        return
     total = turn.state.non_finite()
     if total <= turn.settings.max_non_finite:
         return

@@ -3,9 +3,11 @@
 Deterministic: no clock, no socket, no file; the time is handed in.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from disttrain.coordinator.decisions.live_members import LiveMembers
+from disttrain.coordinator.decisions.open_orders import OpenOrders
 from disttrain.coordinator.journal import entries, fold
 from disttrain.coordinator.journal.state import IssuedOrder, Life, Phase, State
 from disttrain.coordinator.protocol.fields import MemberId
@@ -60,6 +62,8 @@ class Turn:
     settings: Settings
     places: Places
     watch: Watch
+    orders: OpenOrders
+    members: LiveMembers
     now: float
     decided: list[entries.Entry] = field(default_factory=list)
     """To be journaled before anything is answered."""
@@ -78,27 +82,28 @@ class Turn:
             id=self.state.next_order, member=member, order=order, shards=shards or {}
         )
         self.record(entry)
+        self.orders.add(self.state.orders[entry.id])
 
     def open_orders(self, kind: type[object]) -> list[IssuedOrder]:
         """Unanswered orders of a kind."""
-        return [issued for issued in self.state.orders.values() if isinstance(issued.order, kind)]
+        return self.orders.of_kind(kind)
 
-    def live_replicas(self) -> list[Life]:
+    def live_replicas(self) -> Sequence[Life]:
         """In the order of their indices."""
-        return live(self.state.replicas)
+        return self.members.replicas()
 
-    def workers(self) -> list[Life]:
+    def workers(self) -> Sequence[Life]:
         """The living replicas that do what they are told: no loops that bring their own data."""
-        return [replica for replica in self.live_replicas() if not replica.own_data]
+        return self.members.workers()
 
-    def live_shards(self) -> list[Life]:
+    def live_shards(self) -> Sequence[Life]:
         """In the order of their indices."""
-        return live(self.state.shards)
+        return self.members.shards()
 
     def shards_ready(self) -> bool:
         """Every shard lives and has values."""
-        ready = [shard for shard in self.live_shards() if shard.initialised]
-        return len(ready) == self.settings.shards
+        shards = self.live_shards()
+        return len(shards) == self.settings.shards and all(one.initialised for one in shards)
 
     def go_to(self, phase: Phase, reason: str = "", message: str = "") -> None:
         """Changes the phase; at an end, tells everybody."""
@@ -120,8 +125,3 @@ class Turn:
         """Gives up the checkpoint in progress."""
         self.effects.append(AbandonCheckpoint(number=number))
         self.record(entries.CheckpointEnded(number=number, committed=False, message=failure))
-
-
-def live(lives: dict[int, Life]) -> list[Life]:
-    """The living ones, in the order of their indices."""
-    return [lives[index] for index in sorted(lives) if lives[index].live]

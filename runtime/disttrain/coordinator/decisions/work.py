@@ -10,6 +10,9 @@ from disttrain.coordinator.protocol.messages import RequestWork, Work
 
 _MOST_OPEN = 64
 """Leases of one replica that may be computed but not acknowledged."""
+_ASK_AGAIN_SECONDS = 0.1
+_ASK_AGAIN_SECONDS_PER_REPLICA = 0.005
+"""All replicas wait while shards are prepared, and all but one in a warm start."""
 
 
 def request_work(turn: Turn, request: RequestWork) -> Work:
@@ -37,9 +40,9 @@ def _wanted(turn: Turn, member: MemberId) -> int:
 
 def _grant(turn: Turn, member: MemberId, wanted: int) -> list[Lease]:
     data, settings = turn.state.data, turn.settings
-    live = [replica.index for replica in turn.live_replicas()]
+    lowest = next((replica.index for replica in turn.live_replicas()), None)
     done = data.samples_done + data.samples_outside
-    if not warm_start.may_work(member.index, live, done, settings.warm_start_samples):
+    if not warm_start.may_work(member.index, lowest, done, settings.warm_start_samples):
         return []
     granted: list[Lease] = []
     while len(granted) < wanted and len(data.held(member)) < _MOST_OPEN:
@@ -55,4 +58,11 @@ def _grant(turn: Turn, member: MemberId, wanted: int) -> list[Lease]:
 
 
 def _work(turn: Turn, leases: tuple[Lease, ...], *, wait: bool, lost: tuple[int, ...]) -> Work:
-    return Work(leases=leases, wait=wait, lost_leases=lost, live_replicas=len(turn.live_replicas()))
+    replicas = len(turn.live_replicas())
+    return Work(
+        leases=leases,
+        wait=wait,
+        after_seconds=max(_ASK_AGAIN_SECONDS, replicas * _ASK_AGAIN_SECONDS_PER_REPLICA),
+        lost_leases=lost,
+        live_replicas=replicas,
+    )

@@ -110,6 +110,14 @@ class ReturnBegun(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CutDamaged(Strict):
+    """The newest checkpoint is not whole: all shards go back to the one before it."""
+
+    kind: Literal["cut_damaged"] = "cut_damaged"
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShardReturned(Strict):
     """A shard is there."""
 
@@ -138,6 +146,7 @@ BatchEntry: TypeAlias = (
     | GroupGranted
     | GroupStaged
     | ReturnBegun
+    | CutDamaged
     | ShardReturned
     | CourseReturned
 )

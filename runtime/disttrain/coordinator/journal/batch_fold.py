@@ -2,8 +2,8 @@
 
 from functools import singledispatch
 
-from disttrain.coordinator.journal import batch_changes, batch_entries, batch_rules
-from disttrain.coordinator.journal.batch_state import Batch, Before, copied
+from disttrain.coordinator.journal import batch_changes, batch_entries, batch_rules, totals
+from disttrain.coordinator.journal.batch_state import Batch, Before, Cut, copied
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import MemberId
@@ -11,6 +11,9 @@ from disttrain.coordinator.protocol.orders import Decide, Order, Perform
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.transport.header import Role
+
+_MOST_EARLIER_CUTS = 4
+"""Each is kept in every ledger. Of older checkpoints few jobs keep any."""
 
 
 @singledispatch
@@ -139,6 +142,15 @@ def _(_: batch_entries.ReturnBegun, state: State) -> None:
 
 
 @apply.register
+def _(_: batch_entries.CutDamaged, state: State) -> None:
+    with _Change(state) as batch:
+        totals.note_damaged(state.totals, batch.cut_number)
+        *earlier, before = batch.earlier
+        batch.cut, batch.cut_number, batch.earlier = before.course, before.number, tuple(earlier)
+        batch.returning, batch.returned = True, {}
+
+
+@apply.register
 def _(entry: batch_entries.ShardReturned, state: State) -> None:
     with _Change(state) as batch:
         batch.returned[entry.member.index] = entry.member.incarnation
@@ -169,6 +181,9 @@ def end_checkpoint(state: State, number: int, *, is_committed: bool) -> None:
     if batch is None:
         return
     if is_committed and batch.opened is not None:
+        if batch.cut is not None and batch.cut_number is not None:
+            latest = Cut(number=batch.cut_number, course=batch.cut)
+            batch.earlier = (*batch.earlier, latest)[-_MOST_EARLIER_CUTS:]
         batch.cut, batch.cut_number = batch.opened, number
     batch.opened = None
 
@@ -181,6 +196,7 @@ def resume(state: State) -> None:
     for one in {attempt.worker for attempt in batch.course.evaluation.attempts.values()}:
         batch.driver.lost(batch.course, one)
     batch.cut = batch.cut_number = batch.opened = None
+    batch.earlier = ()
     batch.sent = batch.returning = False
     batch.returned = {}
     batch.driver.taken_over(batch.course, state.incarnation)

@@ -22,6 +22,8 @@ from disttrain.sandblaster.multi_batch import MultiBatch
 _ROUNDING_FLOAT32, _TOLERANCE_FLOAT32 = 2.0**-22, 1e-3
 """Of inner products of vectors in single precision: with less care nothing is exact enough, with
 more every iteration would compute all of them again."""
+_RESOLUTIONS = {Precision.FLOAT32: 2.0**-22, Precision.FLOAT64: 2.0**-50}
+"""Of a loss: a few roundings of its terms."""
 _SHARED = 0.2
 """Fraction of a small batch that the next one has, too."""
 
@@ -60,10 +62,14 @@ def search(rules: Sandblaster) -> SearchRules:
     """How long the steps are; the manifest need not say it."""
     method = rules.optimizer.rule
     if method.line_search is None:
-        return WolfeRules() if rules.groups_of_a_batch is None else ArmijoRules()
+        return _wolfe(rules) if rules.groups_of_a_batch is None else ArmijoRules()
     if isinstance(method.line_search.rule, batch_optimizer.Armijo):
         return ArmijoRules()
-    return WolfeRules()
+    return _wolfe(rules)
+
+
+def _wolfe(rules: Sandblaster) -> WolfeRules:
+    return WolfeRules(resolution=_RESOLUTIONS[rules.precision])
 
 
 def _directions(

@@ -39,6 +39,14 @@ class Before(Strict):
     requeued: int = 0
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cut(Strict):
+    """The course at a checkpoint."""
+
+    number: int
+    course: KeptCourse
+
+
 @dataclass(kw_only=True, slots=True)
 class Batch(Strict):
     """One run of a batch method."""
@@ -59,6 +67,8 @@ class Batch(Strict):
     """As it was at the newest checkpoint of this run; None before the first."""
     cut_number: int | None = None
     """Of that checkpoint."""
+    earlier: tuple[Cut, ...] = ()
+    """Those before it, the newest last: for the case that it turns out to be damaged."""
     opened: KeptCourse | None = None
     """As it was at the checkpoint in progress."""
     returning: bool = False

@@ -23,7 +23,7 @@ from disttrain.coordinator.journal.state import (
 )
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import LostUpdates, MemberId, Position, SenderPosition
-from disttrain.coordinator.protocol.orders import Checkpoint
+from disttrain.coordinator.protocol.orders import Admit, Checkpoint
 from disttrain.transport.header import Role
 
 _EVALUATIONS_KEPT = 100
@@ -62,6 +62,8 @@ def _meaning(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., N
 @_meaning(entries.Restarted)
 def _(_: entries.Restarted, state: State) -> None:
     totals.add_restart(state.totals, Role.COORDINATOR)
+    for role in (Role.REPLICA, Role.SHARD):
+        _change_members(state, role)
     batch_fold.take_over(state)
 
 
@@ -123,6 +125,7 @@ def _(entry: entries.MemberJoined, state: State) -> None:
     if index in lives:
         state.old_instances.append(lives[index].instance)
         del state.old_instances[:-_INSTANCES_KEPT]
+    _change_members(state, role)
     name = totals.name(role, index)
     state.incarnations[name] = max(entry.member.incarnation, state.incarnations.get(name, 0))
     lives[index] = Life(
@@ -139,10 +142,20 @@ def _(entry: entries.MemberJoined, state: State) -> None:
     )
 
 
+def _change_members(state: State, role: Role) -> None:
+    """Everybody who knows the members of this role has to hear of it."""
+    if role is Role.REPLICA:
+        state.replicas_epoch += 1
+    else:
+        state.shards_epoch += 1
+
+
 @_meaning(entries.ShardRestored)
 def _(entry: entries.ShardRestored, state: State) -> None:
     shard = state.shards[entry.member.index]
     shard.initialised = entry.restored.initialised
+    for number in entry.restored.damaged:
+        totals.note_damaged(state.totals, number)
     for sender in entry.restored.senders:
         _count_resumed(state, sender.sender)
         if sender.acknowledged:
@@ -173,6 +186,7 @@ def _(entry: entries.MemberLost, state: State) -> None:
         return
     found.state = entry.state
     found.reason = entry.reason
+    _change_members(state, entry.member.role)
     totals.add_report(state.totals, entry.member, entry.replica, entry.shard)
     for number in [n for n, order in state.orders.items() if order.member == entry.member]:
         del state.orders[number]
@@ -208,6 +222,8 @@ def _(entry: entries.ShardInitialised, state: State) -> None:
 @_meaning(entries.OrderIssued)
 def _(entry: entries.OrderIssued, state: State) -> None:
     state.next_order = entry.id + 1
+    if isinstance(entry.order, Admit):
+        return
     state.orders[entry.id] = IssuedOrder(
         id=entry.id, member=entry.member, order=entry.order, shards=entry.shards
     )

@@ -1,9 +1,10 @@
 """The journal on disk: lines of JSON with a checksum, appended before anything is answered.
 
 A file begins with a snapshot of the state and goes on with decisions; a new one is begun at each
-checkpoint, so that replaying stays short. A torn last line is what a crash leaves and is dropped;
-damage before the end is refused. The open file holds space in reserve (zeros behind the last line),
-so that a disk that fills up stops checkpoints long before it stops decisions.
+checkpoint, so that replaying stays short. Decisions are numbered, and each line says up to which
+number all were on disk when it was written: see `file_lines`. The open file holds space in reserve
+(zeros behind the last line), so that a disk that fills up stops checkpoints long before it stops
+decisions.
 
 A sync that fails is never repeated on the same file: the kernel may have dropped what it could not
 write, and would report success. A new file is begun instead, with the whole state.
@@ -16,8 +17,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from disttrain.coordinator.errors import JournalDamaged
-from disttrain.coordinator.journal import entries, fold, lines, state
+from disttrain.checkpoint import durable
+from disttrain.coordinator.errors import JournalDamaged, Superseded
+from disttrain.coordinator.journal import entries, file_lines, fold, lines, owners, state
+from disttrain.coordinator.journal.owners import OwnerFolder
 from disttrain.coordinator.journal.state import State
 from disttrain.telemetry import logs
 
@@ -43,25 +46,29 @@ class Replayed:
 
 def replay(folder: Path) -> Replayed | None:
     """The state that the newest journal leads to; None without a journal. Raises JournalDamaged."""
-    files = _files(folder)
+    # An empty one was to be begun, and its writer died before it had a snapshot.
+    files = [file for file in _files(folder) if file.stat().st_size]
     if not files:
         return None
     file = files[-1]
-    content = file.read_bytes()
-    good = list(lines.good(content))
-    good_bytes = sum(len(line) + lines.AROUND for line in good)
-    _refuse_damage(file, content, good_bytes)
-    if not good:
-        message = f"{file} holds no snapshot; restore the job from a checkpoint"
-        raise JournalDamaged(message)
     try:
-        found = state.from_json(good[0])
-        for line in good[1:]:
-            fold.fold(found, entries.from_json(line))
+        snapshot, *decisions = file_lines.read(file.read_bytes())
+    except file_lines.Damaged as error:
+        message = (
+            f"{file} is damaged before its end: {error}; resume the job from its last checkpoint"
+        )
+        raise JournalDamaged(message) from error
+    except ValueError as error:
+        message = f"{file} holds no snapshot; restore the job from a checkpoint"
+        raise JournalDamaged(message) from error
+    try:
+        found = state.from_json(snapshot)
+        for decided in decisions:
+            fold.fold(found, entries.from_json(decided))
     except ValidationError as error:
         message = f"{file} is of another version: {error.errors()[0]['msg']}"
         raise JournalDamaged(message) from error
-    return Replayed(state=found, decisions=len(good) - 1)
+    return Replayed(state=found, decisions=len(decisions))
 
 
 class Journal:
@@ -79,6 +86,15 @@ class Journal:
         """Of the newest file that every replay will find."""
         self._doubtful = False
         """A sync has failed: only a new file can be trusted."""
+        self._decisions = 0
+        """That this file was given."""
+        self._synced = 0
+        """How many of them are on disk."""
+        self._taken = 0
+        """The highest number that is this journal's, whatever has become of its file."""
+        self._owners = OwnerFolder(folder / owners.FOLDER)
+        self._claim = 0
+        """0: nobody else is looked for."""
 
     @property
     def is_behind(self) -> bool:
@@ -90,26 +106,44 @@ class Journal:
         """Never: lines are read fast."""
         return False
 
+    def claim(self, identity: str) -> None:
+        """See `DecisionJournal`. Raises also OSError."""
+        self._claim = self._owners.claim(identity)
+
+    def require_owner(self) -> None:
+        """See `DecisionJournal`. A folder that cannot be read leaves it open."""
+        if self._claim:
+            with contextlib.suppress(OSError):
+                owners.require_newest(self._claim, self._owners.numbers())
+
     def begin(self, found: State) -> None:
         """Begins a new file with a snapshot; the older ones are deleted.
 
-        Raises OSError: then the journal goes on in the old file, or is behind.
+        Raises OSError: then the journal goes on in the old file, or is behind. Raises Superseded.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
+        self.require_owner()
         older = _files(self._folder)
-        number = 1 + (self._number or max((int(file.stem) for file in older), default=0))
+        newest = max((int(file.stem) for file in older), default=0)
+        if self._taken:
+            owners.require_newest(self._taken, {newest})
+        number = 1 + (self._number or newest) if self._taken == self._number else self._taken
         file = self._folder / f"{number:08d}{_SUFFIX}"
-        unfinished = file.with_suffix(_UNFINISHED)
+        unfinished = file.with_suffix(f".{self._claim}{_UNFINISHED}")
         snapshot = lines.line(state.to_json(found))
         self._take(_write_durably(unfinished, snapshot), len(snapshot))
         # From here on a replay may read the new file, but after a crash of the machine also the
         # old one: nothing that is written to either is sure to be found.
         self._doubtful = True
+        if number != self._taken:
+            _take_name(file)
+            self._taken = number
         unfinished.rename(file)
-        _sync_folder(self._folder)
+        durable.sync_folder(self._folder)
         self._doubtful = False
         self._number = number
         _delete([old for old in older if old != file])
+        _delete(list(self._folder.glob(f"*{_UNFINISHED}")))
         self._reserve()
 
     def append(self, decided: entries.Decided) -> None:
@@ -122,7 +156,9 @@ class Journal:
             # The new file will begin with what this leads to.
             return
         if decided:
-            self._backlog += lines.line(entries.to_json(decided))
+            self._decisions += 1
+            content = entries.to_json(decided)
+            self._backlog += file_lines.line(self._decisions, self._synced, content)
         try:
             self._write()
         except OSError as error:
@@ -137,22 +173,30 @@ class Journal:
                 self._write()
 
     def sync(self) -> None:
-        """What was appended survives the machine, too, unless the journal is behind afterwards."""
+        """What was appended survives the machine, too, unless the journal is behind afterwards.
+
+        Raises Superseded.
+        """
         if not self._unsynced or self._doubtful:
             return
         try:
             os.fdatasync(self._descriptor)
-            self._unsynced = False
         except OSError as error:
             self._doubtful = True
             LOG.error("nothing is decided until a new journal is on disk", reason=str(error))
+            return
+        self._unsynced = False
+        self.require_owner()
+        if not self._backlog:
+            self._mark_synced()
 
     def close(self) -> None:
         """Syncs and closes. Nobody was told what a failing disk does not take."""
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._length)
-            self.sync()
+            with contextlib.suppress(Superseded):
+                self.sync()
             os.close(self._descriptor)
             self._descriptor = -1
 
@@ -164,6 +208,15 @@ class Journal:
             self._backlog = b""
             self._unsynced = True
             self._reserve()
+
+    def _mark_synced(self) -> None:
+        """From now on damage before this place is told from the end of a crash."""
+        self._synced = self._decisions
+        mark = file_lines.mark(self._synced)
+        with contextlib.suppress(OSError):
+            # The next sync takes it along; without it only less is known.
+            _write_all(self._descriptor, mark, self._length)
+            self._length += len(mark)
 
     def _reserve(self) -> None:
         """Takes space for what is to come, where the file system can promise it."""
@@ -177,6 +230,7 @@ class Journal:
         old, self._descriptor = self._descriptor, descriptor
         self._length, self._reserved = length, 0
         self._backlog, self._unsynced = b"", False
+        self._decisions = self._synced = 0
         if old >= 0:
             with contextlib.suppress(OSError):
                 os.close(old)
@@ -187,16 +241,13 @@ def _files(folder: Path) -> list[Path]:
     return sorted(file for file in found if file.stem.isdecimal())
 
 
-def _refuse_damage(file: Path, content: bytes, good_bytes: int) -> None:
-    """A crash tears the last write only: no whole line may follow a bad one."""
-    torn = content[good_bytes:].split(b"\n")[1:-1]
-    for line in torn:
-        if lines.is_whole(line):
-            message = (
-                f"{file} is damaged at byte {good_bytes}, before its end; "
-                "resume the job from its last checkpoint"
-            )
-            raise JournalDamaged(message)
+def _take_name(file: Path) -> None:
+    """Makes the file, empty, which nobody else may have done. Raises Superseded, OSError."""
+    try:
+        file.open("xb").close()
+    except FileExistsError as error:
+        message = f"another coordinator of this job has begun {file}"
+        raise Superseded(message) from error
 
 
 def _write_durably(path: Path, content: bytes) -> int:
@@ -226,11 +277,3 @@ def _write_all(descriptor: int, content: bytes, offset: int) -> None:
     while view:
         written = os.pwrite(descriptor, view, offset)
         view, offset = view[written:], offset + written
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

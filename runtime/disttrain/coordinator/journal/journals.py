@@ -21,10 +21,21 @@ class DecisionJournal(Protocol):
     def is_long(self) -> bool:
         """A new snapshot would make it faster to replay."""
 
+    def claim(self, identity: str) -> None:
+        """Takes the journal over: comes before it is replayed. Without it nobody is looked for.
+
+        `identity`: of the place where this coordinator runs, the same in its next life. Raises
+        Superseded when that was followed by another one; OSError or CheckpointError.
+        """
+
+    def require_owner(self) -> None:
+        """Raises Superseded if somebody has claimed it since."""
+
     def begin(self, found: State) -> None:
         """Begins anew with a snapshot, which holds whatever was appended.
 
-        Raises OSError or CheckpointError: then the journal goes on as it was, or is behind.
+        Raises OSError or CheckpointError: then the journal goes on as it was, or is behind. Raises
+        Superseded, after which nothing may be written, as do `catch_up` and `sync`.
         """
 
     def append(self, decided: entries.Decided) -> None:

@@ -15,11 +15,11 @@ def line(content: bytes) -> bytes:
 def good(content: bytes) -> Iterator[bytes]:
     """What is in the leading lines whose checksums hold."""
     for text in content.split(b"\n")[:-1]:
-        if text[8:9] != b" " or not is_whole(text):
+        if not is_whole(text):
             return
         yield text[9:]
 
 
 def is_whole(text: bytes) -> bool:
     """Whether a line, without its end, has the checksum that it says."""
-    return text[:8] == b"%08x" % zlib.crc32(text[9:])
+    return text[8:9] == b" " and text[:8] == b"%08x" % zlib.crc32(text[9:])

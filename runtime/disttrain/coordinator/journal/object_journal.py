@@ -7,6 +7,11 @@ its segment is written.
 A request that failed may be carried out later all the same. So no name is used twice, and every
 decision carries its number: what comes twice is folded once. A snapshot of which nothing is known
 may become the newest generation at any time, so after it only a newer one can be trusted.
+
+Nothing is written over what is there (`Objects.create`). A coordinator that claims the journal
+seals the newest generation: it takes the name of its next segment, with nothing in it. An older
+coordinator then finds its next decision's name taken, and cannot answer what the newer one would
+not replay. Where a store has no conditional writes, claims are found at each checkpoint alone.
 """
 
 import re
@@ -16,10 +21,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from disttrain.checkpoint import object_names
-from disttrain.checkpoint.errors import CheckpointError, Corrupt, StoreAway
+from disttrain.checkpoint.errors import AlreadyThere, CheckpointError, Corrupt, StoreAway
 from disttrain.checkpoint.objects import Objects
-from disttrain.coordinator.errors import JournalDamaged
-from disttrain.coordinator.journal import entries, fold, lines, state
+from disttrain.coordinator.errors import JournalDamaged, Superseded
+from disttrain.coordinator.journal import entries, fold, lines, owners, state
 from disttrain.coordinator.journal.journal import Replayed
 from disttrain.coordinator.journal.state import State
 from disttrain.telemetry import logs
@@ -71,6 +76,10 @@ class ObjectJournal:
         """The last sync."""
         self._doubtful = False
         """Only a new generation can be trusted."""
+        self._claim = 0
+        """0: nobody else is looked for."""
+        self._is_conditional = False
+        """Whether the store is known to refuse what is there already."""
 
     @property
     def is_behind(self) -> bool:
@@ -82,14 +91,39 @@ class ObjectJournal:
         """See `DecisionJournal`."""
         return self._segment > _MOST_SEGMENTS and not self.is_behind
 
+    def claim(self, identity: str) -> None:
+        """See `DecisionJournal`. Raises also StoreAway, StoreDenied and NotWritten."""
+        claims = self._claims()
+        whose = {number: self._whose(number) for number in claims}
+        owners.require_not_replaced(identity, whose)
+        content = identity.encode()[: owners.LONGEST_BYTES]
+        number = 1 + max(claims, default=0)
+        self._create(object_names.owner(number), content)
+        self._claim = number
+        self._objects.delete(map(object_names.owner, owners.old(claims)))
+        self._is_conditional = self._refuses(object_names.owner(number))
+        generations = _generations(self._objects)
+        self._generation = max(generations, default=0)
+        if self._generation and self._is_conditional:
+            self._seal(max(generations[self._generation]))
+
+    def require_owner(self) -> None:
+        """See `DecisionJournal`. A store that does not answer leaves it open."""
+        self._is_still_owner()
+
     def begin(self, found: State) -> None:
         """See `DecisionJournal`. Raises also StoreAway and StoreDenied."""
+        self.require_owner()
         generations = _generations(self._objects)
-        # Never a number that an attempt had that may still arrive: of this life, or of one before
-        # it, which was made earlier.
-        self._generation = max(1 + max([self._generation, *generations]), int(self._clock()))
+        if self._generation:
+            owners.require_newest(self._generation, set(generations))
+        self._generation = 1 + max([self._generation, *generations])
+        if not self._is_conditional:
+            # Never a number that an attempt of an earlier life had that may still arrive.
+            self._generation = max(self._generation, int(self._clock()))
         self._doubtful = True
-        self._objects.write(_name(self._generation, 0), lines.line(state.to_json(found)))
+        self._create(_name(self._generation, 0), lines.line(state.to_json(found)))
+        self.require_owner()
         self._doubtful = self._failed = False
         self._segment, self._decisions, self._backlog = 1, 0, []
         older = (number for number in generations if number < self._generation)
@@ -117,7 +151,8 @@ class ObjectJournal:
 
     def close(self) -> None:
         """See `DecisionJournal`."""
-        self._send()
+        with suppress(Superseded):
+            self._send()
 
     def _send(self) -> None:
         if self._doubtful or not self._backlog:
@@ -125,12 +160,66 @@ class ObjectJournal:
         name = _name(self._generation, self._segment)
         self._segment += 1
         try:
-            self._objects.write(name, b"".join(self._backlog))
+            self._create(name, b"".join(self._backlog))
         except CheckpointError as error:
             self._failed = True
             LOG.error("nothing is decided until the journal is written", reason=str(error))
             return
+        # The name that failed may be the one that a newer coordinator has sealed: nothing is known
+        # to be written until the store says that there is none.
+        if self._failed and not self._is_still_owner():
+            return
         self._backlog, self._failed = [], False
+
+    def _is_still_owner(self) -> bool:
+        """Whether the store says so; False if it does not answer. Raises Superseded."""
+        if not self._claim:
+            return True
+        try:
+            claims = self._claims()
+        except CheckpointError:
+            return False
+        owners.require_newest(self._claim, claims)
+        return True
+
+    def _create(self, name: str, content: bytes) -> None:
+        """Raises Superseded if somebody else has taken the name, and as `Objects.create`."""
+        try:
+            self._objects.create(name, content)
+        except AlreadyThere as error:
+            message = f"another coordinator of this job has written first: {error}"
+            raise Superseded(message) from error
+
+    def _seal(self, segment: int) -> None:
+        while True:
+            segment += 1
+            try:
+                self._objects.create(_name(self._generation, segment), b"")
+            except AlreadyThere:
+                # The older one has just written it: it is replayed, and the next one sealed.
+                continue
+            return
+
+    def _refuses(self, name: str) -> bool:
+        """Whether the store keeps what is there: asked with another content."""
+        try:
+            self._objects.create(name, self._objects.read(name, owners.LONGEST_BYTES) + b" ")
+        except AlreadyThere:
+            return True
+        LOG.warning(
+            "this store knows no conditional writes: that there is one coordinator, Kubernetes "
+            "alone sees to",
+            uri=self._objects.uri,
+        )
+        return False
+
+    def _claims(self) -> set[int]:
+        found = (name.rpartition("/")[2] for name in self._objects.sizes(object_names.OWNERS))
+        return {int(name) for name in found if name.isdecimal()}
+
+    def _whose(self, claim: int) -> str:
+        content = self._objects.read(object_names.owner(claim), owners.LONGEST_BYTES + 1)
+        return content.decode(errors="replace").rstrip(" ")
 
 
 def _name(generation: int, segment: int) -> str:

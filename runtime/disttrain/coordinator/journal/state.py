@@ -13,7 +13,7 @@ from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.totals import Extremes, Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Count, MemberId, Position, Progress, Strict
-from disttrain.coordinator.protocol.orders import Order, ShardWritten
+from disttrain.coordinator.protocol.orders import Admit, Order, ShardWritten
 from disttrain.layout import ModelLayout
 from disttrain.transport.header import Role
 
@@ -226,6 +226,10 @@ class State(Strict):
     """Of a batch method, once it has begun."""
     replicas: dict[int, Life] = field(default_factory=dict)
     shards: dict[int, Life] = field(default_factory=dict)
+    replicas_epoch: int = 0
+    """Grows with each replica that joins or ends, and with each life of the coordinator."""
+    shards_epoch: int = 0
+    """The same of the shards."""
     incarnations: dict[str, int] = field(default_factory=dict)
     """The highest given, by process name."""
     old_instances: list[str] = field(default_factory=list)
@@ -285,6 +289,15 @@ class State(Strict):
             return self.elapsed
         return self.elapsed + (self.ended or now) - self.began
 
+    @property
+    def latest_time(self) -> float:
+        """The latest moment that is in it, by the clocks of all lives until now."""
+        moments = (
+            self.began, self.ended, self.ledger_time, self.checkpoint_tried, self.evaluation_tried,
+            *(life.joined for life in (*self.replicas.values(), *self.shards.values())),
+        )  # fmt: skip
+        return max((moment for moment in moments if moment is not None), default=0.0)
+
     def non_finite(self) -> int:
         """Gradients that were not finite."""
         return sum(self.non_finite_by_name().values())
@@ -309,4 +322,10 @@ def to_json(state: State) -> bytes:
 
 def from_json(content: bytes) -> State:
     """The state again; raises pydantic's ValidationError."""
-    return _STATE.validate_json(content, strict=True)
+    found = _STATE.validate_json(content, strict=True)
+    found.orders = {
+        number: issued
+        for number, issued in found.orders.items()
+        if not isinstance(issued.order, Admit)
+    }
+    return found

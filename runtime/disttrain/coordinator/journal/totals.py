@@ -24,6 +24,8 @@ class Totals(Strict):
     """Of ended lives, by replica."""
     checkpoints: int = 0
     checkpoint_failures: int = 0
+    damaged_checkpoints: list[int] = field(default_factory=list)
+    """Numbers of those that a shard found damaged as it was to restore them."""
     blocking_seconds: float = 0.0
     """Longest time that a checkpoint stopped a shard."""
     evaluations: int = 0
@@ -51,6 +53,12 @@ def add_restart(totals: Totals, role: Role) -> None:
     """Counts one more life of a process that had one already."""
     key = role.name.lower()
     totals.restarts[key] = totals.restarts.get(key, 0) + 1
+
+
+def note_damaged(totals: Totals, number: int | None) -> None:
+    """Counts a checkpoint that cannot be gone back to; each once."""
+    if number is not None and number not in totals.damaged_checkpoints:
+        totals.damaged_checkpoints.append(number)
 
 
 def updates_lost(totals: Totals, shard: int, sender: LostUpdates) -> int:

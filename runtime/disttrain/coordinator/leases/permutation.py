@@ -36,7 +36,7 @@ def portion_indices(
 ) -> Indices:
     """The sample indices of a portion in the order of this epoch; int64, of `portion_samples`."""
     first = portion * portion_size
-    cut = _cut(seed, samples)[first : first + portion_size]
+    cut = _cut(seed, samples)[first : first + portion_size].astype(np.int64)
     return _generator(seed, _Stream.INSIDE, epoch, portion).permutation(cut)
 
 
@@ -52,9 +52,13 @@ def default_portion_size(samples: int, batch_size: int, replicas: int) -> int:
     return batch_size * min(max(batches, 4), 64)
 
 
-@lru_cache(maxsize=2)
-def _cut(seed: int, samples: int) -> Indices:
-    whole = _generator(seed, _Stream.CUT).permutation(np.arange(samples, dtype=np.int64))
+@lru_cache(maxsize=1)
+def _cut(seed: int, samples: int) -> NDArray[np.signedinteger]:
+    """Four bytes per sample up to 2^31 of them, which each replica keeps; else eight."""
+    small = samples - 1 <= np.iinfo(np.int32).max
+    kind: np.dtype[np.signedinteger] = np.dtype(np.int32 if small else np.int64)
+    whole = np.arange(samples, dtype=kind)
+    _generator(seed, _Stream.CUT).shuffle(whole)
     whole.flags.writeable = False
     return whole
 

@@ -65,10 +65,10 @@ def unseen(held: list[OpenLease], last_lease: int) -> list[Lease]:
 
 
 def _queues(epoch: Epoch, first_keys: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
-    others = sorted(
-        (key for key in epoch.queues if key not in first_keys),
-        key=lambda key: (-len(epoch.queues[key]), key),
-    )
-    for key in (*first_keys, *others):
+    for key in first_keys:
         if queue := epoch.queues.get(key):
+            yield queue
+    others = ((key, queue) for key, queue in epoch.queues.items() if queue)
+    for key, queue in sorted(others, key=lambda item: (-len(item[1]), item[0])):
+        if key not in first_keys:
             yield queue

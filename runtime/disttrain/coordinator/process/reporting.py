@@ -14,6 +14,8 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 _STATUS_SECONDS = 0.5
+_STATUS_SECONDS_PER_MEMBER = 0.003
+"""So that a status, which tells of each member, takes less than a percent of a core."""
 _METRICS_SECONDS = 2.0
 _OfMember: TypeAlias = entries.MemberJoined | entries.LeasesExpired | entries.MemberLost
 _OfMethod: TypeAlias = (
@@ -21,6 +23,7 @@ _OfMethod: TypeAlias = (
     | batch_entries.CourseBegun
     | batch_entries.RulesChanged
     | batch_entries.ReturnBegun
+    | batch_entries.CutDamaged
     | batch_entries.CourseReturned
     | batch_entries.ShardPerformed
 )
@@ -35,15 +38,23 @@ class Reporting:
         files: RunFiles,
         metrics: ServedMetrics,
         cluster: ClusterStatus | None = None,
+        *,
+        losses_are_exact: bool = True,
     ) -> None:
-        """`cluster`: writes the status of the job's object, if it has one."""
+        """`cluster`: writes the status of the job's object, if it has one.
+
+        `losses_are_exact`: what shards have acknowledged outlives whatever ends them.
+        """
         self._machine = machine
         self._files = files
         self._metrics = metrics
         self._cluster = cluster
+        self._fixed = {"updatesLostIsExact": losses_are_exact}
         self._next_status = 0.0
         self._next_line = 0.0
         self._checkpoint_began = 0.0
+        self._measure_warning: str | None = None
+        """That the log has."""
         self._iteration = 0
         """That the log has of a batch method."""
 
@@ -53,8 +64,10 @@ class Reporting:
         `dropped`: messages that the transport did not let through, by reason.
         """
         machine = self._machine
+        self._metrics.health.turn()
         if now >= self._next_status:
-            self._next_status = now + _STATUS_SECONDS
+            members = len(machine.watch.heard)
+            self._next_status = now + max(_STATUS_SECONDS, members * _STATUS_SECONDS_PER_MEMBER)
             self._files.write_status(self._status(now))
             self._metrics.update(machine, now)
             self._metrics.dropped(dropped)
@@ -68,13 +81,13 @@ class Reporting:
     def note(self, entry: entries.Entry, now: float) -> None:
         """Logs what people want to know, and writes what must not wait."""
         if isinstance(entry, entries.EvaluationEnded):
-            line = status.evaluation_line(self._machine.state)
-            self._files.add_metrics({"time": now, **line})
-            LOG.info("evaluated", **entry.evaluation.measures, loss=entry.evaluation.loss)
+            self._note_evaluation(entry, now)
         elif isinstance(entry, entries.CheckpointBegun):
             self._checkpoint_began = entry.now
         elif isinstance(entry, entries.CheckpointEnded):
             self._checkpoint_ended(entry, now)
+        elif isinstance(entry, entries.ShardRestored):
+            self._note_damage(entry)
         elif isinstance(entry, _OfMember):
             self._note_member(entry)
         elif isinstance(entry, _OfMethod):
@@ -84,16 +97,21 @@ class Reporting:
             LOG.info("phase", phase=entry.phase.value, reason=reason)
             self._phase_changed(entry, now)
 
-    def ready(self) -> None:
-        """Says over HTTP that this process serves."""
-        self._metrics.readiness.is_ready = True
+    def ready(self, patience_seconds: float) -> None:
+        """Says over HTTP that this process serves, and that it hangs after so long without a turn.
+
+        A turn of its loop writes what is due.
+        """
+        self._metrics.health.is_ready = True
+        self._metrics.health.begin(patience_seconds)
 
     def finish(self, now: float) -> None:
         """Writes the last status, and of an ended job the summary, with the last reports."""
         self._files.write_status(self._status(now))
         if not self._machine.state.phase.ended:
             return
-        self._files.write_summary(status.summary(self._machine.state, self._machine.watch, now))
+        found = status.summary(self._machine.state, self._machine.watch, now)
+        self._files.write_summary({**found, **self._fixed})
 
     def close(self, now: float) -> None:
         """This process ends: says the last words to the API server."""
@@ -113,6 +131,20 @@ class Reporting:
         else:
             LOG.info("member joined", member=name, incarnation=entry.member.incarnation)
 
+    def _note_evaluation(self, entry: entries.EvaluationEnded, now: float) -> None:
+        state = self._machine.state
+        self._files.add_metrics({"time": now, **status.evaluation_line(state)})
+        LOG.info("evaluated", **entry.evaluation.measures, loss=entry.evaluation.loss)
+        warning = status.measure_warning(state)
+        if warning and warning != self._measure_warning:
+            LOG.warning(warning)
+            self._measure_warning = warning
+
+    def _note_damage(self, entry: entries.ShardRestored) -> None:
+        name, taken = totals.name(entry.member.role, entry.member.index), entry.restored.checkpoint
+        for number in entry.restored.damaged:
+            LOG.error("checkpoint is damaged", number=number, found_by=name, taken_instead=taken)
+
     def _checkpoint_ended(self, entry: entries.CheckpointEnded, now: float) -> None:
         LOG.info("checkpoint", number=entry.number, failure=entry.message or "none")
         if entry.committed and self._checkpoint_began:
@@ -123,6 +155,10 @@ class Reporting:
             LOG.info("warm start is processed", samples=self._machine.state.samples)
         elif isinstance(entry, batch_entries.ReturnBegun):
             LOG.warning("all return to the checkpoint", reason=entry.reason)
+        elif isinstance(entry, batch_entries.CutDamaged):
+            LOG.error(
+                "all return to the checkpoint before one that is damaged", reason=entry.reason
+            )
         elif isinstance(entry, batch_entries.RulesChanged):
             for change in entry.changes:
                 LOG.warning("the manifest has changed since the checkpoint", change=change)
@@ -154,4 +190,4 @@ class Reporting:
 
     def _status(self, now: float) -> dict[str, Any]:
         found = status.status(self._machine.state, self._machine.settings, self._machine.watch, now)
-        return {**found, "metricsAddress": self._metrics.address, "time": now}
+        return {**found, **self._fixed, "metricsAddress": self._metrics.address, "time": now}

@@ -7,6 +7,7 @@ from typing import Any
 
 from disttrain.launch import atomic_file
 from disttrain.launch.run_folder import RunFolder
+from disttrain.telemetry import append_file
 
 
 class RunFiles:
@@ -25,7 +26,9 @@ class RunFiles:
 
     def add_metrics(self, line: dict[str, Any]) -> None:
         """Appends to metrics.jsonl."""
-        with suppress(OSError), self._folder.metrics.open("a") as stream:
+        file = self._folder.metrics
+        # Path.open has no opener.
+        with suppress(OSError), open(file, "a", opener=append_file.descriptor) as stream:
             stream.write(json.dumps(line) + "\n")
 
 

@@ -9,6 +9,7 @@ from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import progress, status
 from disttrain.job.roles import Durability
 from disttrain.telemetry import exporter, metrics
+from disttrain.telemetry.health import Health
 from disttrain.transport.header import Role
 
 
@@ -22,9 +23,9 @@ class ServedMetrics:
         self._batch = metrics.BatchMetrics.register(registry)
         self._counted: dict[str, float] = {}
         self._dropped: dict[str, int] = {}
-        self.readiness = exporter.Readiness()
+        self.health = Health()
         """Of the process."""
-        self.address = exporter.start(address, registry, self.readiness)
+        self.address = exporter.start(address, registry, self.health)
         for role in (Role.REPLICA, Role.SHARD):
             # So that the first restart is an increase, too.
             self._metrics.restarts.labels(role=role.name.lower())
@@ -40,6 +41,7 @@ class ServedMetrics:
             "samples_repeated": (found.samples_repeated, state.data.samples_repeated),
             "updates_lost": (found.updates_lost, sum(state.totals.updates_lost.values())),
             "failures": (found.checkpoint_failures, state.totals.checkpoint_failures),
+            "damaged": (found.checkpoints_damaged, len(state.totals.damaged_checkpoints)),
         }
         for name, (counter, value) in counters.items():
             self._count(name, counter.inc, value)

@@ -11,9 +11,10 @@ from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.coordinator import settings
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import Places
+from disttrain.coordinator.errors import Superseded
 from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import Phase
-from disttrain.coordinator.process import start
+from disttrain.coordinator.process import boots, start
 from disttrain.coordinator.process.checkpoints import Checkpoints, Job
 from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus
 from disttrain.coordinator.process.leaving import Leaving
@@ -49,6 +50,14 @@ later, INTERRUPTED."""
 
 def main(config: LaunchConfig) -> int:
     """Serves the job until it has ended; the exit code tells how. Raises JournalDamaged."""
+    try:
+        return _serve(config)
+    except Superseded as error:
+        LOG.error("ends: the job has a newer coordinator", reason=error)
+        return ExitCode.SUPERSEDED
+
+
+def _serve(config: LaunchConfig) -> int:
     parts, origin = _begun(config)
     transport = open_transport(config.transport_config)
     try:
@@ -61,7 +70,7 @@ def main(config: LaunchConfig) -> int:
         if origin is Origin.JOURNAL:
             committed = parts.checkpoints.committed()
             service.settle(parts.machine.restarted(parts.clock(), committed))
-        parts.reporting.ready()
+        parts.reporting.ready(defaults.coordinator_patience_seconds(config.job.spec))
         service.run()
         # On a full disk the space that it had in reserve is all there is for the summary.
         parts.journal.close()
@@ -95,8 +104,10 @@ def _was_let_in(config: LaunchConfig) -> bool:
 
 def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
     store = stores.open_store(config.checkpoints)
-    begun = start.first_state(config, store)
     kept = journals.open_journal(config.checkpoints)
+    # A pod's name, or what is this launcher's alone.
+    kept.claim(config.place or config.coordinator_address)
+    begun = start.first_state(config, store)
     kept.begin(begun.state)
     machine = Coordinator(begun.state, _settings(config), _places(config, store))
     parts = Parts(
@@ -107,7 +118,7 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
         leaving=Leaving(machine, kept),
         farewells=farewells.open_farewells(config),
         supervisor=config.supervisor,
-        clock=steady_clock(),
+        clock=steady_clock(begun.state.latest_time),
     )
     return parts, begun.origin
 
@@ -149,7 +160,15 @@ def _job(config: LaunchConfig) -> Job:
 
 def _reporting(config: LaunchConfig, machine: Coordinator) -> Reporting:
     served = ServedMetrics(config.metrics_address)
-    return Reporting(machine, RunFiles(config.run_folder), served, _cluster_status(config))
+    return Reporting(
+        machine,
+        RunFiles(config.run_folder),
+        served,
+        _cluster_status(config),
+        losses_are_exact=boots.losses_are_exact(
+            RunFolder(config.run_folder).boots, config.supervisor
+        ),
+    )
 
 
 def _cluster_status(config: LaunchConfig) -> ClusterStatus | None:

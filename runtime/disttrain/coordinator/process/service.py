@@ -8,10 +8,12 @@ from typing import NamedTuple
 from disttrain.checkpoint.errors import CheckpointError
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect
-from disttrain.coordinator.errors import MessageRefused
+from disttrain.coordinator.errors import MessageRefused, Superseded
 from disttrain.coordinator.journal.entries import CheckpointEnded, Entry
 from disttrain.coordinator.journal.journals import DecisionJournal
+from disttrain.coordinator.process.announcing import Announcing
 from disttrain.coordinator.process.checkpoints import Checkpoints
+from disttrain.coordinator.process.farewell_watch import FarewellWatch
 from disttrain.coordinator.process.leaving import Leaving
 from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.protocol import messages, payloads
@@ -24,10 +26,16 @@ from disttrain.transport.interface import Listener, Request
 
 LOG = logs.get(__name__)
 
+_COMPLAINT_SECONDS = 10.0
+_WORDS = 500
+_UNREADABLE = "request"
+"""Why a message is not this protocol's: its JSON is none of a request."""
 _BATCH = 256
 """Requests whose entries are synced to disk together."""
 _TICK_SECONDS = 0.05
 _PAUSE_SECONDS = 1.0
+_OWNER_SECONDS = 10.0
+"""Between two looks for a newer coordinator while there is nothing to write."""
 _ATTEMPT_SECONDS = 0.5
 """Between two attempts to write what a full disk refused: each may be a whole new journal."""
 _LAUNCHER_ONLY = (messages.Fail, messages.MemberDied, messages.Stop)
@@ -59,9 +67,13 @@ class Parts:
     clock: Callable[[], float]
 
 
-def steady_clock() -> Callable[[], float]:
-    """Seconds since 1970 that do not jump while this process lives."""
-    ahead = time.time() - time.monotonic()
+def steady_clock(not_before: float = 0.0) -> Callable[[], float]:
+    """Seconds since 1970 that do not jump while this process lives.
+
+    `not_before`: what an earlier life decided at. On a node whose clock is behind, what is due
+    after some seconds would else wait for as long as that clock lags.
+    """
+    ahead = max(time.time(), not_before) - time.monotonic()
     return lambda: time.monotonic() + ahead
 
 
@@ -72,6 +84,8 @@ class Service:
         self._parts = parts
         self._listener = listener
         self._peers: dict[MemberId, bytes] = {}
+        self._announcing = Announcing(parts.machine)
+        self._farewells = FarewellWatch(parts.farewells)
         self._pushed: set[int] = set()
         """Orders sent unasked; heartbeat replies repeat them."""
         self._replies: list[tuple[Request, messages.Reply]] = []
@@ -83,7 +97,9 @@ class Service:
         self._next_tick = 0.0
         self._next_attempt = 0.0
         """To catch up with the journal."""
-        self._next_farewells = 0.0
+        self._next_owner_check = 0.0
+        self._next_complaint = 0.0
+        """In the log, about a request that cannot be read."""
         self._stopping_since: float | None = None
         """Time since which a stop waits for a disk that takes nothing."""
         self._ended: float | None = None
@@ -111,18 +127,20 @@ class Service:
             if not self._parts.journal.is_behind:
                 self._answer()
             self._parts.reporting.write_if_due(self._parts.clock(), self._listener.refused)
+        self._farewells.finish()
 
     def _serve(self) -> None:
         self._catch_up()
         news = self._kept and self._has_changed and not self._parts.journal.is_behind
         request = self._listener.receive(0.0 if news else _TICK_SECONDS)
-        for _ in range(_BATCH):
+        for left in reversed(range(_BATCH)):
             if request is None:
                 break
             reply = self._handle(request)
             if reply is not None:
                 self._replies.append((request, reply))
-            request = self._listener.receive(0.0)
+            # What is received here is handled here: after the last one it waits for the next turn.
+            request = self._listener.receive(0.0) if left else None
 
     def _catch_up(self) -> None:
         now = self._parts.clock()
@@ -135,15 +153,17 @@ class Service:
             self._reply(request, reply)
         self._replies.clear()
         self._push_orders()
+        self._announce()
 
     def _handle(self, request: Request) -> messages.Reply | None:
         """The reply that has to wait for the journal, if any."""
         if request.header.verb != Verb.CONTROL_REQUEST:
             return None
+        self._require_newest(request.header)
         try:
             parsed = payloads.parse_request(request.payload)
         except MessageRefused as error:
-            LOG.warning("request refused", sender=request.header.sender, reason=str(error))
+            self._note_unreadable(request, str(error))
             self._refuse(request, messages.RefusalReason.MALFORMED, str(error))
             return None
         if not _is_allowed(request.role, parsed, self._parts.supervisor):
@@ -154,6 +174,15 @@ class Service:
             # Nothing is decided on a full disk, so that little has to be kept; members ask again.
             return None
         return self._decide(request, parsed)
+
+    def _note_unreadable(self, request: Request, reason: str) -> None:
+        """A line at most every few seconds: a flood of them is for the metrics."""
+        self._listener.refused[_UNREADABLE] += 1
+        now = self._parts.clock()
+        if now >= self._next_complaint:
+            self._next_complaint = now + _COMPLAINT_SECONDS
+            count, sender = self._listener.refused[_UNREADABLE], request.header.sender
+            LOG.warning("request refused", sender=sender, reason=reason[:_WORDS], so_far=count)
 
     def _decide(self, request: Request, parsed: messages.Request) -> messages.Reply | None:
         decision = self._parts.machine.request(parsed, self._parts.clock())
@@ -219,6 +248,9 @@ class Service:
             # This process was stopped, or its disk slow or full; nobody's heartbeats were heard.
             self._parts.machine.watch.forgive(now - self._next_tick, now)
         self._next_tick = now + _TICK_SECONDS
+        if now >= self._next_owner_check:
+            self._next_owner_check = now + _OWNER_SECONDS
+            self._parts.journal.require_owner()
         self._hear_farewells(now)
         self.settle(self._parts.machine.tick(now))
         heard = self._parts.machine.watch.heard
@@ -226,16 +258,13 @@ class Service:
         self._pushed.intersection_update(self._parts.machine.state.orders)
 
     def _hear_farewells(self, now: float) -> None:
-        if now < self._next_farewells:
-            return
         parts = self._parts
-        self._next_farewells = now + parts.farewells.pause_seconds
-        for name, leave in parts.farewells.read().items():
+        for name, leave in self._farewells.found(now).items():
             self.settle(parts.machine.request(leave, now))
             parts.journal.sync()
             if parts.journal.is_behind:
                 return
-            parts.farewells.forget(name)
+            self._farewells.forget(name)
 
     def _stop_in_vain(self, now: float) -> None:
         """A stop waits a moment, not for ever, for a disk that takes no last checkpoint either."""
@@ -254,6 +283,8 @@ class Service:
 
     def _carry_out(self, effect: Effect) -> None:
         machine, clock = self._parts.machine, self._parts.clock
+        # The files of a checkpoint may be a newer coordinator's by now.
+        self._parts.journal.require_owner()
         failure = self._parts.checkpoints.carry_out(effect, machine.state)
         if isinstance(effect, CommitCheckpoint) or (
             isinstance(effect, BeginCheckpoint) and failure
@@ -270,7 +301,7 @@ class Service:
             LOG.warning("journal not shortened", reason=str(error))
 
     def _reply(self, request: Request, reply: messages.Reply) -> None:
-        header = _header(Verb.CONTROL_REPLY, request.header.sequence)
+        header = self._header(Verb.CONTROL_REPLY, request.header.sequence)
         if not self._listener.reply(request, header, payloads.encode_reply(reply)):
             LOG.debug("reply not sent", kind=reply.kind, sender=request.header.sender)
 
@@ -282,8 +313,34 @@ class Service:
             if peer is None:
                 continue
             payload = payloads.encode_order(machine.numbered(issued))
-            self._listener.reply(peer, _header(Verb.CONTROL_ORDER, number), payload)
+            self._listener.reply(peer, self._header(Verb.CONTROL_ORDER, number), payload)
             self._pushed.add(number)
+
+    def _announce(self) -> None:
+        header = self._header(Verb.CONTROL_REPLY, messages.UNASKED)
+        for role, payload in self._announcing.due(self._parts.clock(), len(self._peers)):
+            for member, peer in self._peers.items():
+                if member.role is role:
+                    self._listener.reply(peer, header, payload)
+
+    def _header(self, verb: Verb, sequence: int) -> Header:
+        """Members take nothing of a coordinator that is older than one that they have heard."""
+        return EMPTY._replace(
+            verb=verb,
+            role=Role.COORDINATOR,
+            incarnation=self._parts.machine.state.incarnation,
+            sequence=sequence,
+        )
+
+    def _require_newest(self, header: Header) -> None:
+        """Raises Superseded when a member has heard of a newer coordinator."""
+        mine = self._parts.machine.state.incarnation
+        if header.receiver_incarnation > mine:
+            message = (
+                f"a member has heard of life {header.receiver_incarnation} of the coordinator, "
+                f"this is life {mine}"
+            )
+            raise Superseded(message)
 
     def _is_over(self) -> bool:
         machine, now = self._parts.machine, self._parts.clock()
@@ -293,10 +350,6 @@ class Service:
         waited = now - self._ended
         untold = self._parts.journal.is_behind or machine.state.orders
         return not untold or waited > machine.settings.end_grace_seconds
-
-
-def _header(verb: Verb, sequence: int) -> Header:
-    return EMPTY._replace(verb=verb, role=Role.COORDINATOR, sequence=sequence)
 
 
 def _is_allowed(role: Role, request: messages.Request, supervisor: Supervisor) -> bool:

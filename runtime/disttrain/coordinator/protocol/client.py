@@ -10,6 +10,7 @@ from disttrain.coordinator.errors import (
     CoordinatorError,
     CoordinatorSilent,
     MemberFenced,
+    MessageTooLong,
 )
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.control import ControlConnection, Report, not_joined
@@ -21,8 +22,8 @@ from disttrain.transport.interface import Channel
 _LOOK_AGAIN_SECONDS = 0.05
 """Whether a heartbeat or a repetition is due. Each look costs 0.2 ms of a core that trains."""
 _CLOSE_SECONDS = 30.0
-"""Longer than the sends that a coordinator which is away may block: ZeroMQ aborts the process when
-its sockets are closed under a thread that sends."""
+"""Longer than one look may take: ZeroMQ aborts the process when its sockets are closed under a
+thread that uses them."""
 
 
 class CoordinatorClient:
@@ -63,17 +64,20 @@ class CoordinatorClient:
 
     @property
     def shards(self) -> tuple[messages.ShardAddress, ...]:
-        """The shards' present lives, as of the last heartbeat."""
-        return self._latest.shards
+        """The shards' present lives, as they were told last."""
+        return self._latest.shards or ()
 
     @property
     def live_replicas(self) -> int:
-        """As of the last heartbeat."""
+        """As it was told last."""
         return self._latest.live_replicas
 
     @property
     def lost_leases(self) -> frozenset[int]:
-        """Leases given to others: skip what is not begun of them."""
+        """Leases given to others: skip what is not begun of them.
+
+        Each until the coordinator has heard where it ended here.
+        """
         return self._lost
 
     def join(self, join: messages.Join, report: Report, timeout: float = 60.0) -> messages.Joined:
@@ -153,15 +157,17 @@ class CoordinatorClient:
             if isinstance(request, messages.OrderDone) and self._report is not None:
                 # An order may end the job; that must not be judged by counters older than it.
                 control.report_now(self._report)
-            waiting[control.request(request)] = future
+            try:
+                waiting[control.request(request)] = future
+            except MessageTooLong as error:
+                future.set_exception(error)
 
     def _deliver(
         self, control: ControlConnection, waiting: dict[int, Future[messages.Reply]]
     ) -> None:
         received = control.poll(self._report, wait=_LOOK_AGAIN_SECONDS)
         self._latest = control.latest
-        if len(control.lost_leases) != len(self._lost):
-            self._lost = frozenset(control.lost_leases)
+        self._lost = control.lost_leases
         for order in received.orders:
             self.orders.put(order)
         for number, reply in received.replies.items():

@@ -1,8 +1,9 @@
 """A member's connection to the coordinator without a thread: polled by a shard's loop."""
 
+import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from disttrain.coordinator.errors import (
     CoordinatorSilent,
@@ -24,8 +25,12 @@ from disttrain.transport.interface import Channel
 LOG = logs.get(__name__)
 
 Clock = Callable[[], float]
+Chance = Callable[[], float]
+"""Numbers from 0 to 1."""
 Report = Callable[[], ReplicaReport | ShardReport]
 
+_CHANCE = random.SystemRandom().random
+"""Not of the process's generator: a task's data set may draw from that."""
 _ORDERS_REMEMBERED = 4096
 
 
@@ -43,26 +48,38 @@ class ControlConnection:
     """One member's side. Belongs to the thread that owns the channel."""
 
     def __init__(
-        self, channel: Channel, role: Role, heartbeat_seconds: float, clock: Clock = time.monotonic
+        self,
+        channel: Channel,
+        role: Role,
+        heartbeat_seconds: float,
+        clock: Clock = time.monotonic,
+        chance: Chance = _CHANCE,
     ) -> None:
+        """`heartbeat_seconds`: until the coordinator tells another interval."""
         self.channel = channel
         """For `Transport.wait`."""
         self.latest = messages.HeartbeatReply()
-        """Addresses of the shards, number of living replicas, phase: as of the last heartbeat."""
-        self.lost_leases: set[int] = set()
-        """Leases that were given to others; for a replica."""
+        """Members, number of living replicas, phase: as they were told last. Lists are complete,
+        though those that are known already are not told again."""
+        self.lost_leases: frozenset[int] = frozenset()
+        """Leases that were given to others, until the coordinator has heard where they ended here;
+        for a replica."""
         self._role = role
         self._heartbeat_seconds = heartbeat_seconds
         self._clock = clock
-        self._outstanding = Outstanding()
+        self._outstanding = Outstanding(chance)
+        self._is_blocked = False
+        """The queue was full; what is requested now waits behind what did not get in."""
         self._join: messages.Join | None = None
         self._member: MemberId | None = None
         self._next_heartbeat = 0.0
         self._heartbeats: set[int] = set()
         self._seen_orders: dict[int, None] = {}
         self._early: tuple[NumberedOrder, ...] = ()
-        self._complaint = ""
         """Orders that came while `join` waited."""
+        self._coordinator = 0
+        """The newest life of the coordinator that was heard; an older one is not listened to."""
+        self._complaint = ""
 
     @property
     def member(self) -> MemberId:
@@ -99,19 +116,23 @@ class ControlConnection:
         if isinstance(request, messages.Join):
             self._join = request
         payload = payloads.encode_request(request)
-        number = self._outstanding.add(payload, self._clock())
-        self._send(number, payload)
+        number = self._outstanding.add(payload)
+        if not self._is_blocked:
+            self._is_blocked = not self._send(number, payload)
         return number
 
-    def answer(self, order: NumberedOrder, result: Result, report: Report | None = None) -> int:
-        """Says that an order was carried out; gives the number of the request.
+    def answer(self, done: Sequence[tuple[NumberedOrder, Result]], report: Report) -> list[int]:
+        """Says what came of orders that were carried out; gives the numbers of the requests.
 
-        With a report a heartbeat goes first: what the order leads to, perhaps the job's end, must
-        not be judged by counters older than it.
+        One heartbeat goes ahead of them: what they lead to, perhaps the job's end, must not be
+        judged by counters older than they are.
         """
-        if report is not None:
-            self.report_now(report)
-        return self.request(messages.OrderDone(member=self.member, order=order.id, result=result))
+        self.report_now(report)
+        member = self.member
+        return [
+            self.request(messages.OrderDone(member=member, order=order.id, result=result))
+            for order, result in done
+        ]
 
     def poll(self, report: Report | None, wait: float = 0.0) -> Received:
         """Sends a heartbeat if it is time, repeats what is overdue, and takes in what has arrived.
@@ -134,14 +155,15 @@ class ControlConnection:
         self.channel.close()
 
     def _heartbeat(self, report: ReplicaReport | ShardReport) -> messages.Heartbeat:
+        epoch = self.latest.epoch
         if isinstance(report, ReplicaReport):
-            return messages.Heartbeat(member=self.member, replica=report)
-        return messages.Heartbeat(member=self.member, shard=report)
+            return messages.Heartbeat(member=self.member, epoch=epoch, replica=report)
+        return messages.Heartbeat(member=self.member, epoch=epoch, shard=report)
 
     def _receive(self, wait: float) -> Received:
-        for number, payload in self._outstanding.due(self._clock()):
-            if not self._send(number, payload):
-                break
+        due = self._outstanding.due(self._clock())
+        # In the order in which they were made: a report is heard before what it explains.
+        self._is_blocked = not all(self._send(number, payload) for number, payload in due)
         new_orders = list(self._early)
         self._early = ()
         replies: dict[int, messages.Reply] = {}
@@ -166,8 +188,11 @@ class ControlConnection:
         new_orders: list[NumberedOrder],
         replies: dict[int, messages.Reply],
     ) -> None:
+        self._require_newest(header)
         if header.verb == Verb.CONTROL_ORDER:
             new_orders.extend(self._unseen((payloads.parse_order(payload),)))
+        if header.verb == Verb.CONTROL_REPLY and header.sequence == messages.UNASKED:
+            self._hear(payloads.parse_reply(payload))
         if header.verb != Verb.CONTROL_REPLY or not self._outstanding.waits(header.sequence):
             return
         is_heartbeat = header.sequence in self._heartbeats
@@ -179,13 +204,41 @@ class ControlConnection:
         if isinstance(reply, messages.Joined):
             self._member = reply.member
         if isinstance(reply, messages.Work):
-            self.lost_leases.update(reply.lost_leases)
+            # It says nothing of those that are lost where the request was put off.
+            self.lost_leases |= set(reply.lost_leases)
         if isinstance(reply, messages.HeartbeatReply):
-            self.latest = reply
-            self.lost_leases.update(reply.lost_leases)
+            # All of them: replies come in the order in which they were made.
+            self.lost_leases = frozenset(reply.lost_leases)
             new_orders.extend(self._unseen(reply.orders))
+        self._hear(reply)
         if not is_heartbeat:
             replies[header.sequence] = reply
+
+    def _require_newest(self, header: Header) -> None:
+        """Raises MessageRefused for what an older life of the coordinator says."""
+        if 0 < header.incarnation < self._coordinator:
+            message = (
+                f"life {header.incarnation} of the coordinator is over: life {self._coordinator} "
+                "was heard"
+            )
+            raise MessageRefused(message)
+        self._coordinator = max(self._coordinator, header.incarnation)
+
+    def _hear(self, reply: messages.Reply) -> None:
+        """What a reply says of other members, and how often to speak."""
+        if isinstance(reply, messages.Joined):
+            self.latest = messages.HeartbeatReply(
+                epoch=reply.epoch,
+                shards=reply.shards,
+                replicas=reply.replicas,
+                live_replicas=reply.live_replicas,
+                intervals=reply.intervals,
+            )
+        elif isinstance(reply, messages.HeartbeatReply):
+            self.latest = _joined_with(self.latest, reply)
+        if self.latest.intervals is not None:
+            self._heartbeat_seconds = self.latest.intervals.heartbeat_seconds
+            self._outstanding.longest_seconds = self.latest.intervals.repeat_seconds
 
     def _check_standing(self, reply: messages.Reply) -> None:
         if not isinstance(reply, messages.Refused):
@@ -210,6 +263,7 @@ class ControlConnection:
             role=self._role,
             sender=member.index if member else 0,
             incarnation=member.incarnation if member else 0,
+            receiver_incarnation=self._coordinator,
             sequence=number,
         )
 
@@ -217,9 +271,24 @@ class ControlConnection:
         try:
             self.channel.send(self.header(number)._replace(count=len(payload)), payload)
         except TransportError:
-            # The coordinator is away and the queue is full: the request is repeated when it is due.
+            # The coordinator is away and the queue is full: the request stays due.
             return False
+        self._outstanding.sent(number, self._clock())
         return True
+
+
+def _joined_with(
+    known: messages.HeartbeatReply, news: messages.HeartbeatReply
+) -> messages.HeartbeatReply:
+    """The news, with the lists that they leave out; those of an older epoch came late."""
+    is_late = news.epoch < known.epoch
+    return replace(
+        news,
+        epoch=max(news.epoch, known.epoch),
+        shards=known.shards if is_late or news.shards is None else news.shards,
+        replicas=known.replicas if is_late or news.replicas is None else news.replicas,
+        intervals=news.intervals or known.intervals,
+    )
 
 
 def not_joined(join: messages.Join, reply: messages.Reply) -> NotJoined:

@@ -28,7 +28,7 @@ _SUFFIX = ".json"
 
 
 class Farewells(Protocol):
-    """Those of one job. Nothing here raises."""
+    """Those of one job. Nothing here raises; each call may take as long as the store does."""
 
     @property
     def pause_seconds(self) -> float:
@@ -94,7 +94,7 @@ class ObjectFarewells:
     """An object each."""
 
     pause_seconds: Final = 10.0
-    """Each look is a request, for which the coordinator waits."""
+    """Each look is a request, which is paid for."""
 
     def __init__(self, open_objects: Callable[[], Objects]) -> None:
         self._open_objects = open_objects

@@ -22,6 +22,10 @@ class Strict:
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
 
+LENIENT = ConfigDict(extra="ignore", ser_json_inf_nan="constants")
+"""For what had more fields in older journals."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemberId(Strict):
     """One life of one process."""
@@ -78,8 +82,8 @@ class Progress(Strict):
     abandoned: tuple[Position, ...] = ()
     """Leases it was told are lost and has given up: where each ended (offset 0: not begun).
 
-    All since its process started. New work is given only when every lost lease is listed here or
-    completed, so that repeats are counted exactly.
+    Each until the coordinator names it no more among the lost ones. New work is given only when
+    every lost lease was listed here or completed, so that repeats are counted exactly.
     """
 
 

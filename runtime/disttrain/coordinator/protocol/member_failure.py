@@ -18,7 +18,7 @@ def report(config: LaunchConfig, error: FinalError) -> None:
     transport = open_transport(settings)
     client = CoordinatorClient(lambda: transport.connect(config.coordinator_address), settings.role)
     message = f"{config.place or config.process}: {error or type(error).__name__}"[:_LONGEST]
-    fail = messages.Fail(reason=messages.FailureReason.TASK_ERROR, message=message)
+    fail = messages.Fail(reason=messages.reason_of(type(error).__name__), message=message)
     try:
         wait([client.request(fail)])
     finally:

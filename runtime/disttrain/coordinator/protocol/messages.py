@@ -1,13 +1,14 @@
 """Requests to the coordinator and its replies: frozen dataclasses, made JSON in `payloads`.
 
-Every request may be sent again until it is answered: repeating it changes nothing.
+Every request may be sent again until it is answered: repeating it changes nothing. Only a
+`HeartbeatReply` may come unasked.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from disttrain.coordinator.protocol.fields import (
     Count,
@@ -20,9 +21,14 @@ from disttrain.coordinator.protocol.fields import (
 )
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
-from disttrain.layout import ModelLayout
+from disttrain.layout import ModelLayout, require_sound
 from disttrain.sandblaster.batch.groups import Result as GroupResult
 from disttrain.transport.header import Role
+
+MOST_DAMAGED = 64
+"""Damaged checkpoints that a shard tells of."""
+UNASKED = 0
+"""Sequence of a reply to no request."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +53,8 @@ class Restored(Strict):
     """False: it has no values (died before the first checkpoint) and needs an upload."""
     checkpoint: Count | None
     version: Count
+    damaged: Annotated[tuple[Count, ...], Field(max_length=MOST_DAMAGED)] = ()
+    """Newer checkpoints that this shard found damaged, the newest first."""
     senders: tuple[RestoredSender, ...] = ()
 
 
@@ -70,7 +78,7 @@ class Join(Strict):
     data_address: Text | None = None
     """Shards: where replicas connect to."""
     metrics_address: Text | None = None
-    layout: ModelLayout | None = None
+    layout: Annotated[ModelLayout, AfterValidator(require_sound)] | None = None
     """Replicas."""
     train_samples: Count | None = None
     """Replicas; None: its loop brings its own data and asks for no work."""
@@ -86,6 +94,8 @@ class Heartbeat(Strict):
 
     kind: Literal["heartbeat"] = "heartbeat"
     member: MemberId
+    epoch: Count = 0
+    """Of the members that it has been told of: see `HeartbeatReply`."""
     replica: ReplicaReport | None = None
     shard: ShardReport | None = None
 
@@ -157,12 +167,22 @@ class FailureReason(StrEnum):
     EMPTY_DATA = "EmptyData"
     BATCH_TOO_LARGE = "BatchTooLarge"
     EXPORT_FAILED = "ExportFailed"
+    CHECKPOINT_DAMAGED = "CheckpointDamaged"
+    """No checkpoint that a shard could go on from is whole."""
     CHECKPOINT_FAILED = "CheckpointFailed"
     """The last checkpoint, which becomes the result, could not be written."""
     EVALUATION_FAILED = "EvaluationFailed"
     LAUNCH_FAILED = "LaunchFailed"
     SHARD_LOST = "ShardLost"
     """A shard died and `durability` is none."""
+
+
+_REASONS = {"Corrupt": FailureReason.CHECKPOINT_DAMAGED}
+
+
+def reason_of(error_kind: str) -> FailureReason:
+    """Why a job fails by a member's error that no restart heals; `error_kind`: its class's name."""
+    return _REASONS.get(error_kind, FailureReason.TASK_ERROR)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -236,23 +256,36 @@ class ShardAddress(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Intervals(Strict):
+    """How often a member speaks: the more members, the less often."""
+
+    heartbeat_seconds: float
+    repeat_seconds: float
+    """The longest pause before a request without an answer is sent again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Joined(Strict):
     """The answer to `Join`, journaled before it is sent."""
 
     kind: Literal["joined"] = "joined"
     member: MemberId
     seed: Count
+    epoch: Count = 0
+    """As in `HeartbeatReply`."""
     shards: tuple[ShardAddress, ...] = ()
-    """Those known so far; all of them come with heartbeat replies."""
-    replicas: tuple[MemberId, ...] = ()
+    """For a replica: those known so far; all of them come with heartbeat replies."""
+    replicas: dict[int, Count] = field(default_factory=dict)
     """For a shard: the living replicas, to be admitted before it serves; all other lives are
-    refused.
+    refused. Index -> incarnation.
     """
     elements: dict[int, Count] | None = None
     """For a shard: as `orders.Configure`, when the layout is known already (key: Vector)."""
     portion_size: Count = 0
     """Samples per portion; 0 as long as the size of the data is unknown."""
     live_replicas: Count = 0
+    intervals: Intervals | None = None
+    """None: as the member was started."""
 
 
 class RefusalReason(StrEnum):
@@ -284,18 +317,29 @@ class Refused(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeartbeatReply(Strict):
-    """What a member should know."""
+    """What a member should know. It also comes unasked, when members joined or ended."""
 
     kind: Literal["heartbeat_reply"] = "heartbeat_reply"
     orders: tuple[NumberedOrder, ...] = ()
     """Every order to this member that it has not answered."""
-    shards: tuple[ShardAddress, ...] = ()
+    epoch: Count = 0
+    """Of the members that matter to this one: it grows with each that joins or ends. What is told
+    of an older epoch than is known came late.
+    """
+    shards: tuple[ShardAddress, ...] | None = None
+    """For a replica: where all shards listen. None: the epoch is the one that it knows."""
+    replicas: dict[int, Count] | None = None
+    """For a shard: index -> incarnation of all replicas that it serves, and of nobody else. None:
+    the epoch is the one that it knows.
+    """
     live_replicas: Count = 0
     lost_leases: tuple[Count, ...] = ()
     """For a replica: leases it held that were given to others; what it has not begun of them is
     skipped.
     """
     phase: Text = ""
+    intervals: Intervals | None = None
+    """None: as before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

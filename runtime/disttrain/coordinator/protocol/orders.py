@@ -10,7 +10,14 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from disttrain.coordinator.protocol.fields import Count, Progress, SenderPosition, Strict, Text
+from disttrain.coordinator.protocol.fields import (
+    LENIENT,
+    Count,
+    Progress,
+    SenderPosition,
+    Strict,
+    Text,
+)
 from disttrain.sandblaster.batch import orders as batch_orders
 from disttrain.transport.header import Vector
 
@@ -28,7 +35,7 @@ class Configure(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Admit(Strict):
-    """To a shard: this life of a replica may push and fetch. Answer `Done`."""
+    """In older journals only: there, each replica was an order to each shard."""
 
     kind: Literal["admit"] = "admit"
     index: Count
@@ -57,6 +64,8 @@ class Checkpoint(Strict):
     number: Count
     folder: Text
     """Staging folder; the coordinator commits it when all parts are there."""
+    committed: Count | None = None
+    """The last checkpoint before this one that is complete."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,6 +210,9 @@ class WhyFailed(StrEnum):
     OUT_OF_STEP = "out_of_step"
     """`Perform`: the shard lacks a vector or a gradient that the order counts on, or an order
     before it. All shards return to a checkpoint."""
+    DAMAGED = "damaged"
+    """`ReturnTo`: the checkpoint is not whole, or not there. All shards return to the one before
+    it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -238,6 +250,8 @@ class VectorWritten(Strict):
 class ShardWritten(Strict):
     """One shard's part of a checkpoint is on disk (file and folder synced)."""
 
+    __pydantic_config__ = LENIENT
+
     kind: Literal["shard_written"] = "shard_written"
     file: Text
     """Name within the folder."""
@@ -247,7 +261,6 @@ class ShardWritten(Strict):
     version: Count
     vectors: tuple[VectorWritten, ...] = ()
     """Not in the file."""
-    senders: tuple[SenderPosition, ...] = ()
     blocking_seconds: float = 0.0
     """Longest time that the shard answered nobody because of it."""
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from disttrain.coordinator.errors import MessageRefused
+from disttrain.coordinator.errors import MessageRefused, MessageTooLong
 from disttrain.coordinator.protocol.messages import Reply, Request
 from disttrain.coordinator.protocol.orders import NumberedOrder
 
@@ -25,8 +25,16 @@ _ORDER: TypeAdapter[NumberedOrder] = TypeAdapter(NumberedOrder)
 
 
 def encode_request(request: Request) -> bytes:
-    """The payload of a CONTROL_REQUEST."""
-    return _REQUEST.dump_json(request)
+    """The payload of a CONTROL_REQUEST; raises `MessageTooLong`."""
+    payload = _REQUEST.dump_json(request)
+    if len(payload) > LIMIT_BYTES:
+        message = (
+            f"a request of kind {request.kind} has {len(payload)} bytes, and at most {LIMIT_BYTES} "
+            "are taken; for a join: the model has too many tensors, or replicas were started again "
+            "so often that their lives do not fit: begin a new run from the last checkpoint"
+        )
+        raise MessageTooLong(message)
+    return payload
 
 
 def encode_reply(reply: Reply) -> bytes:

@@ -4,15 +4,17 @@ Every number counts from the start of that process: a report may be sent twice, 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
 
 from disttrain.coordinator.protocol.fields import (
+    LENIENT,
     NO_PROGRESS,
     Count,
     LostUpdates,
     Progress,
-    SenderPosition,
     Strict,
     Text,
 )
@@ -21,6 +23,10 @@ STALENESS_BOUNDS: tuple[int, ...] = (*range(32), *(2**power for power in range(5
 """Lower bounds of the staleness histogram's buckets: exact up to 32, then doubling; the last one is
 open.
 """
+
+
+Name = Annotated[str, Field(max_length=64)]
+"""Of a scalar that the task's loss reports."""
 
 
 def staleness_bucket(staleness: int) -> int:
@@ -54,6 +60,9 @@ class ReplicaReport(Strict):
     loss_sum: float = 0.0
     """Sum over steps of the batch's mean loss; `loss_steps` of them, finite ones only."""
     loss_steps: Count = 0
+    reported_sums: dict[Name, float] = field(default_factory=dict)
+    """Scalars that the task's loss reported: sums over steps by name; `reported_steps` of them."""
+    reported_steps: dict[Name, Count] = field(default_factory=dict)
     non_finite: Count = 0
     """Gradients that were not finite and therefore not pushed."""
     non_finite_lease: Count = 0
@@ -74,6 +83,8 @@ class ReplicaReport(Strict):
 class ShardReport(Strict):
     """A shard's counters since its process started (version: since the job started)."""
 
+    __pydantic_config__ = LENIENT
+
     version: Count = 0
     applied: Count = 0
     """Updates applied completely."""
@@ -85,7 +96,6 @@ class ShardReport(Strict):
     busy_seconds: float = 0.0
     """Time its thread spent on requests (not waiting)."""
     uptime_seconds: float = 0.0
-    senders: tuple[SenderPosition, ...] = ()
     state: Text = ""
     """One word for the display: "serving", "restoring", "checkpointing", ..."""
     lost: tuple[LostUpdates, ...] = ()

@@ -31,6 +31,10 @@ Json = dict[str, Any]
 
 EVERY_SECONDS = 10.0
 """Least time between two patches; a random part is added, so that jobs do not keep step."""
+STEADY_SECONDS = 30.0
+"""The same once training has gone on for long: thousands of jobs write to one API server, and
+nobody follows each of them for hours."""
+STEADY_AFTER_SECONDS = 300.0
 LARGEST_BYTES = 16 * 1024
 _JITTER = 0.2
 _LONGEST_PAUSE_SECONDS = 120.0
@@ -70,6 +74,8 @@ class Patches:
         self._taken: Json | None = None
         """What the API server has."""
         self._next = 0.0
+        self._first: float | None = None
+        """When this process sent something first."""
         self._failures = 0
 
     def due(self, now: float) -> bool:
@@ -78,7 +84,9 @@ class Patches:
 
     def take(self, wanted: Json, now: float) -> bytes | None:
         """The patch to send now; None if the API server has it already."""
-        self._next = now + self._pause()
+        self._first = now if self._first is None else self._first
+        is_steady = now - self._first >= STEADY_AFTER_SECONDS
+        self._next = now + self._pause(STEADY_SECONDS if is_steady else EVERY_SECONDS)
         return None if wanted == self._taken else encode(self._job, wanted)
 
     def answered(self, wanted: Json, *, is_taken: bool) -> None:
@@ -86,8 +94,8 @@ class Patches:
         self._taken = wanted if is_taken else None
         self._failures = 0 if is_taken else self._failures + 1
 
-    def _pause(self) -> float:
-        longer = EVERY_SECONDS * 2.0 ** min(self._failures, 8)
+    def _pause(self, usual: float) -> float:
+        longer = usual * 2.0 ** min(self._failures, 8)
         return min(longer, _LONGEST_PAUSE_SECONDS) * (1 + _JITTER * self._chance.random())
 
 
@@ -123,13 +131,16 @@ def _training(state: State, settings: Settings, watch: Watch, now: float) -> Tra
     speed = watch.samples_per_second()
     estimate = progress.estimate(state, settings.last, now, speed)
     staleness = status.staleness_figures(state, watch)
+    loss = status.loss(state, watch)
     measures = dict(list(_measures(state).items())[:_MOST_MEASURES])
     return TrainingStatus(
         epoch=progress.epochs_processed(state),
         steps=state.data.steps_done,
         samples=state.samples,
         samples_per_second=speed,
-        loss=status.loss(state, watch),
+        speed=_readable(speed),
+        loss=loss,
+        recent_loss=None if loss is None else _readable(loss),
         metrics=measures,
         measure=_measure(settings, measures),
         staleness_p50=staleness["p50"],
@@ -137,6 +148,11 @@ def _training(state: State, settings: Settings, watch: Watch, now: float) -> Tra
         progress_percent=math.floor(estimate.fraction * 100),
         estimated_remaining_seconds=estimate.remaining_seconds,
     )
+
+
+def _readable(number: float) -> str:
+    """Three digits that count, and of large numbers the whole part."""
+    return f"{number:,.0f}" if 100 <= abs(number) < math.inf else f"{number:.3g}"
 
 
 def _measures(state: State) -> dict[str, float]:

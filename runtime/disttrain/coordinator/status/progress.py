@@ -26,16 +26,15 @@ def estimate(state: State, settings: Settings, now: float, speed: float) -> Esti
     # A batch method that has converged does no more of what its limits allow.
     if state.phase is Phase.COMPLETE or state.reason == StopReason.CONVERGED:
         return Estimate(fraction=1.0, remaining_seconds=0.0)
-    estimates = [*_by_samples(state, settings, speed), *_by_iterations(state, settings, now)]
+    estimates = [
+        *_by_samples(state, settings, speed),
+        *_by_iterations(state, settings, now),
+        *_by_seconds(state, settings, now),
+    ]
     if state.phase.ended:
         # Stopped or failed: how far it came.
         reached = max((item.fraction for item in estimates), default=0.0)
         return Estimate(fraction=reached, remaining_seconds=None)
-    seconds = settings.stop.seconds
-    if seconds is not None:
-        used = state.seconds(now)
-        left = max(0.0, seconds - used)
-        estimates.append(Estimate(fraction=min(1.0, used / seconds), remaining_seconds=left))
     known = [item for item in estimates if item.remaining_seconds is not None]
     if known:
         return min(known, key=lambda item: item.remaining_seconds or 0.0)
@@ -50,6 +49,15 @@ def _by_iterations(state: State, settings: Settings, now: float) -> list[Estimat
     fraction = min(1.0, batch.course.method.progress.iteration / limit)
     remaining = state.seconds(now) * (1.0 - fraction) / fraction
     return [Estimate(fraction=fraction, remaining_seconds=remaining)]
+
+
+def _by_seconds(state: State, settings: Settings, now: float) -> list[Estimate]:
+    seconds = settings.stop.seconds
+    if seconds is None:
+        return []
+    used = state.seconds(now)
+    fraction = min(1.0, used / seconds)
+    return [Estimate(fraction=fraction, remaining_seconds=max(0.0, seconds - used))]
 
 
 def _by_samples(state: State, settings: Settings, speed: float) -> list[Estimate]:

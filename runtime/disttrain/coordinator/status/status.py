@@ -34,6 +34,7 @@ def status(state: State, settings: Settings, watch: Watch, now: float) -> Json:
         "warmStart": settings.then is not None or state.samples < settings.warm_start_samples,
         "checkpoint": state.last_checkpoint,
         "timeShares": None if shares is None else _shares(shares),
+        "measureWarning": measure_warning(state),
         "limit": limiting.limit(shares, limiting.busiest(list(watch.shards.values()))),
         "members": [_member(life, watch, now) for life in _lives(state)],
     }
@@ -60,6 +61,20 @@ def metrics_line(state: State, watch: Watch, now: float) -> Json:
             "stalenessP99": reports.staleness_quantile(histogram, 0.99),
             "liveReplicas": state.num_live_replicas,
         }
+        | ({"reported": reported} if (reported := watch.reported()) else {})
+    )
+
+
+def measure_warning(state: State) -> str | None:
+    """What to say of the latest evaluation's measures that are no finite numbers; None of none."""
+    measures = state.evaluations[-1].measures if state.evaluations else {}
+    names = [name for name, value in measures.items() if not math.isfinite(value)]
+    if not names:
+        return None
+    which = f"the measure {names[0]}" if len(names) == 1 else f"the measures {', '.join(names)}"
+    return (
+        f"{which} of the latest evaluation {'is' if len(names) == 1 else 'are'} no finite number; "
+        "look at what Task.measure() divides by, and at the model's outputs"
     )
 
 
@@ -159,6 +174,7 @@ def _faults_and_checkpoints(state: State) -> Json:
         "nonFiniteGradientsByReplica": state.non_finite_by_name(),
         "checkpoints": counted.checkpoints,
         "checkpointFailures": counted.checkpoint_failures,
+        "checkpointsDamaged": len(counted.damaged_checkpoints),
         "checkpointBlockingSeconds": counted.blocking_seconds,
     }
 

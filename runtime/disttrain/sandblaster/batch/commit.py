@@ -32,14 +32,16 @@ def of(evaluation: Evaluation, known: Tally | None) -> Commit:
     if not evaluation.runs:
         return Commit(samples=here.samples, batch=here)
     parts = {run.vector: groups.tally(evaluation, run.groups) for run in evaluation.runs}
-    runs = tuple(replace(run, samples=parts[run.vector].samples) for run in evaluation.runs)
+    runs = tuple(_known(run, parts[run.vector]) for run in evaluation.runs)
     if BEFORE not in parts and known is not None:
         parts = {BEFORE: known, **parts}
+    counts = [part.count for part in parts.values() if part.count is not None]
     batch = Tally(
         loss_sum=sum(part.loss_sum for part in parts.values()),
         samples=sum(part.samples for part in parts.values()),
+        count=sum(counts) if counts else None,
     )
-    weights = {vector: part.samples / batch.samples for vector, part in parts.items()}
+    weights = {vector: part.divisor / batch.divisor for vector, part in parts.items()}
     return Commit(
         samples=here.samples,
         batch=batch,
@@ -47,3 +49,7 @@ def of(evaluation: Evaluation, known: Tally | None) -> Commit:
         adding=(ops.Combine(target=ARRIVED, terms=weights),),
         overlap=parts[AFTER],
     )
+
+
+def _known(run: Run, part: Tally) -> Run:
+    return replace(run, samples=part.samples, divisor=part.count)

@@ -257,7 +257,7 @@ class Driver:
         elif course.stage is Stage.PREPARING:
             self._go_on(course, Answer(scalars=scalars))
         else:
-            loss = course.tally.loss_sum / course.tally.samples
+            loss = course.tally.loss_sum / course.tally.divisor
             answer = Answer(scalars=course.prepared + scalars, loss=loss)
             self._go_on(course, answer)
 
@@ -282,6 +282,7 @@ class Driver:
             runs=found.runs,
             commits=groups.winners(course.evaluation),
             samples=found.samples,
+            divisor=found.batch.count,
         )
         self._order(course, committed, (*found.adding, *course.request.measure))
 
@@ -292,7 +293,9 @@ class Driver:
             course.stage = Stage.DONE
             return
         course.request, course.stage, course.prepared = step.request, Stage.PREPARING, ()
-        opened = replace(course.order, evaluation=0, groups=0, runs=(), commits=(), samples=0)
+        opened = replace(
+            course.order, evaluation=0, groups=0, runs=(), commits=(), samples=0, divisor=None
+        )
         if step.request.evaluates:
             done, wanted = course.evaluation, self._rules.groups_of(step.request)
             begun = groups.begun(done.number + 1, wanted, done.shards, done)

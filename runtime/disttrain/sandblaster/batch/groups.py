@@ -55,6 +55,8 @@ class Result:
     loss_sum: float
     """Over the samples of the group."""
     samples: Annotated[int, Field(ge=1)]
+    count: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """What the loss is a sum of, if not the samples."""
     shards: tuple[int, ...]
     """Incarnations of the shards that said they hold all of it, by the shards' indices."""
 
@@ -66,6 +68,8 @@ class Winner:
     attempt: int
     loss_sum: float
     samples: int
+    count: float | None = None
+    """See `Result`."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -111,6 +115,13 @@ class Tally:
     loss_sum: float
     """Over all samples."""
     samples: int
+    count: float | None = None
+    """What the loss is a sum of, if not the samples."""
+
+    @property
+    def divisor(self) -> float:
+        """What makes means of sums; never 0."""
+        return self.count or self.samples
 
 
 def begun(
@@ -183,7 +194,10 @@ def take(evaluation: Evaluation, worker: Worker, result: Result) -> bool:
     if result.shards != evaluation.shards:
         return False
     evaluation.winners[attempt.group] = Winner(
-        attempt=attempt.number, loss_sum=result.loss_sum, samples=result.samples
+        attempt=attempt.number,
+        loss_sum=result.loss_sum,
+        samples=result.samples,
+        count=result.count,
     )
     evaluation.homes[attempt.group] = worker.index
     for number in _at(evaluation, attempt.group):
@@ -208,9 +222,11 @@ def winners(evaluation: Evaluation) -> tuple[int, ...]:
 def tally(evaluation: Evaluation, places: Sequence[int]) -> Tally:
     """What these groups of a complete evaluation came to, added up over their places."""
     found = [evaluation.winners[group] for group in places]
+    counts = [one.count for one in found if one.count is not None]
     return Tally(
         loss_sum=pairwise([one.loss_sum for one in found], add),
         samples=sum(one.samples for one in found),
+        count=pairwise(counts, add) if counts else None,
     )
 
 

@@ -31,6 +31,8 @@ class Order:
     Without runs it is one sum, and becomes the gradient that arrived."""
     samples: int = 0
     """Of all these groups together."""
+    divisor: float | None = None
+    """What makes a mean of their sum, if not the samples."""
     operations: tuple[Operation, ...] = ()
 
     @property
@@ -38,7 +40,11 @@ class Order:
         """What its commits become, run by run."""
         if not self.commits:
             return ()
-        return self.runs or (Run(vector=ARRIVED, groups=(), samples=self.samples),)
+        return self.runs or (self._one_run,)
+
+    @property
+    def _one_run(self) -> Run:
+        return Run(vector=ARRIVED, groups=(), samples=self.samples, divisor=self.divisor)
 
     @property
     def committed(self) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ class Run:
     """By their places in the sum."""
     samples: int = 0
     """Of all groups together, once they are known."""
+    divisor: float | None = None
+    """What makes a mean of their sum, if not the samples."""
 
 
 def places(runs: Sequence[Run], groups: int) -> Sequence[int]:

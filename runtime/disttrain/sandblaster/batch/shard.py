@@ -56,7 +56,7 @@ class BatchShard:
             totals = self._staging.totals(order.commits)
             for run, total in zip(order.sums, totals, strict=True):
                 made = self.vectors.make(run.vector)
-                np.divide(total, run.samples, out=made, casting="same_kind")
+                np.divide(total, run.divisor or run.samples, out=made, casting="same_kind")
         scalars = self.vectors.perform(order.operations)
         self._staging.begin(order.evaluation, order.groups, order.runs)
         return scalars

@@ -1,6 +1,9 @@
 """The strong Wolfe conditions: the loss fell enough, and the slope is flat enough.
 
 Nocedal and Wright, Numerical Optimization (2006), algorithms 3.5 and 3.6 with cubic interpolation.
+Where the loss cannot tell any more whether it fell enough, because both losses are the same but for
+their rounding, the slopes tell it: the approximate Wolfe conditions of Hager and Zhang, A new
+conjugate gradient method with guaranteed descent and an efficient line search (2005), equation 4.1.
 """
 
 from dataclasses import dataclass, replace
@@ -28,6 +31,8 @@ class WolfeRules:
     curvature: float = 0.9
     """The slope that is flat enough, as a fraction of the first one."""
     most_evaluations: int = 20
+    resolution: float = 0.0
+    """Of a loss, against its size: a rise by no more counts as none. 0: losses are exact."""
 
     def begin(self, start: Point, first_step: float) -> "WolfeSearch":
         """A search from a point with a negative slope."""
@@ -70,7 +75,17 @@ def is_flat(search: WolfeSearch, point: Point) -> bool:
 
 
 def _is_good(search: WolfeSearch, point: Point) -> bool:
-    return _fell(search, point) and is_flat(search, point)
+    return (_fell(search, point) and is_flat(search, point)) or _is_good_by_slopes(search, point)
+
+
+def _is_good_by_slopes(search: WolfeSearch, point: Point) -> bool:
+    """Of a quadratic, Armijo's condition is the upper bound on the slope."""
+    rules, start = search.rules, search.start
+    if not (point.is_finite and rules.resolution > 0):
+        return False
+    is_as_low = abs(point.loss - start.loss) <= rules.resolution * abs(start.loss)
+    most = (2 * rules.decrease - 1) * start.slope
+    return is_as_low and most >= point.slope >= rules.curvature * start.slope
 
 
 def _fell(search: WolfeSearch, point: Point) -> bool:

@@ -1,0 +1,63 @@
+"""What members have to know of each other, and how often they speak. Decides; no I/O.
+
+One list for all members of a role, not an order for each pair: a shard learns which lives of the
+replicas it serves, a replica where the shards listen.
+"""
+
+from dataclasses import replace
+
+from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.protocol.messages import HeartbeatReply, Intervals, ShardAddress
+from disttrain.coordinator.settings import Settings
+from disttrain.transport.header import Role
+
+_HEARTBEATS_PER_SECOND = 100.0
+"""Of all members together: a few percent of a core."""
+_REPEAT_SECONDS = 4.0
+"""A coordinator that is started again is away for a second or two."""
+
+
+def epoch_for(state: State, role: Role) -> int:
+    """Of the members that a member of this role has to know."""
+    return state.shards_epoch if role is Role.REPLICA else state.replicas_epoch
+
+
+def of_members(turn: Turn, role: Role) -> HeartbeatReply:
+    """What is the same for every member of this role."""
+    found = _always(turn, role)
+    if role is Role.SHARD:
+        lives = {replica.index: replica.incarnation for replica in turn.live_replicas()}
+        return replace(found, replicas=lives)
+    addresses = (
+        ShardAddress(index=shard.index, incarnation=shard.incarnation, address=shard.address)
+        for shard in turn.live_shards()
+    )
+    return replace(found, shards=tuple(addresses))
+
+
+def since(turn: Turn, role: Role, epoch: int) -> HeartbeatReply:
+    """The same for a member that has heard of this epoch: what it knows is left out."""
+    found = _always(turn, role)
+    return found if found.epoch == epoch else of_members(turn, role)
+
+
+def intervals(settings: Settings, members: int) -> Intervals:
+    """All members together are heard at a bounded rate, and nobody's silence looks like death."""
+    longest = min(settings.member_timeout_seconds / 4, settings.lease_seconds / 2)
+    wanted = max(settings.heartbeat_seconds, members / _HEARTBEATS_PER_SECOND)
+    heartbeat = min(wanted, longest)
+    return Intervals(
+        heartbeat_seconds=heartbeat,
+        repeat_seconds=min(max(_REPEAT_SECONDS, heartbeat), longest),
+    )
+
+
+def _always(turn: Turn, role: Role) -> HeartbeatReply:
+    replicas = len(turn.live_replicas())
+    return HeartbeatReply(
+        epoch=epoch_for(turn.state, role),
+        live_replicas=replicas,
+        phase=turn.state.phase,
+        intervals=intervals(turn.settings, replicas + len(turn.live_shards())),
+    )

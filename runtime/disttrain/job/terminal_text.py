@@ -1,0 +1,11 @@
+"""Text from elsewhere as a terminal may show it: nothing in it steers. Pure."""
+
+
+def one_line(text: str) -> str:
+    """Return the text in one line, with a question mark for what cannot be printed."""
+    return "".join(char if char.isprintable() else "?" for char in text.replace("\n", " "))
+
+
+def lines(text: str) -> str:
+    """Return the same for each of several lines."""
+    return "\n".join(map(one_line, text.split("\n")))

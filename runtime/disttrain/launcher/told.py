@@ -1,0 +1,48 @@
+"""What the launcher takes from a status of the coordinator, asked for or left in status.json."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from disttrain.launcher.hangs import Hang
+from disttrain.launcher.outcome import Result
+
+_DEAD = "dead"
+
+
+class _Member(BaseModel):
+    name: str
+    state: str
+    pid: int
+    reason: str
+
+
+class Told(BaseModel):
+    """Other fields of a status are left alone."""
+
+    phase: str = ""
+    members: tuple[_Member, ...] = ()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job has, however: nothing follows."""
+        return self.phase in set(Result)
+
+    @property
+    def dead(self) -> tuple[Hang, ...]:
+        """The members that the coordinator has declared dead."""
+        return tuple(
+            Hang(each.name, each.pid, each.reason) for each in self.members if each.state == _DEAD
+        )
+
+    def has_joined(self, name: str, pid: int) -> bool:
+        """Whether this process has been a member, so that it was told of the job's end."""
+        return any((each.name, each.pid) == (name, pid) for each in self.members)
+
+
+def read(path: Path) -> Told | None:
+    """The status in a file; None without one."""
+    try:
+        return Told.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
