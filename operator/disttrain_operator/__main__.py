@@ -2,9 +2,9 @@
 
 import asyncio
 import gc
-import logging
 import os
 import random
+import signal
 import sys
 
 import uvloop
@@ -14,6 +14,7 @@ from disttrain_operator import settings
 from disttrain_operator.cluster import credentials
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.operator import Operator
+from disttrain_operator.telemetry import logs
 
 _OBJECTS_PER_COLLECTION = 50_000
 """Each event is read into hundreds of objects that go without a collection: by the default of 700
@@ -25,11 +26,8 @@ def main() -> int:
     # What is imported stays.
     gc.freeze()
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
-    logging.basicConfig(
-        level=os.environ.get("DISTTRAIN_LOG_LEVEL", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
     try:
+        logs.configure(os.environ)
         uvloop.run(_run())
     except DistTrainError as error:
         sys.stderr.write(f"{error}\n")
@@ -40,6 +38,10 @@ def main() -> int:
 
 
 async def _run() -> None:
+    # Until kopf takes signals itself: as the first process of a container it would heed none.
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     found = credentials.find()
     async with Client(found, random.Random()) as client:
         await Operator(client, found, settings.read(os.environ)).run()

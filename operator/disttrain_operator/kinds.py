@@ -28,35 +28,38 @@ class Kind(Enum):
     """What users write."""
     StatefulSet = Resource("apps/v1", "statefulsets")
     """Keeps the shards."""
-    Deployment = Resource("apps/v1", "deployments")
+    ReplicaSet = Resource("apps/v1", "replicasets")
     """Keeps the replicas."""
+    Deployment = Resource("apps/v1", "deployments")
+    """Kept the replicas of jobs that an older operator made; scaled, and otherwise left alone."""
     Job = Resource("batch/v1", "jobs")
     """Keeps the coordinator, until it has ended."""
     Pod = Resource("v1", "pods")
     """Made by the three above, never by the operator."""
     Service = Resource("v1", "services")
     """Gives the pods their host names."""
-    ConfigMap = Resource("v1", "configmaps")
-    """Holds the manifest for the pods."""
     Secret = Resource("v1", "secrets")
-    """Holds the keys; may only be created, so it is never read."""
+    """Holds the manifest and the keys; may only be created, so it is never read."""
     ServiceAccount = Resource("v1", "serviceaccounts")
-    """The coordinator's."""
-    Role = Resource("rbac.authorization.k8s.io/v1", "roles")
-    """What the coordinator may do."""
+    """Of the coordinators of a namespace."""
     RoleBinding = Resource("rbac.authorization.k8s.io/v1", "rolebindings")
-    """Gives the coordinator its role."""
+    """Lets coordinators write statuses."""
     PodDisruptionBudget = Resource("policy/v1", "poddisruptionbudgets")
     """Keeps a drain from taking several shards at once."""
     NetworkPolicy = Resource("networking.k8s.io/v1", "networkpolicies")
-    """Keeps strangers away from the pods."""
+    """Keeps strangers away from the pods of a namespace's jobs."""
     PersistentVolumeClaim = Resource("v1", "persistentvolumeclaims")
     """Holds checkpoints and journals; outlives the job."""
+    Lease = Resource("coordination.k8s.io/v1", "leases")
+    """Says which operator looks after a namespace, or after all."""
+    Node = Resource("v1", "nodes")
+    """Asked for when a pod does not end; in no namespace."""
     Event = Resource("v1", "events")
     """What happened to a job, for people."""
 
 
-WORKLOADS = (Kind.StatefulSet, Kind.Deployment, Kind.Job)
+WORKLOADS = (Kind.StatefulSet, Kind.ReplicaSet, Kind.Job)
 """The kinds that make pods."""
-NAME_OTHERS = (Kind.RoleBinding, *WORKLOADS)
-"""Kinds whose objects name others that must be there: a role, and what pods are made with."""
+SHARED = (Kind.ServiceAccount, Kind.RoleBinding, Kind.NetworkPolicy)
+"""Kinds of which all jobs of a namespace share one object; only a coordinator with an account of
+its own has a RoleBinding of its own."""

@@ -1,8 +1,11 @@
 """The operator's parts, put together."""
 
 import asyncio
+import importlib.metadata
 import logging
+import time
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +13,7 @@ from disttrain_operator import keys
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.cluster.credentials import Credentials
 from disttrain_operator.cluster.query import Query
-from disttrain_operator.errors import InvalidSettings, NotFound
+from disttrain_operator.errors import InvalidSettings, NotFound, NotHeld
 from disttrain_operator.handlers import watching
 from disttrain_operator.handlers.following import Follower
 from disttrain_operator.kinds import Kind
@@ -22,6 +25,7 @@ from disttrain_operator.policies import looking
 from disttrain_operator.reconcile import report
 from disttrain_operator.reconcile.reconciler import Reconciler
 from disttrain_operator.reconcile.relist import Relister
+from disttrain_operator.reconcile.scope import Holder, Scope
 from disttrain_operator.reconcile.worker import Workers
 from disttrain_operator.settings import Settings
 from disttrain_operator.telemetry import metrics, server
@@ -29,6 +33,8 @@ from disttrain_operator.telemetry import metrics, server
 LOG = logging.getLogger(__name__)
 
 _STALLED = timedelta(minutes=3)
+_DEAF = timedelta(minutes=10)
+"""A watch, its limit of silence and the list after it take less."""
 
 
 class Operator:
@@ -42,25 +48,41 @@ class Operator:
         self._relister = Relister(
             client, self._inventory, self._sights, settings.namespaces, self._look_at
         )
-        self._workers = Workers(
-            Reconciler(
-                client, self._inventory, settings.manifests, keys.new_pairs, self._relister.job
-            ).look
+        self._reconciler = Reconciler(
+            client, self._inventory, settings.manifests, keys.new_pairs, self._relister.job
         )
+        self._workers = Workers(self._look)
+        holder = Holder(
+            identity=settings.identity,
+            namespaces=settings.namespaces,
+            manager=settings.manifests.manager,
+        )
+        self._scope = Scope(client, holder, self._look_at_all_in, time.monotonic)
         self._follower = Follower(client, self._relister, self._on_event)
         self._ready = asyncio.Event()
 
     async def run(self) -> None:
         """Look after jobs until cancelled. Raises InvalidSettings where the CRD is missing."""
+        metrics.BUILD_INFO.labels(_version()).set(1)
         async with server.serving(
             self._settings.metrics_port,
-            alive=lambda: self._workers.is_alive(_STALLED) or not self._ready.is_set(),
+            alive=self.is_alive,
             ready=self._ready.is_set,
-            before_metrics=self._count_jobs,
+            before_metrics=self._measure,
         ):
-            versions = await self._list_everything()
-            LOG.info("%d jobs are there", len(self._inventory))
-            await self._work(versions)
+            await self._scope.take()
+            try:
+                versions = await self._list_everything()
+                LOG.info("%d jobs are there", len(self._inventory))
+                await self._work(versions)
+            finally:
+                await self._scope.release()
+
+    def is_alive(self) -> bool:
+        """Whether work goes on; while the first list is read nothing can stall yet."""
+        if not self._ready.is_set():
+            return True
+        return self._workers.is_alive(_STALLED) and self._follower.is_alive(_DEAF)
 
     async def _list_everything(self) -> dict[Query, str]:
         """Nothing is decided before all that is there was seen."""
@@ -81,6 +103,7 @@ class Operator:
                 self._follower.run(versions),
                 self._workers.run(),
                 self._relister.run(),
+                self._scope.run(),
             )
         ]
         try:
@@ -93,8 +116,25 @@ class Operator:
         for task in finished:
             task.result()
 
+    async def _look(self, key: JobKey, num_failures: int, *, crowded: bool) -> float | None:
+        if self._scope.is_left_to_others(key.namespace):
+            return None
+        if not self._scope.is_held():
+            message = "the Lease could not be renewed: another operator may look after this job now"
+            raise NotHeld(message)
+        return await self._reconciler.look(key, num_failures, crowded=crowded)
+
+    def _look_at_all_in(self, namespace: str) -> None:
+        for key in self._inventory.places():
+            if key.namespace == namespace:
+                self._workers.add(key)
+
     def _look_at(self, key: JobKey) -> None:
-        self._workers.add(key)
+        # What jobs share concerns all of the namespace.
+        found = self._inventory.places() if key == key.common else (key,)
+        for each in found:
+            if each.namespace == key.namespace:
+                self._workers.add(each)
 
     def _on_event(self, kind: Kind, event_type: str | None, body: dict[str, Any]) -> None:
         deleted = event_type == "DELETED"
@@ -107,12 +147,23 @@ class Operator:
         if wait is not None:
             self._workers.add(job, wait)
 
+    def _measure(self) -> None:
+        self._workers.measure()
+        self._count_jobs()
+
     def _count_jobs(self) -> None:
-        counted: Counter[tuple[str, str]] = Counter()
+        counted: Counter[tuple[str, str, str]] = Counter()
         for key in self._inventory.places():
             job = self._inventory.at(key).job
             if job is not None:
-                counted[job.phase, job.strategy] += 1
+                counted[key.namespace, job.phase, job.strategy] += 1
         metrics.JOBS.clear()
-        for (phase, strategy), number in counted.items():
-            metrics.JOBS.labels(phase, strategy).set(number)
+        for labels, number in counted.items():
+            metrics.JOBS.labels(*labels).set(number)
+
+
+def _version() -> str:
+    """Of the package; from a folder that was never installed it has none."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version("disttrain")
+    return "unknown"

@@ -1,10 +1,24 @@
-"""The operator's settings, from the environment. Only credentials look there too."""
+"""The operator's settings, from the environment. Credentials and the log look there too."""
 
+import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
+from disttrain_operator import json_text
+from disttrain_operator.environment import one_of
 from disttrain_operator.errors import InvalidSettings
-from disttrain_operator.manifests.config import DefaultVolume, ManifestConfig, PodFeature
+from disttrain_operator.manifests import shape
+from disttrain_operator.manifests.config import (
+    DELETE,
+    RETAIN,
+    DefaultVolume,
+    ManifestConfig,
+    PodSecurity,
+)
+
+_MANAGER = re.compile("(?=.{3,63}$)[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,6 +29,8 @@ class Settings:
     """Where jobs are looked after; empty: in all namespaces."""
     metrics_port: int = 8080
     """Of /metrics, /healthz and /readyz; 0: any free one."""
+    identity: str = field(default_factory=lambda: f"process on {socket.gethostname()}")
+    """Who holds the Lease of the namespaces: the pod, or whatever runs on this machine."""
     manifests: ManifestConfig = field(default_factory=ManifestConfig)
     """What goes into all jobs' objects."""
 
@@ -25,7 +41,21 @@ def read(environ: Mapping[str, str]) -> Settings:
         namespaces=_list(environ, "DISTTRAIN_NAMESPACES"),
         metrics_port=_port(environ, "DISTTRAIN_METRICS_PORT", 8080),
         manifests=_manifests(environ),
+        **_identity(environ),
     )
+
+
+def _identity(environ: Mapping[str, str]) -> dict[str, str]:
+    names = (environ.get("POD_NAMESPACE"), environ.get("POD_NAME"))
+    return {"identity": "/".join(map(str, names))} if all(names) else {}
+
+
+def _manager(environ: Mapping[str, str]) -> str:
+    found = environ.get("DISTTRAIN_MANAGED_BY") or MANAGED_BY_OPERATOR
+    if not _MANAGER.fullmatch(found):
+        message = f"DISTTRAIN_MANAGED_BY: must be a domain, a slash and a name, got {found!r}"
+        raise InvalidSettings(message)
+    return found
 
 
 def _manifests(environ: Mapping[str, str]) -> ManifestConfig:
@@ -35,9 +65,14 @@ def _manifests(environ: Mapping[str, str]) -> ManifestConfig:
         image_pull_policy=environ.get("DISTTRAIN_IMAGE_PULL_POLICY") or None,
         image_pull_secrets=_list(environ, "DISTTRAIN_IMAGE_PULL_SECRETS"),
         default_volume=_volume(environ),
-        allowed_features=frozenset(
-            _feature(name) for name in _list(environ, "DISTTRAIN_ALLOWED_POD_FEATURES")
-        ),
+        pod_security=one_of(environ, "DISTTRAIN_POD_SECURITY", PodSecurity, default.pod_security),
+        pod_security_context=_json(environ, "DISTTRAIN_POD_SECURITY_CONTEXT", dict)
+        or default.pod_security_context,
+        pod_defaults=_pod_defaults(environ) or default.pod_defaults,
+        metrics_from=_json(environ, "DISTTRAIN_METRICS_FROM", list) or default.metrics_from,
+        allowed_service_accounts=_list(environ, "DISTTRAIN_ALLOWED_SERVICE_ACCOUNTS"),
+        manager=_manager(environ),
+        removes_lost_pods=_switch(environ, "DISTTRAIN_FORCE_DELETE_LOST_PODS", default=True),
     )
 
 
@@ -50,16 +85,35 @@ def _volume(environ: Mapping[str, str]) -> DefaultVolume | None:
         size=size,
         storage_class=environ.get("DISTTRAIN_CHECKPOINT_STORAGE_CLASS") or None,
         access_modes=_list(environ, "DISTTRAIN_CHECKPOINT_ACCESS_MODES") or default.access_modes,
+        when_deleted=one_of(environ, "DISTTRAIN_CHECKPOINT_WHEN_DELETED", (RETAIN, DELETE), RETAIN),
     )
 
 
-def _feature(name: str) -> PodFeature:
-    if name not in set(PodFeature):
-        message = (
-            f"DISTTRAIN_ALLOWED_POD_FEATURES: must be of {', '.join(PodFeature)}, got {name!r}"
-        )
+def _pod_defaults(environ: Mapping[str, str]) -> str:
+    name = "DISTTRAIN_POD_DEFAULTS"
+    found = _json(environ, name, dict)
+    wrong = shape.wrong(json_text.read(found)) if found else None
+    if wrong is not None:
+        message = f"{name}: {wrong}"
         raise InvalidSettings(message)
-    return PodFeature(name)
+    return found
+
+
+def _json(environ: Mapping[str, str], name: str, kind: type) -> str:
+    """A text that holds a value of a kind; empty if nothing is said."""
+    text = environ.get(name, "")
+    if not text:
+        return ""
+    try:
+        value = json_text.read(text)
+    except ValueError as error:
+        message = f"{name}: must be JSON, got {text[:100]!r}: {error}"
+        raise InvalidSettings(message) from error
+    if not isinstance(value, kind):
+        words = "object" if kind is dict else "array"
+        message = f"{name}: must be a JSON {words}, got {text[:100]!r}"
+        raise InvalidSettings(message)
+    return text
 
 
 def _port(environ: Mapping[str, str], name: str, default: int) -> int:
@@ -68,6 +122,10 @@ def _port(environ: Mapping[str, str], name: str, default: int) -> int:
         message = f"{name}: must be a port, got {text!r}"
         raise InvalidSettings(message)
     return int(text)
+
+
+def _switch(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
+    return one_of(environ, name, ("true", "false"), str(default).lower()) == "true"
 
 
 def _list(environ: Mapping[str, str], name: str) -> tuple[str, ...]:

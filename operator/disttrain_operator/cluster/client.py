@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -19,6 +19,7 @@ from disttrain_operator.cluster.query import Query
 from disttrain_operator.cluster.request import JSON, WATCH, Request
 from disttrain_operator.cluster.streams import Event, Lines
 from disttrain_operator.errors import Unavailable
+from disttrain_operator.json_text import Level
 from disttrain_operator.kinds import Kind
 from disttrain_operator.telemetry import metrics
 
@@ -51,6 +52,14 @@ _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _STRICT = {"fieldValidation": "Strict"}
 _OURS = {"fieldManager": OPERATOR_FIELD_MANAGER}
+
+
+_LARGEST_PAGE_BYTES = 2 * 2**20
+"""Of a chunk of a list: what it holds takes up to 35 times as much memory once it is read."""
+
+
+class _TooLarge(Exception):
+    """A chunk of a list is larger than what may be in memory: ask for fewer objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +101,28 @@ class Client:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """An object as it is now."""
-        return await self._call("GET", f"{kind.value.path(namespace)}/{name}")
+        request = Request("GET", f"{kind.value.path(namespace)}/{name}", {})
+        return await self._call(request, _level(kind))
 
     async def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object:
         """Make an object; unknown fields are refused. Only its metadata are told."""
         parameters = {**_OURS, **_STRICT, **({"dryRun": "All"} if dry_run else {})}
         path = kind.value.path(body["metadata"]["namespace"])
-        return await self._call("POST", path, body, parameters=parameters, accept=_METADATA)
+        return await self._call(Request("POST", path, parameters, accept=_METADATA, body=body))
 
     async def apply(self, kind: Kind, body: Object, subresource: str = "") -> Object:
         """Make the fields in the body what they are there, whoever wrote them before."""
         metadata = body["metadata"]
         path = f"{kind.value.path(metadata['namespace'])}/{metadata['name']}{subresource}"
         parameters = {**_OURS, **_STRICT, "force": "true"}
-        return await self._call("PATCH", path, body, parameters=parameters, content=_APPLY)
+        request = Request("PATCH", path, parameters, content=_APPLY, body=body)
+        return await self._call(request, _level(kind))
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
         """Change the fields in the patch; with metadata.uid only of that very object."""
         path = f"{kind.value.path(namespace)}/{name}"
-        return await self._call("PATCH", path, patch, parameters=_OURS, content=_MERGE)
+        request = Request("PATCH", path, _OURS, content=_MERGE, body=patch)
+        return await self._call(request, _level(kind))
 
     async def delete(
         self,
@@ -130,22 +142,33 @@ class Client:
         options: Object = {"preconditions": only, "propagationPolicy": "Background"}
         if at_once:
             options["gracePeriodSeconds"] = 0
-        await self._call("DELETE", f"{kind.value.path(namespace)}/{name}", options)
+        path = f"{kind.value.path(namespace)}/{name}"
+        await self._call(Request("DELETE", path, {}, body=options))
 
     async def pages(self, query: Query) -> AsyncIterator[Page]:
-        """Everything that a query is about, in chunks of one moment."""
+        """Everything that a query is about, in chunks of one moment and of bounded size."""
         accept = _METADATA_LIST if query.metadata_only else JSON
-        parameters = {**query.parameters, "limit": str(_CHUNK)}
+        chunk, following = _CHUNK, ""
         while True:
-            answer = await self._call("GET", query.path, parameters=parameters, accept=accept)
+            parameters = {**query.parameters, "limit": str(chunk)}
+            if following:
+                parameters["continue"] = following
+            request = Request("GET", query.path, parameters, accept)
+            jobs_at = Level.LIST if query.kind is Kind.DistTrainJob else None
+            try:
+                # A single object is as large as the API server lets it be.
+                largest = _LARGEST_PAGE_BYTES if chunk > 1 else None
+                answer = await self._call(request, jobs_at, largest)
+            except _TooLarge:
+                chunk = max(1, chunk // 4)
+                continue
             metadata = answer.get("metadata", {})
             yield Page(answer.get("items") or [], str(metadata.get("resourceVersion", "")))
             following = metadata.get("continue")
             if not following:
                 return
-            parameters["continue"] = following
 
-    async def watch(self, query: Query, version: str) -> AsyncIterator[Event]:
+    async def watch(self, query: Query, version: str) -> AsyncGenerator[Event, None]:
         """What happens after a version, until the API server ends the stream in its time.
 
         Raises Gone where a new list must come first, Unavailable when the connection breaks.
@@ -172,18 +195,17 @@ class Client:
                     await asyncio.sleep(_GATHERED_SECONDS)
 
     async def _call(
-        self,
-        verb: str,
-        path: str,
-        body: Object | None = None,
-        *,
-        parameters: Mapping[str, str] | None = None,
-        content: str = JSON,
-        accept: str = JSON,
+        self, request: Request, jobs_at: Level | None = None, largest: int | None = None
     ) -> Object:
-        request = Request(verb, path, parameters or {}, accept, content, body)
+        """The object in the answer. Raises _TooLarge for one of more bytes, before it is read."""
         async with self._send(request, _USUAL) as response:
-            return answers.read(await response.read(), response.status, str(request))
+            pieces, num_bytes = [], 0
+            async for piece in response.content.iter_any():
+                pieces.append(piece)
+                num_bytes += len(piece)
+                if largest is not None and num_bytes > largest:
+                    raise _TooLarge
+            return answers.read(b"".join(pieces), response.status, str(request), jobs_at)
 
     def _session(self, connections: int) -> aiohttp.ClientSession:
         context = self._credentials.ssl_context()
@@ -226,3 +248,7 @@ class Client:
         if now - self._token_read_at >= _TOKEN_LIFE_SECONDS:
             self._token, self._token_read_at = self._credentials.read_token(), now
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+
+def _level(kind: Kind) -> Level | None:
+    return Level.OBJECT if kind is Kind.DistTrainJob else None

@@ -3,10 +3,10 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from http import HTTPStatus
 from typing import Any, Final
 
 from disttrain_operator import json_text
+from disttrain_operator.cluster import answers
 from disttrain_operator.errors import Gone, Unavailable
 
 _HISTORY: Final = b',"managedFields":[{'
@@ -77,4 +77,5 @@ def event(line: bytes) -> Event:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"a watch told what is no event: {line[:100]!r}"
         raise Unavailable(message) from error
-    raise (Gone if code == HTTPStatus.GONE else Unavailable)(f"{words} ({code} in a watch)")
+    is_gone = answers.meaning(code, str(words)) is Gone
+    raise (Gone if is_gone else Unavailable)(f"{words} ({code} in a watch)")

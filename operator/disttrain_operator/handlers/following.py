@@ -6,6 +6,7 @@ kopf watches the jobs, of which there is one where there are twenty of these.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from disttrain.errors import DistTrainError
@@ -13,8 +14,9 @@ from disttrain_operator.cluster.client import Client
 from disttrain_operator.cluster.query import Query
 from disttrain_operator.cluster.streams import EventType
 from disttrain_operator.errors import Gone
-from disttrain_operator.kinds import Kind
+from disttrain_operator.kinds import SHARED, Kind
 from disttrain_operator.reconcile.relist import Relister
+from disttrain_operator.telemetry import metrics
 
 LOG = logging.getLogger(__name__)
 
@@ -36,18 +38,29 @@ class Follower:
         self._client = client
         self._relister = relister
         self._on_event = on_event
+        self._last_turns: dict[Query, float] = {}
+        """Of each watch, in seconds of the event loop's clock: when it was begun last."""
+
+    def is_alive(self, within: timedelta) -> bool:
+        """Whether each watch was begun lately; none lasts for more than four minutes.
+
+        One that fails is begun again, so an API server that is away does not count.
+        """
+        oldest = min(self._last_turns.values(), default=float("inf"))
+        return asyncio.get_running_loop().time() - oldest < within.total_seconds()
 
     async def run(self, versions: Mapping[Query, str]) -> None:
-        """Follow everything but jobs until cancelled, each from a version."""
+        """Follow everything but jobs, and what they share, until cancelled; from a version each."""
         async with asyncio.TaskGroup() as group:
             for query, version in versions.items():
-                if query.kind is not Kind.DistTrainJob:
+                if query.kind not in {Kind.DistTrainJob, *SHARED}:
                     group.create_task(self.follow(query, version))
 
     async def follow(self, query: Query, version: str) -> None:
         """Follow what one query is about until cancelled."""
         failures = 0
         while True:
+            self._last_turns[query] = asyncio.get_running_loop().time()
             try:
                 version = version or await self._relister.list(query)
                 async for event in self._client.watch(query, version):
@@ -60,5 +73,6 @@ class Follower:
                 version = "" if isinstance(error, Gone) else version
                 seconds = _BACKOFFS[min(failures, len(_BACKOFFS) - 1)]
                 failures += 1
+                metrics.WATCH_ERRORS.labels(query.kind.name).inc()
                 LOG.warning("%s: %s; again in %.1f s", query.path, error, seconds)
                 await asyncio.sleep(seconds)

@@ -1,7 +1,6 @@
 """kopf's watch of jobs."""
 
 import asyncio
-import base64
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +8,13 @@ from typing import Any
 import kopf
 
 from disttrain_operator.cluster.credentials import Credentials
+from disttrain_operator.handlers import session
 from disttrain_operator.handlers.storage import NoDiffBase, NoProgress
 from disttrain_operator.kinds import Kind
 
-_CHUNK = 500
+_CHUNK = 20
+"""Jobs of a list: the largest that the API server stores must fit into memory together."""
+
 _BACKOFFS = (0.5, 1, 2, 3, 5)
 """Seconds; an API server that restarts is back within a minute, and kopf goes on by itself."""
 
@@ -61,8 +63,10 @@ def _registry(credentials: Credentials, on_event: OnEvent) -> kopf.OperatorRegis
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    def login(**_: Any) -> kopf.ConnectionInfo:
-        return _connection(credentials)
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        return kopf.AiohttpSession(
+            server=credentials.server, aiohttp_session=session.of(credentials)
+        )
 
     resource = Kind.DistTrainJob.value
     group, _, version = resource.api_version.rpartition("/")
@@ -72,18 +76,3 @@ def _registry(credentials: Credentials, on_event: OnEvent) -> kopf.OperatorRegis
         on_event(Kind.DistTrainJob, event["type"], event["object"])
 
     return registry
-
-
-def _connection(credentials: Credentials) -> kopf.ConnectionInfo:
-    certificate = _encoded(credentials.certificate)
-    return kopf.ConnectionInfo(
-        server=credentials.server,
-        ca_data=_encoded(credentials.authority),
-        certificate_data=certificate,
-        private_key_data=certificate,
-        token=credentials.read_token(),
-    )
-
-
-def _encoded(content: bytes | None) -> str | None:
-    return None if content is None else base64.b64encode(content).decode()

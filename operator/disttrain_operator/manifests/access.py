@@ -1,46 +1,41 @@
-"""The coordinator's identity: it may read its own job and patch its status, nothing else."""
+"""Who coordinators are to the API server: each may patch the status of its own job, nothing else.
+
+The coordinators of a namespace share an account. Its binding lets them patch statuses, and an
+admission policy of the chart lets a pod patch that of its own job alone.
+"""
 
 from disttrain.job import cluster_names
-from disttrain.job.names import Role as JobRole
+from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests.context import Context, Object
+from disttrain_operator.manifests.context import Context, Object, shared
 
-_GROUP = "disttrain.dev"
-_PLURAL = Kind.DistTrainJob.value.plural
-
-
-def service_account(context: Context) -> Object:
-    """The ServiceAccount of the coordinator's pod."""
-    return context.new(
-        Kind.ServiceAccount,
-        cluster_names.coordinator_job(context.name),
-        JobRole.COORDINATOR,
-        # The pod asks for the token itself.
-        automountServiceAccountToken=False,
-    )
+_GROUP = "rbac.authorization.k8s.io"
 
 
-def role(context: Context) -> Object:
-    """The Role for one job by its name."""
-    rules = [_rule(_PLURAL, "get", context), _rule(f"{_PLURAL}/status", "patch", context)]
-    name = cluster_names.coordinator_job(context.name)
-    return context.new(Kind.Role, name, JobRole.COORDINATOR, rules=rules)
+def service_account(namespace: str) -> Object:
+    """The account of the coordinators of a namespace."""
+    # The pod asks for the token itself.
+    name = cluster_names.COORDINATOR_ACCOUNT
+    return shared(Kind.ServiceAccount, name, namespace, automountServiceAccountToken=False)
 
 
-def role_binding(context: Context) -> Object:
-    """Gives the Role to the ServiceAccount."""
-    name = cluster_names.coordinator_job(context.name)
-    account = {"kind": "ServiceAccount", "name": name, "namespace": context.namespace}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
-    return context.new(
-        Kind.RoleBinding, name, JobRole.COORDINATOR, roleRef=reference, subjects=[account]
-    )
+def role_binding(namespace: str) -> Object:
+    """Gives that account its rights, which stand in the chart."""
+    name = cluster_names.COORDINATOR_ACCOUNT
+    return shared(Kind.RoleBinding, name, namespace, **_rights_of(name, namespace))
 
 
-def _rule(resource: str, verb: str, context: Context) -> Object:
-    return {
-        "apiGroups": [_GROUP],
-        "resources": [resource],
-        "resourceNames": [context.name],
-        "verbs": [verb],
-    }
+def binding_of(context: Context, coordinator: Object) -> Object | None:
+    """Gives the same rights to the account that the user chose for a coordinator's Job, if any."""
+    account = coordinator["spec"]["template"]["spec"]["serviceAccountName"]
+    if account == cluster_names.COORDINATOR_ACCOUNT:
+        return None
+    name = cluster_names.own_account_binding(context.name, context.uid)
+    rights = _rights_of(account, context.namespace)
+    return context.new(Kind.RoleBinding, name, Role.COORDINATOR, **rights)
+
+
+def _rights_of(account: str, namespace: str) -> Object:
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    role = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": cluster_names.COORDINATOR_ACCOUNT}
+    return {"roleRef": role, "subjects": [subject]}

@@ -1,90 +1,73 @@
-"""All objects of a job, each with a fingerprint of what is wanted of it."""
+"""All objects of a job, and those that it shares with the other jobs of its namespace."""
 
-import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from disttrain_operator import json_text
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import (
     access,
     disruption,
-    launch,
     network,
     service,
     volume,
     workloads,
 )
+from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, Scale
 
-FINGERPRINT = "disttrain.dev/fingerprint"
-"""Annotation of a child: what was wanted when it was written last."""
-
-_SCALED = {"replicas", "suspend"}
-"""Fields of a workload's spec that change while it stays the same workload."""
+ChildKey = tuple[Kind, str]
+"""What tells a job's children apart: kind and name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """One object that a job shall have, without its body: small enough to keep of every job."""
+class Child:
+    """One object that a job shall have."""
 
     kind: Kind
     name: str
-    fingerprint: str
+    body: Object
 
     @property
-    def key(self) -> tuple[Kind, str]:
-        """What tells a job's children apart."""
+    def key(self) -> ChildKey:
+        """What tells it apart."""
         return self.kind, self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Child(Expected):
-    """One object that a job shall have."""
-
-    body: Object
+def of(body: Object) -> Child:
+    """The child that a body describes."""
+    return Child(Kind[body["kind"]], body["metadata"]["name"], body)
 
 
 def children(context: Context, scale: Scale) -> list[Child]:
-    """Everything but the Secret, whose content is random."""
+    """All that is the job's own, but for the Secret, whose content is random."""
     bodies = [
-        access.service_account(context),
-        access.role(context),
-        access.role_binding(context),
-        launch.launch_config_map(context),
+        volume.claim(context),
         service.service(context),
         disruption.shard_budget(context),
-        network.network_policy(context),
         workloads.shards(context, scale),
-        workloads.coordinator(context, scale),
         workloads.replicas(context, scale),
+        workloads.coordinator(context, scale),
     ]
-    claim = volume.claim(context)
-    return [_child(body) for body in ([claim] if claim else []) + bodies]
+    return [of(body) for body in bodies if body is not None]
+
+
+def common(namespace: str, config: ManifestConfig) -> list[Child]:
+    """What the jobs of a namespace share; it stays when they are gone."""
+    bodies = (
+        access.service_account(namespace),
+        access.role_binding(namespace),
+        network.network_policy(namespace, config),
+    )
+    return [of(body) for body in bodies]
 
 
 def at_scale(child: Child, scale: Scale) -> Child:
-    """The same child at another scale; its fingerprint does not depend on it."""
+    """The same child at another scale."""
     fields: dict[Kind, Object] = {
         Kind.StatefulSet: {"replicas": scale.shards},
-        Kind.Deployment: {"replicas": scale.replicas},
+        Kind.ReplicaSet: {"replicas": scale.replicas},
         Kind.Job: {"suspend": not scale.coordinator},
     }
     changed = fields.get(child.kind)
     if changed is None:
         return child
-    body = {**child.body, "spec": {**child.body["spec"], **changed}}
-    return Child(child.kind, child.name, child.fingerprint, body)
-
-
-def _child(body: Object) -> Child:
-    fingerprint = _fingerprint(body)
-    metadata = {**body["metadata"], "annotations": {FINGERPRINT: fingerprint}}
-    kind = Kind[body["kind"]]
-    return Child(kind, metadata["name"], fingerprint, {**body, "metadata": metadata})
-
-
-def _fingerprint(body: Object) -> str:
-    wanted = dict(body)
-    if isinstance(spec := body.get("spec"), dict):
-        wanted["spec"] = {name: value for name, value in spec.items() if name not in _SCALED}
-    return hashlib.sha256(json_text.write(wanted, in_order=True)).hexdigest()[:16]
+    return replace(child, body={**child.body, "spec": {**child.body["spec"], **changed}})

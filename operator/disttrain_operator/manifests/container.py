@@ -1,5 +1,6 @@
 """The container that runs a role: environment, mounts, ports, probes, rights."""
 
+import math
 from typing import Any
 
 from disttrain.job import cluster_labels, cluster_names, pod_layout
@@ -24,6 +25,11 @@ _PORTS = {
 _STARTUP_SECONDS = 600
 """Importing PyTorch and the task, and reading the data, may take minutes on a cold node."""
 
+_LIVENESS_SECONDS = 10
+"""Between two questions, and for an answer."""
+_MOST_LIVENESS_FAILURES = 8640
+"""A day; the API server takes no number without end."""
+
 
 def container(context: Context, role: Role) -> Object:
     """The container as it is before a template is merged in."""
@@ -36,6 +42,7 @@ def container(context: Context, role: Role) -> Object:
         "resources": {"requests": _REQUESTS[role]},
         "startupProbe": _probe(pod_layout.HEALTH_PATH, period=2, failures=_STARTUP_SECONDS // 2),
         "readinessProbe": _probe(pod_layout.READY_PATH, period=5, failures=3),
+        "livenessProbe": _liveness(context),
         # Where a process wrote nothing, the end of its log says what it died of.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
@@ -90,6 +97,18 @@ def _from_field(name: str, path: str) -> Object:
 def _ports(role: Role) -> list[Object]:
     ports = {**_PORTS[role], pod_layout.METRICS_PORT_NAME: pod_layout.METRICS_PORT}
     return [{"name": name, "containerPort": number} for name, number in ports.items()]
+
+
+def _liveness(context: Context) -> dict[str, Any]:
+    """Ends whoever answers nothing, or that its main loop hangs, for as long as a member is missed.
+
+    A replica's loop is in the user's code, for which it has a watchdog of its own.
+    """
+    patience = context.job.spec.coordinator.member_timeout_seconds
+    failures = min(max(3, math.ceil(patience / _LIVENESS_SECONDS)), _MOST_LIVENESS_FAILURES)
+    probe = _probe(pod_layout.HEALTH_PATH, period=_LIVENESS_SECONDS, failures=failures)
+    # A step that keeps the interpreter to itself for seconds is no hang.
+    return probe | {"timeoutSeconds": _LIVENESS_SECONDS}
 
 
 def _probe(path: str, *, period: int, failures: int) -> dict[str, Any]:

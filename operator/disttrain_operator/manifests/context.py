@@ -13,6 +13,14 @@ Object = dict[str, Any]
 """An object as the API server reads it."""
 
 
+def shared(kind: Kind, name: str, namespace: str, **content: Any) -> Object:
+    """An object that all jobs of a namespace share."""
+    labels = cluster_labels.of_namespace()
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    header = {"apiVersion": kind.value.api_version, "kind": kind.name}
+    return {**header, "metadata": metadata, **content}
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """A job as the API server knows it, and the administrator's settings."""

@@ -1,11 +1,10 @@
-"""The ConfigMap with the manifest that every process reads."""
+"""The manifest as every process of a job reads it."""
 
 import json
 from typing import Any
 
-from disttrain.job import cluster_names, effective, pod_layout
-from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests.context import Context, Object
+from disttrain.job import effective
+from disttrain_operator.manifests.context import Context
 
 _NOT_FOR_PROCESSES = (
     "image",
@@ -18,8 +17,11 @@ _NOT_FOR_PROCESSES = (
 _ROLES = ("coordinator", "parameterServer", "replicas")
 
 
-def launch_config_map(context: Context) -> Object:
-    """The manifest with its defaults, without what only the operator reads."""
+def launch_file(context: Context) -> str:
+    """The manifest with its defaults, without what only the operator reads.
+
+    The number of replicas is that of the beginning: it is written once, and they may be scaled.
+    """
     manifest: Any = effective.manifest(context.job)
     metadata = {"name": context.name, "namespace": context.namespace, "uid": context.uid}
     spec = {
@@ -27,6 +29,4 @@ def launch_config_map(context: Context) -> Object:
     }
     for role in _ROLES:
         spec[role] = {name: value for name, value in spec[role].items() if name != "template"}
-    text = json.dumps({**manifest, "metadata": metadata, "spec": spec}, indent=1, sort_keys=True)
-    name = cluster_names.launch_config_map(context.name)
-    return context.new(Kind.ConfigMap, name, data={pod_layout.LAUNCH_KEY: text})
+    return json.dumps({**manifest, "metadata": metadata, "spec": spec}, indent=1, sort_keys=True)

@@ -1,18 +1,14 @@
 """The pod template of a role: ours, the user's merged in, and what must stay as it is."""
 
-from typing import Any
-
-from disttrain.job import cluster_names
+from disttrain.job import cluster_labels, cluster_names
 from disttrain.job.names import Role
 from disttrain.job.pod_template import PodTemplate
-from disttrain_operator.manifests import template
-from disttrain_operator.manifests.config import PodFeature
+from disttrain_operator import json_text
+from disttrain_operator.manifests import template, volume
+from disttrain_operator.manifests.config import PodSecurity
 from disttrain_operator.manifests.container import container, threads_variable
 from disttrain_operator.manifests.context import Context, Object
 from disttrain_operator.manifests.volumes import volumes
-
-USER = 65532
-"""A number, so that the kubelet can tell that it is not root."""
 
 GRACE_SECONDS = 120
 """A replica finishes its step, a shard saves its values, the coordinator checkpoints."""
@@ -26,8 +22,8 @@ _NO_SIDECARS = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabl
 
 def pod_template(context: Context, role: Role) -> Object:
     """The template with the user's merged in."""
-    merged = template.merge(_ours(context, role), _theirs(context, role))
-    return _fixed(context, role, merged)
+    ours = template.merge(_ours(context, role), json_text.read(context.config.pod_defaults))
+    return _fixed(context, role, template.merge(ours, _theirs(context, role)))
 
 
 def given(context: Context, role: Role) -> PodTemplate | None:
@@ -50,24 +46,28 @@ def _ours(context: Context, role: Role) -> Object:
         "containers": [container(context, role)],
         "volumes": volumes(context, role),
         "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
+            **json_text.read(context.config.pod_security_context),
             # Changing the owner of many checkpoints at each start would take minutes.
             "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
         },
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "enableServiceLinks": False,
-        "automountServiceAccountToken": role is Role.COORDINATOR,
     }
+    if volume.is_for_one_node(context):
+        spec["affinity"] = {"podAffinity": _beside_each_other(context)}
     if context.config.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in context.config.image_pull_secrets]
     # Istio looks at the label, older releases and Linkerd at the annotation.
     istio = {"sidecar.istio.io/inject": "false"}
     metadata = {"labels": {**context.labels(role), **istio}, "annotations": dict(_NO_SIDECARS)}
     return {"metadata": metadata, "spec": spec}
+
+
+def _beside_each_other(context: Context) -> Object:
+    """Where the first of the job's pods is all others are, since their volume is there."""
+    others = {"matchLabels": cluster_labels.all_pods(context.name, context.uid)}
+    term = {"labelSelector": others, "topologyKey": "kubernetes.io/hostname"}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
 def _fixed(context: Context, role: Role, merged: Object) -> Object:
@@ -79,29 +79,37 @@ def _fixed(context: Context, role: Role, merged: Object) -> Object:
     if role is Role.COORDINATOR:
         spec["restartPolicy"] = "OnFailure"
         spec["subdomain"] = cluster_names.service(context.name)
-        if PodFeature.SERVICE_ACCOUNT not in context.config.allowed_features:
-            spec["serviceAccountName"] = cluster_names.coordinator_job(context.name)
-        spec.setdefault("serviceAccountName", cluster_names.coordinator_job(context.name))
+        spec.setdefault("serviceAccountName", cluster_names.COORDINATOR_ACCOUNT)
+    # Left away, Kubernetes would mount one.
+    spec.setdefault("automountServiceAccountToken", role is Role.COORDINATOR)
     spec["tolerations"] = _with_ours(spec.get("tolerations"))
-    containers = spec.get("containers")
-    if isinstance(containers, list):
-        spec["containers"] = [_with_threads(each) for each in containers]
+    spec["containers"] = [_with_threads(each) for each in spec.get("containers") or []]
+    if context.config.pod_security is PodSecurity.RESTRICTED:
+        for name in ("containers", "initContainers"):
+            if spec.get(name):
+                spec[name] = [_with_rights(each) for each in spec[name]]
     return {**merged, "metadata": metadata, "spec": spec}
 
 
+def _with_rights(container: Object) -> Object:
+    """Of a container that says nothing of its rights: no more than ours has."""
+    if "securityContext" in container:
+        return container
+    rights = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {**container, "securityContext": rights}
+
+
 def _with_threads(each: Object) -> Object:
-    if not isinstance(each, dict) or each.get("name") != cluster_names.CONTAINER:
+    if each.get("name") != cluster_names.CONTAINER:
         return each
     variable = threads_variable(each)
     return each if variable is None else {**each, "env": [*(each.get("env") or []), variable]}
 
 
-def _with_ours(theirs: Any) -> Any:
+def _with_ours(theirs: list[Object] | None) -> list[Object]:
     """A list replaces a list, and a template that tolerates GPUs says nothing of lost nodes."""
-    if not isinstance(theirs, list | None):
-        return theirs
     given = theirs or []
-    said = {each.get("key") for each in given if isinstance(each, dict)}
+    said = [each.get("key") for each in given]
     if None in said:
         # Whatever the taint: theirs for ever, unless they say otherwise.
         return given

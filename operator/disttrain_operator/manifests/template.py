@@ -6,7 +6,7 @@ https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kub
 
 from typing import Any
 
-_MERGE_KEYS = {
+MERGE_KEYS = {
     "containers": "name",
     "initContainers": "name",
     "volumes": "name",
@@ -20,7 +20,7 @@ _MERGE_KEYS = {
     "resourceClaims": "name",
     "schedulingGates": "name",
 }
-"""As the API's types say it (patchMergeKey)."""
+"""As the API's types say it (patchMergeKey). Items are mappings, their keys text or numbers."""
 
 _ONE_OF = {"volumes", "env"}
 """Lists whose items have one of several sources: another source replaces the one that was there."""
@@ -40,13 +40,13 @@ def merge(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
 def _value(name: str, ours: Any, theirs: Any) -> Any:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return merge(ours, theirs)
-    if name in _MERGE_KEYS and isinstance(ours, list) and isinstance(theirs, list):
+    if name in MERGE_KEYS and isinstance(ours, list) and isinstance(theirs, list):
         return _merge_lists(name, ours, theirs)
     return theirs
 
 
 def _merge_lists(name: str, ours: list[Any], theirs: list[Any]) -> list[Any]:
-    key = _MERGE_KEYS[name]
+    key = MERGE_KEYS[name]
     merged = list(ours)
     places = {item[key]: place for place, item in enumerate(ours)}
     for item in theirs:

@@ -4,9 +4,9 @@ A job whose checkpoints are in an object store has no claim.
 """
 
 from disttrain.job import cluster_names
-from disttrain.job.checkpoint_volume import CheckpointVolume
+from disttrain.job.checkpoint_volume import AccessMode, CheckpointVolume
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests.config import DefaultVolume
+from disttrain_operator.manifests.config import RETAIN, DefaultVolume
 from disttrain_operator.manifests.context import Context, Object
 
 
@@ -23,8 +23,14 @@ def is_missing(context: Context) -> bool:
     return claim_name(context) is None and not context.job.spec.checkpoint.is_object_store
 
 
+def is_for_one_node(context: Context) -> bool:
+    """Whether the claim that is made can be mounted on a single node at a time."""
+    wanted = _wanted(context)
+    return wanted is not None and set(wanted.access_modes) == {AccessMode.READ_WRITE_ONCE.value}
+
+
 def claim(context: Context) -> Object | None:
-    """The claim that is made. It has no owner: checkpoints outlive their job."""
+    """The claim that is made. It has no owner, unless it shall be deleted with its job."""
     wanted = _wanted(context)
     if wanted is None:
         return None
@@ -36,7 +42,8 @@ def claim(context: Context) -> Object | None:
         spec["storageClassName"] = wanted.storage_class
     name = cluster_names.checkpoints_claim(context.name)
     made = context.new(Kind.PersistentVolumeClaim, name, spec=spec)
-    del made["metadata"]["ownerReferences"]
+    if wanted.when_deleted == RETAIN:
+        del made["metadata"]["ownerReferences"]
     return made
 
 
@@ -46,15 +53,17 @@ def _wanted(context: Context) -> DefaultVolume | None:
         return None
     if checkpoint.volume is None:
         return context.config.default_volume
-    return _described(checkpoint.volume)
+    default = context.config.default_volume or DefaultVolume()
+    return _described(checkpoint.volume, default)
 
 
-def _described(volume: CheckpointVolume) -> DefaultVolume | None:
+def _described(volume: CheckpointVolume, default: DefaultVolume) -> DefaultVolume | None:
     if volume.size is None:
         return None
-    modes = volume.access_modes
+    modes, retention = volume.access_modes, volume.retention_policy
     return DefaultVolume(
         size=volume.size,
         storage_class=volume.storage_class_name,
-        access_modes=tuple(mode.value for mode in modes) if modes else ("ReadWriteMany",),
+        access_modes=tuple(mode.value for mode in modes) if modes else default.access_modes,
+        when_deleted=retention.when_deleted.value if retention else default.when_deleted,
     )

@@ -1,12 +1,11 @@
 """What is mounted into the pods, and where."""
 
-from disttrain.job import cluster_names, pod_layout
+from disttrain.job import pod_layout
 from disttrain.job.names import Role
 from disttrain_operator.manifests import keys, volume
 from disttrain_operator.manifests.context import Context, Object
 
 _LAUNCH = "launch"
-_KEYS = "keys"
 _TASK = "task"
 _CHECKPOINTS = "checkpoints"
 _SHARED_MEMORY = "shared-memory"
@@ -18,14 +17,13 @@ _GROUP_READS = 0o440
 
 def volumes(context: Context, role: Role) -> list[Object]:
     """The volumes of a role's pod; of the keys only the role's own."""
-    file = pod_layout.keys_key(role)
+    files = (pod_layout.LAUNCH_KEY, pod_layout.keys_key(role))
     found: list[Object] = [
-        {"name": _LAUNCH, "configMap": {"name": cluster_names.launch_config_map(context.name)}},
         {
-            "name": _KEYS,
+            "name": _LAUNCH,
             "secret": {
                 "secretName": keys.secret_name(context),
-                "items": [{"key": file, "path": file}],
+                "items": [{"key": file, "path": file} for file in files],
                 "defaultMode": _GROUP_READS,
             },
         },
@@ -48,7 +46,6 @@ def mounts(context: Context) -> list[Object]:
     """Where the volumes lie in the container."""
     places: dict[str, tuple[str, bool]] = {
         _LAUNCH: (str(pod_layout.LAUNCH_FOLDER), True),
-        _KEYS: (str(pod_layout.KEYS_FOLDER), True),
         _SHARED_MEMORY: (str(pod_layout.SHARED_MEMORY_FOLDER), False),
         _TEMPORARY: (str(pod_layout.TEMPORARY_FOLDER), False),
     }

@@ -1,4 +1,4 @@
-"""What keeps the pods: a StatefulSet of shards, a Deployment of replicas, the coordinator's Job."""
+"""What keeps the pods: a StatefulSet of shards, a ReplicaSet of replicas, the coordinator's Job."""
 
 from disttrain.job import cluster_labels, cluster_names
 from disttrain.job.names import Role
@@ -17,6 +17,8 @@ def shards(context: Context, scale: Scale) -> Object:
         "replicas": scale.shards,
         "serviceName": cluster_names.service(context.name),
         "podManagementPolicy": "Parallel",
+        # Nothing but its end or its node's takes a shard away.
+        "updateStrategy": {"type": "OnDelete"},
         "revisionHistoryLimit": 1,
         **_pods(context, Role.SHARD),
     }
@@ -24,19 +26,10 @@ def shards(context: Context, scale: Scale) -> Object:
 
 
 def replicas(context: Context, scale: Scale) -> Object:
-    """The Deployment: replicas are alike, and any of them may go."""
-    name = cluster_names.replica_deployment(context.name)
-    spec = {
-        "replicas": scale.replicas,
-        # A replica more than asked for would fit on no node that was sized for the job.
-        "strategy": {
-            "type": "RollingUpdate",
-            "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
-        },
-        "revisionHistoryLimit": 1,
-        **_pods(context, Role.REPLICA),
-    }
-    return context.new(Kind.Deployment, name, Role.REPLICA, spec=spec)
+    """The ReplicaSet: replicas are alike, any of them may go, and their template never changes."""
+    name = cluster_names.replica_set(context.name)
+    spec = {"replicas": scale.replicas, **_pods(context, Role.REPLICA)}
+    return context.new(Kind.ReplicaSet, name, Role.REPLICA, spec=spec)
 
 
 def coordinator(context: Context, scale: Scale) -> Object:

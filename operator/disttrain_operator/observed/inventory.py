@@ -1,14 +1,13 @@
 """Everything that was seen of all jobs, by job. Pure; not for several threads."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.children import ChildKey
 from disttrain_operator.observed import deaths, news
 from disttrain_operator.observed.news import News, Record
 from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, Outcome, PodRecord
-
-ChildKey = tuple[Kind, str]
 
 
 @dataclass(slots=True)
@@ -18,8 +17,8 @@ class Observed:
     job: JobRecord | None = None
     children: dict[ChildKey, ChildRecord] = field(default_factory=dict)
     pods: dict[str, PodRecord] = field(default_factory=dict)
-    refusals: dict[str, str] = field(default_factory=dict)
-    """Why pods of a workload could not be created, by its uid."""
+    common: frozenset[ChildKey] = frozenset()
+    """What is there of the objects that all jobs of the namespace share."""
     words: dict[str, Outcome] = field(default_factory=dict)
     """What coordinators decided whose pods are gone, by the uid of their job."""
 
@@ -42,7 +41,10 @@ class Observed:
 
 
 class Inventory:
-    """Records by job. An older sight of an object never replaces a newer one."""
+    """Records by job. An older sight of an object never replaces a newer one.
+
+    Versions are compared as numbers, which Kubernetes allows for objects of one kind.
+    """
 
     def __init__(self) -> None:
         self._places: dict[JobKey, Observed] = {}
@@ -89,16 +91,6 @@ class Inventory:
         pods[record.name] = deaths.remembering(old, record)
         return news.compare(old, pods[record.name])
 
-    def put_refusal(self, key: JobKey, workload_uid: str, message: str) -> bool:
-        """Keep why a workload could not create a pod; returns whether that is new."""
-        place = self._places.get(key)
-        if place is None or place.refusals.get(workload_uid) == message:
-            return False
-        if all(child.uid != workload_uid for child in place.children.values()):
-            return False
-        place.refusals[workload_uid] = message
-        return True
-
     def drop_job(self, key: JobKey, uid: str) -> bool:
         """Forget a deleted job, unless another is at its place already."""
         place = self._places.get(key)
@@ -115,7 +107,6 @@ class Inventory:
         if place is None or found is None or found.uid != uid:
             return False
         del place.children[child]
-        place.refusals.pop(uid, None)
         self._forget_if_empty(key)
         return True
 
@@ -137,6 +128,19 @@ class Inventory:
             place for key, place in self._places.items() if namespace in {None, key.namespace}
         )
         return {record.uid: record.version for each in places for record in each.of_kind(kind)}
+
+    def forget_versions(self, kind: Kind) -> None:
+        """Take the next sight of every object of a kind, whatever its version."""
+        for place in self._places.values():
+            if kind is Kind.DistTrainJob and place.job is not None:
+                place.job = replace(place.job, version=0)
+            elif kind is Kind.Pod:
+                place.pods = {name: replace(pod, version=0) for name, pod in place.pods.items()}
+            else:
+                place.children = {
+                    name: replace(child, version=0) if child.kind is kind else child
+                    for name, child in place.children.items()
+                }
 
     def drop_all(self, kind: Kind, gone: set[str]) -> list[JobKey]:
         """Forget objects by their uids; returns whose they were."""

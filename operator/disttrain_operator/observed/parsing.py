@@ -4,11 +4,11 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from disttrain.job import cluster_labels, cluster_names
+from disttrain.job import cluster_labels, cluster_names, limits
 from disttrain.job.names import Role
 from disttrain_operator import json_text
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests.children import FINGERPRINT
+from disttrain_operator.manifests import stored
 from disttrain_operator.observed import outcomes
 from disttrain_operator.observed.records import ChildRecord, EndPhase, JobKey, JobRecord
 
@@ -20,6 +20,9 @@ STARTED = "disttrain.dev/started"
 
 LONG_AGO = datetime.fromtimestamp(0, UTC)
 """Stands for a time that is not told: the same at every sight, so that none is news."""
+
+_MOST_DIGITS = 20
+"""Of a number of 64 bits."""
 
 LONGEST_TEXT = 300
 """Characters kept of what others say."""
@@ -45,15 +48,19 @@ def number(value: object) -> int:
     """The whole number, or 0; the API writes versions as text."""
     if isinstance(value, int):
         return value
-    return int(value) if isinstance(value, str) and value.isdecimal() else 0
+    # Python refuses to read thousands of digits.
+    is_number = isinstance(value, str) and value.isdecimal() and len(value) <= _MOST_DIGITS
+    return int(value) if isinstance(value, str) and is_number else 0
 
 
 def time(value: object) -> datetime | None:
     """The time, or None."""
     try:
-        return datetime.fromisoformat(value) if isinstance(value, str) else None
+        found = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
         return None
+    # A time without a zone stands in no object of the API, but may stand in an annotation.
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
 
 
 def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -83,14 +90,35 @@ def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
         generation=number(metadata.get("generation")),
         created=created,
         deleting="deletionTimestamp" in metadata,
-        spec=kept(_text_of(body.get("spec"))),
+        spec=kept(_spec(body.get("spec"))),
         outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME), created),
-        restarts=str(annotations.get(RESTARTS, "")),
+        restarts=_restarts(annotations.get(RESTARTS)),
         written=_text_of({name: status[name] for name in sorted(own_fields & status.keys())}),
         phase=kept(status.get("phase", "")),
         strategy=kept(status.get("strategy", "")),
         training=number(mapping(status.get("training")).get("samples")) > 0,
     )
+
+
+def _spec(value: object) -> str:
+    """The spec as JSON; of one that is no mapping, or too large, what is wrong with it."""
+    if not isinstance(value, dict):
+        return _text_of(value if isinstance(value, str) else "must be a mapping")
+    try:
+        found = json_text.write(value)
+    except TypeError:
+        # Deeper than the writer goes.
+        return _text_of(limits.TOO_DEEP)
+    if len(found) > json_text.LARGEST_SPEC_BYTES:
+        limit = json_text.LARGEST_SPEC_BYTES
+        return _text_of(f"must be at most {limit} bytes as JSON, got {len(found)}")
+    return found.decode()
+
+
+def _restarts(value: object) -> str:
+    """The annotation; one that grew beyond what the operator writes counts as none."""
+    found = value if isinstance(value, str) else ""
+    return found if len(found) <= json_text.LARGEST_SPEC_BYTES else ""
 
 
 def _text_of(value: object) -> str:
@@ -108,6 +136,7 @@ def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
     """An object that was made for a job, or stands where one should be."""
     metadata = mapping(body.get("metadata"))
     labels = mapping(metadata.get("labels"))
+    annotations = mapping(metadata.get("annotations"))
     owner = next(iter(items(metadata.get("ownerReferences"))), {})
     label_uid = str(labels.get(cluster_labels.JOB_UID, ""))
     return ChildRecord(
@@ -118,11 +147,16 @@ def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
         job=job_key(body),
         owner_uid=kept(owner.get("uid", label_uid)),
         owned_by=kept(f"{owner.get('kind')} {owner.get('name')}") if owner else "",
-        fingerprint=kept(mapping(metadata.get("annotations")).get(FINGERPRINT, "")),
-        generation=number(metadata.get("generation")),
         deleting="deletionTimestamp" in metadata,
+        objects=kept(_not_too_long(annotations.get(stored.OBJECTS, ""))),
+        templates=kept(annotations.get(stored.TEMPLATES, "")),
         **_state(kind, body),
     )
+
+
+def _not_too_long(value: object) -> str:
+    """The text; one that no operator would write counts as none."""
+    return value if isinstance(value, str) and len(value) <= stored.LONGEST_TEXT else ""
 
 
 def role(body: dict[str, Any]) -> Role | None:
@@ -140,7 +174,7 @@ def main_container(statuses: object) -> dict[str, Any]:
 
 def _state(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     spec, status = mapping(body.get("spec")), mapping(body.get("status"))
-    if kind in {Kind.StatefulSet, Kind.Deployment}:
+    if kind in {Kind.StatefulSet, Kind.ReplicaSet}:
         return {
             "wanted": number(spec.get("replicas")),
             "ready": number(status.get("readyReplicas")),
@@ -164,7 +198,7 @@ def _job_state(
     started = time(status.get("startTime")) if "Suspended" in found else None
     ended = next((phase for phase in EndPhase if is_true(found.get(phase))), None)
     return {
-        "wanted": 0 if spec.get("suspend") else 1,
+        "wanted": 0 if spec.get("suspend") or spec.get("parallelism") == 0 else 1,
         "ready": number(status.get("ready")),
         "remaining": number(status.get("active")) + number(status.get("terminating")),
         "started": started or began or time(status.get("startTime")),

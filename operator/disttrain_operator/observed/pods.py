@@ -9,6 +9,8 @@ from disttrain.job.names import Role
 from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.records import Death, Outcome, PodRecord
 
+_BY_TAINT = "DeletionByTaintManager"
+
 
 def record(body: dict[str, Any]) -> PodRecord | None:
     """A pod of a job; None for a pod without a role."""
@@ -32,7 +34,9 @@ def record(body: dict[str, Any]) -> PodRecord | None:
         gone_at=parsing.time(metadata.get("deletionTimestamp")),
         restarts=parsing.number(container.get("restartCount")),
         death=_death(container, status, _reasons(status, states)),
+        node=parsing.kept(parsing.mapping(body.get("spec")).get("nodeName", "")),
         created=created,
+        tainted=states.get(DISRUPTION, {}).get("reason") == _BY_TAINT,
         disrupted=parsing.is_true(states.get(DISRUPTION)),
         outcome=_outcome(container, created) if role is Role.COORDINATOR else None,
         restarting="terminated" in parsing.mapping(container.get("state")),

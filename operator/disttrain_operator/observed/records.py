@@ -16,6 +16,11 @@ class JobKey(NamedTuple):
     namespace: str
     name: str
 
+    @property
+    def common(self) -> "JobKey":
+        """Where the objects are that all jobs of the namespace share."""
+        return JobKey(self.namespace, "")
+
     def __str__(self) -> str:
         """Return the key as kubectl users write it."""
         return f"{self.namespace}/{self.name}"
@@ -96,9 +101,11 @@ class ChildRecord:
     """The job's, from the owner reference; of what has no owner, from its label."""
     owned_by: str
     """Kind and name of the owner, for messages; empty for none."""
-    fingerprint: str
-    generation: int
     deleting: bool
+    objects: str = ""
+    """Of a workload: the text with all of the job's objects, as they were made first."""
+    templates: str = ""
+    """Of a workload: the digest of the user's pod templates that it was made from."""
     wanted: int = 0
     """Of a workload: the pods that it shall have."""
     ready: int = 0
@@ -156,9 +163,13 @@ class PodRecord:
     unschedulable: bool
     outcome: Outcome | None
     """Of a coordinator that ended: what it decided."""
+    node: str = ""
+    """Where it runs; empty: nowhere yet."""
     created: datetime | None = None
     disrupted: bool = False
     """Whether the cluster took the pod away: a drain, a preemption, a lost node."""
+    tainted: bool = False
+    """Whether it was taken away because of its node's taint, as a lost node has one."""
     restarting: bool = False
     """Whether its container has ended and was not started again until now."""
     earlier: tuple[Death, ...] = ()

@@ -1,40 +1,35 @@
 """Sights of objects, as watches and lists bring them, into the inventory. Pure."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.kinds import SHARED, WORKLOADS, Kind
 from disttrain_operator.observed import parsing, pods
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import JobKey
 
+LOG = logging.getLogger(__name__)
+
 CHILDREN: Final = (
     Kind.StatefulSet,
-    Kind.Deployment,
+    Kind.ReplicaSet,
     Kind.Job,
     Kind.Service,
-    Kind.ConfigMap,
-    Kind.ServiceAccount,
-    Kind.Role,
-    Kind.RoleBinding,
     Kind.PodDisruptionBudget,
-    Kind.NetworkPolicy,
     Kind.PersistentVolumeClaim,
 )
 """What is made for a job, but for the Secret, which nobody may read."""
 
-KINDS: Final = (Kind.DistTrainJob, *CHILDREN, Kind.Pod, Kind.Event)
-"""All that is watched."""
+KINDS: Final = (Kind.DistTrainJob, *SHARED, *CHILDREN, Kind.Pod)
+"""All that is listed, and watched but for what jobs share: nothing follows from it."""
 
 DECISIVE: Final = (*WORKLOADS, Kind.Pod)
 """What decides whether a job goes on."""
 
-REFUSAL: Final = "FailedCreate"
-"""Reason of the Events that tell why a workload cannot create its pods: nothing else does."""
-
-STATELESS: Final = frozenset(CHILDREN) - {*WORKLOADS, Kind.PersistentVolumeClaim}
+STATELESS: Final = frozenset({*SHARED, *CHILDREN}) - {*WORKLOADS, Kind.PersistentVolumeClaim}
 """Kinds of which only the metadata matter."""
 
 
@@ -68,22 +63,24 @@ class Sights:
             self._listings.remove(gone)
 
     def seen(self, kind: Kind, body: dict[str, Any]) -> Sight:
-        """Keep an object; returns what is new by it."""
+        """Keep an object; returns what is new by it. Raises nothing, whatever stands in it."""
+        return _apart(self._seen, kind, body)
+
+    def gone(self, kind: Kind, body: dict[str, Any]) -> Sight:
+        """Forget an object; returns what is new by that. Raises nothing, either."""
+        return _apart(self._gone, kind, body)
+
+    def _seen(self, kind: Kind, body: dict[str, Any]) -> Sight:
         if kind is Kind.DistTrainJob:
             job = parsing.job(body, self._own_fields)
             return Sight(job.key, self._inventory.put_job(job))
-        if kind is Kind.Event:
-            return self._refused(body)
         if kind is Kind.Pod:
             pod = pods.record(body)
             return NOTHING if pod is None else Sight(pod.job, self._inventory.put_pod(pod))
         child = parsing.child(kind, body)
         return Sight(child.job, self._inventory.put_child(child))
 
-    def gone(self, kind: Kind, body: dict[str, Any]) -> Sight:
-        """Forget an object; returns what is new by that."""
-        if kind is Kind.Event:
-            return NOTHING
+    def _gone(self, kind: Kind, body: dict[str, Any]) -> Sight:
         metadata = parsing.mapping(body.get("metadata"))
         name, uid = str(metadata.get("name")), str(metadata.get("uid"))
         for listing in self._listings:
@@ -93,18 +90,23 @@ class Sights:
             return _sight(key, self._inventory.drop_job(key, uid))
         key = parsing.job_key(body)
         if kind is Kind.Pod:
-            self.seen(kind, body)
+            self._seen(kind, body)
             return _sight(key, self._inventory.drop_pod(key, name, uid))
         return _sight(key, self._inventory.drop_child(key, (kind, name), uid))
 
-    def _refused(self, event: dict[str, Any]) -> Sight:
-        if event.get("reason") != REFUSAL:
-            return NOTHING
-        about = parsing.mapping(event.get("involvedObject"))
-        name, _, _ = str(about.get("name", "")).rpartition("-")
-        key = JobKey(str(about.get("namespace", "")), name)
-        message = parsing.text(event.get("message"))
-        return _sight(key, self._inventory.put_refusal(key, str(about.get("uid")), message))
+
+_Take = Callable[[Kind, dict[str, Any]], Sight]
+
+
+def _apart(take: _Take, kind: Kind, body: dict[str, Any]) -> Sight:
+    """Take an object in; one that cannot be taken in ends no watch of all the others."""
+    try:
+        return take(kind, body)
+    except Exception:
+        metadata = parsing.mapping(body.get("metadata"))
+        name = f"{kind.name} {metadata.get('namespace')}/{metadata.get('name')}"
+        LOG.exception("%.200s cannot be understood; it is passed over", name)
+        return NOTHING
 
 
 def _sight(job: JobKey, changed: bool) -> Sight:  # noqa: FBT001 - What a call returned.

@@ -3,12 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain_operator import times
+from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import EndPhase, Outcome
+from disttrain_operator.policies import before as before_policy
 from disttrain_operator.policies.problem import Problem
 from disttrain_operator.policies.stages import Stage
+
+_RESUMED = "Resumed"
+"""The reason of a job that was suspended and runs again: its deadline counts from then."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,12 +41,31 @@ def of(
     situation: Situation, before: Mapping[str, Condition], generation: int, now: datetime
 ) -> tuple[Condition, ...]:
     """The conditions; one whose status did not change keeps the time of its last change."""
-    facts = [*_lasting(situation), *_problems(situation.problems)]
+    resumed = _was_resumed(before.get(ConditionType.SUSPENDED))
+    facts = [*_lasting(situation, resumed=resumed), *_problems(situation.problems)]
     return tuple(_condition(fact, before.get(fact.type), generation, now) for fact in facts)
 
 
-def _lasting(situation: Situation) -> Iterable[_Fact]:
-    yield _suspended(situation)
+def resumed_at(status: dict[str, Any], now: datetime) -> datetime | None:
+    """When a job was resumed last, by its status; `now` if that does not tell of it yet."""
+    known = {condition.type: condition for condition in before_policy.conditions(status)}
+    suspended = known.get(ConditionType.SUSPENDED)
+    if suspended is None or not _was_resumed(suspended):
+        return None
+    if suspended.status is ConditionStatus.TRUE:
+        return now
+    return parsing.time(suspended.last_transition_time)
+
+
+def _was_resumed(suspended: Condition | None) -> bool:
+    """Whether a job that runs was suspended once."""
+    if suspended is None:
+        return False
+    return suspended.status is ConditionStatus.TRUE or suspended.reason == _RESUMED
+
+
+def _lasting(situation: Situation, *, resumed: bool) -> Iterable[_Fact]:
+    yield _suspended(situation, resumed=resumed)
     yield _available(ConditionType.PARAMETERS_AVAILABLE, "shards", situation.shards, situation)
     yield _available(ConditionType.REPLICAS_AVAILABLE, "replicas", situation.replicas, situation)
     yield _degraded(situation)
@@ -48,8 +73,10 @@ def _lasting(situation: Situation) -> Iterable[_Fact]:
     yield _ended(ConditionType.FAILED, EndPhase.FAILED, situation.outcome)
 
 
-def _suspended(situation: Situation) -> _Fact:
+def _suspended(situation: Situation, *, resumed: bool) -> _Fact:
     kind = ConditionType.SUSPENDED
+    if situation.outcome is None and situation.stage is Stage.RUN and resumed:
+        return _Fact(kind, holds=False, reason=_RESUMED)
     if situation.outcome is not None or situation.stage is Stage.RUN:
         return _Fact(kind, holds=False, reason="NotSuspended")
     if situation.stage is Stage.STOP_COORDINATOR:

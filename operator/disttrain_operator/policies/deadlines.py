@@ -7,14 +7,23 @@ from disttrain.job.spec import Spec
 from disttrain_operator.observed.records import EndPhase, Outcome
 
 
-def next_instant(spec: Spec, since: datetime | None, *, begun: bool) -> datetime | None:
-    """When the nearest deadline passes. `since`: when its coordinator started, or None."""
-    return min((each.instant for each in _deadlines(spec, since, begun=begun)), default=None)
+class Since(NamedTuple):
+    """From when the time of a job runs; None where it does not."""
+
+    started: datetime | None
+    """When its coordinator started, or was resumed."""
+    waits: datetime | None
+    """When it was created, or was resumed, if training has not begun."""
 
 
-def exceeded(spec: Spec, since: datetime | None, now: datetime, *, begun: bool) -> Outcome | None:
+def next_instant(spec: Spec, since: Since) -> datetime | None:
+    """When the nearest deadline passes."""
+    return min((each.instant for each in _deadlines(spec, since)), default=None)
+
+
+def exceeded(spec: Spec, since: Since, now: datetime) -> Outcome | None:
     """The end of a job whose deadline has passed; None while it has not."""
-    passed = [each for each in _deadlines(spec, since, begun=begun) if each.instant <= now]
+    passed = [each for each in _deadlines(spec, since) if each.instant <= now]
     if not passed:
         return None
     first = min(passed)
@@ -35,17 +44,15 @@ class _Deadline(NamedTuple):
     message: str
 
 
-def _deadlines(spec: Spec, since: datetime | None, *, begun: bool) -> list[_Deadline]:
-    if since is None:
-        return []
+def _deadlines(spec: Spec, since: Since) -> list[_Deadline]:
     found = []
     active, pending = spec.active_deadline_seconds, spec.pending_deadline_seconds
-    if active is not None:
+    if active is not None and since.started is not None:
         message = f"it ran for longer than spec.activeDeadlineSeconds ({active})"
-        instant = since + timedelta(seconds=active)
+        instant = since.started + timedelta(seconds=active)
         found.append(_Deadline(instant, "DeadlineExceeded", message))
-    if pending is not None and not begun:
+    if pending is not None and since.waits is not None:
         message = f"training had not begun after spec.pendingDeadlineSeconds ({pending})"
-        instant = since + timedelta(seconds=pending)
+        instant = since.waits + timedelta(seconds=pending)
         found.append(_Deadline(instant, "PendingDeadlineExceeded", message))
     return found

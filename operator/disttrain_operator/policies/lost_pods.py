@@ -1,5 +1,6 @@
-"""Pods that should be gone and are not, because their node is lost."""
+"""Pods that should be gone and are not: those on a lost node are removed by force."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from disttrain_operator.observed.inventory import Observed
@@ -8,17 +9,34 @@ from disttrain_operator.observed.records import JobRecord, PodRecord
 PATIENCE = timedelta(seconds=30)
 """A kubelet that lives needs less than this after the grace period."""
 
-
-def overdue(job: JobRecord, observed: Observed, now: datetime) -> list[PodRecord]:
-    """The pods to remove by force. Their processes are fenced, should they still run."""
-    return [pod for pod, at in _waited_for(job, observed) if at <= now]
+AGAIN = timedelta(minutes=1)
+"""After which a node that answered is asked again."""
 
 
-def next_instant(job: JobRecord, observed: Observed) -> datetime | None:
+def overdue(
+    job: JobRecord, observed: Observed, answered: Mapping[str, datetime], now: datetime
+) -> list[PodRecord]:
+    """The pods to remove if their node is lost. Their processes are fenced, should they still run.
+
+    `answered`: when nodes were found to answer.
+    """
+    return [pod for pod, at in _waited_for(job, observed, answered) if at <= now]
+
+
+def next_instant(
+    job: JobRecord, observed: Observed, answered: Mapping[str, datetime]
+) -> datetime | None:
     """When the next pod will be overdue."""
-    return min((at for _, at in _waited_for(job, observed)), default=None)
+    return min((at for _, at in _waited_for(job, observed, answered)), default=None)
 
 
-def _waited_for(job: JobRecord, observed: Observed) -> list[tuple[PodRecord, datetime]]:
-    own = [pod for pod in observed.pods_of(job) if not pod.over]
-    return [(pod, pod.gone_at + PATIENCE) for pod in own if pod.gone_at is not None]
+def _waited_for(
+    job: JobRecord, observed: Observed, answered: Mapping[str, datetime]
+) -> list[tuple[PodRecord, datetime]]:
+    found = []
+    for pod in observed.pods_of(job):
+        if pod.over or pod.gone_at is None:
+            continue
+        due, asked = pod.gone_at + PATIENCE, answered.get(pod.node)
+        found.append((pod, due if asked is None else max(due, asked + AGAIN)))
+    return found

@@ -8,16 +8,18 @@ from disttrain_operator.policies.problem import Problem, ProblemType
 
 
 def conflict(job: JobRecord, children: Iterable[ChildRecord]) -> Problem | None:
-    """What keeps the job from having its own children. A claim has no owner and is taken over."""
-    foreign = [
-        child
-        for child in children
-        if child.owner_uid != job.uid and child.kind is not Kind.PersistentVolumeClaim
-    ]
+    """What keeps the job from having its own children. A claim without an owner is taken over."""
+    foreign = [child for child in children if child.owner_uid != job.uid]
+    foreign = [child for child in foreign if not _stays(job, child)]
     strangers = [child for child in foreign if not _of_previous(job, child)]
     if strangers:
         return _name_conflict(strangers[0])
     return _waiting(foreign) if foreign else None
+
+
+def _stays(job: JobRecord, child: ChildRecord) -> bool:
+    """Whether a child is a claim, and none that is about to go with the job before."""
+    return child.kind is Kind.PersistentVolumeClaim and not _of_previous(job, child)
 
 
 def _of_previous(job: JobRecord, child: ChildRecord) -> bool:

@@ -31,6 +31,8 @@ class Counted:
     """All failures."""
     charged: Mapping[Role, int]
     """Those that the budget of a role is charged with."""
+    members: Mapping[Role, int]
+    """The most members that a role had, since it failed first."""
     annotation: str
     """The same for the next time; empty while nothing was counted."""
     fresh: tuple[Failed, ...] = ()
@@ -39,8 +41,16 @@ class Counted:
     @property
     def restarts_all(self) -> bool:
         """Whether all processes shall start again."""
+        return self.why_restarts_all != ""
+
+    @property
+    def why_restarts_all(self) -> str:
+        """The rule and the pod that make all processes start again; empty for none."""
         action = FailureAction.RESTART_JOB_FROM_CHECKPOINT
-        return any(failed.verdict.action is action for failed in self.fresh)
+        for failed in self.fresh:
+            if failed.verdict.action is action:
+                return f"pod {failed.pod.name} failed, and {failed.verdict.because} says so"
+        return ""
 
 
 @dataclass(slots=True)
@@ -50,18 +60,26 @@ class _Tally:
     total: int
     outside: int
     """Failures that the budget is not charged with."""
+    members: int
+    """The most members that the role had."""
     known: Mapping[str, int]
     """Failures that were counted, by the beginning of the pod's uid."""
     seen: dict[str, int]
     """The same for the next time: pods that are gone are left out."""
 
 
-def count(annotation: str, pods: Iterable[PodRecord], policy: FailurePolicy) -> Counted:
+def count(
+    annotation: str, pods: Iterable[PodRecord], policy: FailurePolicy, members: Mapping[Role, int]
+) -> Counted:
     """Add how often pods failed since the annotation was written, each judged by how it died.
 
-    A failure of which nothing was seen is judged as the first after it that was.
+    A failure of which nothing was seen is judged as the first after it that was. `members`: how
+    many each role shall have now; of those that are not named there is one.
     """
     tallies = _parsed(annotation)
+    for role, tally in tallies.items():
+        # A job that is made smaller must not fail of what its size allowed.
+        tally.members = max(tally.members, members.get(role, 1))
     fresh = []
     for pod in pods:
         tally = tallies[pod.role]
@@ -79,7 +97,8 @@ def count(annotation: str, pods: Iterable[PodRecord], policy: FailurePolicy) -> 
                 tally.outside += number
     totals = {role: tally.total for role, tally in tallies.items()}
     charged = {role: tally.total - tally.outside for role, tally in tallies.items()}
-    return Counted(totals, charged, _text(tallies), tuple(fresh))
+    most = {role: tally.members for role, tally in tallies.items()}
+    return Counted(totals, charged, most, _text(tallies), tuple(fresh))
 
 
 def ended(counted: Counted, policy: FailurePolicy, now: datetime) -> Outcome | None:
@@ -95,12 +114,8 @@ def ended(counted: Counted, policy: FailurePolicy, now: datetime) -> Outcome | N
 
 
 def _exceeded(counted: Counted, most: MaxRestarts, now: datetime) -> Outcome | None:
-    budgets = {
-        Role.SHARD: most.shard,
-        Role.REPLICA: most.replica,
-        Role.COORDINATOR: most.coordinator,
-    }
-    for role, budget in budgets.items():
+    for role in Role:
+        budget = most.budget(role, counted.members[role])
         if counted.charged[role] > budget:
             message = (
                 f"{role}s were restarted {counted.charged[role]} times, more than "
@@ -146,6 +161,7 @@ def _text(tallies: Mapping[Role, _Tally]) -> str:
             "total": tally.total,
             "pods": tally.seen,
             **({"outside": tally.outside} if tally.outside else {}),
+            **({"members": tally.members} if tally.members > 1 else {}),
         }
         for role, tally in tallies.items()
         if tally.total
@@ -167,7 +183,13 @@ def _tally(value: Any) -> _Tally:
     pods = entry.get("pods")
     counts = pods if isinstance(pods, dict) else {}
     known = {str(uid): number for uid, number in counts.items() if isinstance(number, int)}
-    return _Tally(_number(entry.get("total")), _number(entry.get("outside")), known, {})
+    return _Tally(
+        total=_number(entry.get("total")),
+        outside=_number(entry.get("outside")),
+        members=_number(entry.get("members")),
+        known=known,
+        seen={},
+    )
 
 
 def _number(value: Any) -> int:

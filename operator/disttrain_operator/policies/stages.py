@@ -38,7 +38,7 @@ def scale(stage: Stage, spec: Spec, observed: Observed) -> Scale:
         shards, replicas = spec.parameter_server.shards, spec.replicas.count
         return Scale(shards=shards, replicas=replicas, coordinator=True)
     if stage is Stage.STOP_COORDINATOR:
-        shards, replicas = _wanted(observed, Kind.StatefulSet), _wanted(observed, Kind.Deployment)
+        shards, replicas = _wanted(observed, Kind.StatefulSet), _wanted(observed, Kind.ReplicaSet)
         return Scale(shards=shards, replicas=replicas, coordinator=False)
     ended = stage is Stage.ENDED
     return Scale(shards=0, replicas=0, coordinator=ended and _wanted(observed, Kind.Job) > 0)

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord, PodRecord
+from disttrain_operator.policies import missing_pods
+from disttrain_operator.policies.missing_pods import Lack
 from disttrain_operator.policies.problem import Problem, ProblemType
 
 _PASSING = {"", "ContainerCreating", "PodInitializing"}
@@ -18,12 +20,14 @@ _MOST = 3
 """Pods that are named; the others of the same kind fail alike."""
 
 
-def problems(job: JobRecord, observed: Observed, now: datetime) -> list[Problem]:
-    """What keeps the job's pods from starting."""
+def problems(
+    job: JobRecord, observed: Observed, lacks: Mapping[str, Lack], now: datetime
+) -> list[Problem]:
+    """What keeps the job's pods from starting; `lacks`: what is known of workloads without pods."""
     mine = observed.pods_of(job)
     pods = [pod for pod in mine if not pod.unschedulable or _judged_at(pod, now) <= now]
     own = [child for child in observed.children.values() if child.owner_uid == job.uid]
-    found = [*_volumes(own, pods), *_pods(pods), *_workloads(own, observed.refusals)]
+    found = [*_volumes(own, pods), *_pods(pods), *_workloads(own, lacks)]
     return list({problem.type: problem for problem in reversed(found)}.values())
 
 
@@ -74,16 +78,12 @@ def _why(pod: PodRecord) -> str:
     return f"{'Unschedulable' if pod.unschedulable else pod.waiting}: {said}"
 
 
-def _workloads(children: list[ChildRecord], refusals: Mapping[str, str]) -> list[Problem]:
+def _workloads(children: list[ChildRecord], lacks: Mapping[str, Lack]) -> list[Problem]:
     found = []
     for child in children:
-        said = child.trouble or refusals.get(child.uid, "")
-        if said and _lacks_pods(child):
+        known = lacks.get(child.uid)
+        said = child.trouble or (known.said if known else "")
+        if said and missing_pods.lacks_pods(child):
             message = f"{child.kind.name} {child.name} cannot create its pods: {said}"
-            found.append(Problem(ProblemType.CANNOT_START, message, "FailedCreate"))
+            found.append(Problem(ProblemType.CANNOT_START, message, missing_pods.REASON))
     return found
-
-
-def _lacks_pods(child: ChildRecord) -> bool:
-    running = child.kind in WORKLOADS and child.ended is None
-    return running and child.remaining < child.wanted

@@ -4,25 +4,31 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from disttrain.job import cluster_labels
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
+from disttrain.job.status import Phase
 from disttrain_operator.cluster.client import Client
-from disttrain_operator.errors import Conflict, NotFound, Refused
-from disttrain_operator.kinds import NAME_OTHERS, WORKLOADS, Kind
+from disttrain_operator.cluster.query import Query
+from disttrain_operator.errors import Conflict, Forbidden, NotFound, Refused
+from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import keys
+from disttrain_operator.manifests.children import Child
 from disttrain_operator.manifests.context import Context
-from disttrain_operator.observed import parsing
+from disttrain_operator.observed import nodes, parsing
 from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.records import JobRecord
+from disttrain_operator.observed.records import ChildRecord, JobRecord
+from disttrain_operator.policies import missing_pods
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import events, report, telling
+from disttrain_operator.reconcile import deeds, events, report, telling, workloads
 from disttrain_operator.reconcile.actions import (
     Action,
     Annotate,
-    Apply,
+    AskWhy,
     CheckTemplates,
     Create,
     CreateKeys,
@@ -31,18 +37,28 @@ from disttrain_operator.reconcile.actions import (
     RemovePod,
     Renew,
     Rescale,
+    RestartAll,
 )
+from disttrain_operator.reconcile.deeds import Deed
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 LOG = logging.getLogger(__name__)
 
-_LOST = {
+_ENDED = {
     "phase": "Failed",
     "reason": "NodeLost",
     "message": "its node does not answer; its process is fenced should it still run",
 }
-_ONE_BY_ONE = (Annotate, CheckTemplates, CreateKeys, DeleteJob)
+_ONE_BY_ONE = (Annotate, CheckTemplates, DeleteJob)
 """What others depend on, or what depends on all others."""
+
+_WAVES: tuple[tuple[Kind, ...], ...] = (
+    (Kind.RoleBinding,),
+    (Kind.StatefulSet,),
+    (Kind.ReplicaSet, Kind.Job),
+)
+"""What comes after what it names: rights after the account that gets them, workloads after what
+their pods are made with. Each wave only where nothing of somebody else had a name before."""
 
 
 class Actor:
@@ -79,26 +95,44 @@ class Actor:
         await self._at_once(job, waiting)
 
     async def _at_once(self, job: JobRecord, actions: Sequence[Action]) -> None:
-        """Do things together, then what names them; all are tried before an error is raised."""
-        results: list[BaseException | None] = []
-        for last in (False, True):
-            calls = (self._do(job, each) for each in actions if _names_others(each) is last)
-            results += await asyncio.gather(*calls, return_exceptions=True)
-        for result in results:
-            if result is not None:
-                raise result
+        """Do things together, then make workloads; of each wave all is tried before an error.
+
+        Where a name is taken nothing is made that would run, and what was made is taken back.
+        """
+        is_first = not self._workloads(job)
+        for wave in ((), *_WAVES):
+            calls = (self._do(job, each) for each in actions if _wave(each) == wave)
+            for result in await asyncio.gather(*calls, return_exceptions=True):
+                if result is not None:
+                    raise result
+            if self._knowledge.in_the_way:
+                if is_first:
+                    await self._take_back(job)
+                return
+
+    def _workloads(self, job: JobRecord) -> list[ChildRecord]:
+        children = self._inventory.at(job.key).children.values()
+        return [each for each in children if each.kind in WORKLOADS and each.owner_uid == job.uid]
+
+    async def _take_back(self, job: JobRecord) -> None:
+        """Delete the workloads that were made before it was seen that a name is taken."""
+        for each in self._workloads(job):
+            with suppress(NotFound, Conflict):
+                await self._client.delete(each.kind, job.key.namespace, each.name, each.uid)
+            self._inventory.drop_child(job.key, (each.kind, each.name), each.uid)
 
     def _do(self, job: JobRecord, action: Action) -> Awaitable[None]:
         calls: dict[type, Callable[[JobRecord, Any], Awaitable[None]]] = {
             Annotate: self._annotate,
             CheckTemplates: self._check,
             CreateKeys: self._create_keys,
-            Create: self._create,
+            Create: self._create_missing,
             Renew: self._renew,
-            Apply: self._apply,
             Rescale: self._rescale,
             EndPod: self._end_pod,
+            RestartAll: self._restart_all,
             RemovePod: self._remove_pod,
+            AskWhy: self._ask_why,
             DeleteJob: self._delete,
         }
         return calls[type(action)](job, action)
@@ -109,10 +143,26 @@ class Actor:
         patch = {"metadata": metadata}
         try:
             answer = await self._client.merge(Kind.DistTrainJob, key.namespace, key.name, patch)
-        except (NotFound, Conflict):
+        except NotFound:
             self._inventory.drop_job(key, job.uid)
             raise
+        except Conflict:
+            # Somebody else wrote at the same time, or it is another job by now.
+            self._inventory.put_job(await self._read(job))
+            raise
         self._inventory.put_job(parsing.job(answer, report.FIELDS))
+        if action.because:
+            about = {"namespace": key.namespace, "job": key.name}
+            LOG.info("%s: %s", key, action.because, extra=about)
+
+    async def _read(self, job: JobRecord) -> JobRecord:
+        """The job of the name as it is now. Raises NotFound."""
+        try:
+            body = await self._client.get(Kind.DistTrainJob, job.key.namespace, job.key.name)
+        except NotFound:
+            self._inventory.drop_job(job.key, job.uid)
+            raise
+        return parsing.job(body, report.FIELDS)
 
     async def _check(self, _: JobRecord, action: CheckTemplates) -> None:
         for child in action.children:
@@ -130,7 +180,7 @@ class Actor:
             return
         self._knowledge.keys_checked = self._clock()
         try:
-            secret = keys.secret(self._context, self._new_keys())
+            secret = keys.secret(self._context, self._new_keys(), action.launch)
             made = await self._client.create(Kind.Secret, secret)
         except Conflict:
             # Its name holds the job's uid, so it is the job's own.
@@ -153,10 +203,16 @@ class Actor:
         except NotFound:
             pass
         self._inventory.drop_child(key, child.key, action.uid)
-        await self._create(job, Create(child))
+        if await self._create(job, child):
+            await self._tell(job, deeds.renewed(action))
 
-    async def _create(self, job: JobRecord, action: Create) -> None:
+    async def _create_missing(self, job: JobRecord, action: Create) -> None:
         child = action.child
+        if await self._create(job, child) and job.phase == Phase.RUNNING:
+            await self._tell(job, deeds.made_again(child.kind, child.name))
+
+    async def _create(self, job: JobRecord, child: Child) -> bool:
+        """Make an object; returns whether it was."""
         try:
             answer = await self._client.create(child.kind, child.body)
         except Conflict:
@@ -167,6 +223,8 @@ class Actor:
             self._knowledge.refused = _invalid_template(child.kind, child.name, error)
         else:
             self._keep_made(child.kind, {**child.body, "metadata": answer["metadata"]})
+            return True
+        return False
 
     async def _find_in_the_way(self, job: JobRecord, kind: Kind, name: str) -> None:
         try:
@@ -174,50 +232,100 @@ class Actor:
         except NotFound:
             return
         record = parsing.child(kind, found)
-        if record.owner_uid == job.uid or kind is Kind.PersistentVolumeClaim:
+        if record.owner_uid == job.uid or kind is Kind.PersistentVolumeClaim or _is_common(found):
             self._keep(kind, found)
         else:
             self._knowledge.in_the_way = (*self._knowledge.in_the_way, record)
 
-    async def _apply(self, _: JobRecord, action: Apply) -> None:
-        child = action.child
-        metadata = {**child.body["metadata"], "uid": action.uid}
-        try:
-            answer = await self._client.apply(child.kind, {**child.body, "metadata": metadata})
-        except Refused as error:
-            self._knowledge.refused = _invalid_template(child.kind, child.name, error)
-        else:
-            self._keep(child.kind, answer)
-
     async def _rescale(self, job: JobRecord, action: Rescale) -> None:
         kind, name = action.child
-        patch = {"metadata": {"uid": action.uid}, "spec": dict(action.spec)}
+        if kind is Kind.Deployment:
+            await self._rescale_deployment(job, action)
+            return
+        before = self._inventory.at(job.key).children.get(action.child)
         try:
-            answer = await self._client.merge(kind, job.key.namespace, name, patch)
+            answer = await self._client.merge(kind, job.key.namespace, name, _scaled(action))
         except (NotFound, Conflict):
             self._inventory.drop_child(job.key, (kind, name), action.uid)
         else:
             self._keep(kind, answer)
+            await self._tell(job, deeds.scaled(action, before))
+
+    async def _rescale_deployment(self, job: JobRecord, action: Rescale) -> None:
+        """Scale what an older operator made, if it is the job's; its ReplicaSets follow soon."""
+        (kind, name), namespace = action.child, job.key.namespace
+        sets = workloads.of_deployment(self._inventory.at(job.key), name)
+        try:
+            found = await self._client.get(kind, namespace, name)
+            if not _is_owned(found, job):
+                message = f"{kind.name} {name} belongs to somebody else"
+                raise Conflict(message)
+            await self._client.merge(kind, namespace, name, _scaled(action))
+        except (NotFound, Conflict):
+            for each in sets:
+                self._inventory.drop_child(job.key, (each.kind, each.name), each.uid)
+            return
+        wanted = [dict(action.spec)["replicas"], *(0 for _ in sets)]
+        for each, number in zip(sets, wanted, strict=False):
+            self._inventory.put_child(replace(each, wanted=number))
+        await self._tell(job, deeds.scaled(action, None))
+
+    async def _restart_all(self, job: JobRecord, action: RestartAll) -> None:
+        await self._at_once(job, action.pods)
+        await self._tell(job, deeds.restarted(action))
 
     async def _end_pod(self, job: JobRecord, action: EndPod) -> None:
         with suppress(NotFound, Conflict):
             await self._client.delete(Kind.Pod, job.key.namespace, action.name, action.uid)
 
     async def _remove_pod(self, job: JobRecord, action: RemovePod) -> None:
+        why = await self._why_lost(action)
+        if not why:
+            self._knowledge.answered[action.node] = self._clock()
+            return
         namespace = job.key.namespace
-        with suppress(NotFound, Conflict):
+        try:
             await self._client.delete(Kind.Pod, namespace, action.name, action.uid, at_once=True)
             if action.role is Role.COORDINATOR:
                 # A Job's finalizer holds it until somebody says that it has ended.
-                patch = {"metadata": {"uid": action.uid}, "status": _LOST}
+                patch = {"metadata": {"uid": action.uid}, "status": _ENDED}
                 await self._client.merge(Kind.Pod, namespace, f"{action.name}/status", patch)
+        except (NotFound, Conflict):
+            self._inventory.drop_pod(job.key, action.name, action.uid)
+            return
         self._inventory.drop_pod(job.key, action.name, action.uid)
+        await self._tell(job, deeds.removed(action, why))
+
+    async def _why_lost(self, pod: RemovePod) -> str:
+        """Why a pod's node is lost, in words; empty for a node that answers."""
+        try:
+            return nodes.trouble(await self._client.get(Kind.Node, "", pod.node))
+        except NotFound:
+            return f"its node {pod.node} is gone"
+        except Forbidden:
+            # Who looks after some namespaces alone has no right on nodes, but the pod may tell.
+            return "a taint of its node took it away" if pod.tainted else ""
+
+    async def _ask_why(self, job: JobRecord, action: AskWhy) -> None:
+        for uid in action.uids:
+            about = f"involvedObject.uid={uid},reason={missing_pods.REASON}"
+            query = Query(kind=Kind.Event, namespace=job.key.namespace, fields=about)
+            found = [each async for page in self._client.pages(query) for each in page.items]
+            said, known = missing_pods.newest(found), self._knowledge.lacks
+            known[uid] = replace(known[uid], asked=self._clock(), said=said)
 
     async def _delete(self, job: JobRecord, _: DeleteJob) -> None:
         key = job.key
-        with suppress(NotFound, Conflict):
+        try:
             await self._client.delete(Kind.DistTrainJob, key.namespace, key.name, job.uid)
+        except (NotFound, Conflict):
+            self._inventory.drop_job(key, job.uid)
+            return
         self._inventory.drop_job(key, job.uid)
+        await self._tell(job, deeds.deleted(job))
+
+    async def _tell(self, job: JobRecord, deed: Deed) -> None:
+        await telling.tell_deed(self._client, job, deed, self._clock())
 
     def _keep_made(self, kind: Kind, made: dict[str, Any]) -> None:
         """Keep what was made, of whose state the answer says nothing.
@@ -228,16 +336,32 @@ class Actor:
         known = self._inventory.at(record.job).children.get((kind, record.name))
         if known is None or known.uid != record.uid:
             self._inventory.put_child(record)
-        self._knowledge.wrote(record.uid, record.generation)
 
     def _keep(self, kind: Kind, answer: dict[str, Any]) -> None:
-        record = parsing.child(kind, {**answer, "kind": kind.name})
-        self._inventory.put_child(record)
-        self._knowledge.wrote(record.uid, record.generation)
+        self._inventory.put_child(parsing.child(kind, {**answer, "kind": kind.name}))
 
 
-def _names_others(action: Action) -> bool:
-    return isinstance(action, Create) and action.child.kind in NAME_OTHERS
+def _wave(action: Action) -> tuple[Kind, ...]:
+    """The kinds with which an action is done; none for what comes before all workloads."""
+    kind = action.child.kind if isinstance(action, Create | Renew) else None
+    return next((wave for wave in _WAVES if kind in wave), ())
+
+
+def _scaled(action: Rescale) -> dict[str, Any]:
+    """The patch; the API server refuses it for another object of the name."""
+    return {"metadata": {"uid": action.uid}, "spec": dict(action.spec)}
+
+
+def _is_owned(found: dict[str, Any], job: JobRecord) -> bool:
+    owners = parsing.items(parsing.mapping(found.get("metadata")).get("ownerReferences"))
+    return any(owner.get("uid") == job.uid for owner in owners)
+
+
+def _is_common(found: dict[str, Any]) -> bool:
+    """Whether an object is one that the operator made for all jobs of the namespace."""
+    labels = parsing.mapping(parsing.mapping(found.get("metadata")).get("labels"))
+    own = cluster_labels.managed().items() <= labels.items()
+    return own and cluster_labels.INSTANCE not in labels
 
 
 def _invalid_template(kind: Kind, name: str, error: Refused) -> Problem:

@@ -15,6 +15,8 @@ class Annotate:
 
     name: str
     value: str
+    because: str = ""
+    """For the log, what that means; empty: nothing that is worth a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,19 @@ class EndPod:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartAll:
+    """End all pods of the job, by a rule of its failure policy."""
+
+    pods: tuple[EndPod, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class CreateKeys:
     """Make the Secret, if it is not there, and end the pods that hold the keys of one before."""
 
+    launch: str
+    """The manifest as the processes read it."""
     pods: tuple[EndPod, ...] = ()
 
 
@@ -53,14 +65,7 @@ class Renew:
     child: Child
     uid: str
     version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """Make a child what it should be again."""
-
-    child: Child
-    uid: str
+    because: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +77,29 @@ class Rescale:
     uid: str
     spec: tuple[tuple[str, Any], ...]
     """Fields of the spec, and their values."""
+    because: str = ""
+    is_told: bool = False
+    """Whether an Event tells of it: at the end of a job, or when it is suspended, another does."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovePod:
-    """Delete a pod without waiting for its node."""
+    """Delete a pod without waiting for its node, if that is lost."""
 
     name: str
     uid: str
     role: Role
+    node: str
+    tainted: bool
+    """Whether the pod itself says that a taint of its node took it away."""
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskWhy:
+    """Read the Events of workloads that have too few pods."""
+
+    uids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +113,11 @@ Action = (
     | CreateKeys
     | Create
     | Renew
-    | Apply
     | Rescale
     | EndPod
+    | RestartAll
     | RemovePod
+    | AskWhy
     | DeleteJob
 )
 

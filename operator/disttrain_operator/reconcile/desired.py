@@ -1,34 +1,44 @@
 """A job's spec, parsed, and the objects that follow from it. Pure; the latest are remembered."""
 
+import hashlib
 from dataclasses import dataclass
-from functools import lru_cache
 
-from disttrain.job import support, validation
+from pydantic import JsonValue
+
+from disttrain.job import cluster_names, limits, support, validation
 from disttrain.job.finding import Severity
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain_operator import json_text
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests import features, volume
-from disttrain_operator.manifests.children import Child, Expected, at_scale, children
+from disttrain_operator.manifests import identity, launch, pod_security, shape, stored, volume
+from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
-from disttrain_operator.manifests.pod import given
-from disttrain_operator.observed import parsing
+from disttrain_operator.manifests.pod import given, pod_template
+from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.observed.records import JobRecord
 from disttrain_operator.policies.problem import Problem, ProblemType
+from disttrain_operator.reconcile.remembered import Remembered
 
-_PARSED = 256
-"""Jobs of which the parsed spec is kept: parsing again takes a tenth of a millisecond."""
+_REMEMBERED_BYTES = 32 * 2**20
+"""Of parsed specs, and as much of the objects that are made from them."""
 
-_MADE = 32
-"""Jobs that are being made: what they expect, and then are given, is made once."""
+_PARSED_PER_BYTE = 16
+"""Bytes of memory that a byte of a spec takes once it is parsed, about; and as objects."""
 
-_EXPECTED = 16384
-"""Jobs of which it is kept what they shall have: 1 KB each, and a millisecond to find out."""
+_UNPACKED_PER_BYTE = 64
+"""Bytes of memory that a byte of packed objects takes, about."""
 
+_NAMED = 16384
+"""Texts of which it is kept whether they can be read, in a few bytes each."""
+
+_MOST_TOLD = 5
+"""Things that are wrong with a template which one condition names."""
+
+_ROLES = ("coordinator", "parameterServer", "replicas")
 _WHOLE = Scale(shards=0, replicas=0, coordinator=True)
-"""Fingerprints do not depend on the scale."""
+"""Any: it does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,70 +50,100 @@ class Desired:
     problems: tuple[Problem, ...]
     templates: bool
     """Whether the user has a say in the pods, so that they may be wrong."""
+    digest: str = ""
+    """What tells the user's pod templates from others. Defaults of the CRD are not in it: another
+    CRD is nobody's wish for other pods."""
     warnings: tuple[str, ...] = ()
     """What the user should know of a manifest that is valid."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What a job's wishes follow from, in a few bytes."""
+
+    namespace: str
+    name: str
+    uid: str
+    digest: bytes
+    config: ManifestConfig
+
+
 def of(job: JobRecord, config: ManifestConfig) -> Desired:
     """What the job wants; the scale of its workloads is not in it."""
-    return _of(*_about(job), config)
+    key, size = _key(job, config), len(job.spec) * _PARSED_PER_BYTE
+    return _wanted.get(key, size, lambda: _parsed(key, job.spec))
 
 
-def _about(job: JobRecord) -> tuple[str, str, str, str]:
-    return job.key.namespace, job.key.name, job.uid, job.spec
+def rendered(job: JobRecord, config: ManifestConfig) -> str:
+    """The job's objects as this operator makes them, packed; empty if its manifest is not valid."""
+    key, size = _key(job, config), len(job.spec)
+    return _packed.get(key, size, lambda: _render(job, config))
 
 
-def expected(job: JobRecord, config: ManifestConfig) -> tuple[Expected, ...]:
-    """What the job shall have, whatever its scale; nothing if its manifest is not valid."""
-    return _expected(*_about(job), config)
+def objects(text: str, context: Context) -> Objects | None:
+    """The objects that a text holds; None if it is not one that an operator wrote for the job."""
+    size = len(text) * _UNPACKED_PER_BYTE
+    found = _unpacked.get(_digest(text), size, lambda: stored.unpack(text))
+    return None if found is None or stored.is_strange(found, context) else found
 
 
-def scaled(job: JobRecord, config: ManifestConfig, scale: Scale) -> tuple[Child, ...]:
-    """All children at a scale."""
-    return tuple(at_scale(child, scale) for child in _made(*_about(job), config))
+def is_readable(text: str) -> bool:
+    """Whether a text holds the objects of a job."""
+    return bool(_readable.get(_digest(text), 1, lambda: stored.unpack(text) is not None))
 
 
-@lru_cache(maxsize=_PARSED)
-def _of(namespace: str, name: str, uid: str, spec: str, config: ManifestConfig) -> Desired:
+_wanted: Remembered[_Key, Desired] = Remembered(_REMEMBERED_BYTES)
+_packed: Remembered[_Key, str] = Remembered(_REMEMBERED_BYTES)
+_unpacked: Remembered[bytes, Objects | None] = Remembered(_REMEMBERED_BYTES)
+_readable: Remembered[bytes, bool] = Remembered(_NAMED)
+
+
+def _key(job: JobRecord, config: ManifestConfig) -> _Key:
+    return _Key(job.key.namespace, job.key.name, job.uid, _digest(job.spec), config)
+
+
+def _parsed(key: _Key, text: str) -> Desired:
+    spec = json_text.read(text)
+    wrong = spec if isinstance(spec, str) else limits.exceeded(spec)
+    if wrong is not None:
+        return _invalid(f"spec: {wrong}")
     header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
-    metadata = {"namespace": namespace, "name": name, "uid": uid}
-    manifest = {**header, "metadata": metadata, "spec": json_text.read(spec)}
+    metadata = {"namespace": key.namespace, "name": key.name, "uid": key.uid}
+    manifest: JsonValue = {**header, "metadata": {**metadata}, "spec": spec}
     found = validation.validate(manifest)
     if found.job is None:
         errors = [each for each in found.findings if each.severity is Severity.ERROR]
-        message = "; ".join(str(each) for each in errors)
-        return Desired(None, (Problem(ProblemType.INVALID_MANIFEST, message),), templates=False)
+        return _invalid("; ".join(str(each) for each in errors))
     warnings = tuple(str(each) for each in found.findings)
-    return _of_valid(Context(name, namespace, uid, found.job, config), warnings)
+    context = Context(key.name, key.namespace, key.uid, found.job, key.config)
+    templates = [(spec.get(role) or {}).get("template") for role in _ROLES]
+    return _of_valid(context, stored.digest(templates), warnings)
 
 
-@lru_cache(maxsize=_EXPECTED)
-def _expected(
-    namespace: str, name: str, uid: str, spec: str, config: ManifestConfig
-) -> tuple[Expected, ...]:
-    made = _made(namespace, name, uid, spec, config)
-    return tuple(
-        Expected(child.kind, parsing.kept(child.name), parsing.kept(child.fingerprint))
-        for child in made
-    )
+def _render(job: JobRecord, config: ManifestConfig) -> str:
+    context = of(job, config).context
+    if context is None:
+        return ""
+    made = tuple(children(context, _WHOLE))
+    return stored.pack(Objects(made, launch.launch_file(context)))
 
 
-@lru_cache(maxsize=_MADE)
-def _made(
-    namespace: str, name: str, uid: str, spec: str, config: ManifestConfig
-) -> tuple[Child, ...]:
-    context = _of(namespace, name, uid, spec, config).context
-    return () if context is None else tuple(children(context, _WHOLE))
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def _of_valid(context: Context, warnings: tuple[str, ...]) -> Desired:
+def _invalid(message: str) -> Desired:
+    return Desired(None, (Problem(ProblemType.INVALID_MANIFEST, message),), templates=False)
+
+
+def _of_valid(context: Context, digest: str, warnings: tuple[str, ...]) -> Desired:
     problems = tuple(_problems(context))
     templates = any(given(context, role) is not None for role in Role)
-    return Desired(context, problems, templates, warnings)
+    return Desired(context, problems, templates, digest, warnings)
 
 
 def _problems(context: Context) -> list[Problem]:
-    found = [_unsupported(context.job), *(_not_allowed(context, role) for role in Role)]
+    found = [_unsupported(context.job), *(_wrong_template(context, role) for role in Role)]
     if volume.is_missing(context):
         message = (
             "set spec.checkpoint.volume, or spec.checkpoint.uri to a place in an object store: "
@@ -120,15 +160,24 @@ def _unsupported(job: DistTrainJob) -> Problem | None:
     return Problem(ProblemType.NOT_SUPPORTED, "; ".join(str(each) for each in findings))
 
 
-def _not_allowed(context: Context, role: Role) -> Problem | None:
-    template = given(context, role)
-    asked = features.asked({"spec": template.spec}) if template else []
-    refused = [each for each in asked if each[0] not in context.config.allowed_features]
-    if not refused:
-        return None
-    feature, path = refused[0]
+def _wrong_template(context: Context, role: Role) -> Problem | None:
+    """What is wrong with a role's pods before anybody asks the API server."""
+    theirs = given(context, role)
+    wrong = theirs and shape.wrong({"metadata": theirs.metadata, "spec": theirs.spec})
+    if wrong:
+        return Problem(ProblemType.INVALID_TEMPLATE, f"the {role}'s template: {wrong}")
+    merged, config = pod_template(context, role), context.config
+    own = cluster_names.COORDINATOR_ACCOUNT
+    if refused := identity.violations(merged, role, own, config):
+        return _not_allowed(f"the {role}'s template", refused)
+    level = config.pod_security
+    beyond = pod_security.violations(merged, level)
+    return _not_allowed(f"the {role}'s pods at the level {level}", beyond) if beyond else None
+
+
+def _not_allowed(what: str, refused: list[str]) -> Problem:
     message = (
-        f"the {role}'s template asks for {path}, which needs the pod feature {feature}; take it "
-        "away, or let the administrator add it to allowedPodFeatures of the operator's chart"
+        f"{what}: {'; '.join(refused[:_MOST_TOLD])}; change the template, or let the "
+        "administrator change podSecurity or allowedServiceAccounts of the operator's chart"
     )
-    return Problem(ProblemType.INVALID_TEMPLATE, message, "PodFeatureNotAllowed")
+    return Problem(ProblemType.INVALID_TEMPLATE, message, "NotAllowed")

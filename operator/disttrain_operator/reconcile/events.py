@@ -1,4 +1,4 @@
-"""What people are told of a job by Events, each once. Pure."""
+"""What people are told of a job by Events. Pure."""
 
 import hashlib
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
-from disttrain.job.status import Phase
 from disttrain_operator import times
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.records import JobRecord
 from disttrain_operator.policies.problem import ProblemType
 from disttrain_operator.reconcile import report
+from disttrain_operator.reconcile.deeds import Deed
 
 _LONGEST_NOTE = 1000
 _COMPONENT = "disttrain-operator"
@@ -33,7 +33,7 @@ def of(
 ) -> list[dict[str, Any]]:
     """The Events of a change of status, and with the first one those of the manifest's warnings.
 
-    Their names follow from job, generation and reason, so that none is made twice.
+    Their names follow from job, generation and reason, so that a repetition is found and counted.
     """
     found = _news(job, status)
     if warnings and not job.status:
@@ -50,15 +50,17 @@ def new_keys(job: JobRecord, secret_uid: str, now: datetime) -> dict[str, Any]:
     return _event(job, _News("KeysReplaced", message, good=False), now, told=secret_uid)
 
 
+def of_deed(job: JobRecord, deed: Deed, now: datetime) -> dict[str, Any]:
+    """The Event of something that was done; done again to the same object it is the same one."""
+    news = _News(deed.reason, deed.message, good=deed.good)
+    return _event(job, news, now, told=f"{job.uid}/{deed.reason}/{deed.about}")
+
+
 def _news(job: JobRecord, status: dict[str, Any]) -> list[_News]:
     known = job.status
     before = report.conditions_of(known)
     after = report.conditions_of(status)
     found = [_begun(each) for kind, each in after.items() if _begins(kind, before.get(kind), each)]
-    if job.phase in {"", Phase.PENDING} and status.get("phase") == Phase.RUNNING:
-        found.append(_News("Running", "all shards serve and the first replica trains", good=True))
-    if not known and status.get("phase") == Phase.PENDING:
-        found.append(_News("Accepted", "the operator looks after the job", good=True))
     suspended = before.get(ConditionType.SUSPENDED)
     if _holds(suspended) and not _holds(after.get(ConditionType.SUSPENDED)):
         found.append(_News("Resumed", "the job goes on from its latest checkpoint", good=True))

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from disttrain_operator.observed.records import ChildRecord
+from disttrain_operator.policies.missing_pods import Lack
 from disttrain_operator.policies.problem import Problem
-
-FIRST_GENERATION: Final = 1
-"""Of an object as it was created."""
 
 
 @dataclass(slots=True)
@@ -26,11 +24,14 @@ class Knowledge:
     """Whether all children were there once."""
     keys_checked: datetime | None = None
     """When it was last seen that the keys are there."""
+    answered: dict[str, datetime] = field(default_factory=dict)
+    """When nodes, on which a pod did not end in its time, were found to answer."""
+    told: set[str] = field(default_factory=set)
+    """Names of the Events that tell of a status which is not yet written."""
+    lacks: dict[str, Lack] = field(default_factory=dict)
+    """Workloads that have too few pods, by their uids."""
     in_the_way: tuple[ChildRecord, ...] = ()
     """Objects of others, found where a child was to be made."""
-    written: dict[str, int] = field(default_factory=dict)
-    """Generation of a child, by its uid, that the operator's own last write made; of what it
-    has written but once, none."""
     error: Problem | None = None
     """What fails repeatedly."""
 
@@ -43,11 +44,6 @@ class Knowledge:
         """Whether writing this status would change nothing of the one that was seen."""
         # The API server may leave out what it does not know: that must not be written for ever.
         return seen == status or self.reported == (status, seen)
-
-    def wrote(self, uid: str, generation: int) -> None:
-        """Remember which generation of a child the operator's own write made."""
-        if generation > FIRST_GENERATION:
-            self.written[uid] = generation
 
     def begin(self, generation: int) -> None:
         """Forget what another generation of the spec was told."""

@@ -1,19 +1,22 @@
 """What to do about a job, from what was seen of it. Pure: the reconciler's every decision."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from disttrain.job import cluster_labels
 from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
+from disttrain.job.names import Role
 from disttrain.job.spec import Spec
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.inventory import Observed
-from disttrain_operator.observed.records import JobRecord, Outcome
+from disttrain_operator.observed.records import ChildRecord, JobRecord, Outcome, PodRecord
 from disttrain_operator.policies import (
+    conditions,
     deadlines,
     key_checks,
     lost_pods,
+    missing_pods,
     ownership,
     restarts,
     stages,
@@ -23,21 +26,33 @@ from disttrain_operator.policies import (
 from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.policies.problem import Problem
 from disttrain_operator.policies.stages import Stage
-from disttrain_operator.reconcile import desired, report, workloads
+from disttrain_operator.reconcile import desired, refused, report, workloads
 from disttrain_operator.reconcile.actions import (
     Action,
     Annotate,
+    AskWhy,
     CheckTemplates,
     DeleteJob,
     EndPod,
     Plan,
     RemovePod,
+    Rescale,
+    RestartAll,
 )
 from disttrain_operator.reconcile.desired import Desired
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 _CHECK_CONFLICT_AFTER = timedelta(seconds=5)
 """Whose name is taken looks again: what stands in the way may not be watched."""
+
+
+_WHY = {
+    Stage.RUN: "the job's spec says so",
+    Stage.STOP_COORDINATOR: "the job stops, its coordinator first",
+    Stage.STOP_ALL: "the job is stopped",
+    Stage.ENDED: "the job has ended",
+}
+"""Why workloads are scaled, in words for Events and the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +62,7 @@ class _Situation:
     knowledge: Knowledge
     wanted: Desired
     now: datetime
+    removes_lost_pods: bool
 
 
 def make(observed: Observed, knowledge: Knowledge, config: ManifestConfig, now: datetime) -> Plan:
@@ -55,29 +71,25 @@ def make(observed: Observed, knowledge: Knowledge, config: ManifestConfig, now: 
     if job is None or job.deleting:
         return Plan()
     wanted = desired.of(job, config)
-    situation = _Situation(job, observed, knowledge, wanted, now)
-    if wanted.context is None:
-        return _invalid(situation)
-    if wanted.context.job.spec.managed_by not in {None, MANAGED_BY_OPERATOR}:
+    removes = config.removes_lost_pods
+    situation = _Situation(job, observed, knowledge, wanted, now, removes)
+    # What runs by a manifest that an older operator accepted is looked after to its end.
+    spec = refused.spec(job.spec) if wanted.context is None else wanted.context.job.spec
+    if (spec.managed_by or MANAGED_BY_OPERATOR) != config.manager:
         return Plan()
-    return _valid(situation, wanted.context.job.spec)
+    return _planned(situation, spec)
 
 
-def _invalid(situation: _Situation) -> Plan:
-    """A manifest that the rules refuse: nothing runs, unless it ran before the rules grew."""
-    problems = situation.wanted.problems
-    status = report.refused(situation.job, problems, situation.now)
-    return Plan(status=status, outcome=situation.job.outcome)
-
-
-def _valid(situation: _Situation, spec: Spec) -> Plan:
+def _planned(situation: _Situation, spec: Spec) -> Plan:
     job, observed, now = situation.job, situation.observed, situation.now
-    counted = restarts.count(job.restarts, observed.pods_of(job), spec.failure_policy)
+    members = {Role.SHARD: spec.parameter_server.shards, Role.REPLICA: spec.replicas.count}
+    counted = restarts.count(job.restarts, observed.pods_of(job), spec.failure_policy, members)
     outcome = _outcome(situation, spec, counted)
     stage = stages.decide(job, spec, observed, outcome)
     problems = _problems(situation, outcome)
     actions = [*_record(situation, outcome, counted), *_remove_lost(situation)]
-    actions += _change(situation, spec, stage, problems)
+    actions += _ask_why(situation, outcome)
+    actions += _explained(_change(situation, spec, stage, problems), observed, stage)
     due = ttl.due_at(outcome, spec.ttl_seconds_after_finished)
     if due is not None and due <= now:
         actions.append(DeleteJob())
@@ -95,15 +107,23 @@ def _outcome(situation: _Situation, spec: Spec, counted: restarts.Counted) -> Ou
     job, observed, now = situation.job, situation.observed, situation.now
     found = outcome_policy.found(job, observed, now)
     if found is None:
-        since, begun = _since(situation, spec), report.has_begun(job)
-        found = deadlines.exceeded(spec, since, now, begun=begun)
+        found = deadlines.exceeded(spec, _since(situation, spec), now)
+        if found is not None and (hindrances := _problems(situation, None)):
+            found = replace(found, message=f"{found.message}; {hindrances[0].message}")
     return found or restarts.ended(counted, spec.failure_policy, now)
 
 
-def _since(situation: _Situation, spec: Spec) -> datetime | None:
-    """When the coordinator started or was resumed; Kubernetes keeps it for us."""
-    keeper = outcome_policy.coordinator_job(situation.job, situation.observed)
-    return None if keeper is None or spec.suspend else keeper.started
+def _since(situation: _Situation, spec: Spec) -> deadlines.Since:
+    job = situation.job
+    if spec.suspend:
+        return deadlines.Since(started=None, waits=None)
+    keeper = outcome_policy.coordinator_job(job, situation.observed)
+    begun = report.has_begun(job)
+    return deadlines.Since(
+        # Kubernetes keeps it for us.
+        started=None if keeper is None else keeper.started,
+        waits=None if begun else conditions.resumed_at(job.status, situation.now) or job.created,
+    )
 
 
 def _problems(situation: _Situation, outcome: Outcome | None) -> tuple[Problem, ...]:
@@ -111,11 +131,13 @@ def _problems(situation: _Situation, outcome: Outcome | None) -> tuple[Problem, 
         return ()
     observed, knowledge = situation.observed, situation.knowledge
     children = [*observed.children.values(), *knowledge.in_the_way]
+    unmarked = workloads.unmarked(situation.job, observed)
     found = [
         *situation.wanted.problems,
         knowledge.refused,
-        ownership.conflict(situation.job, children),
-        *starting.problems(situation.job, observed, situation.now),
+        # Where nothing is made, no name is needed: a Deployment's ReplicaSet is not in the way.
+        unmarked or ownership.conflict(situation.job, children),
+        *starting.problems(situation.job, observed, knowledge.lacks, situation.now),
         knowledge.error,
     ]
     return tuple(problem for problem in found if problem is not None)
@@ -128,20 +150,47 @@ def _record(
     actions: list[Action] = []
     if outcome is not None and job.outcome is None:
         # Before anything is stopped: whoever comes after must know that this is the end.
-        actions.append(Annotate(cluster_labels.OUTCOME, outcomes.to_annotation(outcome)))
+        words = f"ended as {outcome.phase.value}, {outcome.reason}: {outcome.message}"
+        written = outcomes.to_annotation(outcome)
+        actions.append(Annotate(cluster_labels.OUTCOME, written, words))
     if outcome is None and counted.restarts_all:
         # Before the failure counts as known: an operator that dies between does it again.
         pods = situation.observed.pods_of(job)
         going = [pod for pod in pods if pod.gone_at is None and not pod.over]
-        actions += [EndPod(pod.name, pod.uid) for pod in going]
+        ends = tuple(EndPod(pod.name, pod.uid) for pod in going)
+        actions.append(RestartAll(ends, counted.why_restarts_all))
     if counted.annotation and counted.annotation != job.restarts:
         actions.append(Annotate(parsing.RESTARTS, counted.annotation))
     return actions
 
 
 def _remove_lost(situation: _Situation) -> list[Action]:
-    overdue = lost_pods.overdue(situation.job, situation.observed, situation.now)
-    return [RemovePod(pod.name, pod.uid, pod.role) for pod in overdue]
+    if not situation.removes_lost_pods:
+        return []
+    known = situation.knowledge.answered
+    overdue = lost_pods.overdue(situation.job, situation.observed, known, situation.now)
+    return [
+        RemovePod(pod.name, pod.uid, pod.role, pod.node, pod.tainted, _lateness(pod, situation.now))
+        for pod in overdue
+    ]
+
+
+def _ask_why(situation: _Situation, outcome: Outcome | None) -> list[Action]:
+    if outcome is not None:
+        return []
+    own, known = _own(situation), situation.knowledge.lacks
+    uids = missing_pods.unexplained(own, known, situation.now)
+    return [AskWhy(uids)] if uids else []
+
+
+def _own(situation: _Situation) -> list[ChildRecord]:
+    found = situation.observed.children.values()
+    return [child for child in found if child.owner_uid == situation.job.uid]
+
+
+def _lateness(pod: PodRecord, now: datetime) -> str:
+    seconds = 0.0 if pod.gone_at is None else (now - pod.gone_at).total_seconds()
+    return f"it should have ended {seconds:.0f} s ago"
 
 
 def _change(
@@ -152,17 +201,37 @@ def _change(
     if stage is not Stage.RUN:
         return workloads.stop(situation.job, situation.observed, scale)
     if context is None or any(problem.type in workloads.BLOCKING for problem in problems):
-        return []
-    expected = desired.expected(situation.job, context.config)
-    target = workloads.Target(situation.job, context.config, expected, scale)
-    changes = workloads.run(target, situation.observed, situation.knowledge.written)
+        # Nothing is made, but what runs is still scaled.
+        return workloads.stop(situation.job, situation.observed, scale)
+    target = workloads.Target(situation.job, context, situation.wanted.digest, scale)
+    changes = workloads.run(target, situation.observed, situation.observed.common)
     due = key_checks.due_at(situation.job, situation.observed, situation.knowledge.keys_checked)
     if due is not None and due <= situation.now:
-        changes.append(workloads.check_keys(situation.job, situation.observed))
+        changes += workloads.check_keys(target, situation.observed)
     unchecked = workloads.to_check(changes)
     if unchecked and situation.wanted.templates and not situation.knowledge.checked:
         return [CheckTemplates(unchecked), *changes]
     return changes
+
+
+def _explained(actions: list[Action], observed: Observed, stage: Stage) -> list[Action]:
+    """Say of each change of scale why it is made, and whether an Event shall tell of it."""
+    return [
+        replace(
+            action,
+            because=action.because or _WHY[stage],
+            is_told=_is_scaling(action, observed, stage),
+        )
+        if isinstance(action, Rescale)
+        else action
+        for action in actions
+    ]
+
+
+def _is_scaling(action: Rescale, observed: Observed, stage: Stage) -> bool:
+    """Whether a part of a running job is scaled; it was not resumed as a whole."""
+    seen = observed.children.get(action.child)
+    return stage is Stage.RUN and seen is not None and seen.wanted > 0
 
 
 def _wake_at(
@@ -173,11 +242,14 @@ def _wake_at(
     problems: tuple[Problem, ...],
 ) -> datetime | None:
     job, now = situation.job, situation.now
-    instants = [due, lost_pods.next_instant(job, situation.observed)]
+    instants = [due]
+    if situation.removes_lost_pods:
+        known = situation.knowledge.answered
+        instants.append(lost_pods.next_instant(job, situation.observed, known))
     if outcome is None:
-        since, begun = _since(situation, spec), report.has_begun(job)
-        instants.append(deadlines.next_instant(spec, since, begun=begun))
+        instants.append(deadlines.next_instant(spec, _since(situation, spec)))
         instants.append(starting.next_instant(job, situation.observed, now))
+        instants.append(missing_pods.next_instant(_own(situation), situation.knowledge.lacks))
         instants.append(
             key_checks.due_at(job, situation.observed, situation.knowledge.keys_checked)
         )

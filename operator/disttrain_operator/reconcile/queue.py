@@ -1,10 +1,12 @@
 """Which job is looked at next. Pure: times are handed in, as seconds of any steady clock.
 
 A job waits at most once, is looked at by one worker at a time, and waits longer after each failure.
+Of those that are due the groups take turns: a group's thousands do not stand before another's one.
 """
 
 import heapq
-from collections.abc import Hashable
+from collections import deque
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -20,8 +22,11 @@ _SPARE = 64
 class Queue(Generic[Key]):
     """Jobs and when they are due."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: Callable[[Key], Hashable] = lambda _: None) -> None:
+        self._group = group
         self._due: dict[Key, float] = {}
+        self._turns: dict[Hashable, deque[tuple[float, Key]]] = {}
+        """Jobs that were found to be due, by group; the group whose turn it is comes first."""
         self._heap: list[tuple[float, int, Key]] = []
         """Jobs that nobody works on; entries that are not as `_due` says count for nothing."""
         self._num_added = 0
@@ -51,25 +56,53 @@ class Queue(Generic[Key]):
         self._failures.pop(key, None)
         self._not_before.pop(key, None)
 
+    def num_due(self, now: float) -> int:
+        """How many jobs wait that are due."""
+        return sum(at <= now for at in self._due.values())
+
     def take(self, now: float) -> Key | None:
         """A job that is due; it is in work until `done` or `failed` is called for it."""
-        at = self.next_at()
-        if at is None or at > now:
+        self._sort_out(now)
+        if not self._turns:
             return None
-        _, _, key = heapq.heappop(self._heap)
+        group = next(iter(self._turns))
+        waiting = self._turns.pop(group)
+        _, key = waiting.popleft()
+        if waiting:
+            self._turns[group] = waiting
         del self._due[key]
         self._active.add(key)
         return key
 
     def next_at(self) -> float | None:
         """When the next job is due that nobody works on."""
+        self._drop_void_turns()
+        first = [waiting[0][0] for waiting in self._turns.values()]
         while self._heap:
             at, _, key = self._heap[0]
-            if self._due.get(key) == at and key not in self._active:
-                return at
+            if self._counts(at, key):
+                return min([at, *first])
             # It was added again for another time.
             heapq.heappop(self._heap)
-        return None
+        return min(first, default=None)
+
+    def _sort_out(self, now: float) -> None:
+        """Let those that are due wait for their group's turn, in the order of their times."""
+        while self._heap and self._heap[0][0] <= now:
+            at, _, key = heapq.heappop(self._heap)
+            if self._counts(at, key):
+                self._turns.setdefault(self._group(key), deque()).append((at, key))
+        self._drop_void_turns()
+
+    def _drop_void_turns(self) -> None:
+        for group, waiting in list(self._turns.items()):
+            while waiting and not self._counts(*waiting[0]):
+                waiting.popleft()
+            if not waiting:
+                del self._turns[group]
+
+    def _counts(self, at: float, key: Key) -> bool:
+        return self._due.get(key) == at and key not in self._active
 
     def lateness(self, now: float) -> float:
         """Seconds for which a job is due that nobody works on; 0 if none is."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +17,7 @@ from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey, JobRecord
-from disttrain_operator.policies import outcome, pacing
+from disttrain_operator.policies import missing_pods, outcome, pacing
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired, events, measured, plan, report, telling
 from disttrain_operator.reconcile.act import Actor
@@ -94,6 +95,7 @@ class Reconciler:
         return self._seconds_until(_earlier(planned.wake_at, reported))
 
     async def _act(self, look: _Look, job: JobRecord) -> Plan:
+        await self._forget_what_is_gone(look.knowledge, job.key.namespace)
         planned = self._plan(look)
         if not planned.actions:
             look.knowledge.error, look.knowledge.made = None, True
@@ -105,6 +107,16 @@ class Reconciler:
         await self._actor(look, job).perform(job, planned.actions)
         look.knowledge.error = None
         return await self._settled(look)
+
+    async def _forget_what_is_gone(self, known: Knowledge, namespace: str) -> None:
+        """Ask whether what stood in the way still does: making the rest to find out would run."""
+        still = []
+        for each in known.in_the_way:
+            with suppress(NotFound):
+                found = await self._client.get(each.kind, namespace, each.name)
+                if found["metadata"]["uid"] == each.uid:
+                    still.append(each)
+        known.in_the_way = tuple(still)
 
     def _actor(self, look: _Look, job: JobRecord) -> Actor:
         context = desired.of(job, self._config).context
@@ -147,12 +159,13 @@ class Reconciler:
         if known is None or known.uid != job.uid:
             known = self._known[job.key] = Knowledge(job.uid)
         known.begin(job.generation)
-        # What stood in the way may be gone: trying again tells.
-        known.in_the_way = ()
         return known
 
     def _plan(self, look: _Look) -> Plan:
-        observed = self._inventory.at(look.key)
+        common = self._inventory.at(look.key.common).children
+        observed = replace(self._inventory.at(look.key), common=frozenset(common))
+        known, children = look.knowledge, observed.children.values()
+        known.lacks = missing_pods.lacks(children, known.lacks, self._clock())
         return plan.make(observed, look.knowledge, self._config, self._clock())
 
     async def _report(self, look: _Look, planned: Plan) -> datetime | None:
@@ -172,7 +185,11 @@ class Reconciler:
         if due > now:
             return due
         for event in events.of(job, status, now, planned.warnings):
-            await telling.tell(self._client, event)
+            # A write of the status that fails is tried again: what was told is not told once more.
+            name = event["metadata"]["name"]
+            if name not in known.told:
+                await telling.tell(self._client, event)
+                known.told.add(name)
         written = await self._write(job, known, status)
         # What else is new in the answer no watch tells any more: by then it is known.
         return None if written is None or written.asks_the_same(job) else self._clock()
@@ -190,6 +207,7 @@ class Reconciler:
         record = parsing.job(answer, report.FIELDS)
         self._inventory.put_job(record)
         known.reported_at = self._clock()
+        known.told.clear()
         # Kept only where they differ: two statuses of each job would be most of the memory.
         known.reported = None if record.status == status else (status, record.status)
         return record

@@ -17,6 +17,7 @@ from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.observed.watched import Sights
+from disttrain_operator.telemetry import metrics
 
 LOG = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ EVERY: Final = timedelta(minutes=10)
 
 
 def queries(namespaces: tuple[str, ...]) -> list[Query]:
-    """All that is looked at; children before jobs, so that no job is seen without its own."""
+    """All that is listed; children before jobs, so that no job is seen without its own."""
     places: tuple[str | None, ...] = namespaces or (None,)
     return [_query(kind, place) for kind in reversed(watched.KINDS) for place in places]
 
@@ -32,8 +33,6 @@ def queries(namespaces: tuple[str, ...]) -> list[Query]:
 def _query(kind: Kind, namespace: str | None) -> Query:
     if kind is Kind.DistTrainJob:
         return Query(kind=kind, namespace=namespace)
-    if kind is Kind.Event:
-        return Query(kind=kind, namespace=namespace, fields=f"reason={watched.REFUSAL}")
     labels = cluster_labels.selector_text(cluster_labels.managed())
     return Query(
         kind=kind,
@@ -59,6 +58,8 @@ class Relister:
         self._sights = sights
         self._queries = queries(namespaces)
         self._changed = changed
+        self._newest: dict[Kind, int] = {}
+        """Version of the last list of a kind."""
 
     async def run(self) -> None:
         """Look through everything every ten minutes, one kind after the other, until cancelled."""
@@ -78,7 +79,7 @@ class Relister:
         known = self._inventory.versions(query.kind, query.namespace)
         async for page in self._client.pages(replace(query, metadata_only=True)):
             for body in page.items:
-                metadata = body["metadata"]
+                metadata = parsing.mapping(body.get("metadata"))
                 listed[str(metadata.get("uid"))] = parsing.number(metadata.get("resourceVersion"))
         if listed != known:
             await self.list(query)
@@ -89,6 +90,7 @@ class Relister:
 
     async def list(self, query: Query) -> str:
         """List what a query is about; returns from where a watch goes on."""
+        metrics.LISTS.labels(query.kind.name).inc()
         # Whatever is made while the list is read is not in it, and is not gone.
         before = set(self._inventory.versions(query.kind, query.namespace))
         listed, version = await self._take_in(query, self._changed)
@@ -112,15 +114,21 @@ class Relister:
     ) -> tuple[set[str], str]:
         """Keep what a query is about; returns the uids of all of it, and the list's version."""
         listed, version = set(), ""
+        newest = self._newest.get(query.kind, 0)
         with self._sights.listing() as gone_meanwhile:
             async for page in self._client.pages(query):
+                if not version and parsing.number(page.version) < newest:
+                    # A list tells of now, so nothing but a restore of etcd brings older versions.
+                    LOG.warning("%s: versions begin again below %d", query.path, newest)
+                    self._inventory.forget_versions(query.kind)
                 version = page.version
                 for body in page.items:
-                    uid = str(body["metadata"].get("uid"))
+                    uid = str(parsing.mapping(body.get("metadata")).get("uid"))
                     listed.add(uid)
                     # A watch may tell of a deletion before the list from before it is read.
                     if uid not in gone_meanwhile:
                         sight = self._sights.seen(query.kind, body)
                         if sight.news is not News.NOTHING:
                             changed(sight.job)
+        self._newest[query.kind] = parsing.number(version)
         return listed, version

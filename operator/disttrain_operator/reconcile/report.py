@@ -61,8 +61,8 @@ def status(facts: Facts, now: datetime) -> dict[str, Any]:
         start_time=_start_time(facts),
         completion_time=_completion_time(facts.outcome),
         restarts=Restarts(**{role.value: facts.counted.totals[role] for role in Role}),
-        replicas=_there(facts, Kind.Deployment),
-        ready_replicas=situation.replicas[0],
+        replicas=0 if _is_over(facts) else _there(facts, Kind.ReplicaSet),
+        ready_replicas=0 if _is_over(facts) else situation.replicas[0],
         selector=cluster_labels.selector_text(selector),
         failures=failures.latest(before.failures, pods),
     )
@@ -74,27 +74,9 @@ def _situation(facts: Facts) -> conditions.Situation:
         stage=facts.stage,
         outcome=facts.outcome,
         shards=(_ready(facts, Kind.StatefulSet), facts.spec.parameter_server.shards),
-        replicas=(_ready(facts, Kind.Deployment), facts.spec.replicas.count),
+        replicas=(_ready(facts, Kind.ReplicaSet), facts.spec.replicas.count),
         problems=facts.problems,
     )
-
-
-def refused(job: JobRecord, problems: tuple[Problem, ...], now: datetime) -> dict[str, Any]:
-    """The status of a job whose manifest nobody understands."""
-    before = {condition.type: condition for condition in before_policy.conditions(job.status)}
-    situation = conditions.Situation(
-        stage=Stage.STOP_ALL if job.outcome else Stage.RUN,
-        outcome=job.outcome,
-        shards=(0, 1),
-        replicas=(0, 1),
-        problems=problems,
-    )
-    made = JobStatus(
-        observed_generation=job.generation,
-        phase=Phase(job.outcome.phase.value) if job.outcome else Phase.PENDING,
-        conditions=conditions.of(situation, before, job.generation, now),
-    )
-    return made.as_json()
 
 
 def _phase(facts: Facts, situation: conditions.Situation, before: Phase | None) -> Phase:
@@ -125,6 +107,11 @@ def _start_time(facts: Facts) -> str | None:
 def _completion_time(outcome: Outcome | None) -> str | None:
     ended_well = outcome is not None and outcome.phase is EndPhase.COMPLETE
     return times.text(outcome.time) if outcome is not None and ended_well else None
+
+
+def _is_over(facts: Facts) -> bool:
+    """Whether all were told to end: that they go one by one is worth no other status."""
+    return facts.outcome is not None and facts.stage is not Stage.STOP_COORDINATOR
 
 
 def _ready(facts: Facts, kind: Kind) -> int:

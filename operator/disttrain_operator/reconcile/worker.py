@@ -36,7 +36,8 @@ class Workers:
 
     def __init__(self, look: Look) -> None:
         self._look = look
-        self._queue: Queue[JobKey] = Queue()
+        # A namespace with thousands of jobs must not hold up another's suspend.
+        self._queue: Queue[JobKey] = Queue(lambda key: key.namespace)
         self._added = asyncio.Event()
         self._last_turn = 0.0
 
@@ -67,12 +68,17 @@ class Workers:
         """Whether the event loop took a turn lately."""
         return self._now() - self._last_turn < within.total_seconds()
 
+    def measure(self) -> None:
+        """Set the metrics of the queue."""
+        now = self._now()
+        metrics.QUEUE_DEPTH.set(self._queue.num_due(now))
+        metrics.QUEUE_WAIT_SECONDS.set(self._queue.lateness(now))
+
     async def _next(self) -> JobKey:
         """Wait for a job that is due."""
         while True:
             self._last_turn = self._now()
             self._added.clear()
-            metrics.QUEUE_DEPTH.set(len(self._queue))
             key = self._queue.take(self._now())
             if key is not None:
                 return key

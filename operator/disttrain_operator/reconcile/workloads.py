@@ -1,33 +1,42 @@
-"""The difference between the children that a job has and those that it shall have. Pure."""
+"""The difference between the children that a job has and those that it shall have. Pure.
 
-from collections.abc import Mapping
+What runs is never rendered again: a job's objects are those that were stored with it, whatever
+this operator would make of the job today.
+"""
+
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
+from disttrain.job import cluster_names
 from disttrain_operator import times
 from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests.children import Child, Expected
-from disttrain_operator.manifests.config import ManifestConfig
-from disttrain_operator.manifests.context import Scale
+from disttrain_operator.manifests import access, children, stored
+from disttrain_operator.manifests.children import Child, ChildKey
+from disttrain_operator.manifests.context import Context, Scale
+from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord
 from disttrain_operator.policies import held_back, key_checks, problem
 from disttrain_operator.policies.outcome import coordinators
-from disttrain_operator.policies.problem import ProblemType
+from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired
 from disttrain_operator.reconcile.actions import (
     Action,
-    Apply,
     Create,
     CreateKeys,
     EndPod,
     Renew,
     Rescale,
 )
-from disttrain_operator.reconcile.knowledge import FIRST_GENERATION
 
 BLOCKING: Final = problem.BLOCKING
+_HELD_BACK: Final = (
+    "its pod was told to end, and Kubernetes would make the next one of the same Job only after a "
+    "while"
+)
+_OTHER_TEMPLATES: Final = "pod templates of the job were changed while it was suspended"
 CONFLICTS: Final = frozenset({ProblemType.NAME_CONFLICT, ProblemType.WAITING_FOR_PREVIOUS})
 
 
@@ -36,85 +45,145 @@ class Target:
     """What a job shall have."""
 
     job: JobRecord
-    config: ManifestConfig
-    children: tuple[Expected, ...]
-    """Their scale does not count."""
+    context: Context
+    digest: str
+    """Of the user's pod templates."""
     scale: Scale
 
 
-def run(target: Target, observed: Observed, written: Mapping[str, int]) -> list[Action]:
-    """Create what is missing, repair what was changed, scale what should be larger or smaller."""
-    seen = observed.children
-    missing, held = _missing(target, observed), held_back.coordinator(target.job, observed)
-    renewed = {(held.kind, held.name)} if held is not None else set()
-    drifted = {
-        child.key for child in target.children if _has_drifted(child, seen.get(child.key), written)
-    }
-    actions: list[Action] = []
-    if missing or drifted or renewed:
-        for child in desired.scaled(target.job, target.config, target.scale):
-            if child.key in missing:
-                actions.append(Create(child))
-            elif child.key in renewed:
-                actions.append(_renew(child, seen[child.key]))
-            elif child.key in drifted:
-                actions.append(Apply(child, seen[child.key].uid))
-    if any(kind is Kind.ConfigMap for kind, _ in missing):
-        # Nobody may read Secrets, so the ConfigMap tells whether this is the first time.
-        actions.insert(0, check_keys(target.job, observed))
-    return actions + _rescale(target.job, observed, target.scale, leave=drifted | renewed)
+def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> list[Action]:
+    """Create what is missing, make again what shall be otherwise, scale what is too large or small.
+
+    `common`: what is there of the objects that the jobs of a namespace share.
+    """
+    own = _own(target.job, observed)
+    stale = [child for child in own if child.templates != target.digest]
+    others = [child for child in stale if not child.wanted]
+    if any(child.remaining for child in others):
+        # They were stopped to be made from other templates: their end tells when to go on.
+        return []
+    if others and others != stale:
+        return _stop_for_other_templates(target.job, observed)
+    text, digest = _text(target, own)
+    target = replace(target, digest=digest)
+    objects = desired.objects(text, target.context)
+    if objects is None:
+        return []
+    held = held_back.coordinator(target.job, observed)
+    renewed = {} if held is None else {(held.kind, held.name): _HELD_BACK}
+    renewed |= {(child.kind, child.name): _OTHER_TEMPLATES for child in others}
+    actions = _absent(target, objects, observed, common)
+    if not own:
+        # Nobody may read Secrets, so the workloads tell whether this is the first time.
+        actions.insert(0, _keys(target.job, objects, observed))
+    for child in objects.children:
+        if child.key not in observed.children and not _must_wait(child, target.job, observed):
+            actions.append(Create(_whole(child, text, target)))
+        elif child.key in renewed:
+            seen, because = observed.children[child.key], renewed[child.key]
+            actions.append(_renew(_whole(child, text, target), seen, because))
+    return [*actions, *_rescale(target.job, observed, target.scale, leave=renewed)]
 
 
-def check_keys(job: JobRecord, observed: Observed) -> CreateKeys:
+def check_keys(target: Target, observed: Observed) -> list[Action]:
     """Make the keys, should they be gone; the processes with those of before must start again."""
-    holders = key_checks.holders(job, observed)
-    return CreateKeys(tuple(EndPod(pod.name, pod.uid) for pod in holders))
+    text, _ = _text(target, _own(target.job, observed))
+    objects = desired.objects(text, target.context)
+    return [] if objects is None else [_keys(target.job, objects, observed)]
 
 
 def stop(job: JobRecord, observed: Observed, scale: Scale) -> list[Action]:
     """Scale what is there; nothing is created, whatever is missing."""
-    return _rescale(job, observed, scale, leave=set())
+    found = _rescale(job, observed, scale, leave=set())
+    return [*found, *_rescale_deployment(job, observed, scale)]
 
 
-def _missing(target: Target, observed: Observed) -> set[tuple[Kind, str]]:
-    missing = {child.key for child in target.children if child.key not in observed.children}
-    if any(not pod.over for pod in coordinators(target.job, observed)):
-        # Another Job would start a second coordinator beside the one that is still ending.
-        return {key for key in missing if key[0] is not Kind.Job}
-    return missing
+def _stop_for_other_templates(job: JobRecord, observed: Observed) -> list[Action]:
+    """Go on with the stop of a job that was resumed before all of it had stopped."""
+    nothing = Scale(shards=0, replicas=0, coordinator=False)
+    found = _rescale(job, observed, nothing, leave=set())
+    return [replace(each, because=_OTHER_TEMPLATES) for each in found]
 
 
-def _renew(child: Child, seen: ChildRecord) -> Renew:
+def unmarked(job: JobRecord, observed: Observed) -> Problem | None:
+    """What keeps the operator from making anything for a job of which something runs already."""
+    own = _own(job, observed)
+    if not own or any(desired.is_readable(child.objects) for child in own):
+        return None
+    message = (
+        f"{own[0].kind.name} {own[0].name} has no annotation {stored.OBJECTS} that can be read: it "
+        "was taken away, or an older operator made the job; what runs trains on, and is scaled and "
+        "stopped, but nothing is made again: for that delete the job, and create it again"
+    )
+    return Problem(ProblemType.NOT_SUPPORTED, message, "MadeByAnotherOperator")
+
+
+def to_check(actions: list[Action]) -> tuple[Child, ...]:
+    """The workloads that are about to be created."""
+    created = (action.child for action in actions if isinstance(action, Create | Renew))
+    return tuple(child for child in created if child.kind in WORKLOADS)
+
+
+def _own(job: JobRecord, observed: Observed) -> list[ChildRecord]:
+    found = observed.children.values()
+    return [each for each in found if each.kind in WORKLOADS and each.owner_uid == job.uid]
+
+
+def _text(target: Target, own: list[ChildRecord]) -> tuple[str, str]:
+    """The objects that count, and the digest of the templates that they were made from.
+
+    They are those that were made from the same templates, or that still run.
+    """
+    same = [child for child in own if child.templates == target.digest]
+    running = [child for child in own if child.wanted or child.remaining]
+    for child in (*same, *running):
+        if desired.is_readable(child.objects):
+            return child.objects, child.templates
+    return desired.rendered(target.job, target.context.config), target.digest
+
+
+def _absent(
+    target: Target, objects: Objects, observed: Observed, common: Collection[ChildKey]
+) -> list[Action]:
+    """Make what stands around the workloads: what jobs share, and rights of a chosen account."""
+    shared = children.common(target.job.key.namespace, target.context.config)
+    wanted = [each for each in shared if each.key not in common]
+    coordinator = next(each for each in objects.children if each.kind is Kind.Job)
+    binding = access.binding_of(target.context, coordinator.body)
+    if binding is not None and children.of(binding).key not in observed.children:
+        wanted.append(children.of(binding))
+    return [Create(child) for child in wanted]
+
+
+def _keys(job: JobRecord, objects: Objects, observed: Observed) -> CreateKeys:
+    holders = key_checks.holders(job, observed)
+    return CreateKeys(objects.launch, tuple(EndPod(pod.name, pod.uid) for pod in holders))
+
+
+def _whole(child: Child, text: str, target: Target) -> Child:
+    return stored.marked(children.at_scale(child, target.scale), text, target.digest)
+
+
+def _must_wait(child: Child, job: JobRecord, observed: Observed) -> bool:
+    """Whether another Job would start a second coordinator beside the one that is still ending."""
+    return child.kind is Kind.Job and any(not pod.over for pod in coordinators(job, observed))
+
+
+def _renew(child: Child, seen: ChildRecord, because: str) -> Renew:
     body = child.body
     if seen.wanted and seen.started is not None:
         # It was not suspended, so the deadline counts from its first start.
         annotations = {**body["metadata"]["annotations"], parsing.STARTED: times.text(seen.started)}
         body = {**body, "metadata": {**body["metadata"], "annotations": annotations}}
-    return Renew(replace(child, body=body), seen.uid, seen.version)
-
-
-def to_check(actions: list[Action]) -> tuple[Child, ...]:
-    """The workloads that are about to be created."""
-    created = (action.child for action in actions if isinstance(action, Create))
-    return tuple(child for child in created if child.kind in WORKLOADS)
-
-
-def _has_drifted(child: Expected, seen: ChildRecord | None, written: Mapping[str, int]) -> bool:
-    if seen is None or seen.deleting or child.kind is Kind.PersistentVolumeClaim:
-        return False
-    if seen.fingerprint != child.fingerprint:
-        return True
-    # Objects without a generation say nothing about edits by hand.
-    expected = written.get(seen.uid, FIRST_GENERATION)
-    return seen.generation > 0 and seen.generation > expected
+    return Renew(replace(child, body=body), seen.uid, seen.version, because)
 
 
 def _rescale(
-    job: JobRecord, observed: Observed, scale: Scale, leave: set[tuple[Kind, str]]
-) -> list[Action]:
+    job: JobRecord, observed: Observed, scale: Scale, leave: Collection[ChildKey]
+) -> list[Rescale]:
     wanted = {
         Kind.StatefulSet: scale.shards,
-        Kind.Deployment: scale.replicas,
+        Kind.ReplicaSet: scale.replicas,
         Kind.Job: int(scale.coordinator),
     }
     return [
@@ -129,5 +198,28 @@ def _rescale(
     ]
 
 
+def _rescale_deployment(job: JobRecord, observed: Observed, scale: Scale) -> list[Rescale]:
+    """Scale what an older operator kept the replicas with; its ReplicaSets tell how many run."""
+    name = cluster_names.replica_set(job.key.name)
+    sets = of_deployment(observed, name)
+    if not sets or sum(each.wanted for each in sets) == scale.replicas:
+        return []
+    spec = _spec(Kind.Deployment, scale.replicas)
+    return [Rescale((Kind.Deployment, name), sets[0].owner_uid, spec)]
+
+
+def of_deployment(observed: Observed, name: str) -> list[ChildRecord]:
+    """The ReplicaSets of a Deployment, which itself nobody watches."""
+    owner = f"{Kind.Deployment.name} {name}"
+    return [
+        each
+        for each in observed.children.values()
+        if each.kind is Kind.ReplicaSet and each.owned_by == owner and not each.deleting
+    ]
+
+
 def _spec(kind: Kind, wanted: int) -> tuple[tuple[str, int | bool], ...]:
-    return (("suspend", not wanted),) if kind is Kind.Job else (("replicas", wanted),)
+    if kind is Kind.Job:
+        # No pods at once is another way to stop it, for who does so by hand.
+        return (("suspend", False), ("parallelism", 1)) if wanted else (("suspend", True),)
+    return (("replicas", wanted),)

@@ -8,11 +8,45 @@ from prometheus_client.process_collector import ProcessCollector
 REGISTRY: Final = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 
+BUILD_INFO: Final = Gauge(
+    "disttrain_operator_build_info",
+    "Always 1; the label says which version this operator is.",
+    ["version"],
+    registry=REGISTRY,
+)
 JOBS: Final = Gauge(
-    "disttrain_operator_jobs", "Jobs by phase.", ["phase", "strategy"], registry=REGISTRY
+    "disttrain_operator_jobs",
+    "Jobs by namespace and phase.",
+    # Prometheus gives the label `namespace` to who is scraped.
+    ["job_namespace", "phase", "strategy"],
+    registry=REGISTRY,
+)
+JOBS_ACCEPTED: Final = Counter(
+    "disttrain_operator_jobs_accepted",
+    "Jobs that got a status for the first time.",
+    ["job_namespace"],
+    registry=REGISTRY,
+)
+JOBS_ENDED: Final = Counter(
+    "disttrain_operator_jobs_ended",
+    "Jobs that ended, by how.",
+    ["job_namespace", "phase"],
+    registry=REGISTRY,
+)
+JOB_SECONDS: Final = Histogram(
+    "disttrain_operator_job_seconds",
+    "Seconds from the creation of a job to its end, suspensions included.",
+    ["phase"],
+    buckets=(60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400),
+    registry=REGISTRY,
 )
 QUEUE_DEPTH: Final = Gauge(
-    "disttrain_operator_queue_depth", "Jobs that wait to be looked at.", registry=REGISTRY
+    "disttrain_operator_queue_depth", "Jobs that are due to be looked at.", registry=REGISTRY
+)
+QUEUE_WAIT_SECONDS: Final = Gauge(
+    "disttrain_operator_queue_wait_seconds",
+    "Seconds for which the job that waits longest has been due.",
+    registry=REGISTRY,
 )
 RECONCILE_SECONDS: Final = Histogram(
     "disttrain_operator_reconcile_seconds",
@@ -30,6 +64,18 @@ API_REQUESTS: Final = Counter(
     "disttrain_operator_api_requests",
     "Requests to the API server.",
     ["verb", "code"],
+    registry=REGISTRY,
+)
+WATCH_ERRORS: Final = Counter(
+    "disttrain_operator_watch_errors",
+    "Watches that broke or could not begin; each is begun again.",
+    ["kind"],
+    registry=REGISTRY,
+)
+LISTS: Final = Counter(
+    "disttrain_operator_lists",
+    "Lists of all objects of a kind: at the start, and where a watch missed something.",
+    ["kind"],
     registry=REGISTRY,
 )
 STARTING_SECONDS: Final = Histogram(

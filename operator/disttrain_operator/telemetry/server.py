@@ -1,5 +1,10 @@
-"""The HTTP port for metrics, liveness and readiness."""
+"""The HTTP port for metrics, liveness and readiness.
 
+Everybody on the pod network may connect, so what a stranger can hold is bounded: a few
+connections, each for a few seconds.
+"""
+
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -9,6 +14,12 @@ from prometheus_client import exposition
 from disttrain_operator.telemetry import metrics
 
 Check = Callable[[], bool]
+
+MOST_CONNECTIONS = 64
+"""Open at once. One more ends the oldest, which a scrape, done in milliseconds, never is."""
+_SILENCE_SECONDS = 5.0
+"""A connection without a whole request for so long is closed."""
+_BACKLOG = 64
 
 
 @asynccontextmanager
@@ -24,13 +35,28 @@ async def serving(
             web.get("/metrics", _metrics(before_metrics)),
         ]
     )
-    runner = web.AppRunner(application, access_log=None)
+    runner = web.AppRunner(application, access_log=None, keepalive_timeout=_SILENCE_SECONDS)
     await runner.setup()
-    await web.TCPSite(runner, port=port).start()
+    loop = asyncio.get_running_loop()
+    listener = await loop.create_server(_bounded(runner.server), port=port, backlog=_BACKLOG)
     try:
         yield
     finally:
+        listener.close()
         await runner.cleanup()
+
+
+def _bounded(server: web.Server | None) -> Callable[[], asyncio.Protocol]:
+    if server is None:
+        message = "a runner has its server only once it is set up"
+        raise AssertionError(message)
+
+    def admit() -> asyncio.Protocol:
+        for oldest in server.connections[: len(server.connections) - MOST_CONNECTIONS + 1]:
+            oldest.force_close()
+        return server()
+
+    return admit
 
 
 _Handler = Callable[[web.Request], Awaitable[web.Response]]

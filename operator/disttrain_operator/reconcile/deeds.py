@@ -1,0 +1,73 @@
+"""What was done to a job's objects, in words for its Events and for the log. Pure."""
+
+from dataclasses import dataclass
+
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed.records import ChildRecord, JobRecord
+from disttrain_operator.reconcile.actions import RemovePod, Renew, Rescale, RestartAll
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that was done."""
+
+    reason: str
+    """A word for programs."""
+    about: str
+    """Kind and name of the object: of each a repetition is counted."""
+    message: str
+    good: bool = True
+    """Whether it is the normal course of things."""
+    is_told: bool = True
+    """Whether an Event tells it; otherwise the log alone does."""
+
+
+def removed(pod: RemovePod, why: str) -> Deed:
+    """A pod that was deleted without waiting for its node."""
+    message = (
+        f"pod {pod.name} was deleted by force: {why}, and {pod.because}; its process is fenced "
+        "should it still run"
+    )
+    return Deed("PodRemoved", f"Pod {pod.name}", message, good=False)
+
+
+def restarted(restart: RestartAll) -> Deed:
+    """All processes, by a rule of the failure policy."""
+    message = (
+        f"all {len(restart.pods)} processes are started again from the latest checkpoint: "
+        f"{restart.because}"
+    )
+    return Deed("JobRestarted", "", message, good=False)
+
+
+def renewed(renew: Renew) -> Deed:
+    """A workload that cannot become what it shall be."""
+    kind, name = renew.child.key
+    message = f"{kind.name} {name} was deleted and made anew: {renew.because}"
+    return Deed("JobRenewed", f"{kind.name} {name}", message)
+
+
+def made_again(kind: Kind, name: str) -> Deed:
+    """A child that was deleted by somebody else."""
+    message = f"{kind.name} {name} of the running job was missing, and was made again"
+    return Deed("ChildRecreated", f"{kind.name} {name}", message, good=False)
+
+
+def scaled(rescale: Rescale, seen: ChildRecord | None) -> Deed:
+    """A workload at another scale."""
+    kind, name = rescale.child
+    before = "" if seen is None else f" from {seen.wanted}"
+    told = dict(rescale.spec)
+    after = told.get("replicas", 0 if told.get("suspend") else 1)
+    message = f"{kind.name} {name} was scaled{before} to {after}: {rescale.because}"
+    return Deed("Scaled", f"{kind.name} {name}", message, is_told=rescale.is_told)
+
+
+def deleted(job: JobRecord) -> Deed:
+    """A job whose time after its end has passed."""
+    ended = "" if job.outcome is None else f" {job.outcome.phase.value} at {job.outcome.time}"
+    message = (
+        f"the job, which ended{ended}, was deleted by spec.ttlSecondsAfterFinished with all that "
+        "it had but its volume"
+    )
+    return Deed("JobDeleted", "", message)
