@@ -43,6 +43,33 @@ _JOBS: Final = Row(
             kind=Kind.STACK,
         ),
         Panel(
+            title="Jobs by namespace",
+            means="Who has how many jobs, those that have ended among them. A namespace that grows "
+            "without end makes jobs that nobody deletes: spec.ttlSecondsAfterFinished does.",
+            queries=(
+                Query(query.total("disttrain_operator_jobs", "job_namespace"), "{{job_namespace}}"),
+            ),
+            kind=Kind.STACK,
+        ),
+        Panel(
+            title="Jobs that ended",
+            means="By namespace and how, counted since the operator started. Failed that rises in "
+            "one namespace: its jobs' conditions say why; in all: look at nodes and storage.",
+            queries=(
+                Query(
+                    query.total("disttrain_operator_jobs_ended_total", "job_namespace", "phase"),
+                    "{{job_namespace}} {{phase}}",
+                ),
+            ),
+        ),
+        Panel(
+            title="From created to ended",
+            means="Seconds that jobs took as a whole, suspensions included, by how they ended. "
+            "Failed after minutes: manifests or images; after hours: look at failures.",
+            queries=query.quantiles("disttrain_operator_job_seconds_bucket", "phase"),
+            unit="s",
+        ),
+        Panel(
             title="From created to training",
             means="Seconds from the creation of a job to its first training. Over a minute: look "
             "for images that are pulled anew, for pods that wait for a node, for slow volumes.",
@@ -138,9 +165,39 @@ _OPERATOR: Final = Row(
         ),
         Panel(
             title="Jobs in the queue",
-            means="Jobs that wait to be looked at, those of deadlines and back-offs included. "
-            "Rising without end: the operator is too slow or the API server is; give it more CPU.",
+            means="Jobs that are due to be looked at. Rising without end: the operator is too slow "
+            "or the API server is; give it more CPU.",
             queries=(Query(query.largest("disttrain_operator_queue_depth", "pod"), "{{pod}}"),),
+        ),
+        Panel(
+            title="Longest wait in the queue",
+            means="Seconds for which some job has been due. Over a minute: suspensions and ends "
+            "are late for everybody; see the time of one look.",
+            queries=(
+                Query(query.largest("disttrain_operator_queue_wait_seconds", "pod"), "{{pod}}"),
+            ),
+            unit="s",
+            limits=Limits(warning=10, bad=60),
+        ),
+        Panel(
+            title="Watches that broke, and lists",
+            means="Counted since the operator started. Broken watches that rise with lists of the "
+            "same kind: the API server ends them, or is restarted again and again.",
+            queries=(
+                Query(
+                    query.total("disttrain_operator_watch_errors_total", "kind"), "{{kind}} broke"
+                ),
+                Query(query.total("disttrain_operator_lists_total", "kind"), "{{kind}} lists"),
+            ),
+        ),
+        Panel(
+            title="Version of the operator",
+            means="Which version looks after jobs. Two: an upgrade is going on, or two operators "
+            "share the namespaces.",
+            queries=(
+                Query(query.total("disttrain_operator_build_info", "version"), "{{version}}"),
+            ),
+            kind=Kind.NAME,
         ),
         Panel(
             title="Requests to the API server",

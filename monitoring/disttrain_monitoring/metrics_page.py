@@ -9,6 +9,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from disttrain.telemetry.metrics import (
     BatchMetrics,
     CoordinatorMetrics,
+    ExporterMetrics,
     ReplicaMetrics,
     ShardMetrics,
     new_registry,
@@ -59,12 +60,13 @@ def groups() -> dict[str, tuple[Metric, ...]]:
         "Coordinator of a batch method": tuple(_of_group(BatchMetrics.register(new_registry()))),
         "Shard": tuple(_of_group(ShardMetrics.register(new_registry()))),
         "Replica": tuple(_of_group(ReplicaMetrics.register(new_registry()))),
+        "Every process of a job": tuple(_of_group(ExporterMetrics.register(new_registry()))),
         "Operator": tuple(_of_module()),
     }
 
 
 def _of_group(
-    group: CoordinatorMetrics | BatchMetrics | ShardMetrics | ReplicaMetrics,
+    group: CoordinatorMetrics | BatchMetrics | ShardMetrics | ReplicaMetrics | ExporterMetrics,
 ) -> Iterator[Metric]:
     for field in fields(group):
         yield _metric(getattr(group, field.name))

@@ -7,8 +7,14 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The name of what lets Kueue decide when jobs run. */}}
+{{- define "disttrain-operator.kueue" -}}
+{{- include "disttrain-operator.fullname" . | trimSuffix "-operator" -}}-kueue
+{{- end -}}
+
 {{- define "disttrain-operator.serviceAccount" -}}
-{{- .Values.serviceAccount.name | default (include "disttrain-operator.fullname" .) -}}
+{{- $otherwise := ternary (include "disttrain-operator.fullname" .) "default" .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default $otherwise -}}
 {{- end -}}
 
 {{/* What never changes: selectors are immutable. */}}
@@ -22,6 +28,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: disttrain
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{ include "disttrain-operator.selector" . }}
 {{- end -}}
 
@@ -37,6 +46,15 @@ app.kubernetes.io/part-of: disttrain
 {{- end -}}
 {{- end -}}
 
+{{/* The name of the Lease, which the operator makes of managedBy as well. */}}
+{{- define "disttrain-operator.lease" -}}
+{{- if eq .Values.managedBy "disttrain.dev/operator" -}}
+disttrain-operator
+{{- else -}}
+disttrain-operator-{{ regexReplaceAll "[^a-z0-9]+" (lower .Values.managedBy) "-" | trimAll "-" }}
+{{- end -}}
+{{- end -}}
+
 {{/* What the operator may do where it runs jobs, and may therefore grant: it never escalates or binds. */}}
 {{- define "disttrain-operator.rules" -}}
 - apiGroups: [disttrain.dev]
@@ -44,32 +62,42 @@ app.kubernetes.io/part-of: disttrain
   verbs: [get, list, watch, patch, delete]
 - apiGroups: [disttrain.dev]
   resources: [disttrainjobs/status]
-  verbs: [patch]
+  # A service account that may update it is no coordinator to the admission policy.
+  verbs: [patch, update]
 # Owner references that block the owner's deletion ask for this.
 - apiGroups: [disttrain.dev]
   resources: [disttrainjobs/finalizers]
   verbs: [update]
-# The objects of a job. Kubernetes deletes them when their owner is gone.
+# The objects of a job, which Kubernetes deletes when their owner is gone. They are never rewritten.
 - apiGroups: [""]
-  resources: [configmaps, persistentvolumeclaims, serviceaccounts, services]
-  verbs: [get, list, watch, create, patch]
+  resources: [persistentvolumeclaims, services]
+  verbs: [get, list, watch, create]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create]
+# Workloads are scaled, and made anew: a job that was suspended from other templates, a coordinator's Job because its
+# next pod would have to wait for up to ten minutes.
 - apiGroups: [apps]
-  resources: [deployments, statefulsets]
-  verbs: [get, list, watch, create, patch]
-# A coordinator's Job is made anew, for its next pod would have to wait for up to ten minutes.
+  resources: [replicasets, statefulsets]
+  verbs: [get, list, watch, create, patch, delete]
+# Jobs that an older operator made may have a Deployment of replicas: it is scaled with the job, and to nothing at its end.
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, patch]
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch, delete]
+# What the jobs of a namespace share, made with the first of them.
+- apiGroups: [""]
+  resources: [serviceaccounts]
+  verbs: [get, list, create]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [get, list, watch, create, patch]
-- apiGroups: [policy]
-  resources: [poddisruptionbudgets]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, create]
 - apiGroups: [rbac.authorization.k8s.io]
-  resources: [rolebindings, roles]
-  verbs: [get, list, watch, create, patch]
-# Keys are written once and never read back.
+  resources: [rolebindings]
+  verbs: [get, list, create]
+# Manifest and keys of a job are written once and never read back.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create]
@@ -83,7 +111,15 @@ app.kubernetes.io/part-of: disttrain
   verbs: [patch]
 - apiGroups: [""]
   resources: [events]
-  verbs: [list, watch, create]
+  verbs: [get, list, create, patch]
+# One operator at a time: its own Lease, and those of others by the same name.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "disttrain-operator.lease" . }}]
+  verbs: [get, list, patch]
 {{- end -}}
 
 {{- define "disttrain-operator.pullSecretNames" -}}

@@ -32,9 +32,9 @@ ROW: Final = Row(
             ),
         ),
         Panel(
-            title="Updates lost",
-            means="Acknowledged updates that died with a shard, counted up to now. Shorten "
-            "checkpoint.everySeconds if it matters, and find out why shards die.",
+            title="Updates lost, at least",
+            means="Acknowledged updates that died with a shard, at least: a lost node takes counts "
+            "with it. Shorten checkpoint.everySeconds if it matters, and find out why shards die.",
             queries=(
                 Query(query.largest(query.of_job("disttrain_updates_lost_total")), "updates"),
             ),
