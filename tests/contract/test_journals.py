@@ -3,6 +3,7 @@
 import pytest
 
 from builders import object_stores
+from disttrain.coordinator.errors import Superseded
 from disttrain.coordinator.journal import entries, journals
 from disttrain.coordinator.journal.journals import DecisionJournal
 from disttrain.coordinator.journal.state import Phase, State
@@ -14,6 +15,15 @@ PHASES = (Phase.RUNNING, Phase.DRAINING, Phase.CHECKPOINTING, Phase.EXPORTING)
 @pytest.fixture(name="at", params=object_stores.KINDS)
 def _at(request: pytest.FixtureRequest) -> Location:
     return object_stores.location(request, request.param)
+
+
+def claimed(at: Location, identity: str) -> DecisionJournal:
+    """As a coordinator begins: it claims, replays and goes on."""
+    kept = journals.open_journal(at)
+    kept.claim(identity)
+    found = journals.replay(at)
+    kept.begin(State() if found is None else found.state)
+    return kept
 
 
 def change(phase: Phase) -> entries.Decided:
@@ -79,3 +89,63 @@ def test_the_next_life_goes_on_with_a_journal_of_its_own(at: Location) -> None:
     again.append(change(Phase.DRAINING))
     again.close()
     assert replayed(at) == (Phase.DRAINING, 1)
+
+
+def test_an_older_coordinator_answers_nothing_that_the_newer_one_has_not_replayed(
+    at: Location,
+) -> None:
+    old = claimed(at, "old")
+    old.append(change(Phase.RUNNING))
+    old.sync()
+    new = journals.open_journal(at)
+    new.claim("new")
+    old.append(change(Phase.DRAINING))
+    with pytest.raises(Superseded):
+        old.sync()
+    found = journals.replay(at)
+    assert found is not None
+    new.begin(found.state)
+    new.append(change(Phase.EXPORTING))
+    new.sync()
+    assert replayed(at) == (Phase.EXPORTING, 1)
+
+
+def test_an_older_coordinator_neither_begins_anew_nor_deletes_the_newer_ones_journal(
+    at: Location,
+) -> None:
+    old = claimed(at, "old")
+    new = claimed(at, "new")
+    new.append(change(Phase.RUNNING))
+    new.sync()
+    with pytest.raises(Superseded):
+        old.require_owner()
+    with pytest.raises(Superseded):
+        old.begin(State())
+    old.append(change(Phase.DRAINING))
+    old.close()
+    new.append(change(Phase.EXPORTING))
+    new.sync()
+    assert replayed(at) == (Phase.EXPORTING, 2)
+
+
+def test_who_was_followed_by_another_place_does_not_take_over_again(at: Location) -> None:
+    claimed(at, "first")
+    claimed(at, "first")
+    claimed(at, "second")
+    with pytest.raises(Superseded, match="a newer coordinator"):
+        journals.open_journal(at).claim("first")
+    claimed(at, "second")
+    claimed(at, "third")
+
+
+def test_of_two_that_begin_at_once_one_goes_on(at: Location) -> None:
+    claimed(at, "old")
+    first, second = journals.open_journal(at), journals.open_journal(at)
+    first.claim("first")
+    second.claim("second")
+    second.begin(State())
+    with pytest.raises(Superseded):
+        first.begin(State())
+    second.append(change(Phase.RUNNING))
+    second.sync()
+    assert replayed(at) == (Phase.RUNNING, 1)

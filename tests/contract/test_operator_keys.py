@@ -11,7 +11,7 @@ from disttrain_operator.manifests import keys
 
 def test_a_process_reads_what_the_operator_writes() -> None:
     pairs = new_keys.new_pairs()
-    files = keys.secret(context(), pairs)["stringData"]
+    files = keys.secret(context(), pairs, "{}")["stringData"]
     drawn = iter([pairs[role] for role in Role])
 
     expected = launch_keys.make(lambda: next(drawn))

@@ -19,7 +19,7 @@ from disttrain.parameter_server.client import Stage
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.errors import EvaluationOver, Fenced
 from disttrain.transport.config import TransportKind
-from disttrain.transport.header import Header, Reason, Vector, Verb
+from disttrain.transport.header import Header, Reason, Role, Vector, Verb
 from disttrain.transport.interface import Buffer, Channel, Slice
 
 ELEMENTS = 40_000
@@ -85,7 +85,7 @@ def send(channel: Channel, header: Header, gradient: Buffer) -> None:
 
 
 def connected(one: Replica, shard: ShardThread) -> closing[Channel]:
-    return closing(one.transport.connect(shard.directory_entry.address))
+    return closing(one.transport.connect(shard.directory_entry.address, Role.SHARD))
 
 
 def refusal(channel: Channel) -> Reason:

@@ -1,5 +1,6 @@
 """What every transport promises, run on each of them."""
 
+import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -58,7 +59,7 @@ def kind(request: pytest.FixtureRequest) -> TransportKind:
 def pair(kind: TransportKind, tmp_path: Path) -> Iterator[Pair]:
     with opened(a_config(kind)) as transport:
         listener = transport.listen(an_address(kind, tmp_path))
-        channel = transport.connect(listener.address)
+        channel = transport.connect(listener.address, Role.SHARD)
         memory = transport.memory("replica-0-i1")
         yield Pair(kind, transport, listener, channel, memory)
         memory.close()
@@ -119,11 +120,11 @@ def test_a_large_push_is_not_copied_by_the_sender(pair: Pair) -> None:
     must_be_asked(pair.listener)
     before = resident_bytes()
 
-    for number in range(8):
-        push(pair, Slice(gradient, number << 22, 1 << 22), chunk=number, chunks=8)
+    for number in range(16):
+        push(pair, Slice(gradient, number << 21, 1 << 21), chunk=number, chunks=16)
     assert resident_bytes() - before < gradient.nbytes
 
-    for _ in range(8):
+    for _ in range(16):
         assert must_be_asked(pair.listener).payload[-1] == 1
 
 
@@ -224,9 +225,30 @@ def test_sending_to_nobody_raises_after_the_send_timeout(
 ) -> None:
     limits = Limits(send_queue=2, header_queue=2)
     with opened(a_config(kind, limits=limits, send_timeout=0.05)) as transport:
-        channel = transport.connect(an_address(kind, tmp_path).replace(":0", ":9"))
+        channel = transport.connect(an_address(kind, tmp_path).replace(":0", ":9"), Role.SHARD)
         with pytest.raises(TransportTimeout):
             send_many(channel, 10, b"x")
+
+
+def test_sending_to_a_coordinator_that_is_away_never_waits(
+    kind: TransportKind, tmp_path: Path
+) -> None:
+    failures: queue.SimpleQueue[Exception] = queue.SimpleQueue()
+
+    def send_until_refused(channel: Channel) -> None:
+        try:
+            send_many(channel, 1000, b"x")
+        except TransportTimeout as error:
+            failures.put(error)
+
+    with opened(a_config(kind, send_timeout=2 * PATIENCE)) as transport:
+        channel = transport.connect(an_address(kind, tmp_path).replace(":0", ":9"))
+        sending = threading.Thread(target=send_until_refused, args=(channel,))
+        sending.start()
+        try:
+            assert "full" in str(failures.get(timeout=PATIENCE))
+        finally:
+            sending.join()
 
 
 def test_a_server_that_takes_nothing_bounds_what_waits_for_it(pair: Pair) -> None:

@@ -7,6 +7,7 @@ import pytest
 import zmq
 
 from builders.transports import a_config, a_header, must_be_asked, must_receive, opened, until
+from disttrain.transport import authentication
 from disttrain.transport.config import CurveKeys, TransportKind
 from disttrain.transport.errors import Refusal
 from disttrain.transport.header import Reason, Role, Verb
@@ -69,6 +70,41 @@ def test_strangers_are_never_heard(listener: Listener, stranger: str) -> None:
         channel.send(a_header(Verb.CONTROL_REQUEST))
         assert listener.receive(0.3) is None
         assert not listener.refused
+
+
+def test_nobody_is_let_in_once_nobody_looks_at_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authentication, "start", lambda *_: None)
+    public, secret = (key.decode() for key in zmq.curve_keypair())
+    server = CurveKeys(public=SERVER_PUBLIC, secret=SERVER_SECRET)
+    with (
+        opened(a_config(TransportKind.TCP, curve=server)) as transport,
+        opened(a_config(TransportKind.TCP, curve=client_keys(public, secret))) as sending,
+    ):
+        unguarded = transport.listen("tcp://127.0.0.1:0")
+        channel = sending.connect(unguarded.address)
+        channel.send(a_header(Verb.CONTROL_REQUEST))
+        assert unguarded.receive(0.5) is None
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="ZeroMQ bounds a frame and keeps all frames of a message until the last one; bulk data "
+    "needs another transport, in which a message is one frame",
+)
+def test_a_key_does_not_let_its_holder_send_a_message_without_end(listener: Listener) -> None:
+    with zmq.Context() as context, context.socket(zmq.DEALER) as replica:
+        replica.linger = 0
+        replica.curve_publickey = REPLICA_PUBLIC.encode()
+        replica.curve_secretkey = REPLICA_SECRET.encode()
+        replica.curve_serverkey = SERVER_PUBLIC.encode()
+        with replica.get_monitor_socket(zmq.EVENT_DISCONNECTED) as events:
+            replica.connect(listener.address)
+            for _ in range(40):
+                replica.send(bytes(1 << 20), zmq.SNDMORE)
+            replica.send(b"")
+            ended = events.poll(1000)
+            replica.disable_monitor()
+    assert ended
 
 
 def test_secrets_are_not_shown() -> None:

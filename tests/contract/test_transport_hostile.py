@@ -27,8 +27,9 @@ from disttrain.transport import codec
 from disttrain.transport.config import Limits, TransportKind
 from disttrain.transport.digest import job_digest
 from disttrain.transport.errors import Refusal
-from disttrain.transport.header import Header, Reason, Verb
+from disttrain.transport.header import Header, Reason, Role, Verb
 from disttrain.transport.interface import Channel, Listener
+from disttrain.transport.tcp import TcpTransport
 
 JOB = job_digest("job-1")
 LIMITS = Limits(payload_bytes=1 << 20, handshake=timedelta(seconds=0.3))
@@ -158,6 +159,37 @@ def test_an_oversize_message_ends_its_connection_only(attacked: Attacked) -> Non
     assert resident_bytes() - before < 8 << 20
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="ZeroMQ bounds a frame and keeps all frames of a message until the last one; bulk data "
+    "needs another transport, in which a message is one frame",
+)
+def test_a_message_of_too_many_frames_ends_its_connection_before_it_is_whole(
+    attacked: Attacked,
+) -> None:
+    attacked.check_unharmed()
+    with attacked.stranger.get_monitor_socket(zmq.EVENT_DISCONNECTED) as events:
+        for _ in range(40):
+            attacked.stranger.send(bytes(LIMITS.payload_bytes), zmq.SNDMORE)
+        attacked.stranger.send(b"")
+        ended = events.poll(1000)
+        attacked.stranger.disable_monitor()
+    assert ended
+
+
+def test_one_call_looks_at_few_malformed_messages(attacked: Attacked) -> None:
+    several = 500
+    attacked.stranger.sndtimeo = int(PATIENCE * 1000)
+    before = 0
+    for number in range(several):
+        attacked.stranger.send(b"x")
+        if number % 50 == 49:
+            attacked.listener.receive(0.0)
+            seen = sum(attacked.listener.refused.values())
+            assert seen - before <= 64
+            before = seen
+
+
 def test_a_flood_of_refused_messages_keeps_memory_flat(attacked: Attacked) -> None:
     flood(attacked, lambda: attacked.listener.receive(0))
     before = resident_bytes()
@@ -176,3 +208,19 @@ def flood(attacked: Attacked, run: Callable[[], object]) -> None:
         except zmq.Again:
             run()
     run()
+
+
+@pytest.mark.parametrize(
+    ("role", "taken"), [(Role.SHARD, False), (Role.COORDINATOR, True), (Role.REPLICA, True)]
+)
+def test_a_shard_over_tcp_takes_no_longer_frame_than_a_chunk(role: Role, *, taken: bool) -> None:
+    with (
+        opened(a_config(TransportKind.TCP, role=role)) as transport,
+        opened(a_config(TransportKind.TCP)) as sending,
+    ):
+        listener = transport.listen("tcp://127.0.0.1:0")
+        channel = sending.connect(listener.address)
+        channel.send(a_header(Verb.CONTROL_REQUEST), bytes(TcpTransport.chunk_bytes))
+        assert must_be_asked(listener)
+        channel.send(a_header(Verb.CONTROL_REQUEST), bytes(TcpTransport.chunk_bytes + 1))
+        assert (listener.receive(PATIENCE if taken else 0.5) is not None) == taken

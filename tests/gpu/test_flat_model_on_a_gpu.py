@@ -15,6 +15,7 @@ from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
+from disttrain.task.loss import BatchLoss
 from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
 
@@ -79,7 +80,7 @@ def test_sgd_with_answers_awaited_equals_a_plain_loop_on_the_gpu(make: type[nn.M
         gradient = loop.begin_step()
         loss = functional.cross_entropy(model(x), y)
         loss.backward()  # type: ignore[no-untyped-call]
-        loop.finish_step(gradient, loss, 8, START)
+        loop.finish_step(gradient, BatchLoss(loss), 8, START)
     loop.fetch_now()
 
     for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):

@@ -15,6 +15,7 @@ from simulation.sim_coordinator import SimCoordinator
 from simulation.sim_member import SimMember
 from simulation.sim_replica import SimReplica
 from simulation.sim_shard import SimShard
+from simulation.sim_takeover import Takeover
 from simulation.world import World
 
 FAULTS_BEGIN, FAULTS_END = 0.5, 12.0
@@ -30,6 +31,7 @@ class Plan:
     shard_faults: bool = False
     target: bool = False
     """An accuracy that any update may reach, or lose again, ends the job."""
+    takeover: Takeover | None = None
     shard_type: type[SimShard] = SimShard
     replica_type: type[SimReplica] = SimReplica
 
@@ -69,7 +71,9 @@ class Chaos:
             self._start(f"replica-{index}")
         for _ in range(self.chance.choice([0, 1, 1, 2, 3, 4])):
             self._plan_fault()
-        clock = self.world.clock
+        clock, takeover = self.world.clock, self.plan.takeover
+        if takeover is not None:
+            clock.after(takeover.at, None, lambda: self.coordinator.be_replaced(takeover))
         while not self.coordinator.state.phase.ended and clock.now < LONGEST:
             assert clock.step()
         return self

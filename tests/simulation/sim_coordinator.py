@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
+from disttrain.coordinator.decisions import news
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect, Places
 from disttrain.coordinator.journal import fold
@@ -11,13 +13,22 @@ from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.orders import Evaluate, NumberedOrder
+from disttrain.transport.header import Role
 from simulation.clockwork import Process
+from simulation.sim_takeover import OldCoordinator, Takeover
 from simulation.world import World
 
 TICK_SECONDS = 0.25
 
 Answer = Callable[[messages.Reply], None]
-Orders = Callable[[tuple[NumberedOrder, ...]], None]
+
+
+class Listening(Protocol):
+    """What a member's connection brings it unasked."""
+
+    def take_orders(self, orders: tuple[NumberedOrder, ...]) -> None: ...
+
+    def heard(self, reply: messages.HeartbeatReply) -> None: ...
 
 
 class Killed(Exception):
@@ -34,9 +45,13 @@ class SimCoordinator:
         self.die_at: int | None = None
         """Length of the journal at which it is killed, before or after its next line."""
         self.restarts = 0
+        self.old: OldCoordinator | None = None
+        """One that was replaced and lives."""
         self._evaluates = False
         """An evaluation was begun that has not ended."""
-        self._order_routes: dict[MemberId, tuple[Process, Orders]] = {}
+        self._routes: dict[MemberId, tuple[Process, Listening]] = {}
+        self._told: dict[Role, int] = {}
+        """Epochs."""
         self._pushed: set[int] = set()
         self.machine = self._machine(State())
         self._tick()
@@ -48,6 +63,9 @@ class SimCoordinator:
     def request(self, request: messages.Request, sender: Process, answer: Answer) -> None:
         """A request arrives; the answer goes back over the network."""
         clock = self.world.clock
+        if self.old is not None and self.old.is_reached_by(sender):
+            self.old.request(request, sender, answer)
+            return
         try:
             decision = self.machine.request(request, clock.now)
             self._settle(decision)
@@ -56,12 +74,31 @@ class SimCoordinator:
             return
         reply = decision.reply
         if reply is not None:
-            clock.send(sender, lambda: answer(reply))
+            self._say(sender, partial(answer, reply))
         self._push_orders()
 
-    def listen(self, member: MemberId, process: Process, orders: Orders) -> None:
-        """A member's connection, for orders that are pushed."""
-        self._order_routes[member] = (process, orders)
+    def _say(self, to: Process, said: Callable[[], None]) -> None:
+        def arrive() -> None:
+            if self.old is not None:
+                self.old.heard_newer(to)
+            said()
+
+        self.world.clock.send(to, arrive)
+
+    def process_for(self, sender: Process) -> Process:
+        """Where a request of this sender goes."""
+        is_old = self.old is not None and self.old.is_reached_by(sender)
+        return self.old.process if self.old is not None and is_old else self.process
+
+    def be_replaced(self, takeover: Takeover) -> None:
+        """Another coordinator claims the journal, replays it and begins, while this one lives."""
+        if self.process.alive and not self.state.phase.ended:
+            self.old = OldCoordinator(self.machine, self.world.clock, takeover)
+            self._restart()
+
+    def listen(self, member: MemberId, process: Process, listening: Listening) -> None:
+        """A member's connection, for what is said unasked."""
+        self._routes[member] = (process, listening)
 
     def entries(self) -> list[Entry]:
         return [entry for decided in self.journal for entry in decided]
@@ -125,7 +162,8 @@ class SimCoordinator:
         self.restarts += 1
         delay = self.world.clock.chance.uniform(0.2, 3.0)
         self.process.paused_until = self.world.clock.now + delay
-        self._order_routes.clear()
+        self._routes.clear()
+        self._told.clear()
         self._pushed.clear()
         self.machine = self._machine(fold.fold(State(), self.entries()))
         self._evaluates = False
@@ -142,11 +180,23 @@ class SimCoordinator:
         self._tick()
 
     def _push_orders(self) -> None:
+        self._announce()
         for number, issued in self.state.orders.items():
-            route = self._order_routes.get(issued.member)
+            route = self._routes.get(issued.member)
             if number in self._pushed or route is None:
                 continue
             self._pushed.add(number)
             order = self.machine.numbered(issued)
-            process, orders = route
-            self.world.clock.send(process, partial(orders, (order,)))
+            process, listening = route
+            self._say(process, partial(listening.take_orders, (order,)))
+
+    def _announce(self) -> None:
+        for role in (Role.SHARD, Role.REPLICA):
+            epoch = news.epoch_for(self.state, role)
+            if self._told.get(role) == epoch:
+                continue
+            self._told[role] = epoch
+            told = self.machine.news(role, self.world.clock.now)
+            for member, (process, listening) in self._routes.items():
+                if member.role is role:
+                    self._say(process, partial(listening.heard, told))

@@ -23,6 +23,8 @@ class SimMember(Process):
         self.pid = world.new_pid()
         self.member: MemberId | None = None
         self.ended = False
+        self.epoch = 0
+        """Of the members that it has heard of."""
         self._seen: set[int] = set()
 
     def request(self, request: messages.Request, done: Callable[[messages.Reply], None]) -> None:
@@ -42,9 +44,10 @@ class SimMember(Process):
             if answered:
                 return
             if self.member is not None:
-                self.coordinator.listen(self.member, self, self.take_orders)
+                self.coordinator.listen(self.member, self, self)
             world, coordinator = self.world, self.coordinator
-            world.clock.send(coordinator.process, lambda: coordinator.request(request, self, take))
+            to = coordinator.process_for(self)
+            world.clock.send(to, lambda: coordinator.request(request, self, take))
             world.clock.after(RETRY_SECONDS, self, send)
 
         send()
@@ -69,7 +72,7 @@ class SimMember(Process):
         raise NotImplementedError
 
     def heard(self, reply: messages.HeartbeatReply) -> None:
-        """What a heartbeat's reply says."""
+        """What a heartbeat's reply says, or comes unasked."""
 
     def take_orders(self, orders: tuple[NumberedOrder, ...]) -> None:
         for order in orders:

@@ -38,6 +38,8 @@ class SimReplica(SimMember):
         self.reached: dict[int, int] = {}
         self.abandoned: dict[int, int] = {}
         self.lost: set[int] = set()
+        self.told: set[int] = set()
+        """Lost leases whose ends are in the heartbeat that is not answered yet."""
         self.draining: list[orders.NumberedOrder] = []
         self.asking = self.computing = self.stopped = False
         self.request(
@@ -55,10 +57,13 @@ class SimReplica(SimMember):
 
     def heartbeat(self) -> messages.Heartbeat:
         assert self.member is not None
+        self.told = {position.lease for position in self.progress.abandoned}
         report = ReplicaReport(progress=self.progress, steps=self.steps)
-        return messages.Heartbeat(member=self.member, replica=report)
+        return messages.Heartbeat(member=self.member, epoch=self.epoch, replica=report)
 
     def heard(self, reply: messages.HeartbeatReply) -> None:
+        self.epoch = max(self.epoch, reply.epoch)
+        self._forget(self.told.difference(reply.lost_leases))
         self._lose(reply.lost_leases)
 
     def obey(self, order: orders.NumberedOrder) -> None:
@@ -265,6 +270,13 @@ class SimReplica(SimMember):
         if self.pushes:
             self._push()
         self._advance()
+
+    def _forget(self, heard: set[int]) -> None:
+        """Leases whose ends the coordinator has heard, unless work of them may be on its way."""
+        for lease in heard:
+            if lease < self.last_lease:
+                self.abandoned.pop(lease, None)
+        self._note()
 
     def _note(self) -> None:
         self.progress = Progress(

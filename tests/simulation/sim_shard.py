@@ -1,12 +1,13 @@
 """A shard with the real table of deliveries, and a list of pushes in the place of parameters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
 from disttrain.coordinator.protocol.reports import ShardReport
 from disttrain.parameter_server import counts
 from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server.coverage import Coverage
 from disttrain.parameter_server.deliveries import (
     ChunkName,
     Decision,
@@ -37,6 +38,7 @@ class SimShard(SimMember):
         self.chunks: list[tuple[int, int, int, int]] = []
         self.initialised = False
         self.corrected: dict[SenderLife, int] = {}
+        self.coverage = Coverage(kept=1)
         restored = self._restore() if life > 1 else None
         self.request(
             messages.Join(
@@ -108,16 +110,14 @@ class SimShard(SimMember):
             for life, count in self.corrected.items()
         )
         report = ShardReport(applied=len(self.applied), lost=lost)
-        return messages.Heartbeat(member=self.member, shard=report)
+        return messages.Heartbeat(member=self.member, epoch=self.epoch, shard=report)
 
     def obey(self, order: orders.NumberedOrder) -> None:
         found = order.order
-        if isinstance(found, orders.Admit):
-            self.table.admit(found.index, found.incarnation)
         if isinstance(found, orders.Fence):
-            self.answer(order, self._fence(found))
+            self._fenced(order, found)
         elif isinstance(found, orders.Checkpoint):
-            self._write(order, found.number)
+            self._write(order, found)
         else:
             self.ended = isinstance(found, orders.End)
             self.answer(order, orders.Done())
@@ -125,9 +125,33 @@ class SimShard(SimMember):
     def _joined(self, reply: messages.Reply) -> None:
         assert isinstance(reply, messages.Joined)
         self.member = reply.member
-        for replica in reply.replicas:
-            self.table.admit(replica.index, replica.incarnation)
+        self.serve_only(reply.epoch, reply.replicas)
+        known = {*self._file, *self.table.delivered}
+        over = {life for life in known if reply.replicas.get(life.sender) != life.incarnation}
+        self.coverage = Coverage(kept=1, over=over)
         self.beat()
+
+    def heard(self, reply: messages.HeartbeatReply) -> None:
+        if reply.replicas is not None and self.member is not None:
+            self.serve_only(reply.epoch, reply.replicas)
+
+    def serve_only(self, epoch: int, replicas: Mapping[int, int]) -> None:
+        """These lives, unless this comes late."""
+        if epoch <= self.epoch:
+            return
+        self.epoch = epoch
+        new, gone = self.table.differences(replicas)
+        for life in gone:
+            self.table.fence(*life)
+        for life in new:
+            self.table.admit(*life)
+
+    def _fenced(self, order: orders.NumberedOrder, fence: orders.Fence) -> None:
+        assert self.member is not None
+        result = self._fence(fence)
+        done = messages.OrderDone(member=self.member, order=order.id, result=result)
+        life = SenderLife(fence.index, fence.incarnation)
+        self.request(done, lambda _: self.coverage.end(life))
 
     def _fence(self, order: orders.Fence) -> orders.Fenced:
         state = self.table.fence(order.index, order.incarnation)
@@ -138,7 +162,9 @@ class SimShard(SimMember):
             partial_chunks=state.next_chunk,
         )
 
-    def _write(self, order: orders.NumberedOrder, number: int) -> None:
+    def _write(self, order: orders.NumberedOrder, checkpoint: orders.Checkpoint) -> None:
+        number = checkpoint.number
+        self._forget(self.coverage.cut(number, checkpoint.committed))
         staged = self.world.staged.get(number)
         if staged is None or self.world.clock.chance.random() < self.world.checkpoint_failure:
             self.answer(order, orders.OrderFailed(message="the disk is full"))
@@ -147,6 +173,13 @@ class SimShard(SimMember):
         written = orders.ShardWritten(file="shard", bytes=1, hash="0", version=len(self.applied))
         seconds = self.world.clock.chance.uniform(0.01, 0.5)
         self.world.clock.after(seconds, self, lambda: self.answer(order, written))
+
+    def _forget(self, lives: frozenset[SenderLife]) -> None:
+        for life in lives:
+            if not self._file.get(life, Count()).lost:
+                self._file.pop(life, None)
+                self.table.forget(life)
+                self.world.forgotten += 1
 
     def snapshot(self) -> Snapshot:
         """Its part of a checkpoint."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from disttrain.coordinator.decisions import closing, membership, running
+from disttrain.coordinator.decisions import closing, membership, news, running
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.state import Phase
@@ -14,7 +14,14 @@ from disttrain.coordinator.leases.data_ledger import DataLedger, OpenLease, Port
 from disttrain.coordinator.protocol.fields import Lease, LostUpdates
 from disttrain.parameter_server import counts
 from disttrain.parameter_server.counts import Count
-from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, Deliveries
+from disttrain.parameter_server.coverage import Coverage
+from disttrain.parameter_server.deliveries import (
+    ChunkName,
+    Decision,
+    Delivered,
+    Deliveries,
+    SenderLife,
+)
 from simulation import chaos, truth
 from simulation.sim_shard import SimShard
 
@@ -77,6 +84,24 @@ def test_applying_duplicates_is_found() -> None:
 
 def test_admitting_the_fenced_is_found() -> None:
     assert _found(shard_type=ShardThatNeverFences, word="after the fence")
+
+
+def test_a_list_that_is_told_only_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chaos, "LONGEST", 120.0)
+    monkeypatch.setattr(news, "since", lambda turn, role, _: news._always(turn, role))
+    assert _found(word="did not complete")
+
+
+def _all_at_once(coverage: Coverage, *_: object) -> frozenset[SenderLife]:
+    return frozenset(coverage._over)
+
+
+def test_forgetting_lives_that_no_checkpoint_covers_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Coverage, "cut", _all_at_once)
+    # A shard must die while a checkpoint is written, before which it forgot.
+    assert _found(word="updates lost", shard_faults=True, seeds=range(420, 430))
 
 
 def _forget_the_rest(_: DataLedger, held: OpenLease) -> None:
@@ -147,7 +172,7 @@ def test_a_coordinator_that_asks_no_shard_about_the_dead_is_found(
 def test_calling_lost_what_comes_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "after_push", _without_doubt)
     # A shard must die between an answer that is lost on the way and its repetition.
-    assert _found(word="updates lost", shard_faults=True, seeds=range(130, 140))
+    assert _found(word="updates lost", shard_faults=True, seeds=range(284, 294))
 
 
 def _without_doubt(count: Count, delivered: Delivered) -> Count:

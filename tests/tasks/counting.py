@@ -19,6 +19,7 @@ import disttrain
 from disttrain import Batch, InputPipeline, Split
 
 BLOCK = 64
+STEPS_BEFORE_THE_GATE = 40
 FIRST_TO_HANG = 100
 """Sample from which on a task that hangs does."""
 
@@ -49,7 +50,9 @@ class Numbers(Dataset[int]):
 class Counting(disttrain.Task):
     """`step_seconds` makes steps last, so that a test can act in the middle of an epoch.
 
-    `measure_seconds` does the same for each batch of an evaluation.
+    `measure_seconds` does the same for each batch of an evaluation. With a `gate` no process does
+    more than STEPS_BEFORE_THE_GATE before that file is there: whoever is killed or stopped then
+    has its next life while there is work left, however fast the machine is.
     """
 
     def __init__(
@@ -58,8 +61,11 @@ class Counting(disttrain.Task):
         step_seconds: float = 0.0,
         nan_from_sample: int | None = None,
         measure_seconds: float = 0.0,
+        gate: str | None = None,
     ) -> None:
         self.samples = samples
+        self._gate = None if gate is None else Path(gate)
+        self._steps = 0
         self.step_seconds = step_seconds
         self.measure_seconds = measure_seconds
         self.nan_from_sample = nan_from_sample
@@ -72,8 +78,8 @@ class Counting(disttrain.Task):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         assert isinstance(model, Counts)
-        if self.step_seconds and torch.is_grad_enabled():
-            time.sleep(self.step_seconds)
+        if torch.is_grad_enabled():
+            self._step()
         updates = model.first_updates.sum() + model.last_updates.sum()
         total = -model.counts[batch].sum() - updates
         if self.nan_from_sample is not None and bool((batch >= self.nan_from_sample).any()):
@@ -81,10 +87,26 @@ class Counting(disttrain.Task):
             total = total + (0.0 * updates).sqrt()
         return total
 
+    def _step(self) -> None:
+        self._steps += 1
+        time.sleep(self.step_seconds)
+        while self._gate and self._steps > STEPS_BEFORE_THE_GATE and not self._gate.exists():
+            time.sleep(0.01)
+
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         assert isinstance(model, Counts)
         time.sleep(self.measure_seconds)
         return {"counted": model.counts.detach().mean() * len(batch)}
+
+
+class FailsLate(Counting):
+    """Has a mistake that shows after some steps."""
+
+    def _step(self) -> None:
+        super()._step()
+        if self._steps > STEPS_BEFORE_THE_GATE:
+            message = "a mistake that shows late"
+            raise ValueError(message)
 
 
 class Moody(Counting):

@@ -1,10 +1,15 @@
 import itertools
+import json
+from dataclasses import asdict
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from disttrain import layout
-from disttrain.layout import Range, chunks, divide
+from disttrain.coordinator.errors import MessageRefused
+from disttrain.coordinator.protocol import payloads
+from disttrain.layout import ModelLayout, Range, TensorSpec, chunks, divide, require_sound
 from disttrain.transport.header import ElementType, Vector
 
 
@@ -48,3 +53,36 @@ def test_a_trial_point_is_as_long_and_of_the_type_of_what_is_trained() -> None:
         assert layout.length_given_by(trial) is parameters
         assert layout.ELEMENT_TYPES[trial] is layout.ELEMENT_TYPES[parameters]
     assert layout.length_given_by(Vector.FROZEN) is Vector.FROZEN
+
+
+@pytest.mark.parametrize(
+    ("shapes", "firsts"),
+    [
+        ([(-1, 5)], [0]),
+        ([(4,), (-2, -3)], [0, 4]),
+        ([(4,), (2,)], [0, 3]),
+        ([(4,)], [64]),
+        ([(2**40, 2)], [0]),
+        ([(2**40,), (1,)], [0, 2**40]),
+    ],
+)
+def test_a_layout_that_no_model_has_is_refused(
+    shapes: list[tuple[int, ...]], firsts: list[int]
+) -> None:
+    tensors = tuple(
+        TensorSpec(
+            name=f"t{number}",
+            aliases=(),
+            shape=shape,
+            dtype="float32",
+            vector=Vector.PARAMETERS,
+            first=first,
+        )
+        for number, (shape, first) in enumerate(zip(shapes, firsts, strict=True))
+    )
+    join = {"kind": "join", "role": 3, "index": None, "instance": "a", "pid": 1}
+    described = {"tensors": [asdict(tensor) for tensor in tensors]}
+    with pytest.raises(ValueError, match=r"begins at|more than"):
+        require_sound(ModelLayout(tensors=tensors))
+    with pytest.raises(MessageRefused):
+        payloads.parse_request(json.dumps(join | {"layout": described}).encode())

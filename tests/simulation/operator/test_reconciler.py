@@ -16,12 +16,13 @@ from disttrain.errors import DistTrainError
 from disttrain_operator.errors import Forbidden
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.observed.records import JobKey
-from disttrain_operator.observed.watched import CHILDREN
+from disttrain_operator.observed.watched import CHILDREN, KINDS
 
 SEEDS = range(int(os.environ.get("DISTTRAIN_SIMULATION_SEEDS", "8")))
 STEPS = 60
 KEY = JobKey("somewhere", "job")
 JOB = (Kind.DistTrainJob, *KEY)
+SERVICE = (Kind.Service, KEY.namespace, "job")
 COMPLETE = json.dumps({"phase": "Complete", "reason": "EpochsDone", "message": ""})
 
 
@@ -45,6 +46,8 @@ class Operator(OperatorInMemory):
     def __init__(self, world: World, client: FakeClient | None = None) -> None:
         super().__init__(world, client)
         self.pending: list[WatchEvent] = []
+        self.told: dict[str, list[WatchEvent]] = {}
+        """What was taken in of each object that is there, by its uid."""
 
     async def relist(self) -> None:
         await self.relister.all()
@@ -58,8 +61,26 @@ class Operator(OperatorInMemory):
             if event[0] in late:
                 kept.append(event)
             elif chance.random() >= loss:
-                self.take(event)
+                self.tell(event)
         self.pending = kept
+        self.tell_again(chance)
+
+    def tell(self, event: WatchEvent) -> None:
+        """Take in an event, and keep it to be told again."""
+        self.take(event)
+        uid = event[2]["metadata"]["uid"]
+        if event[1] == "DELETED":
+            self.told.pop(uid, None)
+        else:
+            self.told.setdefault(uid, []).append(event)
+
+    def tell_again(self, chance: random.Random) -> None:
+        """Take in old sights, as a list that was read slowly brings them after a watch."""
+        known = {uid for kind in KINDS for uid in self.inventory.versions(kind)}
+        for uid in chance.sample(
+            sorted(known & set(self.told)), min(2, len(known & set(self.told)))
+        ):
+            self.take(chance.choice(self.told[uid]))
 
     def hear_the_rest(self) -> None:
         """Take in what was late."""
@@ -93,7 +114,7 @@ def meddle(world: World, chance: random.Random) -> None:
     found = [key for key in world.objects if key[0] in {*CHILDREN, Kind.Pod}]
     if deed == "delete" and found:
         world.delete(chance.choice(found))
-    scaled = [key for key in found if key[0] in {Kind.StatefulSet, Kind.Deployment}]
+    scaled = [key for key in found if key[0] in {Kind.StatefulSet, Kind.ReplicaSet}]
     if deed == "edit" and scaled:
         world.change(chance.choice(scaled), {"spec": {"replicas": chance.randint(0, 4)}})
 
@@ -167,7 +188,7 @@ def test_after_faults_a_job_has_all_it_shall_have_and_rests(world: World, seed: 
     found = children(world)
     assert set(found) == set(CHILDREN)
     wanted = world.objects[JOB]["spec"]["replicas"]["count"]
-    assert found[Kind.Deployment]["spec"]["replicas"] == wanted
+    assert found[Kind.ReplicaSet]["spec"]["replicas"] == wanted
     assert found[Kind.StatefulSet]["spec"]["replicas"] == 2
     assert found[Kind.Job]["spec"]["suspend"] is False
     assert world.objects[JOB]["status"]["phase"] == "Running"
@@ -234,24 +255,22 @@ def test_a_new_job_of_the_same_name_waits_for_the_old_ones_objects(
         operator = Operator(world)
         await operator.relist()
         await operator.look()
-        leftover = world.objects[Kind.ConfigMap, KEY.namespace, "job-launch"]
+        leftover = world.objects[SERVICE]
         world.delete(JOB)
-        world.put(Kind.ConfigMap, leftover, "ADDED")
+        world.put(Kind.Service, leftover, "ADDED")
         world.create(Kind.DistTrainJob, job())
         await operator.relist()
         await operator.look()
         kinds = {each["type"] for each in world.objects[JOB]["status"]["conditions"]}
         assert "WaitingForPrevious" in kinds
-        assert world.objects[Kind.ConfigMap, KEY.namespace, "job-launch"] == leftover | {
-            "metadata": world.objects[Kind.ConfigMap, KEY.namespace, "job-launch"]["metadata"]
-        }
-        world.delete((Kind.ConfigMap, KEY.namespace, "job-launch"))
+        assert world.objects[SERVICE]["spec"] == leftover["spec"]
+        world.delete(SERVICE)
         await settle(world, operator)
 
     asyncio.run(scenario())
 
-    launch = world.objects[Kind.ConfigMap, KEY.namespace, "job-launch"]
-    assert first["metadata"]["uid"] not in launch["data"]["job.json"]
+    (owner,) = world.objects[SERVICE]["metadata"]["ownerReferences"]
+    assert owner["uid"] != first["metadata"]["uid"]
 
 
 def test_what_fails_again_and_again_is_told_until_it_goes_well(world: World) -> None:

@@ -121,5 +121,5 @@ def trains(world: World) -> bool:
 
 
 def num_replicas(world: World) -> int:
-    found = world.objects.get((Kind.Deployment, KEY.namespace, "job-replica"))
+    found = world.objects.get((Kind.ReplicaSet, KEY.namespace, "job-replica"))
     return 0 if found is None else int(found["spec"]["replicas"])

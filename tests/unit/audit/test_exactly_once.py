@@ -7,6 +7,7 @@ import pytest
 from disttrain.audit import exactly_once
 from disttrain.audit.evidence import Evidence, Life
 from disttrain.audit.finding import Standing
+from disttrain.parameter_server import ledger_folding
 from disttrain.parameter_server.ledger import RECORD, Kind
 
 Commits = dict[int, list[tuple[int, int]]]
@@ -127,3 +128,30 @@ def elements_read(evaluations: int) -> int:
 def test_ten_times_the_evaluations_are_ten_times_the_work() -> None:
     few = elements_read(20)
     assert 0 < elements_read(200) <= 11 * few
+
+
+def folded(life: Life) -> Life:
+    return replace(life, records=ledger_folding.fold(life.records, 0))
+
+
+def test_folded_evaluations_are_compared_as_a_whole() -> None:
+    found = exactly_once.check(evidence(folded(a_life(0, WHOLE)), folded(a_life(1, WHOLE))))
+
+    assert found.standing is Standing.HELD
+    assert "2 more are folded, compared as a whole" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (a_life(1, {1: WHOLE[1], 2: [(0, 9), (1, 9)]}), "added up other attempts than shard-0"),
+        (a_life(1, WHOLE, samples=200), "counted 200 of 240 samples in one of them"),
+    ],
+)
+def test_a_shard_that_counted_something_else_is_named_when_it_is_folded(
+    other: Life, sentence: str
+) -> None:
+    found = exactly_once.check(evidence(folded(a_life(0, WHOLE)), folded(other)))
+
+    assert found.standing is Standing.VIOLATED
+    assert any(sentence in violation for violation in found.violations)

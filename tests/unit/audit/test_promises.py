@@ -408,3 +408,19 @@ def test_a_log_that_ends_in_half_a_record_is_named() -> None:
         evidence, replicas={**evidence.replicas, 1: (replace(whole, ends_in_half=True),)}
     )
     assert logs.check(half).violations == ("the log of replica-1 (life 1) ends in half a record",)
+
+
+def test_counts_that_are_at_least_so_many_may_be_fewer_but_never_more() -> None:
+    run = a_run_with_a_rollback()
+    for log in run.shards.values():
+        for record in log:
+            if record["kind"] == Kind.LOST and record["sender"] == 1:
+                record["samples"] -= 1
+    run.summary["updatesLost"] -= 1
+    run.summary["updatesLostBySender"]["replica-1"] -= 1
+    assert violated(run) == {"1"}
+    run.summary["updatesLostIsExact"] = False
+    assert violated(run) == set()
+    run.summary["updatesLost"] += 9
+    run.summary["updatesLostBySender"]["replica-1"] += 9
+    assert violated(run) == {"1"}

@@ -150,7 +150,7 @@ def test_what_cannot_be_deleted_at_once_is_deleted_one_by_one() -> None:
 
 
 def test_a_deletion_that_fails_stops_nobody() -> None:
-    objects_that_raise(OSError("reset")).delete(["a", "b"])
+    assert objects_that_raise(OSError("reset")).delete(["a", "b"]) == {"a", "b"}
 
 
 def test_many_objects_are_read_and_deleted_together(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_many_objects_are_read_and_deleted_together(tmp_path: Path) -> None:
     there = found.sizes("d")
     assert found.read_all(there) == {name: name.encode() for name in there}
     assert found.read_all({}) == {}
-    found.delete(["d/a", "d/none", "d/c"])
+    assert found.delete(["d/a", "d/none", "d/c"]) == frozenset()
     assert set(found.sizes("d")) == {"d/b"}
 
 
@@ -197,10 +197,19 @@ def test_an_empty_object_is_read_as_any_other(content: bytes) -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = {"class": "no_such_package.Files", "err": "install no_such"}
     monkeypatch.setitem(known_implementations, "absent", absent)
+    monkeypatch.setenv("DISTTRAIN_OBJECT_STORES", "absent")
     with pytest.raises(StoreRefused, match=r"spec\.checkpoint\.uri: absent://b .*install no_such"):
         objects.open_objects("absent://b")
 
 
-def test_an_unknown_protocol_is_refused() -> None:
+@pytest.mark.parametrize("scheme", ["http", "ftp", "sftp", "github", "nosuch", "S3", ""])
+def test_only_known_stores_are_opened_unless_the_environment_names_others(scheme: str) -> None:
+    said = rf"{scheme}://b is opened only where DISTTRAIN_OBJECT_STORES={scheme} is set"
+    with pytest.raises(StoreRefused, match=said):
+        objects.open_objects(f"{scheme}://b")
+
+
+def test_an_unknown_protocol_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISTTRAIN_OBJECT_STORES", "oss,nosuch")
     with pytest.raises(StoreRefused, match="nosuch://b cannot be opened: Protocol not known"):
         objects.open_objects("nosuch://b")

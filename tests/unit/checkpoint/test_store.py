@@ -1,5 +1,6 @@
 """The store: what is there after what happened."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,16 @@ def test_commit_refuses_a_file_that_is_missing_or_short(tmp_path: Path) -> None:
     assert kept.latest() is None
 
 
+def test_commit_refuses_what_no_reader_would_take(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    manifest = stage(store.begin(1), a_layout(), shards=2)
+    first, second = manifest.shards
+    lying = replace(second.file, name="../shard-00001.safetensors")
+    with pytest.raises(Corrupt, match="its file is"):
+        store.commit(replace(manifest, shards=(first, replace(second, file=lying))))
+    assert store.latest() is None
+
+
 def test_retention_keeps_the_newest_and_removes_leftovers(tmp_path: Path) -> None:
     kept = Store(tmp_path)
     for number in (1, 2, 4, 7):
@@ -82,9 +93,10 @@ def test_retention_keeps_the_newest_and_removes_leftovers(tmp_path: Path) -> Non
 
 
 def test_retention_keeps_at_least_one(tmp_path: Path) -> None:
-    a_checkpoint(tmp_path)
-    assert Store(tmp_path).retain(0) == ()
-    assert Store(tmp_path).latest() is not None
+    for number in (1, 2):
+        a_checkpoint(tmp_path, number=number)
+    assert Store(tmp_path).retain(0) == (1,)
+    assert [found.manifest.number for found in Store(tmp_path).list()] == [2]
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

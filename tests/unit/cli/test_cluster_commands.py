@@ -150,6 +150,14 @@ def test_a_job_is_deleted_and_its_volume_named(api: ApiInMemory) -> None:
     assert typed("delete", "digits", "--ignore-not-found").exit_code == 0
 
 
+def test_a_volume_that_goes_with_its_job_is_not_said_to_be_kept(api: ApiInMemory) -> None:
+    api.objects.pop(PODS.path(NAMESPACE, "digits-shard-0"))
+    claims = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/digits-checkpoints"
+    owned = {"name": "digits-checkpoints", "ownerReferences": [{"name": "digits"}]}
+    api.objects[claims] = {"metadata": owned}
+    assert "is kept" not in typed("delete", "digits").output
+
+
 def test_names_are_completed(api: ApiInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_DISTTRAIN_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "disttrain get dtj/di")

@@ -7,7 +7,8 @@ import pytest
 
 from builders import batch_shards
 from builders.checkpoints import SMALL, a_checkpoint, a_layout, a_tensor, flip_bit
-from disttrain.checkpoint import names
+from builders.jobs import SMALL as SMALL_JOB
+from disttrain.checkpoint import copies, names
 from disttrain.cli import main
 from disttrain.layout import ModelLayout
 from disttrain.transport.header import Vector
@@ -96,3 +97,13 @@ def test_the_vectors_of_a_batch_method_are_counted_instead_of_named(
 
     line = next(one for one in capsys.readouterr().out.splitlines() if one.startswith("0 "))
     assert "PARAMETERS_FLOAT64 40  5 vectors, 1.6 kB" in line
+
+
+def test_a_run_folder_does_not_decide_what_is_connected_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = SMALL_JOB.replace("{name: digits}", "{name: digits, uid: u-1}")
+    (tmp_path / "job.yaml").write_text(f"{job}  checkpoint: {{uri: s3://bucket/prefix}}\n")
+    monkeypatch.setattr(copies, "checkpoint_at", pytest.fail)
+    assert inspected(monkeypatch, tmp_path) == 1
+    assert "s3://bucket/prefix/digits-u-1; name that place" in capsys.readouterr().err

@@ -39,6 +39,12 @@ def test_the_help_of_every_command_has_an_example(command: str) -> None:
     assert f"disttrain {command}" in result.output
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_example_of_a_help_has_a_line_of_its_own(command: str) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"]).output
+    assert all(line.count("Example: ") <= 1 for line in shown.splitlines())
+
+
 def test_help_lists_the_commands() -> None:
     output = CliRunner().invoke(app, ["--help"]).output
     assert all(f"\n  {command} " in output for command in COMMANDS)

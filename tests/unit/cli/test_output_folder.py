@@ -29,7 +29,7 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     ("output", "said"),
     [
         ("job.yaml", "job.yaml is no folder; choose another one with --output"),
-        ("job.yaml/run", "cannot be written into (TMP/job.yaml/run/logs: Not a directory)"),
+        ("job.yaml/run", "cannot be written into (TMP/job.yaml/run: Not a directory)"),
         ("x" * 300, "File name too long"),
     ],
 )
@@ -73,3 +73,24 @@ def test_a_resume_where_there_is_no_run_is_a_wrong_call(
 ) -> None:
     assert ended(monkeypatch, "resume", str(tmp_path)) == 2
     assert "is no output folder of `disttrain run`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["resume", "status", "evaluate", "audit", "replay"])
+def test_a_folder_that_does_not_exist_is_called_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    assert ended(monkeypatch, command, str(tmp_path / "nowhere")) != 0
+    assert "no such folder" in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("command", ["audit", "replay"])
+def test_a_run_that_ended_before_training_is_called_so(
+    manifest: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    del manifest
+    assert ended(monkeypatch, command, ".") != 0
+    assert "ended before it began: it has no ledger/" in capsys.readouterr().err

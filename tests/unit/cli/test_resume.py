@@ -78,3 +78,20 @@ def test_a_whole_checkpoint_is_resumed(
     run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
     assert resumed(monkeypatch, run) == 7
     assert len(started) == 1
+
+
+def test_another_optimizer_is_refused_by_name(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    started: list[object],
+) -> None:
+    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
+    manifest = run / "job.yaml"
+    manifest.write_text(manifest.read_text().replace("adagrad:", "sgd:"))
+
+    assert resumed(monkeypatch, run) == 2
+    said = capsys.readouterr().err
+    assert "spec.strategy.downpour.optimizer was adagrad and is sgd" in said
+    assert "Set adagrad, or begin a new run" in said
+    assert started == []

@@ -64,6 +64,26 @@ def test_a_measure_that_is_no_number_is_shown() -> None:
     assert " · accuracy nan, f1 0.5 · " in wording.progress_line(status)
 
 
+def test_a_warning_of_a_measure_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = a_run(tmp_path, measureWarning="the measure accuracy is no number")
+    display = PlainDisplay(lambda: read_status(run.status))
+    for phase in ("Running", "Draining", "Complete"):
+        a_run(tmp_path, phase=phase, measureWarning="the measure accuracy is no number")
+        display.tick([])
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "warning: the measure accuracy is no number"
+    assert len(said) == 4
+    assert sum(line.startswith("warning: ") for line in said) == 1
+    console = Console(force_terminal=True, width=160, record=True, color_system=None)
+    with LiveDisplay(lambda: read_status(run.status), console) as live:
+        live.tick([])
+    assert "warning: the measure accuracy is no number" in console.export_text()
+    shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output.splitlines()
+    assert "warning: the measure accuracy is no number" in shown
+
+
 def test_lines_for_pipes_come_with_news_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,6 +142,25 @@ def test_checkpoints_that_failed_are_counted(number: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("figures", "text"),
+    [
+        ({"updatesLost": 0}, ""),
+        ({"updatesLost": 0, "updatesLostIsExact": False}, ""),
+        ({"updatesLost": 1, "updatesLostIsExact": True}, " · 1 update lost"),
+        ({"updatesLost": 1200, "updatesLostIsExact": True}, " · 1,200 updates lost"),
+        ({"updatesLost": 1200, "updatesLostIsExact": False}, " · at least 1,200 updates lost"),
+    ],
+)
+def test_updates_that_were_lost_are_counted_as_well_as_they_can_be(
+    tmp_path: Path, figures: dict[str, object], text: str
+) -> None:
+    a_run(tmp_path, **figures)
+    shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output.splitlines()[0]
+    assert ("lost" in shown) == bool(text)
+    assert text in shown
+
+
+@pytest.mark.parametrize(
     ("message", "text"), [("", "Stopped"), ("the disk is full", "Stopped (the disk is full)")]
 )
 def test_a_stop_is_said_once(message: str, text: str) -> None:
@@ -151,6 +190,14 @@ def test_what_the_manifest_had_better_say_is_printed_once_and_drawn(
     with LiveDisplay(lambda: read_status(run.status), console) as display:
         display.tick([])
     assert "warning: too few groups" in console.export_text()
+
+
+def test_a_lost_shard_is_named_in_red(tmp_path: Path) -> None:
+    console = Console(force_terminal=True, width=120, record=True, color_system="standard")
+    run = a_run(tmp_path, members=[{"name": "shard-0", "incarnation": 2, "state": "dead"}])
+    with LiveDisplay(lambda: read_status(run.status), console) as display:
+        display.tick([Process("shard-0", State.RUNNING)])
+    assert "\x1b[31mdead" in console.export_text(styles=True)
 
 
 def test_a_terminal_shows_processes_figures_and_events(tmp_path: Path) -> None:

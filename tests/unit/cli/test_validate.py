@@ -1,12 +1,13 @@
 """`disttrain validate`: lines and exit codes."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from builders.jobs import SMALL
-from disttrain.cli.main import app
+from disttrain.cli.main import app, main
 
 BAD = SMALL.replace("batchSize: 32", "batchSize: 0")
 WARNED = SMALL.replace("{epochs: 1}", "{targetMetric: {name: accuracy, atLeast: 0.9}}")
@@ -34,6 +35,21 @@ def test_a_good_manifest_is_ok(folder: Path) -> None:
 def test_a_bad_manifest_is_explained(folder: Path) -> None:
     expected = "bad.yaml:9: spec.batchSize: must be at least 1, got 0"
     assert validated("bad.yaml") == (2, [expected])
+
+
+@pytest.mark.parametrize("command", ["validate", "run", "submit"])
+def test_a_manifest_cannot_steer_the_terminal(
+    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = '"\\e]0;owned\\a\\e[2J\\u202e"'
+    bad = SMALL.replace("{name: digits}", f"{{name: {name}}}").replace("epochs", name)
+    (folder / "bad.yaml").write_text(bad)
+    monkeypatch.setattr("sys.argv", ["disttrain", command, "bad.yaml"])
+    with pytest.raises(SystemExit):
+        sys.exit(main())
+    printed = "".join(capsys.readouterr())
+    assert "metadata.name: " in printed
+    assert all(line.isprintable() for line in printed.splitlines())
 
 
 def test_a_warning_is_shown_and_the_manifest_is_good(folder: Path) -> None:

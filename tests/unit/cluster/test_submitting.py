@@ -94,6 +94,20 @@ def test_a_folder_is_packed_without_caches_and_the_manifest(tmp_path: Path) -> N
     assert code.folders == ("pictures",)
 
 
+def test_a_link_to_a_file_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of this machine")
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "task.py").write_text("")
+    (folder / "same.py").symlink_to("task.py")
+    assert set(code_folder.read(folder).files) == {"task.py", "same.py"}
+
+    (folder / "words.txt").symlink_to(secret)
+    with pytest.raises(WrongInput, match=r"words.txt is a link to .*secret"):
+        code_folder.read(folder)
+
+
 def test_too_much_code_is_refused_with_the_biggest_files_and_a_way_out(tmp_path: Path) -> None:
     a_folder(tmp_path, small=b"x", big=bytes(600_000), bigger=bytes(700_000))
     with pytest.raises(WrongInput) as caught:

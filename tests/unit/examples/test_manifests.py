@@ -40,7 +40,7 @@ def test_a_manifest_leads_to_a_task_that_can_be_trained(path: Path) -> None:
     dataset = task.dataset(Split.TRAIN)
     batch = next(iter(DataLoader(dataset, batch_size=8, collate_fn=task.collate)))
     gradients = torch.autograd.grad(
-        checks.check_loss(task.loss(model, batch)), [*model.parameters()]
+        checks.check_loss(task.loss(model, batch)).mean, [*model.parameters()]
     )
     measures = checks.check_measures(task.measure(model, batch))
     assert samples[0] > samples[1]

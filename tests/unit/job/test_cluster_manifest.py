@@ -100,6 +100,11 @@ def test_without_them_nothing_is_said_about_kubernetes() -> None:
             "away or give size, not claimName",
         ),
         (
+            "spec.checkpoint.volume={claimName: a, retentionPolicy: {whenDeleted: Delete}}",
+            "spec.checkpoint.volume: retentionPolicy describes a claim that is made; take it "
+            "away or give size, not claimName",
+        ),
+        (
             "spec.checkpoint.volume={size: 10GB}",
             "spec.checkpoint.volume.size: must be an amount of bytes such as 10Gi or 500M, got "
             "'10GB'",

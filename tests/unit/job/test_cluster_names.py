@@ -14,12 +14,10 @@ LONGEST_POD_SUFFIX = len("-0123456789-01234")
 
 def test_names_of_a_job_on_kubernetes() -> None:
     assert cluster_names.service("digits") == "digits"
-    assert cluster_names.network_policy("digits") == "digits"
     assert cluster_names.shard_set("digits") == "digits-shard"
-    assert cluster_names.replica_deployment("digits") == "digits-replica"
+    assert cluster_names.replica_set("digits") == "digits-replica"
     assert cluster_names.coordinator_job("digits") == "digits-coordinator"
-    assert cluster_names.launch_config_map("digits") == "digits-launch"
-    assert cluster_names.keys_secret("digits", "0f6a1b2c-3d4e") == "digits-keys-0f6a1b2c"
+    assert cluster_names.launch_secret("digits", "0f6a1b2c-3d4e") == "digits-launch-0f6a1b2c"
     assert cluster_names.checkpoints_claim("digits") == "digits-checkpoints"
 
 
@@ -37,5 +35,5 @@ def test_hosts_are_those_of_the_headless_service() -> None:
 def test_the_longest_name_leaves_room_for_what_controllers_append() -> None:
     job = "x" * LONGEST_NAME
     assert len(cluster_names.shard_set(job)) + LONGEST_REVISION <= 63
-    assert len(cluster_names.replica_deployment(job)) + LONGEST_POD_SUFFIX <= 63 + 5
+    assert len(cluster_names.replica_set(job)) + LONGEST_POD_SUFFIX <= 63 + 5
     assert len(Hosts(job, "n").coordinator.split(".")[0]) <= 63

@@ -4,6 +4,8 @@ import pytest
 
 from builders.jobs import a_job
 from disttrain.job import defaults
+from disttrain.job.audit import Audit
+from disttrain.job.optimizer import Adagrad
 
 OPTIMIZER = "spec.strategy.downpour.optimizer"
 
@@ -35,6 +37,24 @@ def test_evaluation_batch_size(assignments: tuple[str, ...], expected: int) -> N
     assert defaults.evaluation_batch_size(a_job(*assignments).spec) == expected
 
 
+@pytest.mark.parametrize(
+    ("member_timeout_seconds", "uri", "expected"),
+    [
+        (60, "checkpoints/", 60.0),
+        (40, "checkpoints/", 40.0),
+        (4, "checkpoints/", 30.0),
+        (60, "s3://bucket/prefix", 120.0),
+        (600, "s3://bucket/prefix", 600.0),
+    ],
+)
+def test_a_coordinator_hangs_after_longer_than_a_disk_or_a_store_may_keep_it(
+    member_timeout_seconds: int, uri: str, expected: float
+) -> None:
+    timeouts = f"{{leaseSeconds: 3, memberTimeoutSeconds: {member_timeout_seconds}}}"
+    spec = a_job(f"spec.coordinator={timeouts}", f"spec.checkpoint.uri={uri}").spec
+    assert defaults.coordinator_patience_seconds(spec) == expected
+
+
 def test_without_a_warm_start_it_takes_no_samples() -> None:
     assert defaults.warm_start_samples(a_job().spec.strategy.only_downpour) == 0
 
@@ -57,3 +77,26 @@ def test_a_staleness_bound_allows_what_the_strategy_causes(
         f"spec.strategy.downpour.maxInFlight={in_flight}",
     ).spec.strategy.only_downpour
     assert defaults.staleness_bound(downpour) == expected
+
+
+def test_a_strategy_without_an_optimizer_begins_gently_with_adagrad() -> None:
+    downpour = a_job("spec.strategy={downpour: {}}").spec.strategy.only_downpour
+
+    rule = downpour.optimizer.rule
+    assert isinstance(rule, Adagrad)
+    assert (rule.learning_rate, rule.initial_accumulator) == (0.05, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "expected"),
+    [
+        ((), Audit.SUMMARY),
+        (("spec.record=true",), Audit.FULL),
+        (("spec.audit=off",), Audit.OFF),
+        (("spec.audit=full",), Audit.FULL),
+    ],
+)
+def test_ledgers_are_bounded_unless_a_replay_is_to_read_them(
+    assignments: tuple[str, ...], expected: Audit
+) -> None:
+    assert defaults.audit(a_job(*assignments).spec) is expected

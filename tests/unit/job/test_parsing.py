@@ -83,12 +83,12 @@ def test_texts_that_hold_no_single_job_say_why(text: str, expected: str) -> None
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a: " + "[" * 1000, "more than 50 levels of nesting"),
-        ("&a [*a]", "more than 50 levels of nesting"),
+        ("a: " + "[" * 1000, "job.yaml:1: nested too deeply: more than 50 levels of nesting"),
+        ("&a [*a]", "job.yaml:1: nested too deeply: more than 50 levels of nesting"),
         (
             "a0: &a0 [1, 1, 1, 1]\n"
             + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)),
-            "more than 5000 values, aliases expanded",
+            "too large: more than 5000 values, aliases expanded",
         ),
         ("a: [" + "1," * 500_000 + "]", "more than 5000 values, aliases expanded"),
         ("x" * (2**20 + 1), "must be at most 1048576 bytes, got 1048577"),

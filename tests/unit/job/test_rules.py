@@ -1,7 +1,12 @@
 """Rules on jobs that are already made, as a command asks for warnings before a run."""
 
+import re
+
+import pytest
+
 from builders.jobs import a_job
 from disttrain.job import rules
+from disttrain.job.audit import Audit
 from disttrain.job.downpour import Downpour
 from disttrain.job.finding import Severity
 from disttrain.job.strategy import Strategy
@@ -29,3 +34,37 @@ def test_the_chosen_strategy_is_the_only_one_there_is() -> None:
     downpour = a_job().spec.strategy.rule
     assert isinstance(downpour, Downpour)
     assert Strategy(downpour=downpour).rule is downpour
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "push_every", "said"),
+    [
+        ("adagrad", 4, "makes Adagrad square the sum of 4 gradients, .* take about 2 times"),
+        ("momentum", 16, "makes one step of the velocity of 16 gradients"),
+        ("adagrad", 1, None),
+        ("momentum", 1, None),
+        ("sgd", 16, None),
+    ],
+)
+def test_pushes_of_several_steps_are_warned_of_where_they_change_what_a_rate_means(
+    optimizer: str, push_every: int, said: str | None
+) -> None:
+    job = a_job(
+        f"spec.strategy.downpour.optimizer={{{optimizer}: {{learningRate: 0.1}}}}",
+        f"spec.strategy.downpour.pushEvery={push_every}",
+    )
+
+    found = rules.check(job)
+
+    assert [finding.severity for finding in found] == [Severity.WARNING] * (said is not None)
+    assert said is None or re.search(said, found[0].message)
+
+
+@pytest.mark.parametrize("audit", ["summary", "off"])
+def test_a_record_for_a_replay_keeps_everything(audit: str) -> None:
+    spec = a_job("spec.record=true").spec.model_copy(update={"audit": Audit(audit)})
+    (finding,) = rules.check(a_job().model_copy(update={"spec": spec}))
+    assert str(finding) == (
+        f"spec.audit: must be full, or left out, with record: true, got {audit}: "
+        "a replay needs every record; or set record: false"
+    )

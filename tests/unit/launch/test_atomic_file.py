@@ -1,5 +1,6 @@
 """Small files are replaced whole or not at all."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -22,3 +23,12 @@ def test_only_its_owner_can_read_it_whoever_could_before(tmp_path: Path) -> None
     atomic_file.replace(path, b"new")
     assert path.read_bytes() == b"new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_link_planted_beside_it_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    (tmp_path / f".status.{os.getpid()}").symlink_to(victim)
+    atomic_file.replace(tmp_path / "status", b"new")
+    assert victim.read_bytes() == b"mine"
+    assert not (tmp_path / "status").is_symlink()

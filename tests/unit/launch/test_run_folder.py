@@ -1,6 +1,7 @@
 """The output folder, its lock and its record."""
 
 import os
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,6 +31,44 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     with pytest.raises(OutputFolderUnusable, match="is no folder; choose another one"):
         RunFolder(tmp_path / "run").create()
     assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_a_new_folder_and_its_parts_are_for_this_user_alone(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.create()
+    made = (folder.path, folder.logs, folder.lock_file.parent)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o700] * 3
+
+
+def test_a_folder_that_everybody_may_write_into_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o757)
+    with pytest.raises(OutputFolderUnusable, match=f"chmod o-w {tmp_path}"):
+        RunFolder(tmp_path).create()
+    with pytest.raises(OutputFolderUnusable):
+        RunFolder(tmp_path).lock()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    remedy = rf"belongs to another user \({owner}\), .* `chown {owner + 1} {tmp_path}`"
+    with pytest.raises(OutputFolderUnusable, match=remedy):
+        RunFolder(tmp_path).create()
+    with pytest.raises(OutputFolderUnusable):
+        RunFolder(tmp_path).lock()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.create()
+    folder.lock_file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        folder.lock()
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_one_launcher_holds_a_folder_at_a_time(tmp_path: Path) -> None:
@@ -97,3 +136,10 @@ def test_a_failure_survives_its_file(tmp_path: Path) -> None:
     failure = failure_file.read(tmp_path / "f")
     assert failure == failure_file.Failure(kind="NotARunFolder", message="two\nlines")
     assert failure_file.read(tmp_path / "none") is None
+
+
+def test_a_run_of_which_no_member_has_begun_can_be_audited(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "output")
+    folder.prepare()
+    folder.job.touch()
+    assert folder.why_none(of_training=True) is None

@@ -1,5 +1,6 @@
 """Which processes a job has, and what each is told."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,16 @@ import pytest
 from builders.jobs import a_job
 from disttrain.job.location import Location
 from disttrain.launch import config as launch_config
+from disttrain.launch import keys as launch_keys
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.launcher.plan import Place, plan
+from disttrain.launcher.plan import joining as joining_config
 from disttrain.launcher.threads import Threads, share_out
-from disttrain.transport.config import TransportKind
+from disttrain.transport.config import CurveKeys, TransportKind
+from disttrain.transport.header import Role
 
 
-def a_place(cores: int = 2) -> Place:
+def a_place(cores: int = 2, keys: Mapping[Role, CurveKeys] | None = None) -> Place:
     return Place(
         run_folder=Path("/runs/one"),
         task_folder=Path("/tasks"),
@@ -21,6 +25,7 @@ def a_place(cores: int = 2) -> Place:
         sockets=Path("/tmp/s"),
         coordinator_port=4711,
         cores=cores,
+        keys=keys or {},
     )
 
 
@@ -43,6 +48,34 @@ def test_tcp_stays_on_the_loopback() -> None:
     configs = plan(a_job("spec.transport=tcp"), a_place())
     assert configs["coordinator"].listen_address == "tcp://127.0.0.1:4711"
     assert configs["shard-0"].listen_address == "tcp://127.0.0.1:0"
+
+
+def test_over_tcp_each_role_has_its_own_keys_and_meets_those_it_talks_to() -> None:
+    keys = launch_keys.of_one_machine()
+    configs = plan(a_job("spec.transport=tcp"), a_place(keys=keys))
+    for name, role in (("coordinator", 1), ("shard-0", 2), ("replica-0", 3)):
+        assert configs[name].transport_config.curve == keys[Role(role)]
+    public = {own.public: role for role, own in keys.items()}
+    assert len(public) == len(Role)
+    assert keys[Role.COORDINATOR].allowed == {
+        key: role for key, role in public.items() if role is not Role.COORDINATOR
+    }
+    assert keys[Role.LAUNCHER].listeners == {Role.COORDINATOR: keys[Role.COORDINATOR].public}
+
+
+def test_a_loop_of_the_users_own_has_a_replicas_keys_and_no_index() -> None:
+    keys = launch_keys.of_one_machine()
+    joining = joining_config(a_job("spec.transport=tcp"), a_place(keys=keys))
+    assert (joining.process, joining.keys) == ("replica", keys[Role.REPLICA])
+
+
+def test_a_config_with_keys_survives_its_file(tmp_path: Path) -> None:
+    place = a_place(keys=launch_keys.of_one_machine())
+    for name, config in plan(a_job("spec.transport=tcp"), place).items():
+        launch_config.write(tmp_path / name, config)
+        assert launch_config.read(tmp_path / name) == config
+        assert config.keys is not None
+        assert config.keys.secret not in repr(config)
 
 
 def test_a_config_survives_its_file(tmp_path: Path) -> None:

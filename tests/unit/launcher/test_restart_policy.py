@@ -50,6 +50,20 @@ def test_the_wait_is_per_process_and_the_budget_per_role() -> None:
     assert history.restarts == {Role.REPLICA: 2, Role.SHARD: 1}
 
 
+def test_a_budget_that_nobody_gave_grows_with_the_members_of_the_role() -> None:
+    policy = Policy(
+        failures=FailurePolicy(), durability=Durability.CHECKPOINT, members={Role.REPLICA: 8}
+    )
+
+    def restarts_of(name: str) -> int:
+        history = History()
+        while isinstance(decide(policy, history, name, KILLED, lived_seconds=SOON), Restart):
+            pass
+        return sum(history.restarts.values())
+
+    assert [restarts_of(name) for name in ("replica-0", "shard-0", "coordinator")] == [24, 10, 10]
+
+
 def test_a_long_life_makes_the_next_wait_short_again() -> None:
     history = History()
     for _ in range(3):

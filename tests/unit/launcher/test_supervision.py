@@ -4,6 +4,7 @@ import signal
 
 from disttrain.job.failure_policy import FailurePolicy, MaxRestarts
 from disttrain.job.roles import Durability
+from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher.restart_policy import Exit, GiveUp, Policy, Restart
 from disttrain.launcher.supervision import Ending, Expected, Phase, State, Supervision
 
@@ -54,9 +55,9 @@ def test_the_coordinators_decision_ends_everything() -> None:
     assert supervision.ended("coordinator", Exit(1), now=1.1) == Expected()
     assert (supervision.phase, supervision.ending) == (Phase.ENDING, Ending.DECIDED)
     assert supervision.due(99.0, lambda _: True) == []
-    assert [each.name for each in supervision.living] == ["shard-0"]
+    assert [each.name for each in supervision.running] == ["shard-0"]
     assert supervision.ended("shard-0", KILLED, now=1.2) == Expected()
-    assert supervision.living == []
+    assert supervision.running == []
 
 
 def test_a_coordinator_beyond_its_budget_ends_everything() -> None:
@@ -72,3 +73,31 @@ def test_a_crashed_coordinator_starts_again_while_the_job_is_being_stopped() -> 
     assert supervision.phase is Phase.STOPPING
     assert isinstance(supervision.ended("coordinator", KILLED, now=1.0), Restart)
     assert supervision.processes["coordinator"].state is State.WAITING
+
+
+def test_once_the_job_has_ended_only_its_coordinator_is_started_again() -> None:
+    supervision = running()
+    supervision.ended("shard-0", Exit(0), now=1.0)
+    supervision.closes()
+    assert supervision.phase is Phase.CLOSING
+    assert supervision.ended("replica-0", KILLED, now=1.1) == Expected()
+    assert isinstance(supervision.ended("coordinator", KILLED, now=1.2), Restart)
+    assert [each.name for each in supervision.due(99.0, lambda _: True)] == ["coordinator"]
+
+
+def test_after_an_error_that_no_restart_heals_no_member_is_started_again() -> None:
+    supervision = running()
+    supervision.ended("shard-0", Exit(0), now=1.0)
+    assert isinstance(supervision.ended("replica-0", Exit(ExitCode.FINAL_ERROR), now=1.1), GiveUp)
+    assert supervision.phase is Phase.CLOSING
+    assert supervision.due(99.0, lambda _: True) == []
+
+
+def test_nobody_waits_at_the_end_for_what_has_not_begun() -> None:
+    supervision = a_supervision()
+    supervision.due(0.0, lambda _: True)
+    supervision.started("coordinator", 100)
+    supervision.interrupted()
+    supervision.ended("coordinator", Exit(ExitCode.INTERRUPTED), now=1.0)
+    assert supervision.phase is Phase.ENDING
+    assert supervision.running == []

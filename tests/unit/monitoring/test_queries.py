@@ -88,5 +88,5 @@ def test_every_metric_of_the_code_is_on_the_page() -> None:
     page = metrics_page.page()
 
     for metrics in metrics_page.groups().values():
-        assert len(metrics) > 5
+        assert metrics
         assert all(f"| `{metric.name}` |" in page for metric in metrics)

@@ -88,3 +88,40 @@ def test_a_disk_that_is_full_later_leaves_out_new_senders_only(
     file.store(SenderLife(PLACES, 1), Count(3, 3))
     assert file.count(SenderLife(PLACES, 1)) == Count(3, 3)
     file.close()
+
+
+def test_lives_that_are_over_are_dropped_and_the_others_stay(tmp_path: Path) -> None:
+    path = tmp_path / "acknowledged.bin"
+    file = AcknowledgedFile(path)
+    for sender in range(300):
+        file.store(SenderLife(sender, 1), Count(sender, sender))
+    assert file.forget([SenderLife(sender, 1) for sender in range(298)])
+    file.store(SenderLife(299, 1), Count(7, 7))
+    file.store(SenderLife(5, 2), Count(1, 1))
+    expected = {
+        SenderLife(298, 1): Count(298, 298),
+        SenderLife(299, 1): Count(7, 7),
+        SenderLife(5, 2): Count(1, 1),
+    }
+    assert file.counts() == expected
+    file.close()
+    again = AcknowledgedFile(path)
+    assert again.counts() == expected
+    again.close()
+    assert path.stat().st_size < 129 * 80
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_keeps_lives_that_could_be_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = AcknowledgedFile(tmp_path / "acknowledged.bin")
+    file.store(SenderLife(0, 1), Count(3, 3))
+
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    assert not file.forget([SenderLife(0, 1)])
+    assert file.count(SenderLife(0, 1)) == Count(3, 3)
+    file.close()

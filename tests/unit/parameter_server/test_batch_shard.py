@@ -238,7 +238,7 @@ def test_a_living_shard_returns_to_a_checkpoint(tmp_path: Path) -> None:
     assert stage(shard, attempt=9, value=1.0, evaluation=2)
     performed(perform(shard, 4, *ACCEPT))
 
-    assert shard.carry_out(orders.ReturnTo(checkpoint=1)) == orders.Done()
+    assert shard.return_to(1, lambda: shard.reload(1)) == orders.Done()
 
     assert batch_shards.vectors(shard) == then
     assert shard.state.count == version + 2, "versions never go back"
@@ -254,9 +254,10 @@ def test_a_checkpoint_that_is_damaged_changes_nothing(tmp_path: Path) -> None:
     shard = a_shard(reload=damaged)
     batch_shards.one_iteration([shard])
     before = batch_shards.vectors(shard)
-    failed = shard.carry_out(orders.ReturnTo(checkpoint=7))
+    failed = shard.return_to(7, lambda: shard.reload(7))
     assert isinstance(failed, OrderFailed)
     assert "checkpoint 7" in failed.message
+    assert failed.why is WhyFailed.DAMAGED
     assert batch_shards.vectors(shard) == before
 
 

@@ -8,11 +8,11 @@ import pytest
 from builders import batch_shards
 from builders.batch_shards import CHUNK_BYTES
 from builders.jobs import a_batch_job
+from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.job import location
 from disttrain.job.names import Role
 from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server import beginning
-from disttrain.parameter_server.errors import WrongSnapshot
 from disttrain.transport.config import TransportKind
 
 
@@ -54,5 +54,5 @@ def test_it_returns_to_no_other_checkpoint_than_the_one_that_was_named(
     reload = beginning.reloading(config, CHUNK_BYTES)
 
     assert reload(1).checkpoint == 1
-    with pytest.raises(WrongSnapshot, match="there is no checkpoint 3"):
+    with pytest.raises(NoCheckpoint, match="there is no checkpoint 3"):
         reload(3)

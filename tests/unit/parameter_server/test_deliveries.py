@@ -240,3 +240,13 @@ def test_a_push_does_not_change_its_number_of_chunks(change: Callable[[int], int
     table.begin(0, 1, 5, 0)
     table.applied(0, 1)
     assert table.decide(0, 1, ChunkName(1, 1, change(5))) is Decision.OUT_OF_ORDER
+
+
+def test_those_who_may_push_are_given_as_a_list() -> None:
+    table = Deliveries()
+    table.admit(0, 1)
+    table.admit(1, 4)
+    table.admit(2, 2)
+    new, gone = table.differences({0: 1, 1: 5, 3: 1})
+    assert new == [SenderLife(1, 5), SenderLife(3, 1)]
+    assert gone == [SenderLife(2, 2)]

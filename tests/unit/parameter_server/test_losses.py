@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from disttrain.launch.config import Supervisor
 from disttrain.layout import Range
-from disttrain.parameter_server import restoring
+from disttrain.parameter_server import losses, restoring
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
@@ -92,3 +93,15 @@ def test_of_several_shards_the_pushes_are_those_of_all_and_the_samples_those_of_
     assert (whole.sequence, whole.pushes, whole.lease_offset, whole.samples) == (2, 2, 2, 24)
     partly = restoring.merge([{OLD: states[0]}, {}])[OLD]
     assert (partly.sequence, partly.pushes, partly.samples) == (0, 0, 24)
+
+
+@pytest.mark.parametrize(
+    ("supervisor", "said"),
+    [(Supervisor.LAUNCHER, "updates lost"), (Supervisor.NODE, "updates lost, at least")],
+)
+def test_a_loss_is_told_as_exactly_as_it_is_known(
+    caplog: pytest.LogCaptureFixture, supervisor: Supervisor, said: str
+) -> None:
+    losses.tell({SenderLife(1, 2): 3}, supervisor)
+    (record,) = caplog.records
+    assert record.getMessage() == said

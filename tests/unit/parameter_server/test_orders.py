@@ -16,8 +16,13 @@ from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.job.optimizer import Sgd
 from disttrain.parameter_server import assembly
+from disttrain.parameter_server.acknowledged import AcknowledgedFile
+from disttrain.parameter_server.counts import Count
+from disttrain.parameter_server.coverage import Coverage
+from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.orders import OrderBook
 from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
@@ -87,7 +92,80 @@ def test_after_a_return_nothing_is_at_risk(tmp_path: Path) -> None:
     checkpoint = batch_shards.commit(tmp_path, [shard], number=3)
     book = book_of(shard)
 
-    answer = book.carry_out(NumberedOrder(id=1, order=orders.ReturnTo(checkpoint=3)))
+    asked = NumberedOrder(id=1, order=orders.ReturnTo(checkpoint=3))
 
-    assert answer == orders.Done()
+    assert book.carry_out(asked) is None
+    assert next_finished(book) == (asked, orders.Done())
     assert (book.checkpoint, book.checkpointed) == (3, shard.state.count)
+
+
+def test_lives_that_are_over_and_covered_are_forgotten_but_not_those_with_losses(
+    tmp_path: Path,
+) -> None:
+    over, with_losses, lives = SenderLife(0, 1), SenderLife(1, 1), SenderLife(2, 1)
+    file = AcknowledgedFile(tmp_path / "acknowledged.bin")
+    state = ShardState(index=0, incarnation=1)
+    records = Records(incarnation=1, acknowledged=file)
+    shard = assembly.build(state, Sgd(learning_rate=1.0), records)
+    shard.configure({Vector.PARAMETERS: 16}, 1, CHUNK_BYTES)
+    state.is_initialised = True
+    for life in (over, with_losses, lives):
+        state.deliveries.delivered[life] = Delivered(sequence=4, pushes=4)
+        file.store(life, Count(4, 4, lost=int(life is with_losses)))
+    book = book_of(shard)
+    book.coverage = Coverage(kept=1, over=[over, with_losses])
+    for number, committed in ((1, None), (2, 1)):
+        order = orders.Checkpoint(number=number, folder=str(tmp_path), committed=committed)
+        book.carry_out(NumberedOrder(id=number, order=order))
+        _until_written(book)
+    assert set(state.deliveries.delivered) == set(file.counts()) == {with_losses, lives}
+    file.close()
+
+
+def _until_written(book: OrderBook) -> None:
+    end = time.monotonic() + 20.0
+    while book.finished() is None:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_a_shard_goes_on_while_a_checkpoint_is_read_to_return_to(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+
+    def reload(number: int) -> RestoredShard:
+        assert goes_on.wait(20)
+        return batch_shards.read(checkpoints[number])
+
+    shard = batch_shards.a_shard(reload=reload)
+    batch_shards.one_iteration([shard])
+    checkpoints = {
+        number: batch_shards.commit(tmp_path, [shard], number=number) for number in (1, 2)
+    }
+    book = book_of(shard)
+    asked = [
+        NumberedOrder(id=number, order=orders.ReturnTo(checkpoint=number)) for number in (1, 2)
+    ]
+
+    assert [book.carry_out(order) for order in asked] == [None, None]
+    fence = orders.Fence(index=0, incarnation=1, live_replicas=1)
+    assert isinstance(book.carry_out(NumberedOrder(id=3, order=fence)), orders.Fenced)
+    assert book.finished() is None
+    goes_on.set()
+
+    assert [next_finished(book) for _ in asked] == [(order, orders.Done()) for order in asked]
+    assert book.checkpoint == 2
+
+
+def test_what_no_kept_checkpoint_can_take_back_is_folded_at_the_next_one(tmp_path: Path) -> None:
+    state = ShardState(index=0, incarnation=1)
+    records = create_autospec(Records, instance=True)
+    shard = assembly.build(state, Sgd(learning_rate=1.0), records)
+    shard.configure({Vector.PARAMETERS: 16}, 1, CHUNK_BYTES)
+    state.is_initialised = True
+    book = book_of(shard)
+    for number, committed in ((1, None), (2, 1), (3, 2)):
+        state.count = 10 * number
+        order = orders.Checkpoint(number=number, folder=str(tmp_path), committed=committed)
+        book.carry_out(NumberedOrder(id=number, order=order))
+        _until_written(book)
+    assert [call.args for call in records.settled.call_args_list] == [(10,), (20,)]

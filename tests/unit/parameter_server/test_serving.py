@@ -70,6 +70,16 @@ def test_a_new_connection_of_a_replica_ends_the_one_before() -> None:
     assert served.hello(b"first") == []
 
 
+def test_a_late_greeting_from_a_connection_that_was_given_up_ends_that_one() -> None:
+    served = Served()
+    served.hello(b"first", first=1)
+    served.hello(b"third", first=3)
+    served.hello(b"second", first=2)
+    assert served.wire.forgotten == [b"first", b"second"]
+    assert served.hello(b"third", first=3) == [(b"third", Verb.WELCOME)]
+    assert served.hello(b"second", first=2) == []
+
+
 def test_a_refused_hello_ends_nobodys_connection_and_is_not_remembered() -> None:
     served = Served()
     served.hello(b"living")

@@ -224,6 +224,9 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     restored = restoring.restore(restoring.newest(Store(tmp_path), "job", None), wanted())
     assert restored is not None
     assert (restored.checkpoint, restored.version) == (1, 1)
+    told = reporting.restored_report(restored, {})
+    assert told is not None
+    assert told.damaged == (2,)
     with pytest.raises(Corrupt):
         restoring.restore([newest], wanted())
 

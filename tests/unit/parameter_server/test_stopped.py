@@ -70,6 +70,21 @@ def test_the_next_life_has_everything(tmp_path: Path) -> None:
     assert found.former[1].delivered == found.delivered
 
 
+def test_what_a_newer_life_has_saved_stays(tmp_path: Path) -> None:
+    newer = a_shard()
+    newer.state.incarnation = 5
+    newer.state.count = 12
+    assert Parting(newer, a_saver(tmp_path)).save(6)
+
+    assert not Parting(a_shard(), a_saver(tmp_path)).save(6)
+
+    found = stopped.read(tmp_path, "job", WANTED)
+    assert found is not None
+    assert found.version == 12
+    newer.state.count = 13
+    assert Parting(newer, a_saver(tmp_path)).save(6)
+
+
 @pytest.mark.parametrize(
     ("job_uid", "shards", "rule"),
     [("other", 2, "momentum"), ("job", 3, "momentum"), ("job", 2, "sgd")],

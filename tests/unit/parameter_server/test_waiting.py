@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from disttrain.coordinator.protocol.control import Received
 from disttrain.parameter_server.server import ShardProcess
+from disttrain.telemetry.health import Health
 from disttrain.transport.interface import Endpoint
 
 LOOKS = 5
@@ -15,7 +16,7 @@ class Coordinator:
     """Has something to say at each look, and at last that this is the end."""
 
     channel: Any = object()
-    latest = SimpleNamespace(live_replicas=1)
+    latest = SimpleNamespace(replicas=None)
 
     def __init__(self, book: SimpleNamespace) -> None:
         self.looks = 0
@@ -40,7 +41,26 @@ class Transport:
         return [endpoints[-1]]
 
 
-def test_what_the_coordinator_says_is_heard_at_once() -> None:
+class CountingHealth(Health):
+    """How often the loop went on, and its limits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits: list[float | None] = []
+        self.turns = 0
+
+    def begin(self, limit_seconds: float) -> None:
+        self.limits.append(limit_seconds)
+
+    def turn(self) -> None:
+        self.turns += 1
+
+    def end(self) -> None:
+        self.limits.append(None)
+
+
+def test_what_the_coordinator_says_is_heard_at_once_and_each_turn_shows_over_http() -> None:
+    health = CountingHealth()
     book = SimpleNamespace(is_ended=False, is_writing=False, finished=lambda: None)
     control, transport = Coordinator(book), Transport()
     process = ShardProcess(
@@ -49,10 +69,12 @@ def test_what_the_coordinator_says_is_heard_at_once() -> None:
         control=cast(Any, control),
         serving=cast(Any, SimpleNamespace(serve_waiting=lambda: 0)),
         book=cast(Any, book),
-        reporter=cast(Any, SimpleNamespace(doing="", take_live_replicas=lambda _: None)),
-        metrics=cast(Any, object()),
+        reporter=cast(Any, SimpleNamespace(doing="")),
+        metrics=cast(Any, SimpleNamespace(health=health)),
     )
 
-    process.run()
+    process.run(patience_seconds=60.0)
 
     assert (control.looks, transport.waits) == (LOOKS, LOOKS)
+    assert health.limits == [60.0, None]
+    assert health.turns == LOOKS

@@ -73,7 +73,7 @@ class Story:
         self.checkpoint = committed_cuts.commit(self.folder, [cut], model, "adagrad", 1)
 
     def returns(self) -> orders.Result:
-        return self.shard.carry_out(orders.ReturnTo(checkpoint=1))
+        return self.shard.return_to(1, lambda: self.shard.reload(1))
 
     def headers(self, verb: Verb) -> list[Header]:
         staged = batch_shards.stage_headers(self.shard, attempt=1)

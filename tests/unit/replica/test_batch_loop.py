@@ -24,6 +24,9 @@ from disttrain.replica.pipeline import Loaded
 from disttrain.replica.transfers import Transfers
 from disttrain.replica.trial_point import TrialPoint
 from disttrain.replica.work import WorkItem
+from disttrain.task import checks
+from disttrain.task.errors import LossError, ModelError
+from disttrain.task.loss import BatchLoss, Loss, LossContext
 from disttrain.transport.header import Role, Vector
 from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
@@ -134,8 +137,9 @@ class Replica:
         loop = BatchLoop(self.loss, self.pipeline, self.staging, self.point, self.held, 5)  # type: ignore[arg-type]
         self.loop = loop
 
-    def loss(self, batch: Any) -> Tensor:
-        return functional.mse_loss(self.model(batch[0]), batch[1])
+    def loss(self, batch: Any, context: LossContext) -> BatchLoss:
+        del context
+        return BatchLoss(functional.mse_loss(self.model(batch[0]), batch[1]))
 
     def take(self, attempt: int, evaluation: int = 1, portions: int = 2) -> GroupLease:
         """A group arrives, and its data are read."""
@@ -307,6 +311,55 @@ def test_draining_waits_for_what_is_on_its_way_and_drops_the_rest(replica: Repli
 
     assert [told.result.attempt for told in replica.coordinator.done] == [1]
     assert replica.staging.samples == 6
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_a_loss_that_clears_the_gradients_of_other_portions_is_refused(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch, *, set_to_none: bool
+) -> None:
+    def clearing(batch: Any, context: LossContext) -> BatchLoss:
+        replica.model.zero_grad(set_to_none=set_to_none)
+        return replica.loss(batch, context)
+
+    monkeypatch.setattr(replica.loop, "_loss", clearing)
+    replica.take(1)
+
+    with pytest.raises(LossError, match=r"torch\.autograd\.grad\(\)"):
+        replica.run_until(lambda: replica.staging.groups == 1)
+
+
+def test_a_frozen_parameter_that_the_loss_changes_is_refused() -> None:
+    model = nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 2))
+    model[1].requires_grad_(requires_grad=False)
+    replica = Replica(model)
+    replica.loop.begin()
+    model.get_parameter("1.weight").data.add_(1.0)
+    replica.take(1)
+
+    with pytest.raises(ModelError, match=r"'1\.weight', which is frozen"):
+        replica.run_until(lambda: replica.staging.groups == 1)
+    replica.connection.close()
+
+
+def test_sums_with_counts_become_the_sum_of_a_group_and_its_count(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of tokens, of which a portion has the more the later it comes."""
+    counts = iter((2.0, 0.0, 7.0))
+
+    def loss(batch: Any, context: LossContext) -> BatchLoss:
+        count = next(counts)
+        return checks.check_loss(Loss.mean(replica.loss(batch, context).mean, count))
+
+    monkeypatch.setattr(replica.loop, "_loss", loss)
+    replica.take(1, portions=3)
+    replica.run_until(lambda: replica.staging.groups == 1)
+
+    (told,) = replica.coordinator.done
+    assert (told.result.samples, told.result.count) == (9, 9.0)
+    first, second, third = (replica.gradient_at(1, portions) for portions in (1, 2, 3))
+    wanted = (2.0 * first + 7.0 * (third - second)) / 3
+    assert torch.allclose(replica.shards.staged[1], wanted)
 
 
 class Drawing(nn.Module):

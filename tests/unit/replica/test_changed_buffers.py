@@ -1,10 +1,12 @@
+import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from builders.networks import a_normalised_network
 from disttrain.layout import Range
 from disttrain.replica.changed_buffers import ChangedBuffers
 from disttrain.replica.flat_model import FlatModel
+from disttrain.task.errors import ModelError
 from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
 
@@ -62,8 +64,47 @@ def test_a_buffer_that_changed_once_is_sent_from_then_on() -> None:
     flat.outgoing[0].leave()
     first = changed.runs(flat.outgoing[0].buffers.vectors)
 
-    model.load_state_dict(before)
+    model.load_state_dict(before | {"2.num_batches_tracked": torch.tensor(1)})
     flat.outgoing[0].leave()
 
     assert changed.runs(flat.outgoing[0].buffers.vectors) == first
     assert first[Vector.BUFFERS_FLOAT32] == (Range(first=0, end=18),)
+
+
+class Queue(nn.Module):
+    """With the place where the next entry goes, and a flag."""
+
+    place: Tensor
+    is_warm: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("place", torch.zeros(2, dtype=torch.int32))
+        self.register_buffer("is_warm", torch.tensor(True))  # noqa: FBT003
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([(5, True), (6, True), (0, True)], r"'place' went from 6 to 0: .*persistent=False"),
+        ([(5, True), (6, False)], r"'is_warm' went from 1 to 0"),
+    ],
+)
+def test_a_whole_number_that_becomes_less_is_no_counter_and_is_refused_by_name(
+    values: list[tuple[int, bool]], said: str
+) -> None:
+    model = Queue()
+    flat = FlatModel(model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=1)
+    changed = ChangedBuffers(flat.tensors, flat.buffer_values())
+
+    def push(place: int, *, is_warm: bool) -> None:
+        model.place[1], model.is_warm = place, torch.tensor(is_warm)
+        flat.outgoing[0].leave()
+        changed.runs(flat.outgoing[0].buffers.vectors)
+
+    for place, is_warm in values[:-1]:
+        push(place, is_warm=is_warm)
+    with pytest.raises(ModelError, match=said):
+        push(values[-1][0], is_warm=values[-1][1])

@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from disttrain.job.roles import Device
 from disttrain.replica import device
+from disttrain.replica.errors import DeviceNotFound
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
@@ -47,3 +49,20 @@ def test_floating_point_tensors_become_double_wherever_they_are() -> None:
     assert doubled["weights"][0].dtype is torch.float64
     assert doubled["name"] == "a"
     assert isinstance(doubled["samples"][0], Sample)
+
+
+def test_a_gpu_that_is_not_there_is_refused_by_field_and_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    with pytest.raises(DeviceNotFound, match=r"spec\.replicas\.device: cuda .* use auto"):
+        device.resolve(Device.CUDA)
+    assert device.resolve(Device.AUTO) == device.resolve(Device.CPU) == torch.device("cpu")
+
+
+def test_a_gpu_is_taken_unless_the_cpu_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+    assert device.resolve(Device.CUDA) == device.resolve(Device.AUTO) == torch.device("cuda")
+    assert device.resolve(Device.CPU) == torch.device("cpu")

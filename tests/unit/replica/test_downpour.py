@@ -1,6 +1,6 @@
 import copy
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 import torch
@@ -12,13 +12,17 @@ from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.parameter_server.client import FetchResult
-from disttrain.replica import downpour
+from disttrain.replica import downpour, gradient_check
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, DownpourConfig
 from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.gradient_check import Verdict
 from disttrain.replica.halt import Halt
+from disttrain.replica.pace import NeverWaits, Pace
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.work import WorkItem
+from disttrain.task.errors import ModelError
+from disttrain.task.loss import BatchLoss
 from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
@@ -26,11 +30,34 @@ from disttrain.transport.memory import OrdinaryMemory
 AWAITED = DownpourConfig(waits_for_answers=True, local_learning_rate=0.05)
 
 
+class AlwaysWaits(NeverWaits):
+    """Each step that fetches ends with its push answered and fresh parameters."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def fetch_after_seconds(self) -> None:
+        self.told.append("begun")
+
+    def computed(self) -> None:
+        self.told.append("computed")
+
+    def ended(self, fetch_seconds: float) -> None:
+        del fetch_seconds
+        self.told.append("ended")
+
+
 class Trained:
     """A loop on a model, a parameter server inside the test, and what connects them."""
 
     def __init__(
-        self, model: nn.Module, server: OneShard, config: DownpourConfig, *, in_flight: int = 0
+        self,
+        model: nn.Module,
+        server: OneShard,
+        config: DownpourConfig,
+        *,
+        in_flight: int = 0,
+        pace: Pace | None = None,
     ) -> None:
         self.model = model
         self.halt = Halt()
@@ -39,14 +66,16 @@ class Trained:
         )
         self.connection = Connection(flat, Sides(push=server, fetch=server), self.halt)
         self.connection.upload([0])
-        self.loop = Downpour(self.connection, config)
+        self.loop = Downpour(self.connection, config, pace or NeverWaits())
         self.loop.begin(self.connection.first_fetch(meanwhile=lambda: None))
 
-    def step(self, loaded: Loaded) -> None:
+    def step(self, loaded: Loaded, first: Callable[[], object] = lambda: None) -> None:
+        """A step whose loss does something `first`."""
         gradient = self.loop.begin_step()
+        first()
         loss = functional.cross_entropy(self.model(loaded.batch[0]), loaded.batch[1])
         loss.backward()  # type: ignore[no-untyped-call]
-        self.loop.finish_step(gradient, loss, 8, loaded.item.position)
+        self.loop.finish_step(gradient, BatchLoss(loss), 8, loaded.item.position)
 
 
 def batches(count: int) -> Iterator[Loaded]:
@@ -130,6 +159,55 @@ def test_a_step_whose_loss_is_not_known_counts_for_no_loss() -> None:
     trained.connection.close()
 
 
+@pytest.mark.parametrize("push_every", [1, 2])
+def test_a_loss_that_clears_the_gradients_is_trained_like_any_other(push_every: int) -> None:
+    model = a_network()
+    plain = copy.deepcopy(model)
+    plainly(plain, 6)
+    server = OneShard(0.05)
+    config = DownpourConfig(push_every=push_every, fetch_every=push_every, local_learning_rate=0.05)
+    trained = Trained(model, server, config, in_flight=2)
+    server.fetch_gate.clear()
+
+    for loaded in batches(6):
+        trained.step(loaded, first=model.zero_grad)
+
+    assert torch.equal(flat(model), flat(plain))
+    trained.loop.flush()
+    assert torch.allclose(server.values[Vector.PARAMETERS], flat(plain), atol=1e-6)
+    trained.connection.close()
+
+
+@pytest.mark.parametrize("when", ["step", "flush", "fetch_now"])
+def test_a_frozen_parameter_that_the_loss_changes_ends_the_training_by_name(when: str) -> None:
+    model = a_network()
+    last = model[5]
+    last.requires_grad_(requires_grad=False)
+    trained = Trained(model, OneShard(0.05), DownpourConfig(), in_flight=1)
+    steps = batches(3)
+    trained.step(next(steps))
+    trained.step(next(steps))
+
+    def change() -> None:
+        last.get_parameter("bias").data.add_(1.0)
+
+    # The third step is none that is looked after.
+    trained.step(next(steps), first=change) if when != "step" else change()
+
+    def go_on() -> None:
+        for loaded in batches(2):
+            trained.step(loaded)
+
+    acts: dict[str, Callable[[], object]] = {
+        "step": go_on,
+        "flush": trained.loop.flush,
+        "fetch_now": trained.loop.fetch_now,
+    }
+    with pytest.raises(ModelError, match=r"'5\.bias', which is frozen"):
+        acts[when]()
+    trained.connection.close()
+
+
 def test_accrued_gradients_are_sums() -> None:
     once, accrued = OneShard(1.0), OneShard(1.0)
     for server, config in (
@@ -148,6 +226,41 @@ def test_accrued_gradients_are_sums() -> None:
     moved = (once.values[Vector.PARAMETERS], accrued.values[Vector.PARAMETERS])
     assert torch.allclose(*moved, atol=1e-6)
     assert len(accrued.pushes) == 3
+
+
+def test_only_steps_that_fetch_wait_for_answers_and_are_measured() -> None:
+    server, pace = OneShard(0.05), AlwaysWaits()
+    trained = Trained(a_network(), server, DownpourConfig(fetch_every=3), in_flight=3, pace=pace)
+    steps = list(batches(4))
+
+    trained.step(steps[0])
+    assert (len(server.pushes), trained.loop.samples) == (1, 8)
+    server.gate.clear()
+    trained.step(steps[1])
+    trained.step(steps[2])
+    assert len(server.pushes) == 1
+    server.gate.set()
+    trained.step(steps[3])
+
+    assert (len(server.pushes), trained.loop.samples) == (4, 32)
+    assert pace.told == ["begun", "computed", "ended"] * 2
+    trained.connection.close()
+
+
+def test_a_step_is_computed_when_its_gradient_was_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    pace = AlwaysWaits()
+    trained = Trained(a_network(), OneShard(0.05), DownpourConfig(), in_flight=1, pace=pace)
+    judge = gradient_check.check
+
+    def check(squared_norm: float, loss: float, clip_norm: float | None) -> Verdict:
+        pace.told.append("judged")
+        return judge(squared_norm, loss, clip_norm)
+
+    monkeypatch.setattr(gradient_check, "check", check)
+    trained.step(next(batches(1)))
+
+    assert pace.told == ["begun", "judged", "computed", "ended"]
+    trained.connection.close()
 
 
 def test_a_local_step_is_taken_while_no_fetch_arrives() -> None:

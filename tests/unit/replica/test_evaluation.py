@@ -9,7 +9,8 @@ from torch.utils.data import Dataset, TensorDataset
 from disttrain.job.sandblaster import Precision
 from disttrain.replica import evaluation
 from disttrain.replica.task_calls import Examples, TaskCalls
-from disttrain.task.errors import UserCodeError
+from disttrain.task.errors import LossError, MeasureError, UserCodeError
+from disttrain.task.loss import Loss, LossContext
 from disttrain.task.task import Split, Task
 
 
@@ -89,7 +90,7 @@ def test_an_error_on_a_batch_in_double_precision_names_the_remedy(
 
     calls = TaskCalls(Numbers(fail))
     with pytest.raises(UserCodeError) as caught:
-        calls.loss(calls.model(seed=0), (torch.zeros(3, dtype=of),))
+        calls.loss(calls.model(seed=0), (torch.zeros(3, dtype=of),), LossContext())
     assert ("sandblaster.precision: float64" in str(caught.value)) == is_told
     assert "same dtype" in str(caught.value)
 
@@ -100,3 +101,85 @@ def test_in_double_precision_models_and_batches_are_double() -> None:
     samples = [(torch.tensor(1.0),), (torch.tensor(2.0),)]
     assert calls.collate(samples)[0].dtype is torch.float64
     assert {one.dtype for one in calls.model(seed=0).parameters()} == {torch.float64}
+
+
+class Tokens(Numbers):
+    """Number n has n tokens, each with the loss n."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:  # type: ignore[override]  # Numbers returns a mean.
+        del model
+        return Loss(sum=batch[0].square().sum(), count=batch[0].sum())
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 10])
+def test_a_loss_with_a_count_is_a_mean_over_what_counts(batch_size: int) -> None:
+    task = Tokens()
+
+    sums = evaluated(task, task.model(), batch_size)
+
+    assert sums.mean_loss == pytest.approx(285 / 45)
+    assert sums.samples == 10
+
+
+class Weighed(Numbers):
+    """Only numbers from `least` on count."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__()
+        self.least = least
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:  # type: ignore[override]  # As above.
+        del model
+        weights = (batch[0] >= self.least).float()
+        return Loss(sum=(batch[0] * weights).sum(), count=weights.sum())
+
+
+def test_batches_in_which_nothing_counts_are_fine_if_others_do() -> None:
+    task = Weighed(least=9)
+    assert evaluated(task, task.model(), 1).mean_loss == 9
+
+
+def test_a_split_in_which_nothing_counts_is_a_mistake_of_the_loss() -> None:
+    task = Weighed(least=10)
+    calls = TaskCalls(task)
+    examples = calls.examples(Split.TEST, 4)
+
+    evaluation.try_one_batch(calls, task.model(), examples, 4, lambda batch: batch)
+    with pytest.raises(LossError, match=r"count was 0 in all batches of the split \(10 samples\)"):
+        evaluated(task, task.model(), 4)
+
+
+class Differentiating(Numbers):
+    """The loss is the derivative of a square, as of a field that a model describes."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        self.seen.append((model.training, torch.is_grad_enabled()))
+        at = batch[0].clone().requires_grad_()
+        (slope,) = torch.autograd.grad(at.square().sum(), at, create_graph=True)
+        mean: Tensor = slope.mean()
+        return mean
+
+
+def test_a_loss_that_takes_derivatives_is_evaluated_and_only_the_first_batch_twice() -> None:
+    task = Differentiating()
+
+    sums = evaluated(task, task.model(), 5)
+
+    assert sums.mean_loss == pytest.approx(9.0)
+    assert sums.measures == {"even": 5.0}
+    assert task.seen == [(False, False), (False, True), (False, True)]
+
+
+def test_one_batch_shows_a_mistake_of_the_loss_and_of_a_measure() -> None:
+    class Mistaken(Numbers):
+        def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+            del model
+            return {"even": batch[0]}
+
+    task = Mistaken()
+    calls = TaskCalls(task)
+    examples = calls.examples(Split.TEST, 4)
+
+    with pytest.raises(MeasureError, match="must be a scalar"):
+        evaluation.try_one_batch(calls, task.model(), examples, 4, lambda batch: batch)
+    assert len(task.seen) == 1

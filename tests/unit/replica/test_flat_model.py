@@ -107,6 +107,19 @@ def test_everything_that_a_model_holds_is_uploaded_and_fetched() -> None:
     assert all(torch.equal(state[name], expected[name]) for name in expected)
 
 
+def test_an_upload_leaves_what_was_fetched_meanwhile() -> None:
+    model = a_normalised_network()
+    flattened = a_flat_model(model)
+    fetched = flattened.fetch_into()[Vector.BUFFERS_FLOAT32]
+    tensor(fetched, Vector.BUFFERS_FLOAT32).fill_(7.0)
+
+    uploaded = flattened.values_to_upload()[Vector.BUFFERS_FLOAT32]
+    flattened.adopt(buffers=True)
+
+    assert not bool((tensor(uploaded, Vector.BUFFERS_FLOAT32) == 7.0).any())
+    assert bool((model.state_dict()["2.running_mean"] == 7.0).all())
+
+
 def test_a_gradient_takes_the_running_statistics_along() -> None:
     model = a_normalised_network()
     flattened = a_flat_model(model)
@@ -177,7 +190,7 @@ def test_a_point_to_be_tried_takes_the_parameters_place_in_double_precision() ->
 def test_buffers_become_again_what_was_fetched_counters_too() -> None:
     model = a_normalised_network()
     flattened = a_flat_model(model, outgoing=0)
-    flattened.values_to_upload()
+    flattened.buffer_values()
     before = {name: value.clone() for name, value in model.named_buffers()}
 
     model(torch.ones(4, 1, 8, 8))

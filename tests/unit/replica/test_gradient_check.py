@@ -1,6 +1,8 @@
 import math
 
 import pytest
+import torch
+from torch import Tensor
 
 from disttrain.replica import gradient_check
 
@@ -35,3 +37,29 @@ def test_only_a_norm_above_the_limit_is_scaled(
     norm: float, clip_norm: float | None, scale: float
 ) -> None:
     assert gradient_check.check(norm**2, 1.0, clip_norm).scale == scale
+
+
+def test_the_norm_of_a_long_vector_does_not_drift_with_its_length() -> None:
+    gradient = torch.full(((1 << 24) + 3,), 0.1)
+
+    found = float(gradient_check.squared_norm(gradient))
+
+    assert found == pytest.approx(float(gradient[0].double() ** 2) * len(gradient), rel=1e-4)
+    assert found != pytest.approx(float(torch.dot(gradient, gradient)), rel=1e-4)
+
+
+def test_no_dot_product_is_longer_than_cuda_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    gradient = torch.tensor([3.0, 4.0, 12.0]).expand(1, 3).flatten()
+    lengths: list[int] = []
+    dot = torch.dot
+
+    def counted(left: Tensor, right: Tensor) -> Tensor:
+        lengths.append(len(left))
+        return dot(left, right)
+
+    monkeypatch.setattr(torch, "dot", counted)
+    monkeypatch.setitem(gradient_check.CHUNK_ELEMENTS, "cpu", 2)
+
+    assert float(gradient_check.squared_norm(gradient)) == 169.0
+    assert lengths == [2, 1]
+    assert float(gradient_check.squared_norm(torch.zeros(0))) == 0.0

@@ -50,7 +50,7 @@ def a_source(
 def test_a_group_is_given_out_portion_by_portion() -> None:
     source = a_source(Coordinator(work(3)))
 
-    portions = [source.wait_for_next() for _ in range(2)]
+    portions = [source.next_within(20) for _ in range(2)]
 
     assert portions == [
         Lease(id=1, epoch=0, portion=6, first=0, end=8),
@@ -64,7 +64,7 @@ def test_the_next_group_is_asked_for_while_one_is_computed() -> None:
     source = a_source(coordinator)
 
     for _ in range(4):
-        source.wait_for_next()
+        source.next_within(20)
 
     assert [request.attempts for request in coordinator.requests] == [(), (1,)]
 
@@ -73,10 +73,10 @@ def test_portions_of_a_group_that_was_dropped_are_not_given_out() -> None:
     held = HeldGroups()
     coordinator = Coordinator(work(1), WAITING, work(1), WAITING)
     source = a_source(coordinator, held)
-    source.wait_for_next()
+    source.next_within(20)
     held.drop(evaluation=1)
 
-    portions = [source.wait_for_next() for _ in range(2)]
+    portions = [source.next_within(20) for _ in range(2)]
 
     assert [portion.portion for portion in portions if portion is not None] == [2, 3]
     assert [request.attempts for request in coordinator.requests][:3] == [(), (1,), ()]
@@ -85,7 +85,7 @@ def test_portions_of_a_group_that_was_dropped_are_not_given_out() -> None:
 def test_work_that_comes_after_waiting_is_taken() -> None:
     source = a_source(Coordinator(WAITING, WAITING, work(5)))
 
-    portion = source.wait_for_next()
+    portion = source.next_within(20)
 
     assert portion is not None
     assert portion.portion == 10
@@ -95,15 +95,15 @@ def test_the_wait_for_room_ends_with_the_process() -> None:
     halt = Halt()
     source = a_source(Coordinator(work(1), work(2)), halt=halt)
     for _ in range(4):
-        source.wait_for_next()
+        source.next_within(20)
 
     halt.say()
     with pytest.raises(Halted):
-        source.wait_for_next()
+        source.next_within(20)
 
 
 @pytest.mark.parametrize(
     "end", [Work(), Refused(reason=RefusalReason.ENDED, message="the job is over")]
 )
 def test_the_end_of_the_work_is_the_end(end: messages.Reply) -> None:
-    assert a_source(Coordinator(end)).wait_for_next() is None
+    assert a_source(Coordinator(end)).next_within(20) is None

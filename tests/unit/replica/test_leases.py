@@ -1,3 +1,5 @@
+import time
+from collections.abc import Callable
 from concurrent.futures import Future
 
 import pytest
@@ -37,13 +39,17 @@ def a_lease(number: int) -> Lease:
     return Lease(id=number, epoch=0, portion=0, first=0, end=8)
 
 
-def a_source(coordinator: Coordinator, halt: Halt | None = None) -> LeaseSource:
+def a_source(
+    coordinator: Coordinator,
+    halt: Halt | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> LeaseSource:
     member = MemberId(role=Role.REPLICA, index=0, incarnation=1)
-    return LeaseSource(coordinator, member, lambda: NO_PROGRESS, halt or Halt())
+    return LeaseSource(coordinator, member, lambda: NO_PROGRESS, halt or Halt(), clock)
 
 
 def numbers(source: LeaseSource, count: int) -> list[int]:
-    leases = [source.wait_for_next() for _ in range(count)]
+    leases = [source.next_within(20) for _ in range(count)]
     return [lease.id for lease in leases if lease is not None]
 
 
@@ -64,14 +70,53 @@ def test_a_lease_that_was_sent_twice_is_taken_once() -> None:
 
 
 def test_it_is_dry_while_the_coordinator_has_nothing_yet() -> None:
-    nothing = Work(wait=True, after_seconds=0.001)
+    coordinator = Coordinator(Work(wait=True, after_seconds=0.001))
+    source = a_source(coordinator)
+
+    assert source.next_within(0) is None
+    assert not source.dry
+    assert source.next_within(0) is None
+    assert source.dry
+
+    assert source.next_within(0.01) is None
+    coordinator.answer(Work(leases=(a_lease(1),)))
+    assert numbers(source, 1) == [1]
+    assert not source.dry
+
+
+def test_it_is_not_dry_when_what_was_given_since_is_computed() -> None:
+    """A push that accrues several steps would go early."""
+    coordinator = Coordinator(Work(leases=(a_lease(1),)), Work(wait=True, after_seconds=0.001))
+    source = a_source(coordinator)
+    assert numbers(source, 1) == [1]
+    assert source.next_now() is None
+
+    assert not source.dry
+    assert source.next_within(0) is None
+    assert source.dry
+
+
+def test_it_asks_again_no_sooner_than_it_was_told() -> None:
+    now = [0.0]
+    coordinator = Coordinator(Work(wait=True, after_seconds=5))
+    source = a_source(coordinator, clock=lambda: now[0])
+    source.next_now()
+
+    for now[0] in (0.1, 5.0):
+        source.next_now()
+        assert len(coordinator.requests) == 1
+    now[0] = 5.2
+    source.next_now()
+    assert len(coordinator.requests) == 2
+
+
+def test_a_wait_ends_with_the_process() -> None:
     halt = Halt()
-    source = a_source(Coordinator(nothing), halt)
+    source = a_source(Coordinator(), halt)
 
     halt.say()
     with pytest.raises(Halted):
-        source.wait_for_next()
-    assert source.dry
+        source.next_within(20)
 
 
 def test_work_that_comes_after_waiting_is_taken() -> None:
@@ -89,7 +134,7 @@ def test_it_ends_when_there_will_be_no_more(end: messages.Reply) -> None:
     source = a_source(Coordinator(Work(leases=(a_lease(1),)), end))
 
     assert numbers(source, 1) == [1]
-    assert source.wait_for_next() is None
+    assert source.next_within(20) is None
 
 
 def test_an_answer_that_comes_after_the_end_does_not_begin_it_anew() -> None:
@@ -100,7 +145,7 @@ def test_an_answer_that_comes_after_the_end_does_not_begin_it_anew() -> None:
     source.end()
     coordinator.answer(Work(wait=True, after_seconds=0.001))
 
-    assert source.wait_for_next() is None
+    assert source.next_within(20) is None
     assert len(coordinator.requests) == 1
 
 

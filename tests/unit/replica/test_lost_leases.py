@@ -24,6 +24,27 @@ def test_where_a_lost_lease_ended_is_told_once() -> None:
     assert lost.abandoned == (Position(lease=3, offset=16), Position(lease=4, offset=0))
 
 
+def test_what_the_coordinator_has_heard_is_told_no_more() -> None:
+    named = {3}
+    lost = LostLeases(lambda: named)
+    assert lost.skips(a_batch(3), START)
+    named.clear()
+
+    assert lost.skips(a_batch(3), START), "batches of it that were prepared may still follow"
+    assert not lost.skips(a_batch(4), START)
+
+    assert lost.abandoned == ()
+
+
+def test_what_the_coordinator_has_not_heard_is_told_again() -> None:
+    lost = LostLeases(lambda: {3})
+    lost.skips(a_batch(3), START)
+
+    assert not lost.skips(a_batch(4), START)
+
+    assert lost.abandoned == (Position(lease=3),)
+
+
 def test_a_lost_lease_is_told_as_given_up_when_its_pushes_are_answered() -> None:
     lost = LostLeases(lambda: {3, 4})
     lost.abandoned = (Position(lease=3, offset=8), Position(lease=4, offset=0))

@@ -31,5 +31,6 @@ def test_a_connection_that_cannot_begin_is_closed_before_the_membership(
     with pytest.raises(TimeoutError):
         DownpourOptimizer(model, tmp_path)
 
+    assert membership.join.call_args.args[0].index is None
     names = [name for name, _, _ in membership.mock_calls]
     assert names.index("connect().close") < names.index("close")

@@ -1,6 +1,7 @@
 import gc
 import os
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ class Leases:
         self._leases = list(leases)
         self._held = held
         self.waited = 0
+        self.ended = False
 
     def next_now(self) -> Lease | None:
         if self._held == 0 or not self._leases:
@@ -33,8 +35,9 @@ class Leases:
         self._held -= 1
         return self._leases.pop(0)
 
-    def wait_for_next(self) -> Lease | None:
+    def next_within(self, seconds: float) -> Lease | None:  # noqa: ARG002  It never waits.
         self.waited += 1
+        self.ended = not self._leases
         return self._leases.pop(0) if self._leases else None
 
 
@@ -98,10 +101,10 @@ def test_all_batches_of_a_lease_come_before_another_is_waited_for() -> None:
     halt = Halt()
 
     class OnlyOne(Leases):
-        def wait_for_next(self) -> Lease | None:
+        def next_within(self, seconds: float) -> Lease | None:
             if self.waited:
                 halt.sleep(60)
-            return super().wait_for_next()
+            return super().next_within(seconds)
 
     pipeline = a_pipeline(Squares(), OnlyOne(a_lease(1)), PipelineConfig(workers=1, prefetch=4))
 
@@ -114,6 +117,24 @@ def test_a_data_set_may_give_a_batch_at_once() -> None:
     pipeline = a_pipeline(AtOnce(), Leases(a_lease(1)))
 
     assert taken(pipeline, 1)[0].batch.tolist() == [10, 11, 12, 13]
+
+
+@pytest.mark.parametrize("dataset", [Squares(), Noise(random.random)], ids=["beside", "between"])
+def test_no_batch_is_waited_for_longer_than_told(dataset: Dataset[Any]) -> None:
+    """Steps that are not pushed yet may be what the next lease waits for."""
+
+    class NoneYet(Leases):
+        def next_within(self, seconds: float) -> Lease | None:
+            if self.waited:
+                time.sleep(seconds)
+                return None
+            return super().next_within(seconds)
+
+    pipeline = a_pipeline(dataset, NoneYet(a_lease(1)))
+
+    assert len(taken(pipeline, 2)) == 2
+    assert pipeline.next(0.01) is None
+    pipeline.drop()
 
 
 @pytest.mark.parametrize(

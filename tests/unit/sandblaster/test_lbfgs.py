@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -22,11 +23,11 @@ from disttrain.sandblaster import batch_method
 from disttrain.sandblaster.batch_method import BatchMethod
 from disttrain.sandblaster.conjugate_gradient import ConjugateGradient
 from disttrain.sandblaster.decisions import Verdict
-from disttrain.sandblaster.descent import Descent
+from disttrain.sandblaster.descent import Descent, DescentRules
 from disttrain.sandblaster.directions import Directions, SteepestDescent
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
-from disttrain.sandblaster.method import End
+from disttrain.sandblaster.method import End, Method
 from disttrain.sandblaster.names import PARAMETERS
 from disttrain.sandblaster.operations import Dots
 from disttrain.sandblaster.plain_lbfgs import PlainLbfgs
@@ -162,6 +163,23 @@ def test_it_ends_where_the_loss_changes_no_more() -> None:
 
     assert method.progress.end is End.CHANGE
     assert method.progress.loss == min(engine.evaluations)
+
+
+@pytest.mark.parametrize("make", [fused, PlainLbfgs])
+def test_three_small_changes_in_a_row_are_an_end_and_one_on_the_way_is_none(
+    make: Callable[[DescentRules], Method],
+) -> None:
+    problem = PROBLEMS["softmax"]
+    method, engine = make(replace(RULES, change_tolerance=1e-3)), shards_of(problem)
+
+    losses = [problem.evaluate(point)[0] for point in iterates(method, engine)]
+
+    changes = itertools.pairwise(losses)
+    small = [before - after <= 1e-3 * max(before, 1.0) for before, after in changes]
+    assert method.progress.end is End.CHANGE
+    assert small[-3:] == [True] * 3
+    assert any(small[:-3]), "a patience of one would have ended here"
+    assert not any(all(small[first : first + 3]) for first in range(len(small) - 3))
 
 
 def test_it_ends_at_once_where_the_loss_is_no_number() -> None:

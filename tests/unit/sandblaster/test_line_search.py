@@ -128,3 +128,25 @@ def test_what_is_no_number_has_no_minimum() -> None:
 
     assert cubic_minimum(good, bad) is None
     assert cubic_minimum(good, good) is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "slope", "stage"),
+    [
+        (1.0 + 2.0**-23, 0.5, Stage.ACCEPTED),
+        (1.0, -0.89, Stage.ACCEPTED),
+        (1.0 - 2.0**-23, 0.5, Stage.ACCEPTED),
+        (1.0 + 2.0**-21, 0.5, Stage.TRYING),
+        (1.0, 0.9999, Stage.TRYING),
+        (1.0, -0.91, Stage.TRYING),
+        (math.nan, 0.0, Stage.TRYING),
+    ],
+)
+def test_where_the_loss_tells_nothing_any_more_the_slopes_decide(
+    loss: float, slope: float, stage: Stage
+) -> None:
+    start = Point(step=0.0, loss=1.0, slope=-1.0)
+    point = Point(step=1.0, loss=loss, slope=slope)
+
+    assert WolfeRules(resolution=2.0**-22).begin(start, 1.0).advanced(point).stage is stage
+    assert WolfeRules().begin(start, 1.0).advanced(point).stage is Stage.TRYING

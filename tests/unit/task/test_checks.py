@@ -24,6 +24,25 @@ def a_torn_network() -> nn.Module:
     return model
 
 
+def a_torn_tie() -> nn.Module:
+    """As `x.weight = nn.Parameter(y.weight.data)` makes it."""
+    model = a_network()
+    model.get_submodule("1").weight = nn.Parameter(model.get_parameter("0.weight").data)
+    return model
+
+
+def test_a_tied_parameter_is_no_torn_tie() -> None:
+    model = a_network()
+    model.get_submodule("1").weight = model.get_parameter("0.weight")
+    assert checks.check_model(model) is model
+
+
+def test_a_model_that_was_compiled_in_place_has_its_names() -> None:
+    model = a_network()
+    model.compile()
+    assert checks.check_model(model) is model
+
+
 def test_a_trainable_model_is_returned() -> None:
     model = a_network()
     assert checks.check_model(model) is model
@@ -47,6 +66,9 @@ def test_a_frozen_parameter_may_have_any_type() -> None:
         (a_network(on="meta"), r"'1\.weight' is on the meta device and has no values"),
         (a_torn_network(), r"'1\.bias' begins with a value that is not a finite number; see how"),
         (nn.LazyLinear(2), "'weight' has no shape yet; run one batch"),
+        (a_torn_tie(), r"'0\.weight' and '1\.weight' share memory.* one Parameter"),
+        (torch.compile(a_network()), r"wrapper, _orig_mod\..*; call model\.compile\(\)"),
+        (nn.DataParallel(a_network()), r"wrapper, module\..*; return the model itself"),
     ],
 )
 def test_a_model_that_cannot_be_trained_is_refused(model: object, message: str) -> None:
@@ -100,19 +122,19 @@ def test_a_length_that_raises_is_the_users_error() -> None:
 
 def test_a_scalar_with_a_gradient_is_a_loss() -> None:
     loss = torch.ones(3, requires_grad=True).mean()
-    assert checks.check_loss(loss) is loss
+    assert checks.check_loss(loss).mean is loss
 
 
 def test_whether_a_loss_is_finite_is_not_asked_here() -> None:
     loss = torch.full((), float("nan"), requires_grad=True)
-    assert checks.check_loss(loss) is loss
+    assert checks.check_loss(loss).mean is loss
 
 
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (0.5, "must return a tensor, got a float"),
-        (None, "must return a tensor, got None"),
+        (0.5, "must return a tensor or a Loss, got a float"),
+        (None, "must return a tensor or a Loss, got None"),
         (torch.ones(32, requires_grad=True), r"a tensor of shape \(32,\); take the mean"),
         (torch.ones(1, requires_grad=True), r"a tensor of shape \(1,\)"),
         (torch.tensor(3), "must return a floating-point tensor, got int64"),

@@ -85,6 +85,13 @@ def test_a_module_hidden_by_another_of_its_name_is_refused(tmp_path: Path) -> No
         load_task("json:Complete", {}, tmp_path)
 
 
+def test_a_name_that_is_like_none_is_not_guessed(tmp_path: Path) -> None:
+    name = a_module(tmp_path, COMPLETE.replace("class Complete", "class MeasNone"))
+    with pytest.raises(EntrypointError) as caught:
+        load_task(f"{name}:Nope", {}, tmp_path)
+    assert "did you mean" not in str(caught.value)
+
+
 def test_an_absent_class_names_the_nearest_class_of_the_module(tmp_path: Path) -> None:
     with pytest.raises(EntrypointError, match=r"defines no 'Compleet'; did you mean 'Complete'\?$"):
         load_task(f"{a_module(tmp_path)}:Compleet", {}, tmp_path)

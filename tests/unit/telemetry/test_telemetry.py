@@ -1,7 +1,9 @@
 """Metrics, the exporter and the format of logs."""
 
+import json
 import logging
 import re
+import stat
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ import pytest
 
 from disttrain.telemetry import exporter, logs, metrics
 from disttrain.telemetry.errors import MetricsAddressError
+from disttrain.telemetry.health import Health
 from disttrain.transport.header import Reason
 
 
@@ -27,10 +30,21 @@ def _logging() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "group", [metrics.ReplicaMetrics, metrics.ShardMetrics, metrics.CoordinatorMetrics]
+    "group",
+    [
+        metrics.ReplicaMetrics,
+        metrics.ShardMetrics,
+        metrics.CoordinatorMetrics,
+        metrics.ExporterMetrics,
+    ],
 )
 def test_every_metric_has_the_prefix_and_a_text(
-    group: type[metrics.ReplicaMetrics | metrics.ShardMetrics | metrics.CoordinatorMetrics],
+    group: type[
+        metrics.ReplicaMetrics
+        | metrics.ShardMetrics
+        | metrics.CoordinatorMetrics
+        | metrics.ExporterMetrics
+    ],
 ) -> None:
     registry = metrics.new_registry()
     group.register(registry)
@@ -56,12 +70,14 @@ def test_the_exporter_serves_what_was_counted_on_a_free_port() -> None:
 
 
 def test_a_process_lives_at_once_and_is_ready_when_it_says_so() -> None:
-    readiness = exporter.Readiness()
-    with exporter.Exporter("127.0.0.1:0", metrics.new_registry(), readiness) as served:
+    health = Health()
+    with exporter.Exporter("127.0.0.1:0", metrics.new_registry(), health) as served:
         assert _status(served.address, "/healthz") == 200
         assert _status(served.address, "/ready") == 503
-        readiness.is_ready = True
+        health.is_ready = True
         assert _status(served.address, "/ready?verbose") == 200
+        health.begin(limit_seconds=-1.0)
+        assert _status(served.address, "/healthz") == 503
 
 
 def _status(address: str, path: str) -> int:
@@ -99,6 +115,25 @@ def test_an_event_is_one_line(tmp_path: Path) -> None:
         r'reason=not_finite sender=2 norm=0\.123457 text="a \\"b\\"\\nc"',
         line,
     )
+
+
+@pytest.mark.parametrize("value", ["\x1b[2J", "\x9b2J", "\u202egnp.exe", "a\x1b]0;t\a"])
+def test_what_would_steer_a_terminal_is_written_out(tmp_path: Path, value: str) -> None:
+    file = logs.configure("shard", 1, tmp_path)
+    logs.get("test").warning("refused", name=value)
+    assert file is not None
+    (line,) = file.read_text().splitlines()
+    assert line.isprintable()
+    assert line.endswith(f"name={json.dumps(value)}")
+
+
+def test_a_log_is_for_this_user_alone_and_follows_no_link(tmp_path: Path) -> None:
+    file = logs.configure("shard", 1, tmp_path)
+    assert file is not None
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    (tmp_path / "shard-2.log").symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError, match="symbolic links"):
+        logs.configure("shard", 2, tmp_path)
 
 
 def test_an_exception_brings_its_traceback(tmp_path: Path) -> None:

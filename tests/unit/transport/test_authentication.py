@@ -1,5 +1,8 @@
 """Questions about keys, and their answers."""
 
+import os
+import threading
+
 import pytest
 import zmq
 from zmq.utils import z85
@@ -33,3 +36,16 @@ def test_an_allowed_key_gets_its_role() -> None:
 )
 def test_everything_else_is_denied(question: list[bytes]) -> None:
     assert authentication.decide(question, ALLOWED)[2] == b"400"
+
+
+def test_the_process_ends_when_keys_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(os, "abort", ended.set)
+    with zmq.Context() as context:
+        authentication.start(context, {})
+        question = context.socket(zmq.REQ)
+        question.linger = 0
+        question.connect("inproc://zeromq.zap.01")
+        question.send(b"no question at all")
+        assert ended.wait(10)
+        question.close()

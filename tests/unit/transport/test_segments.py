@@ -75,6 +75,24 @@ def test_a_false_description_is_refused(memory: SegmentMemory) -> None:
         segments.open_segment(true, JOB + 1)
 
 
+def test_what_was_opened_is_looked_at_again(
+    memory: SegmentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = described(memory, Access.READ)
+    private = SegmentMemory(JOB + 1, "replica-0-i1").allocate("gradient", true.nbytes)
+    really_open = os.open
+
+    def swap_and_open(path: str, flags: int) -> int:
+        os.dup2(private.descriptor, true.descriptor)
+        return really_open(path, flags)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", swap_and_open)
+        with pytest.raises(SegmentRefused, match="instead of a segment of this job"):
+            segments.open_segment(true, JOB)
+    private.close()
+
+
 def test_memory_that_could_shrink_is_refused() -> None:
     name = f"{segments.name_prefix(JOB)}replica-0-i1-gradient-1"
     descriptor = os.memfd_create(name, os.MFD_ALLOW_SEALING)

@@ -10,7 +10,7 @@ from builders.batch_machines import RULES, BatchMachine
 from disttrain.coordinator.decisions import batch
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages, orders, payloads
-from disttrain.coordinator.protocol.fields import NO_PROGRESS, Progress
+from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Progress
 from disttrain.coordinator.status import batch_status
 from disttrain.job.roles import Durability
 from disttrain.sandblaster.batch.driver import Stage
@@ -121,6 +121,48 @@ def test_a_shard_that_is_out_of_step_makes_all_return_to_the_checkpoint() -> Non
     assert machine.batch.course.order.number == 1
     assert machine.batch.course.evaluation.number > before
     assert machine.batch.returns == 1
+
+
+def tick_later(machine: BatchMachine) -> None:
+    """When a checkpoint may be due again."""
+    machine.now += 11.0
+    for member in (*machine.state.shards.values(), *machine.state.replicas.values()):
+        machine.heartbeat(member.member)
+    machine.tick()
+    machine.obey()
+
+
+def a_machine_with_two_checkpoints() -> tuple[BatchMachine, MemberId, MemberId]:
+    """The second is of a later point than the first."""
+    machine = BatchMachine(checkpoint_seconds=10.0)
+    _, first, second = machine.running()
+    tick_later(machine)
+    machine.evaluate(first, second)
+    assert machine.batch.cut_number == 2
+    return machine, first, second
+
+
+def test_all_return_to_the_checkpoint_before_a_damaged_one() -> None:
+    machine, first, second = a_machine_with_two_checkpoints()
+    machine.damaged = {2}
+    machine.failing = orders.OrderFailed(message="lost", why=orders.WhyFailed.OUT_OF_STEP)
+    machine.evaluate(first, second)
+
+    assert machine.returned == [1]
+    assert machine.batch.course.method.progress.evaluations == 0
+    assert machine.state.totals.damaged_checkpoints == [2]
+    assert machine.phase() is Phase.RUNNING
+
+
+def test_without_a_whole_checkpoint_the_job_fails_with_the_reason() -> None:
+    machine, first, second = a_machine_with_two_checkpoints()
+    machine.damaged = {1, 2}
+    machine.failing = orders.OrderFailed(message="lost", why=orders.WhyFailed.OUT_OF_STEP)
+    machine.evaluate(first, second)
+
+    assert machine.phase() is Phase.FAILED
+    assert machine.state.reason == messages.FailureReason.CHECKPOINT_DAMAGED
+    assert "its hash is another one" in machine.state.message
 
 
 def test_what_was_computed_of_an_evaluation_is_counted_when_it_is_dropped() -> None:

@@ -434,6 +434,36 @@ def test_a_failed_checkpoint_is_counted_and_tried_again() -> None:
     assert machine.state.last_checkpoint == 3
 
 
+@pytest.mark.parametrize(
+    ("every_seconds", "hangs_after_seconds"), [(30.0, 3600.0), (600.0, 6000.0)]
+)
+def test_a_checkpoint_that_is_never_written_is_given_up_and_another_one_tried(
+    every_seconds: float, hangs_after_seconds: float
+) -> None:
+    machine = Machine(checkpoint_seconds=every_seconds)
+    members = machine.running()
+    machine.muted.add(members[0])
+
+    def pass_by(seconds: float) -> None:
+        for _ in range(round(seconds / 10)):
+            for member in members:
+                machine.heartbeat(member)
+            machine.tick(10.0)
+
+    pass_by(every_seconds)
+    hanging = machine.state.checkpoint
+    assert hanging is not None
+    pass_by(hangs_after_seconds - 10.0)
+    assert machine.state.checkpoint == hanging
+    pass_by(10.0)
+    assert _summary(machine)["checkpointFailures"] == 1
+    assert str(round(hangs_after_seconds)) in (machine.state.checkpoint_failure or "")
+    machine.muted.clear()
+    pass_by(10.0)
+    machine.obey()
+    assert machine.state.last_checkpoint == hanging.number + 1
+
+
 def test_a_stop_drains_and_checkpoints_however_often_it_is_said_unless_it_is_urgent() -> None:
     machine = Machine()
     shard, *_ = machine.running()
@@ -521,6 +551,7 @@ def test_a_resume_repeats_what_the_shards_hold_beyond_the_ledger_and_counts_it()
 def test_status_names_members_speed_and_limit() -> None:
     machine = Machine()
     shard, one, _ = machine.running()
+    machine.tick(1.0)
     report = ReplicaReport(compute_seconds=9.0, data_seconds=1.0, loss_sum=3.0, loss_steps=2)
     machine.heartbeat(one, report)
     machine.heartbeat(shard, ShardReport(version=5, staleness=(3, 1)))

@@ -21,6 +21,31 @@ def joined(machine: Machine) -> MemberId:
     return reply.member
 
 
+def test_loops_get_indices_of_their_own_above_those_of_the_jobs_replicas() -> None:
+    machine = Machine(replicas=4)
+    machine.running()
+    loops = [joined_by_itself(machine, f"loop-{number}") for number in range(3)]
+    assert [loop.index for loop in loops] == [4, 5, 6]
+    assert all(machine.state.replicas[loop.index].live for loop in loops)
+
+
+def joined_by_itself(machine: Machine, instance: str) -> MemberId:
+    join = messages.Join(role=Role.REPLICA, index=None, instance=instance, pid=1, layout=LAYOUT)
+    reply = machine.request(join)
+    assert isinstance(reply, messages.Joined)
+    return reply.member
+
+
+def test_an_older_heartbeat_that_comes_after_a_newer_one_is_no_news() -> None:
+    machine = Machine()
+    machine.running()
+    loop = joined_by_itself(machine, "loop")
+    for samples in (100, 200, 100, 300):
+        machine.heartbeat(loop, ReplicaReport(progress=Progress(samples=samples)))
+        assert machine.state.replicas[loop.index].progress.samples >= min(samples, 200)
+    assert machine.state.data.samples_outside == 300
+
+
 def test_what_a_loop_did_after_its_last_heartbeat_counts_when_it_leaves() -> None:
     machine = Machine()
     loop = joined(machine)

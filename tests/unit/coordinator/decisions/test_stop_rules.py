@@ -77,9 +77,9 @@ def test_the_first_checkpoint_is_due_at_once_and_a_failed_one_soon() -> None:
 
 
 def test_only_the_lowest_living_replica_works_during_the_warm_start() -> None:
-    assert warm_start.may_work(1, [1, 2], samples_done=0, warm_samples=10)
-    assert not warm_start.may_work(2, [1, 2], samples_done=9, warm_samples=10)
-    assert warm_start.may_work(2, [1, 2], samples_done=10, warm_samples=10)
+    assert warm_start.may_work(1, 1, samples_done=0, warm_samples=10)
+    assert not warm_start.may_work(2, 1, samples_done=9, warm_samples=10)
+    assert warm_start.may_work(2, 1, samples_done=10, warm_samples=10)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from builders.flaky_objects import Fault, FlakyObjects
 from disttrain.checkpoint.errors import NotWritten, StoreAway
-from disttrain.coordinator.errors import JournalDamaged
+from disttrain.coordinator.errors import JournalDamaged, Superseded
 from disttrain.coordinator.journal import entries, object_journal
 from disttrain.coordinator.journal.object_journal import ObjectJournal
 from disttrain.coordinator.journal.state import Phase, State
@@ -42,6 +42,54 @@ def test_a_decision_whose_writing_failed_is_written_again_and_folded_once(fault:
     assert not kept.is_behind
     objects.arrive()
     assert replayed(objects) == (Phase.DRAINING, 2)
+
+
+class Mute(FlakyObjects):
+    """A store that can be told to list nothing."""
+
+    is_mute = False
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        if self.is_mute:
+            raise StoreAway(self.uri)
+        return super().sizes(folder)
+
+
+def test_after_a_failure_nothing_counts_as_written_until_the_claims_can_be_listed() -> None:
+    objects = Mute()
+    older, newer = ObjectJournal(objects, lambda: 10.0), ObjectJournal(objects, lambda: 11.0)
+    older.claim("first")
+    older.begin(State())
+    objects.faults = [Fault.REFUSED]
+    older.append(change(Phase.RUNNING))
+    older.sync()
+    newer.claim("second")
+    assert replayed(objects)[0] is not Phase.RUNNING
+
+    objects.is_mute = True
+    older.catch_up(State())
+    assert older.is_behind, "the name before it is sealed, so this one is not replayed"
+
+    objects.is_mute = False
+    with pytest.raises(Superseded):
+        older.catch_up(State())
+
+
+def test_an_owner_goes_on_once_the_claims_can_be_listed_again() -> None:
+    objects = Mute()
+    kept = ObjectJournal(objects, lambda: 10.0)
+    kept.claim("first")
+    kept.begin(State())
+    objects.faults = [Fault.REFUSED]
+    kept.append(change(Phase.RUNNING))
+    kept.sync()
+    objects.is_mute = True
+    kept.catch_up(State())
+    objects.is_mute = False
+    kept.catch_up(State())
+
+    assert not kept.is_behind
+    assert replayed(objects) == (Phase.RUNNING, 1)
 
 
 def test_what_arrives_late_changes_nothing_that_followed() -> None:

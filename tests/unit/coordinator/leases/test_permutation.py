@@ -52,3 +52,11 @@ def test_the_default_portion_is_a_multiple_of_the_batch_within_limits() -> None:
     assert permutation.default_portion_size(50_000, 64, 2) == 64 * 48
     assert permutation.default_portion_size(1_000_000, 64, 1) == 64 * 64
     assert permutation.default_portion_size(100, 32, 3) == 32 * 4
+
+
+def test_the_order_is_that_of_eight_bytes_and_kept_in_four() -> None:
+    whole = np.random.default_rng([7, 0]).permutation(np.arange(1000, dtype=np.int64))
+    kept = permutation._cut(7, 1000)
+    assert kept.itemsize == 4
+    assert kept.tolist() == whole.tolist()
+    assert permutation.portion_indices(7, 1000, 10, 3, 0).dtype == np.int64

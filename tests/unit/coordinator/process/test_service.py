@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from builders.batch_machines import RULES, BatchMachine
-from builders.machines import Machine
+from builders.machines import BASE, Machine
 from disttrain.checkpoint.store import Store
+from disttrain.coordinator.errors import Superseded
 from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.journal import Journal
 from disttrain.coordinator.journal.state import Phase
@@ -23,6 +25,7 @@ from disttrain.coordinator.process.service import Parts, Service
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.farewells import FolderFarewells
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
+from disttrain.coordinator.protocol.messages import HeartbeatReply
 from disttrain.job.sandblaster import BackupTasks
 from disttrain.launch.config import Supervisor
 from disttrain.transport.header import EMPTY, Header, Role, Verb
@@ -47,21 +50,28 @@ class ScriptedListener:
         self.refused: Counter[str] = Counter()
         self.arriving: deque[Request] = deque()
         self.answers: dict[int, messages.Reply] = {}
+        self.unasked: list[messages.Reply] = []
         self.when_idle: Callable[[], object] = lambda: None
         self._said = 0
-        self._idle = 0
+        self.idle = 0
 
-    def say(self, role: Role, said: messages.Request) -> int:
+    def say(self, role: Role, said: messages.Request, coordinator: int = 0) -> int:
+        """`coordinator`: its newest life that the sender has heard."""
         self._said += 1
-        header = EMPTY._replace(verb=Verb.CONTROL_REQUEST, role=role, sequence=self._said)
+        header = EMPTY._replace(
+            verb=Verb.CONTROL_REQUEST,
+            role=role,
+            sequence=self._said,
+            receiver_incarnation=coordinator,
+        )
         payload = memoryview(payloads.encode_request(said))
         self.arriving.append(Request(b"peer", header, payload))
         return self._said
 
     def receive(self, timeout: float) -> Request | None:
         if timeout and not self.arriving:
-            self._idle += 1
-            assert self._idle < 1000, "the service waits for something that does not come"
+            self.idle += 1
+            assert self.idle < 1000, "the service waits for something that does not come"
             self.when_idle()
         return self.arriving.popleft() if self.arriving else None
 
@@ -69,6 +79,9 @@ class ScriptedListener:
         if isinstance(to, Request):
             assert isinstance(payload, bytes)
             self.answers[header.sequence] = payloads.parse_reply(payload)
+        elif header.verb == Verb.CONTROL_REPLY:
+            assert isinstance(payload, bytes)
+            self.unasked.append(payloads.parse_reply(payload))
         return True
 
     def forget(self, peer: bytes) -> None:
@@ -95,13 +108,14 @@ class Served:
         self.journal = Journal(folder / "journal")
         self.journal.begin(self.machine.state)
         self.listener = ScriptedListener()
+        self.metrics = ServedMetrics("127.0.0.1:0")
         self.leaving = Leaving(self.machine, self.journal)
         job = Job(uid="u", name="n", seed=1, update_rule="sgd", batch_rule="lbfgs", keep_last=1)
         parts = Parts(
             machine=self.machine,
             journal=self.journal,
             checkpoints=Checkpoints(Store(folder), job),
-            reporting=Reporting(self.machine, RunFiles(folder), ServedMetrics("127.0.0.1:0")),
+            reporting=Reporting(self.machine, RunFiles(folder), self.metrics),
             leaving=self.leaving,
             farewells=self.farewells,
             supervisor=supervisor,
@@ -119,6 +133,18 @@ def served(tmp_path: Path) -> Served:
     return Served(tmp_path)
 
 
+def test_each_turn_of_the_loop_shows_over_http(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[float] = []
+    monkeypatch.setattr(served.metrics.health, "turn", lambda: turns.append(served.now))
+    served.listener.say(Role.LAUNCHER, STOP)
+
+    served.service.run()
+
+    assert turns
+
+
 @pytest.mark.parametrize("role", [Role.REPLICA, Role.SHARD])
 def test_only_the_launcher_may_fail_the_job(served: Served, role: Role) -> None:
     asked = served.listener.say(role, FAIL)
@@ -130,6 +156,42 @@ def test_only_the_launcher_may_fail_the_job(served: Served, role: Role) -> None:
     assert isinstance(refusal, messages.Refused)
     assert refusal.reason is messages.RefusalReason.NOT_ALLOWED
     assert served.machine.state.phase is Phase.STOPPED
+
+
+def test_a_flood_of_requests_that_cannot_be_read_is_counted_and_fills_no_log(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    header = EMPTY._replace(verb=Verb.CONTROL_REQUEST, role=Role.REPLICA)
+    flood = [Request(b"peer", header, memoryview(b"{")) for _ in range(300)]
+    served.listener.arriving.extend(flood)
+    served.listener.say(Role.LAUNCHER, STOP)
+    served.service.run()
+    assert served.listener.refused["request"] == len(flood)
+    lines = [one for one in caplog.records if one.message == "request refused"]
+    assert 1 <= len(lines) < len(flood) // 10
+
+
+def test_a_coordinator_of_whose_next_life_a_member_has_heard_ends(served: Served) -> None:
+    lives = served.machine.state.incarnation
+    known = served.listener.say(Role.SHARD, a_join("a"), coordinator=lives)
+    asked = served.listener.say(Role.SHARD, a_join("b"), coordinator=lives + 1)
+
+    with pytest.raises(Superseded, match="a member has heard of life"):
+        served.service.run()
+
+    assert not {known, asked} & served.listener.answers.keys()
+
+
+def test_a_coordinator_whose_job_another_one_has_claimed_commits_nothing(served: Served) -> None:
+    served.journal.claim("old")
+    served.members.running()
+    Journal(served.folder / "journal").claim("new")
+    served.leaving.ask()
+
+    with pytest.raises(Superseded, match="a newer coordinator"):
+        served.service.run()
+
+    assert not list(served.folder.glob("*staging*"))
 
 
 def test_the_launcher_fails_the_job(served: Served) -> None:
@@ -177,13 +239,71 @@ def test_a_coordinator_that_is_told_to_end_saves_and_leaves_the_job_as_it_is(
         assert state.checkpoint is None
 
 
-def test_a_farewell_that_nobody_heard_is_taken_as_if_it_had_been_said(served: Served) -> None:
+def test_a_shard_hears_at_once_of_a_replica_that_has_joined(served: Served) -> None:
+    served.listener.say(Role.SHARD, a_join("s"))
+
+    def join_a_replica() -> None:
+        member = served.members.member(Role.REPLICA, 1, "r")
+        served.listener.when_idle = lambda: _end_when_told(served, {1: member.incarnation})
+
+    served.listener.when_idle = join_a_replica
+    served.service.run()
+
+
+def _end_when_told(served: Served, replicas: dict[int, int]) -> None:
+    told = [reply for reply in served.listener.unasked if isinstance(reply, HeartbeatReply)]
+    if any(reply.replicas == replicas for reply in told):
+        served.listener.say(Role.LAUNCHER, STOP)
+
+
+def test_a_place_of_farewells_that_does_not_answer_holds_up_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked, is_held = threading.Event(), threading.Event(), []
+
+    def read() -> dict[str, messages.Leave]:
+        asked.set()
+        is_held.append(not answers.wait(10))
+        return {}
+
+    def stop_when_asked() -> None:
+        # The place is asked after the first look at what has arrived.
+        if served.listener.idle > 1:
+            assert asked.wait(60)
+            served.listener.say(Role.LAUNCHER, STOP)
+
+    monkeypatch.setattr(served.farewells, "read", read)
+    served.listener.when_idle = stop_when_asked
+
+    served.service.run()
+
+    assert is_held == [], "the service has ended before the place answered"
+    answers.set()
+
+
+def test_a_farewell_that_nobody_heard_is_taken_as_if_it_had_been_said(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, replica, _ = served.members.running()
     lease, *_ = served.members.work(replica).leases
     progress = Progress(position=Position(lease=lease.id, offset=4), samples=4)
     leave = messages.Leave(member=replica, reason="SIGTERM", progress=progress)
     served.farewells.write(leave)
-    served.listener.when_idle = lambda: served.listener.say(Role.LAUNCHER, STOP)
+    looked, read = threading.Event(), served.farewells.read
+
+    def read_and_tell() -> dict[str, messages.Leave]:
+        try:
+            return read()
+        finally:
+            looked.set()
+
+    def stop_when_heard() -> None:
+        assert served.listener.idle == 1 or looked.wait(60)
+        if not served.machine.state.replicas[replica.index].live:
+            served.listener.say(Role.LAUNCHER, STOP)
+
+    monkeypatch.setattr(served.farewells, "read", read_and_tell)
+    served.listener.when_idle = stop_when_heard
 
     served.service.run()
 
@@ -364,6 +484,24 @@ def test_a_full_disk_lets_nothing_be_decided_and_nobody_be_declared_dead(
     assert replayed is not None
     assert replayed.state.phase is Phase.STOPPED
     shard = replayed.state.shards[0]
+    assert (shard.instance, shard.reason) == ("s0", "")
+
+
+def test_a_coordinator_that_was_stopped_declares_nobody_dead(served: Served) -> None:
+    served.listener.say(Role.SHARD, a_join("s0"))
+    stopped = iter((2 * BASE.member_timeout_seconds, 2.0))
+
+    def be_stopped() -> None:
+        seconds = next(stopped, 0.0)
+        served.now += seconds
+        if not seconds:
+            served.listener.say(Role.LAUNCHER, STOP)
+
+    served.listener.when_idle = be_stopped
+    served.service.run()
+
+    shard = served.machine.state.shards[0]
+    assert served.machine.state.phase is Phase.STOPPED
     assert (shard.instance, shard.reason) == ("s0", "")
 
 

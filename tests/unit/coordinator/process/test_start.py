@@ -1,5 +1,6 @@
 """What the coordinator begins with."""
 
+import time
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -11,6 +12,7 @@ from disttrain.coordinator.journal import state
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.process import start
+from disttrain.coordinator.process.service import steady_clock
 
 
 @pytest.mark.parametrize("seed", [3, 4])
@@ -26,3 +28,13 @@ def test_a_checkpoint_is_gone_on_with_by_its_own_seed_alone(seed: int) -> None:
         return
     with pytest.raises(ManifestChanged, match=r"spec\.seed was 3 and is 4"):
         start.first_state(config, store)
+
+
+def test_a_clock_that_is_behind_does_not_go_back_behind_what_was_decided() -> None:
+    an_hour_ahead = time.time() + 3600.0
+    found = State(began=an_hour_ahead - 60.0, checkpoint_tried=an_hour_ahead)
+
+    clock = steady_clock(found.latest_time)
+
+    assert an_hour_ahead <= clock() < an_hour_ahead + 600.0
+    assert steady_clock(State().latest_time)() < an_hour_ahead

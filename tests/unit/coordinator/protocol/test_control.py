@@ -1,21 +1,33 @@
 """A member's side of the control connection, against a scripted channel and clock."""
 
 import errno
+import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from disttrain.coordinator.errors import CoordinatorSilent, JobOver, MemberFenced, NotJoined
+from builders.transports import PATIENCE, a_config, an_address, must_be_asked, opened
+from disttrain.coordinator.errors import (
+    CoordinatorSilent,
+    JobOver,
+    MemberFenced,
+    MessageTooLong,
+    NotJoined,
+)
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.coordinator.protocol.control import ControlConnection
-from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, SenderPosition
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.errors import FinalError
+from disttrain.transport.config import TransportKind
 from disttrain.transport.errors import TransportTimeout
 from disttrain.transport.header import EMPTY, Header, Role, Verb
-from disttrain.transport.interface import Destination, Message, Payload, Slice
+from disttrain.transport.interface import Destination, Message, Payload, Slice, Transport
 
 MEMBER = MemberId(role=Role.SHARD, index=0, incarnation=4)
 JOIN = messages.Join(role=Role.SHARD, index=0, instance="a", pid=1)
@@ -108,12 +120,12 @@ def test_joining_gives_the_identity_and_heartbeats_the_news() -> None:
 def test_a_request_is_repeated_until_it_is_answered() -> None:
     number, control, channel, clock = _left_unheard()
     for _ in range(3):
-        clock.now += 2.0
+        clock.now += 9.0
         control.poll(None)
     leaves = [request for request in channel.sent if isinstance(request, messages.Leave)]
     assert len(leaves) == 4
     channel.script = _accepting
-    clock.now += 2.0
+    clock.now += 9.0
     assert control.poll(None).replies == {number: messages.Acknowledged()}
     clock.now += 9.0
     assert control.poll(None).replies == {}
@@ -141,14 +153,126 @@ def test_an_order_that_comes_with_the_answer_to_the_join_is_not_lost() -> None:
     assert control.poll(None).orders == ()
 
 
+def test_an_older_life_of_the_coordinator_is_not_listened_to() -> None:
+    control, channel, _ = _joined()
+    for life, number in ((3, 7), (2, 8), (3, 9)):
+        order = orders.NumberedOrder(id=number, order=orders.Drain())
+        pushed = EMPTY._replace(verb=Verb.CONTROL_ORDER, sequence=number, incarnation=life)
+        channel.arrive(pushed, payloads.encode_order(order))
+
+    assert [order.id for order in control.poll(None).orders] == [7, 9]
+    assert control.header(1).receiver_incarnation == 3
+
+
 def test_a_report_goes_ahead_of_an_answer() -> None:
     control, channel, _ = _joined()
     control.poll(lambda: ShardReport(applied=1))
     order = orders.NumberedOrder(id=7, order=orders.End(reason="Epochs"))
-    control.answer(order, orders.Done(), lambda: ShardReport(applied=2))
+    control.answer([(order, orders.Done())], lambda: ShardReport(applied=2))
     report, answer = channel.sent[-2:]
     assert report == messages.Heartbeat(member=MEMBER, shard=ShardReport(applied=2))
     assert answer == messages.OrderDone(member=MEMBER, order=7, result=orders.Done())
+
+
+def _told(channel: ScriptedChannel, reply: messages.HeartbeatReply) -> None:
+    unasked = EMPTY._replace(verb=Verb.CONTROL_REPLY, sequence=messages.UNASKED)
+    channel.arrive(unasked, payloads.encode_reply(reply))
+
+
+def _shard(incarnation: int) -> messages.ShardAddress:
+    return messages.ShardAddress(index=0, incarnation=incarnation, address="ipc:///x")
+
+
+def test_members_are_those_told_last_also_where_a_reply_leaves_them_out() -> None:
+    control, channel, _ = _joined()
+    _told(channel, messages.HeartbeatReply(epoch=3, shards=(_shard(2),), replicas={5: 2}))
+    control.poll(None)
+    channel.script = lambda _: messages.HeartbeatReply(epoch=3, live_replicas=7)
+    control.poll(ShardReport)
+    assert channel.sent[-1] == messages.Heartbeat(member=MEMBER, epoch=3, shard=ShardReport())
+    assert (control.latest.shards, control.latest.replicas) == ((_shard(2),), {5: 2})
+    assert control.latest.live_replicas == 7
+
+
+def test_lost_leases_are_those_that_the_coordinator_still_names() -> None:
+    control, channel, _ = _joined()
+    channel.script = lambda _: messages.HeartbeatReply(lost_leases=(5, 6))
+    control.report_now(ShardReport)
+    channel.script = lambda _: messages.Work(lost_leases=(7,), wait=True)
+    control.request(messages.RequestWork(member=MEMBER, held=0, last_lease=0, progress=NO_PROGRESS))
+    control.poll(None)
+    assert control.lost_leases == {5, 6, 7}
+
+    channel.script = lambda _: messages.HeartbeatReply(lost_leases=(7,))
+    control.report_now(ShardReport)
+    control.poll(None)
+    assert control.lost_leases == {7}
+
+
+def test_members_of_an_older_epoch_came_late() -> None:
+    control, channel, _ = _joined()
+    _told(channel, messages.HeartbeatReply(epoch=3, shards=(_shard(2),), replicas={5: 2}))
+    _told(channel, messages.HeartbeatReply(epoch=2, shards=(_shard(1),), replicas={5: 1}))
+    control.poll(None)
+    assert (control.latest.epoch, control.latest.replicas) == (3, {5: 2})
+    assert control.latest.shards == (_shard(2),)
+
+
+def test_the_coordinator_tells_the_intervals() -> None:
+    intervals = messages.Intervals(heartbeat_seconds=12.0, repeat_seconds=2.0)
+    joined = messages.Joined(member=MEMBER, seed=1, intervals=intervals)
+    control, channel, clock = _joined(
+        lambda request: joined if isinstance(request, messages.Join) else _accepting(request)
+    )
+    control.poll(ShardReport)
+    for _ in range(5):
+        clock.now += 2.0
+        control.poll(ShardReport)
+    assert _heartbeats(channel) == 1
+    clock.now += 2.0
+    control.poll(ShardReport)
+    assert _heartbeats(channel) == 2
+
+
+def test_counters_go_once_ahead_of_many_answers() -> None:
+    control, channel, _ = _joined()
+    control.poll(ShardReport)
+    channel.sent.clear()
+    done = [(orders.NumberedOrder(id=n, order=orders.Drain()), orders.Done()) for n in range(1, 9)]
+    control.answer(done, lambda: ShardReport(applied=2))
+    assert [request.kind for request in channel.sent] == ["heartbeat"] + 8 * ["order_done"]
+
+
+def _too_long() -> messages.Join:
+    """Of a shard that has seen some sixty thousand lives of replicas."""
+    known = messages.RestoredSender(
+        sender=SenderPosition(index=4095, incarnation=70_000, position=Position(), samples=1 << 50),
+        acknowledged=1 << 40,
+        lost=0,
+    )
+    restored = messages.Restored(
+        initialised=True, checkpoint=1, version=1, senders=60_000 * (known,)
+    )
+    return replace(JOIN, restored=restored)
+
+
+def test_a_request_that_is_too_long_is_refused_at_once_and_not_repeated() -> None:
+    channel = ScriptedChannel(_accepting)
+    control = ControlConnection(channel, Role.SHARD, 1.0, Clock())
+    with pytest.raises(MessageTooLong, match=r"of kind join has \d+ bytes, and at most 8388608"):
+        control.join(_too_long())
+    assert channel.sent == []
+    assert isinstance(MessageTooLong("x"), FinalError)
+
+
+def test_whoever_asks_by_a_request_that_is_too_long_is_told() -> None:
+    client = CoordinatorClient(lambda: ScriptedChannel(_accepting), Role.SHARD)
+    try:
+        with pytest.raises(MessageTooLong):
+            client.join(_too_long(), ShardReport, timeout=60)
+        assert client.request(messages.Status()).result(5) == messages.Acknowledged()
+    finally:
+        client.close()
 
 
 def test_garbage_is_passed_over() -> None:
@@ -173,7 +297,7 @@ def test_after_a_heartbeat_reply_that_cannot_be_read_heartbeats_go_on() -> None:
     control.poll(ShardReport)
     channel.arrive(EMPTY._replace(verb=Verb.CONTROL_REPLY, sequence=2), b"{}")
     control.poll(ShardReport)
-    clock.now += 1.0
+    clock.now += 2.0
     control.poll(ShardReport)
     assert _heartbeats(channel) == 2
 
@@ -183,7 +307,7 @@ def test_a_request_whose_answer_cannot_be_read_is_repeated() -> None:
     channel.arrive(EMPTY._replace(verb=Verb.CONTROL_REPLY, sequence=number), b"{}")
     assert control.poll(None).replies == {}
     channel.script = _accepting
-    clock.now += 2.0
+    clock.now += 9.0
     assert control.poll(None).replies == {number: messages.Acknowledged()}
 
 
@@ -240,6 +364,91 @@ def test_of_what_is_due_one_send_at_most_blocks_while_the_coordinator_is_away() 
     clock.now += 100.0
     control.poll(None)
     assert len(attempts) == 1
+
+
+def test_what_could_not_be_sent_goes_with_the_next_poll() -> None:
+    control, channel, _ = _joined()
+
+    def full(_: messages.Request) -> None:
+        raise TransportTimeout("the queue is full")
+
+    channel.script = full
+    number = control.request(messages.Leave(member=MEMBER, reason="SIGTERM"))
+    channel.script = _accepting
+    assert control.poll(None).replies == {number: messages.Acknowledged()}
+
+
+def test_what_did_not_get_into_the_queue_goes_before_what_is_asked_later() -> None:
+    control, channel, _ = _joined()
+    is_full = [True, False, False]
+
+    def full_at_first(request: messages.Request) -> messages.Reply | None:
+        if is_full.pop(0):
+            channel.sent.remove(request)
+            raise TransportTimeout("the queue is full")
+        return None
+
+    channel.sent.clear()
+    channel.script = full_at_first
+    control.request(messages.Leave(member=MEMBER, reason="first"))
+    control.request(messages.Leave(member=MEMBER, reason="second"))
+    control.poll(None)
+    reasons = [sent.reason for sent in channel.sent if isinstance(sent, messages.Leave)]
+    assert reasons == ["first", "second"]
+
+
+def test_a_repeat_is_due_so_long_after_it_was_sent_and_not_after_it_was_tried() -> None:
+    _, control, channel, clock = _left_unheard()
+
+    def slow(_: messages.Request) -> None:
+        clock.now += 5.0
+
+    channel.script = slow
+    clock.now += 2.0
+    control.poll(None)
+    sent = len(channel.sent)
+    control.poll(None)
+    assert len(channel.sent) == sent
+
+
+@pytest.mark.parametrize("kind", list(TransportKind))
+def test_a_shard_goes_on_while_the_coordinator_is_away(kind: TransportKind, tmp_path: Path) -> None:
+    """Real sockets without a peer, and a clock that makes a repeat due with every poll."""
+    polls: queue.SimpleQueue[int] = queue.SimpleQueue()
+    is_stuck = threading.Event()
+
+    def poll_for_minutes(control: ControlConnection, clock: Clock) -> None:
+        for second in range(200):
+            clock.now += 1.0
+            control.poll(ShardReport)
+            polls.put(second)
+            if is_stuck.is_set():
+                break
+
+    with opened(a_config(kind, send_timeout=2 * PATIENCE)) as transport:
+        clock = Clock()
+        control = _joined_to_one_that_leaves(transport, an_address(kind, tmp_path), clock)
+        polling = threading.Thread(target=poll_for_minutes, args=(control, clock))
+        polling.start()
+        try:
+            assert [polls.get(timeout=PATIENCE) for _ in range(200)] == list(range(200))
+        finally:
+            is_stuck.set()
+            polling.join()
+
+
+def _joined_to_one_that_leaves(
+    transport: Transport, address: str, clock: Clock
+) -> ControlConnection:
+    listener = transport.listen(address)
+    control = ControlConnection(transport.connect(listener.address), Role.SHARD, 1.0, clock)
+    number = control.request(JOIN)
+    welcome = EMPTY._replace(verb=Verb.CONTROL_REPLY, role=Role.COORDINATOR, sequence=number)
+    request = must_be_asked(listener)
+    listener.reply(request, welcome, payloads.encode_reply(messages.Joined(member=MEMBER, seed=1)))
+    assert control.poll(None, wait=PATIENCE).replies
+    listener.close()
+    return control
 
 
 def test_the_threaded_client_answers_futures_and_hands_out_orders() -> None:

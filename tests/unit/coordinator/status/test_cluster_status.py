@@ -3,7 +3,10 @@
 import json
 import math
 import random
+from itertools import pairwise
 from typing import Any
+
+import pytest
 
 from builders.batch_machines import RULES, BatchMachine
 from builders.machines import Machine
@@ -16,6 +19,7 @@ from disttrain.coordinator.status.cluster_status import (
     JobObject,
     Patches,
 )
+from disttrain.coordinator.status.watch import Watch
 from disttrain.job.status import COORDINATOR_FIELDS, JobStatus
 
 JOB = JobObject(name="digits", namespace="team", uid="u-1")
@@ -53,6 +57,31 @@ def test_the_fields_are_the_coordinators_and_what_their_types_say() -> None:
     assert status.checkpoint.time == "1970-01-01T00:00:00Z"
 
 
+@pytest.mark.parametrize(
+    ("speed", "loss", "read"),
+    [
+        (1051.3948, 0.20812, ("1,051", "0.208")),
+        (12.3456, 12.3456, ("12.3", "12.3")),
+        (999.7, 1234567.8, ("1,000", "1,234,568")),
+        (0.0, 1.5e-7, ("0", "1.5e-07")),
+        (1.0, math.inf, ("1", "inf")),
+        (1.0, math.nan, ("1", "nan")),
+        (1.0, None, ("1", None)),
+    ],
+)
+def test_figures_for_lists_of_jobs_are_short(
+    speed: float, loss: float | None, read: tuple[str, str | None], monkeypatch: Any
+) -> None:
+    machine = Machine()
+    machine.running()
+    monkeypatch.setattr(Watch, "samples_per_second", lambda _: speed)
+    monkeypatch.setattr(Watch, "loss", lambda _: loss)
+
+    training = fields(machine)["training"]
+
+    assert (training["speed"], training.get("recentLoss")) == read
+
+
 def test_a_checkpoint_is_known_when_it_is_complete() -> None:
     machine = Machine(checkpoint_seconds=1.0)
     machine.running()
@@ -84,6 +113,24 @@ def test_patches_are_rare_and_hold_news() -> None:
     assert sender.take(wanted, 12.0) is None, "the API server has it"
     news = {"training": {"samples": 2}, "parameterServer": {}}
     assert sender.take(news, 24.0) is not None
+
+
+def test_of_a_job_that_trains_for_long_patches_are_rarer() -> None:
+    sender, now = patches(), 1000.0
+    sent: list[float] = []
+    while now < 2000.0:
+        if sender.due(now):
+            wanted = {"training": {"samples": len(sent)}, "parameterServer": {}}
+            assert sender.take(wanted, now) is not None
+            sender.answered(wanted, is_taken=True)
+            sent.append(now)
+        now += 0.5
+
+    pauses = [after - before for before, after in pairwise(sent)]
+    early = [pause for pause, at in zip(pauses, sent, strict=False) if at < 1300.0]
+    late = [pause for pause, at in zip(pauses, sent, strict=False) if at >= 1300.0]
+    assert 10.0 <= min(early) <= max(early) <= 12.5
+    assert 30.0 <= min(late) <= max(late) <= 36.5
 
 
 def test_what_was_not_taken_is_sent_again_with_longer_pauses() -> None:

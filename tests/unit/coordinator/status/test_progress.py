@@ -97,6 +97,14 @@ def test_at_the_end_nothing_remains_of_a_complete_job_only(
     assert (found.fraction, found.remaining_seconds) == (fraction, seconds)
 
 
+@pytest.mark.parametrize("phase", [Phase.FAILED, Phase.STOPPED])
+def test_at_an_early_end_the_time_until_then_is_how_far_the_job_came(phase: Phase) -> None:
+    state = _state(done=50)
+    state.phase, state.ended = phase, 6.0
+    found = _estimate(state, Stop(seconds=8.0), now=100.0)
+    assert (found.fraction, found.remaining_seconds) == (0.75, None)
+
+
 @pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.CHECKPOINTING, Phase.EXPORTING])
 def test_what_has_converged_computes_no_more(phase: Phase) -> None:
     state = _state(done=50)

@@ -1,5 +1,6 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.watched import Sights
 from disttrain_operator.reconcile.relist import Relister
 
-QUERY = Query(kind=Kind.ConfigMap)
+QUERY = Query(kind=Kind.Service)
 Script = list[list[Event | Exception]]
 
 
@@ -33,7 +34,7 @@ class ScriptedClient(FakeClient):
         self.asked: list[str] = []
         self.waiting = asyncio.Event()
 
-    async def watch(self, query: Query, version: str) -> AsyncIterator[Event]:
+    async def watch(self, query: Query, version: str) -> AsyncGenerator[Event, None]:
         del query
         self.asked.append(version)
         script = next(self._watches, None)
@@ -70,7 +71,7 @@ def test_a_watch_goes_on_where_the_one_before_ended() -> None:
     asked, told = follow([[event(EventType.ADDED, "6"), event(EventType.DELETED, "8")], []])
 
     assert asked == ["5", "8", "8"]
-    assert told == [(Kind.ConfigMap, "ADDED"), (Kind.ConfigMap, "DELETED")]
+    assert told == [(Kind.Service, "ADDED"), (Kind.Service, "DELETED")]
 
 
 @pytest.fixture
@@ -127,3 +128,23 @@ def test_a_broken_connection_goes_on_from_the_last_event(monkeypatch: Any) -> No
 
     assert asked == ["5", "7", "7"]
     assert len(told) == 1
+
+
+def test_a_watch_that_is_begun_no_more_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> list[bool]:
+        client, loop = ScriptedClient(World(), []), asyncio.get_running_loop()
+        sights = Sights(Inventory(), frozenset())
+        relister = Relister(client, Inventory(), sights, (), lambda _: None)
+        follower = Follower(client, relister, lambda *_: None)
+        assert follower.is_alive(timedelta(minutes=10)), "none is followed yet"
+        task = asyncio.create_task(follower.follow(QUERY, "5"))
+        await client.waiting.wait()
+        found = [follower.is_alive(timedelta(minutes=10))]
+        begun = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: begun + 601)
+        found.append(follower.is_alive(timedelta(minutes=10)))
+        monkeypatch.undo()
+        task.cancel()
+        return found
+
+    assert asyncio.run(scenario()) == [True, False]

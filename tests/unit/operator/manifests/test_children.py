@@ -7,7 +7,7 @@ from builders.operator_jobs import UID, context
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests import keys, volume
+from disttrain_operator.manifests import access, keys, launch, volume
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import DefaultVolume, ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
@@ -42,19 +42,18 @@ def test_all_but_the_claim_are_deleted_with_the_job() -> None:
     }
 
 
-def test_the_scale_is_no_part_of_the_fingerprint() -> None:
-    nothing = Scale(shards=0, replicas=0, coordinator=False)
+@pytest.mark.parametrize(
+    ("member_timeout_seconds", "failures"), [(5.0, 3), (60.0, 6), (65.0, 7), (1e300, 8640)]
+)
+@pytest.mark.parametrize("role", list(Role))
+def test_every_role_that_hangs_for_longer_than_a_member_is_missed_is_ended(
+    role: Role, member_timeout_seconds: float, failures: int
+) -> None:
+    timeouts = {"leaseSeconds": 4, "memberTimeoutSeconds": member_timeout_seconds}
+    probe = main(context(coordinator=timeouts), role)["livenessProbe"]
 
-    assert [child.fingerprint for child in children(context(), SCALE)] == [
-        child.fingerprint for child in children(context(), nothing)
-    ]
-
-
-def test_another_image_is_another_fingerprint() -> None:
-    def of(**changed: Any) -> set[str]:
-        return {child.fingerprint for child in children(context(**changed), SCALE)}
-
-    assert len(of() & of(image="other:1")) == len(of()) - 3
+    assert probe["httpGet"] == {"path": "/healthz", "port": "metrics"}
+    assert (probe["periodSeconds"], probe["failureThreshold"]) == (10, failures)
 
 
 def test_the_coordinator_is_one_pod_never_two() -> None:
@@ -70,27 +69,37 @@ def test_only_the_coordinator_has_a_token() -> None:
     found = context()
     given = {role: pod_template(found, role)["spec"] for role in Role}
 
-    assert given[Role.COORDINATOR]["serviceAccountName"] == "digits-coordinator"
+    assert given[Role.COORDINATOR]["serviceAccountName"] == "disttrain-coordinator"
     assert [role for role in Role if given[role]["automountServiceAccountToken"]] == [
         Role.COORDINATOR
     ]
 
 
-def test_the_coordinators_role_is_for_its_own_job() -> None:
-    rules = body(Kind.Role)["rules"]
+def test_a_coordinator_with_an_account_of_its_own_may_write_its_status() -> None:
+    template = {"template": {"spec": {"serviceAccountName": "irsa"}}}
+    config = ManifestConfig(allowed_service_accounts=("irsa",))
+    own, usual = context(config, coordinator=template), context(config)
 
-    assert all(rule["resourceNames"] == ["digits"] for rule in rules)
-    assert {(rule["resources"][0], *rule["verbs"]) for rule in rules} == {
-        ("disttrainjobs", "get"),
-        ("disttrainjobs/status", "patch"),
-    }
+    binding = access.binding_of(own, body(Kind.Job, own))
+    assert binding is not None
+    assert [each["name"] for each in binding["subjects"]] == ["irsa"]
+    assert binding["roleRef"]["name"] == "disttrain-coordinator"
+    assert UID[:8] in binding["metadata"]["name"]
+    assert binding["metadata"]["ownerReferences"]
+    assert access.binding_of(usual, body(Kind.Job, usual)) is None
+
+
+def test_a_single_shard_has_no_budget() -> None:
+    single = context(parameterServer={"shards": 1})
+
+    assert Kind.PodDisruptionBudget not in {child.kind for child in children(single, SCALE)}
 
 
 def test_a_pod_mounts_the_keys_of_its_role_alone() -> None:
     for role in Role:
         volumes = pod_template(context(), role)["spec"]["volumes"]
         (secret,) = [each["secret"] for each in volumes if "secret" in each]
-        assert [item["key"] for item in secret["items"]] == [f"{role}.json"]
+        assert [item["key"] for item in secret["items"]] == ["job.json", f"{role}.json"]
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -100,8 +109,13 @@ def test_pods_satisfy_the_restricted_level(role: Role) -> None:
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     for each in spec["containers"]:
-        assert each["securityContext"]["allowPrivilegeEscalation"] is False
-        assert each["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert each["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    # Every Service of the namespace would stand in the environment of every process.
+    assert spec["enableServiceLinks"] is False
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -219,8 +233,8 @@ def test_checkpoints_in_an_object_store_need_no_claim_and_no_common_node() -> No
 
 def test_the_launch_config_says_who_and_what_but_not_how_to_run_pods() -> None:
     template = {"spec": {"nodeSelector": {"disk": "fast"}}}
-    data = body(Kind.ConfigMap, context(replicas={"count": 1, "template": template}))["data"]
-    manifest = json.loads(data["job.json"])
+    found = context(replicas={"count": 1, "template": template})
+    manifest = json.loads(launch.launch_file(found))
 
     assert manifest["metadata"] == {"name": "digits", "namespace": "here", "uid": UID}
     assert "template" not in manifest["spec"]["replicas"]
@@ -228,15 +242,15 @@ def test_the_launch_config_says_who_and_what_but_not_how_to_run_pods() -> None:
 
 
 def test_suspending_changes_no_object_but_the_scale() -> None:
-    def fingerprints(*, suspend: bool) -> list[str]:
-        return [child.fingerprint for child in children(context(suspend=suspend), SCALE)]
+    suspended, running = context(suspend=True), context(suspend=False)
 
-    assert fingerprints(suspend=True) == fingerprints(suspend=False)
+    assert children(suspended, SCALE) == children(running, SCALE)
+    assert launch.launch_file(suspended) == launch.launch_file(running)
 
 
 def test_a_role_knows_its_own_secret_and_whom_it_meets() -> None:
     pairs = {role: KeyPair(f"public {role}", f"secret {role}") for role in Role}
-    secret = keys.secret(context(), pairs)
+    secret = keys.secret(context(), pairs, "{}")
     files = {name: json.loads(text) for name, text in secret["stringData"].items()}
 
     assert secret["immutable"] is True

@@ -5,6 +5,7 @@ import pytest
 from builders.operator_jobs import context
 from disttrain.job import cluster_labels, pod_layout
 from disttrain.job.names import Role
+from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.network import network_policy
 from disttrain_operator.manifests.pod import pod_template
 
@@ -24,12 +25,13 @@ def test_a_pod_has_the_labels_and_the_port_that_monitors_look_for(role: Role) ->
     assert ports["metrics"] == pod_layout.METRICS_PORT
 
 
-def test_anybody_reaches_the_metrics_and_only_the_job_its_other_ports() -> None:
-    found = context()
+def test_anybody_reaches_the_metrics_and_only_pods_of_jobs_the_other_ports() -> None:
+    spec = network_policy("here", ManifestConfig())["spec"]
 
-    spec = network_policy(found)["spec"]
-
-    own = cluster_labels.all_pods(found.name, found.uid)
+    own = cluster_labels.of_namespace()
+    for role in Role:
+        labels = pod_template(context(), role)["metadata"]["labels"]
+        assert own.items() <= labels.items()
     assert spec["podSelector"]["matchLabels"] == own
     open_to = {port["port"]: rule.get("from") for rule in spec["ingress"] for port in rule["ports"]}
     assert open_to.pop(pod_layout.METRICS_PORT) is None

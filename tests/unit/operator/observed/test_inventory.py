@@ -1,9 +1,14 @@
-"""What is kept of jobs that come and go under one name."""
+"""What is kept of objects that are told of out of order, and of jobs that share a name."""
+
+from typing import Any
+
+import pytest
 
 from builders.operator_jobs import KEY, NOW, child, job, pod
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import EndPhase, Outcome
 
 COMPLETE = Outcome(phase=EndPhase.COMPLETE, reason="EpochsDone", message="", time=NOW)
@@ -33,3 +38,34 @@ def test_what_a_coordinator_said_before_its_job_was_seen_is_kept() -> None:
     inventory.put_job(job({"uid": "uid"}))
 
     assert inventory.at(KEY).words == {"uid": COMPLETE}
+
+
+def put(inventory: Inventory, record: Any) -> News:
+    if record.uid == job().uid:
+        return inventory.put_job(record)
+    return inventory.put_pod(record) if hasattr(record, "role") else inventory.put_child(record)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (job({"version": 9}), job({"version": 10, "generation": 2})),
+        (child(Kind.Job, version=9), child(Kind.Job, version=10, ready=1)),
+        (pod(Role.SHARD, version=9), pod(Role.SHARD, version=10, phase="Failed")),
+    ],
+    ids=["job", "child", "pod"],
+)
+def test_an_older_sight_never_replaces_a_newer_one(older: Any, newer: Any) -> None:
+    inventory = Inventory()
+    put(inventory, older)
+    assert put(inventory, newer) is not News.NOTHING
+
+    assert put(inventory, older) is News.NOTHING
+
+    assert inventory.at(KEY).of_kind(kind_of(newer)) == [newer]
+
+
+def kind_of(record: Any) -> Kind:
+    if record.uid == job().uid:
+        return Kind.DistTrainJob
+    return Kind.Pod if hasattr(record, "role") else Kind.Job

@@ -41,8 +41,8 @@ def test_a_pod_that_only_comes_is_a_number(
     [
         (Kind.StatefulSet, {"version": 2}, News.NOTHING),
         (Kind.StatefulSet, {"ready": 1, "remaining": 2}, News.NUMBERS),
-        (Kind.Deployment, {"ready": 1, "generation": 2}, News.DECISIVE),
-        (Kind.Deployment, {"deleting": True}, News.DECISIVE),
+        (Kind.ReplicaSet, {"ready": 1, "wanted": 2}, News.DECISIVE),
+        (Kind.ReplicaSet, {"deleting": True}, News.DECISIVE),
         (Kind.Job, {"remaining": 1}, News.DECISIVE),
     ],
 )

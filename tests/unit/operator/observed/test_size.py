@@ -13,8 +13,8 @@ from disttrain_operator.observed.watched import Sights
 from disttrain_operator.reconcile import report
 
 JOBS = 20
-MOST_BYTES = 600
-"""1 KB was asked for; of a job that runs it is less."""
+MOST_BYTES = 800
+"""1 KB was asked for; a job's packed objects are kept once for all its workloads."""
 Line = tuple[Kind, str]
 
 
@@ -59,5 +59,5 @@ def test_an_object_takes_less_than_a_kilobyte() -> None:
     finally:
         tracemalloc.stop()
 
-    assert len(told) > 15 * JOBS
+    assert len(told) > 10 * JOBS
     assert taken / len(told) < MOST_BYTES

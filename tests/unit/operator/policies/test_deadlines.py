@@ -20,13 +20,26 @@ SPEC = operator_jobs.context(activeDeadlineSeconds=60, pendingDeadlineSeconds=30
 def test_a_job_fails_by_the_deadline_that_passed_first(
     *, begun: bool, reason: str, field: str
 ) -> None:
-    ended = deadlines.exceeded(SPEC, NOW, LATER, begun=begun)
+    since = deadlines.Since(started=NOW, waits=None if begun else NOW)
+
+    ended = deadlines.exceeded(SPEC, since, LATER)
 
     assert ended is not None
     assert (ended.reason, ended.time, ended.by_operator) == (reason, LATER, True)
     assert field in ended.message
 
 
-def test_a_job_whose_coordinator_has_not_started_has_no_deadline() -> None:
-    assert deadlines.exceeded(SPEC, None, LATER, begun=False) is None
-    assert deadlines.next_instant(SPEC, None, begun=False) is None
+def test_a_job_whose_coordinator_has_not_started_has_only_the_first_deadline() -> None:
+    since = deadlines.Since(started=None, waits=NOW)
+
+    assert deadlines.next_instant(SPEC, since) == NOW + timedelta(seconds=30)
+    ended = deadlines.exceeded(SPEC, since, LATER)
+    assert ended is not None
+    assert ended.reason == "PendingDeadlineExceeded"
+
+
+def test_while_no_time_runs_no_deadline_passes() -> None:
+    since = deadlines.Since(started=None, waits=None)
+
+    assert deadlines.exceeded(SPEC, since, LATER) is None
+    assert deadlines.next_instant(SPEC, since) is None

@@ -29,9 +29,15 @@ def failed(times: int, death: Death = DEATH, **changed: Any) -> PodRecord:
     return pod(Role.REPLICA, restarts=times, death=death, **changed)
 
 
+def count(
+    annotation: str, pods: list[PodRecord], given: FailurePolicy, replicas: int = 1
+) -> restarts.Counted:
+    return restarts.count(annotation, pods, given, {Role.REPLICA: replicas, Role.SHARD: 2})
+
+
 def test_a_restart_is_counted_once_however_often_it_is_seen() -> None:
-    first = restarts.count("", [failed(2)], FailurePolicy())
-    again = restarts.count(first.annotation, [failed(2)], FailurePolicy())
+    first = count("", [failed(2)], FailurePolicy())
+    again = count(first.annotation, [failed(2)], FailurePolicy())
 
     assert first.totals[Role.REPLICA] == again.totals[Role.REPLICA] == 2
     assert len(first.fresh) == 1
@@ -43,18 +49,18 @@ def test_each_failure_between_two_looks_is_judged_by_how_it_died() -> None:
     fails = policy(FailureAction.FAIL_JOB, exit_codes=(7,))
     seventh = replace(DEATH, exit_code=7)
 
-    counted = restarts.count("", [failed(3, earlier=(DISRUPTED, seventh))], fails)
+    counted = count("", [failed(3, earlier=(DISRUPTED, seventh))], fails)
 
     assert (counted.totals[Role.REPLICA], counted.charged[Role.REPLICA]) == (3, 2)
     outcome = restarts.ended(counted, fails, NOW)
     assert outcome is not None
     assert "exit code 7" in outcome.message
-    again = restarts.count(counted.annotation, [failed(3, earlier=(DISRUPTED, seventh))], fails)
+    again = count(counted.annotation, [failed(3, earlier=(DISRUPTED, seventh))], fails)
     assert again.fresh == ()
 
 
 def test_failures_that_nobody_saw_are_judged_as_the_next_one() -> None:
-    counted = restarts.count("", [failed(5, earlier=(DISRUPTED,))], FailurePolicy())
+    counted = count("", [failed(5, earlier=(DISRUPTED,))], FailurePolicy())
 
     assert (counted.totals[Role.REPLICA], counted.charged[Role.REPLICA]) == (5, 1)
 
@@ -64,47 +70,68 @@ def test_a_death_counts_as_its_container_starts_again() -> None:
     seventh = replace(DEATH, exit_code=7)
     dying = failed(1, seventh, earlier=(DEATH,), restarting=True)
 
-    first = restarts.count("", [dying], fails)
-    later = restarts.count(first.annotation, [replace(dying, restarts=2, restarting=False)], fails)
+    first = count("", [dying], fails)
+    later = count(first.annotation, [replace(dying, restarts=2, restarting=False)], fails)
 
     assert restarts.ended(first, fails, NOW) is None
     assert restarts.ended(later, fails, NOW) is not None
 
 
 def test_restarts_of_pods_that_are_gone_stay_counted() -> None:
-    first = restarts.count("", [failed(2)], FailurePolicy())
+    first = count("", [failed(2)], FailurePolicy())
 
-    later = restarts.count(first.annotation, [], FailurePolicy())
+    later = count(first.annotation, [], FailurePolicy())
 
     assert later.totals[Role.REPLICA] == 2
-    assert restarts.count(later.annotation, [], FailurePolicy()).totals[Role.REPLICA] == 2
+    assert count(later.annotation, [], FailurePolicy()).totals[Role.REPLICA] == 2
 
 
 def test_disruptions_are_counted_but_no_budget_is_charged() -> None:
-    counted = restarts.count("", [failed(5, DISRUPTED)], policy(FailureAction.FAIL_JOB))
+    counted = count("", [failed(5, DISRUPTED)], policy(FailureAction.FAIL_JOB))
 
     assert counted.totals[Role.REPLICA] == 5
     assert counted.charged[Role.REPLICA] == 0
     assert restarts.ended(counted, policy(FailureAction.FAIL_JOB), NOW) is None
-    again = restarts.count(counted.annotation, [failed(6)], FailurePolicy())
+    again = count(counted.annotation, [failed(6)], FailurePolicy())
     assert (again.totals[Role.REPLICA], again.charged[Role.REPLICA]) == (6, 1)
 
 
 def test_more_failures_than_the_budget_end_the_job() -> None:
     most = policy(FailureAction.RESTART_POD)
-    assert restarts.ended(restarts.count("", [failed(1)], most), most, NOW) is None
+    assert restarts.ended(count("", [failed(1)], most), most, NOW) is None
 
-    outcome = restarts.ended(restarts.count("", [failed(2)], most), most, NOW)
+    outcome = restarts.ended(count("", [failed(2)], most), most, NOW)
 
     assert outcome is not None
     assert outcome.reason == "TooManyRestarts"
     assert "maxRestarts.replica (1)" in outcome.message
 
 
+@pytest.mark.parametrize(
+    ("replicas", "failures", "ends"),
+    [(1, 10, False), (1, 11, True), (1000, 11, False), (1000, 3000, False), (1000, 3001, True)],
+)
+def test_a_budget_that_nobody_gave_grows_with_the_replicas(
+    replicas: int, failures: int, *, ends: bool
+) -> None:
+    counted = count("", [failed(failures)], FailurePolicy(), replicas)
+
+    assert (restarts.ended(counted, FailurePolicy(), NOW) is not None) is ends
+
+
+def test_a_job_that_is_made_smaller_keeps_the_budget_that_it_had() -> None:
+    many = count("", [failed(500)], FailurePolicy(), replicas=1000)
+
+    few = count(many.annotation, [], FailurePolicy(), replicas=2)
+
+    assert restarts.ended(few, FailurePolicy(), NOW) is None
+    assert few.charged[Role.REPLICA] == 500
+
+
 def test_a_rule_fails_the_job_and_is_named() -> None:
     fails = policy(FailureAction.FAIL_JOB, exit_codes=(1,))
 
-    outcome = restarts.ended(restarts.count("", [failed(1)], fails), fails, NOW)
+    outcome = restarts.ended(count("", [failed(1)], fails), fails, NOW)
 
     assert outcome is not None
     assert outcome.reason == "FailedByRule"
@@ -127,14 +154,14 @@ def test_a_pod_that_failed_counts_unless_it_was_told_to_end(
 ) -> None:
     failed_pod = pod(Role.REPLICA, **{"death": DEATH, **changed})
 
-    assert restarts.count("", [failed_pod], FailurePolicy()).totals[Role.REPLICA] == number
+    assert count("", [failed_pod], FailurePolicy()).totals[Role.REPLICA] == number
 
 
 def test_a_pod_that_was_taken_away_is_a_failure_where_a_rule_says_so() -> None:
     taken = pod(Role.REPLICA, phase="Failed", gone_at=NOW, disrupted=True, death=DISRUPTED)
     fails = policy(FailureAction.FAIL_JOB, reasons=(DISRUPTION,))
 
-    outcome = restarts.ended(restarts.count("", [taken], fails), fails, NOW)
+    outcome = restarts.ended(count("", [taken], fails), fails, NOW)
 
     assert outcome is not None
     assert outcome.reason == "FailedByRule"
@@ -142,4 +169,4 @@ def test_a_pod_that_was_taken_away_is_a_failure_where_a_rule_says_so() -> None:
 
 @pytest.mark.parametrize("spoiled", ["{", "[1]", '{"replica": 3}', '{"replica": {"pods": 1}}'])
 def test_an_annotation_that_somebody_spoiled_counts_as_none(spoiled: str) -> None:
-    assert restarts.count(spoiled, [failed(1)], FailurePolicy()).totals[Role.REPLICA] == 1
+    assert count(spoiled, [failed(1)], FailurePolicy()).totals[Role.REPLICA] == 1

@@ -12,6 +12,7 @@ from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, Death, PodRecord
 from disttrain_operator.policies import starting
+from disttrain_operator.policies.missing_pods import Lack
 from disttrain_operator.policies.problem import Problem, ProblemType
 
 WAITING = replace(pod(Role.REPLICA), phase="Pending", ready=False)
@@ -19,11 +20,11 @@ CRASHED = Death(exit_code=1, reason="Error", message="No module named 'digits'",
 SHARDS = child(Kind.StatefulSet, wanted=2, remaining=0)
 
 
-def problems(*seen: PodRecord | ChildRecord, refusals: dict[str, str] | None = None) -> list[Any]:
+def problems(*seen: PodRecord | ChildRecord, lacks: dict[str, Lack] | None = None) -> list[Any]:
     pods = {each.name: each for each in seen if isinstance(each, PodRecord)}
     children = {(each.kind, each.name): each for each in seen if isinstance(each, ChildRecord)}
-    seen_together = Observed(job(), children, pods, refusals or {})
-    found: list[Problem] = starting.problems(job(), seen_together, NOW)
+    seen_together = Observed(job(), children, pods)
+    found: list[Problem] = starting.problems(job(), seen_together, lacks or {}, NOW)
     return [(each.type, each.reason, each.message) for each in found]
 
 
@@ -66,12 +67,12 @@ def test_what_passes_by_itself_is_not_told(changed: dict[str, Any]) -> None:
 
 def test_a_new_pod_without_a_node_is_looked_at_again_and_told_then() -> None:
     stuck = replace(WAITING, unschedulable=True, created=NOW)
-    seen = Observed(job(), {}, {stuck.name: stuck}, {})
+    seen = Observed(job(), {}, {stuck.name: stuck})
     later = starting.next_instant(job(), seen, NOW)
 
     assert later == NOW + timedelta(seconds=5)
-    assert starting.problems(job(), seen, later - timedelta(milliseconds=1)) == []
-    (problem,) = starting.problems(job(), seen, later)
+    assert starting.problems(job(), seen, {}, later - timedelta(milliseconds=1)) == []
+    (problem,) = starting.problems(job(), seen, {}, later)
     assert problem.reason == "Unschedulable"
     assert starting.next_instant(job(), seen, later) is None
 
@@ -86,13 +87,14 @@ def test_of_many_pods_a_few_are_named() -> None:
 
 
 def test_what_an_event_says_of_pods_that_cannot_be_created_is_told() -> None:
-    quota = {SHARDS.uid: 'pods "digits-shard-0" is forbidden: exceeded quota'}
+    said = 'pods "digits-shard-0" is forbidden: exceeded quota'
+    quota = {SHARDS.uid: Lack(NOW, NOW, said)}
 
-    ((kind, reason, message),) = problems(SHARDS, refusals=quota)
+    ((kind, reason, message),) = problems(SHARDS, lacks=quota)
 
     assert (kind, reason) == (ProblemType.CANNOT_START, "FailedCreate")
     assert message.endswith("exceeded quota")
-    assert problems(replace(SHARDS, remaining=2), refusals=quota) == []
+    assert problems(replace(SHARDS, remaining=2), lacks=quota) == []
 
 
 def test_a_claim_without_a_volume_is_told_once_a_pod_waits_for_it() -> None:

@@ -1,27 +1,48 @@
 import asyncio
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 
+from builders.fake_cluster import FakeClient, World
 from builders.operator_jobs import KEY, NOW, child, job
+from disttrain.errors import DistTrainError
 from disttrain.job import cluster_labels
 from disttrain.job.names import Role
 from disttrain_operator.cluster.client import Client
-from disttrain_operator.errors import Conflict, NotFound
-from disttrain_operator.kinds import Kind
+from disttrain_operator.errors import Conflict, Forbidden, NotFound
+from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests.children import Child
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.reconcile.act import Actor
-from disttrain_operator.reconcile.actions import Create, RemovePod, Renew
+from disttrain_operator.reconcile.actions import (
+    Action,
+    Annotate,
+    Create,
+    RemovePod,
+    Renew,
+    Rescale,
+)
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 
 class Recorder:
     """Takes every request, and remembers it."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: dict[str, Any] | DistTrainError) -> None:
+        self.node = node
         self.requests: list[tuple[str, str, Any]] = []
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
+        assert (kind, namespace, name) == (Kind.Node, "", "node")
+        if isinstance(self.node, DistTrainError):
+            raise self.node
+        return self.node
+
+    async def create(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+        self.requests.append(("create", kind.name, body["reason"]))
+        return body
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, uid: str, *, at_once: bool = False
@@ -66,7 +87,11 @@ class Strict:
         self.made: list[Kind] = []
 
     async def create(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
-        named = {Kind.RoleBinding: {Kind.Role}, Kind.Deployment: {Kind.ServiceAccount}}
+        named = {
+            Kind.StatefulSet: {Kind.ServiceAccount, Kind.Service},
+            Kind.Job: {Kind.StatefulSet},
+            Kind.ReplicaSet: {Kind.StatefulSet},
+        }
         if not named.get(kind, set()) <= set(self.made):
             message = "what it names is not there"
             raise NotFound(message)
@@ -81,9 +106,9 @@ def test_what_objects_name_is_there_before_them() -> None:
     actor = Actor(client, Inventory(), dict, None, Knowledge(job().uid), lambda: NOW)
     labels = {cluster_labels.INSTANCE: KEY.name}
     body = {"metadata": {"name": "trainer", "namespace": KEY.namespace, "labels": labels}}
-    kinds = (Kind.RoleBinding, Kind.Deployment, Kind.Role, Kind.ServiceAccount)
+    kinds = (*reversed(WORKLOADS), Kind.Service, Kind.ServiceAccount)
 
-    asyncio.run(actor.perform(job(), [Create(Child(kind, "trainer", "", body)) for kind in kinds]))
+    asyncio.run(actor.perform(job(), [Create(Child(kind, "trainer", body)) for kind in kinds]))
 
     assert set(strict.made) == set(kinds)
 
@@ -95,7 +120,7 @@ def test_what_a_watch_told_of_an_object_outlasts_the_answer_to_its_creation() ->
     labels = {cluster_labels.INSTANCE: KEY.name}
     body = {"metadata": {"name": "claim", "namespace": KEY.namespace, "labels": labels}}
 
-    claim = Child(Kind.PersistentVolumeClaim, "claim", "", body)
+    claim = Child(Kind.PersistentVolumeClaim, "claim", body)
     asyncio.run(actor.perform(job(), [Create(claim)]))
 
     kept = inventory.at(KEY).children[Kind.PersistentVolumeClaim, "claim"]
@@ -108,29 +133,116 @@ def test_a_coordinators_job_that_has_changed_is_left_alone() -> None:
     inventory.put_child(seen)
     client = cast("Client", Changed())
     actor = Actor(client, inventory, dict, None, Knowledge(job().uid), lambda: NOW)
-    again = Child(Kind.Job, seen.name, "", {})
+    again = Child(Kind.Job, seen.name, {})
 
-    asyncio.run(actor.perform(job(), [Renew(again, seen.uid, 7)]))
+    asyncio.run(actor.perform(job(), [Renew(again, seen.uid, 7, "why")]))
 
     assert inventory.at(KEY).children == {(Kind.Job, seen.name): seen}
+
+
+SILENT = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+READY = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+UNWELL = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+TAINTED = {**READY, "spec": {"taints": [{"key": "node.kubernetes.io/out-of-service"}]}}
+DELETE, TELL = ("delete", "pod", None), ("create", "Event", "PodRemoved")
+
+
+def requests_for(
+    role: Role, node: dict[str, Any] | DistTrainError, known: Knowledge, *, tainted: bool = False
+) -> list[tuple[str, str, Any]]:
+    """What is asked for to remove a pod that did not end in its time."""
+    recorder = Recorder(node)
+    client = cast("Client", recorder)
+    actor = Actor(client, Inventory(), dict, None, known, lambda: NOW)
+    late = RemovePod("pod", "uid", role, "node", tainted, "it is late")
+    asyncio.run(actor.perform(job(), [late]))
+    return recorder.requests
 
 
 @pytest.mark.parametrize(
     ("role", "requests"),
     [
-        (Role.SHARD, [("delete", "pod", None)]),
-        (Role.REPLICA, [("delete", "pod", None)]),
+        (Role.SHARD, [DELETE, TELL]),
+        (Role.REPLICA, [DELETE, TELL]),
         # The finalizer of its Job would hold it for as long as nobody says that it has ended.
-        (Role.COORDINATOR, [("delete", "pod", None), ("merge", "pod/status", "Failed")]),
+        (Role.COORDINATOR, [DELETE, ("merge", "pod/status", "Failed"), TELL]),
     ],
 )
 def test_a_pod_on_a_lost_node_is_removed_whatever_holds_it(
     role: Role, requests: list[tuple[str, str, Any]]
 ) -> None:
-    recorder = Recorder()
-    client = cast("Client", recorder)
-    actor = Actor(client, Inventory(), dict, None, Knowledge(job().uid), lambda: NOW)
+    assert requests_for(role, SILENT, Knowledge(job().uid)) == requests
 
-    asyncio.run(actor.perform(job(), [RemovePod("pod", "uid", role)]))
 
-    assert recorder.requests == requests
+@pytest.mark.parametrize("node", [TAINTED, NotFound("no such node")], ids=["off", "gone"])
+def test_a_node_that_is_off_or_gone_is_lost(node: dict[str, Any] | DistTrainError) -> None:
+    assert requests_for(Role.SHARD, node, Knowledge(job().uid)) == [DELETE, TELL]
+
+
+@pytest.mark.parametrize("node", [READY, UNWELL], ids=["ready", "not ready"])
+def test_a_pod_that_is_slow_on_a_node_that_answers_is_left_to_it(node: dict[str, Any]) -> None:
+    known = Knowledge(job().uid)
+
+    # A taint that an administrator put there took it away: that says nothing of the kubelet.
+    assert requests_for(Role.SHARD, node, known, tainted=True) == []
+
+    assert known.answered == {"node": NOW}
+
+
+@pytest.mark.parametrize(("tainted", "requests"), [(True, [DELETE, TELL]), (False, [])])
+def test_who_may_not_ask_for_nodes_believes_the_pod(
+    *, tainted: bool, requests: list[tuple[str, str, Any]]
+) -> None:
+    forbidden = Forbidden("nodes is forbidden")
+
+    found = requests_for(Role.SHARD, forbidden, Knowledge(job().uid), tainted=tainted)
+
+    assert found == requests
+
+
+WORKLOAD = (Kind.StatefulSet, "digits-shard")
+BODY = {"metadata": {"name": WORKLOAD[1], "namespace": KEY.namespace}, "spec": {"replicas": 7}}
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Annotate("disttrain.dev/outcome", "{}"),
+        Rescale(WORKLOAD, "uid of the one before", (("replicas", 7),)),
+    ],
+    ids=["annotate", "rescale"],
+)
+def test_what_was_decided_of_one_object_is_not_done_to_another_of_its_name(action: Action) -> None:
+    world = World()
+    metadata = {"name": KEY.name, "namespace": KEY.namespace}
+    world.create(Kind.DistTrainJob, {"metadata": metadata, "spec": {}})
+    world.create(Kind.StatefulSet, {**BODY, "spec": {"replicas": 2}})
+    before = dict(world.objects)
+    actor = Actor(FakeClient(world), Inventory(), dict, None, Knowledge(job().uid), lambda: NOW)
+
+    with suppress(Conflict):
+        asyncio.run(actor.perform(job(), [action]))
+
+    assert world.objects == before
+
+
+def test_a_job_that_somebody_else_wrote_at_the_same_time_stays_known() -> None:
+    """A conflict is no proof that it is gone: nothing would bring it back for minutes."""
+
+    class Contended(FakeClient):
+        async def merge(self, *_: Any) -> Any:
+            message = "the object has been modified"
+            raise Conflict(message)
+
+    world, inventory = World(), Inventory()
+    metadata = {"name": KEY.name, "namespace": KEY.namespace}
+    made = world.create(Kind.DistTrainJob, {"metadata": metadata, "spec": {}})
+    record = parsing.job(made, frozenset())
+    inventory.put_job(record)
+    knowledge = Knowledge(record.uid)
+    actor = Actor(Contended(world), inventory, dict, None, knowledge, lambda: NOW)
+
+    with pytest.raises(Conflict):
+        asyncio.run(actor.perform(record, [Annotate("disttrain.dev/outcome", "{}")]))
+
+    assert inventory.at(KEY).job == record

@@ -35,9 +35,8 @@ def told(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str]]
 @pytest.mark.parametrize(
     ("before", "after", "news"),
     [
-        ({}, status("Pending"), [("Accepted", "Normal")]),
-        (status("Pending"), status("Running"), [("Running", "Normal")]),
-        ({}, status("Running"), [("Running", "Normal")]),
+        ({}, status("Pending"), []),
+        (status("Pending"), status("Running"), []),
         (status("Running"), status("Running"), []),
         (
             status("Running"),
@@ -81,15 +80,12 @@ def test_what_begins_to_hold_is_told(
 def test_warnings_of_the_manifest_are_told_with_the_first_status_alone() -> None:
     warnings = ("spec.stop: it may never end", "spec.image: it is old")
 
-    accepted, warned = events.of(job(), status("Pending"), NOW, warnings)
+    (warned,) = events.of(job(), status("Pending"), NOW, warnings)
 
-    assert accepted["reason"] == "Accepted"
     assert (warned["reason"], warned["type"]) == ("ManifestWarning", "Warning")
     assert warned["message"] == "spec.stop: it may never end; spec.image: it is old"
     before = job({"status": status("Pending")})
-    assert [each["reason"] for each in events.of(before, status("Running"), NOW, warnings)] == [
-        "Running"
-    ]
+    assert events.of(before, status("Running"), NOW, warnings) == []
 
 
 def test_each_time_that_keys_were_replaced_is_told() -> None:
@@ -100,7 +96,7 @@ def test_each_time_that_keys_were_replaced_is_told() -> None:
 
 
 def test_told_again_an_event_has_the_name_it_had() -> None:
-    after = status("Pending")
+    after = status("Complete", ("Complete", "EpochsDone"))
     (first,) = events.of(job(), after, NOW)
     (again,) = events.of(job(), after, NOW + timedelta(hours=1))
     (later,) = events.of(job({"generation": 2}), after, NOW)

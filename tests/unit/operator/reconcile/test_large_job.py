@@ -19,14 +19,14 @@ LONGEST_ANNOTATION = 100_000
 LONGEST_STATUS = 32_000
 
 
-def test_all_its_replicas_are_one_deployment() -> None:
+def test_all_its_replicas_are_one_replica_set() -> None:
     found = plan.make(
         Observed(job(replicas={"count": REPLICAS})), Knowledge(UID), ManifestConfig(), NOW
     )
 
     made = [action.child for action in found.actions if isinstance(action, Create)]
-    (deployment,) = [child for child in made if child.kind is Kind.Deployment]
-    assert deployment.body["spec"]["replicas"] == REPLICAS
+    (replicas,) = [child for child in made if child.kind is Kind.ReplicaSet]
+    assert replicas.body["spec"]["replicas"] == REPLICAS
 
 
 def test_all_its_replicas_may_fail_and_little_is_written() -> None:

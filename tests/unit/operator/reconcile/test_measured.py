@@ -1,7 +1,7 @@
 from datetime import timedelta
 from typing import Any
 
-from builders.operator_jobs import NOW, job
+from builders.operator_jobs import KEY, NOW, job
 from disttrain_operator.reconcile import measured
 from disttrain_operator.telemetry.metrics import REGISTRY
 
@@ -39,3 +39,27 @@ def test_a_death_is_counted_when_it_is_told_first() -> None:
     later = {**FAILURE, "time": "later"}
     assert counted({"failures": [FAILURE]}, {"failures": [FAILURE, later]}) == (0, 0, 1)
     assert counted({"failures": "spoiled"}, {"failures": [FAILURE]}) == (0, 0, 1)
+
+
+def ends(before: dict[str, Any], after: dict[str, Any]) -> tuple[float, float]:
+    """How many jobs are accepted and ended by a status."""
+
+    def now() -> tuple[float, float]:
+        return (
+            value("jobs_accepted_total", job_namespace=KEY.namespace),
+            value("jobs_ended_total", job_namespace=KEY.namespace, phase="Complete"),
+        )
+
+    begun = now()
+    measured.count(job({"status": before}), after, NOW + timedelta(seconds=90))
+    return now()[0] - begun[0], now()[1] - begun[1]
+
+
+def test_a_job_is_counted_once_as_it_comes_and_once_as_it_ends() -> None:
+    assert ends({}, {"phase": "Pending"}) == (1, 0)
+    assert ends({"phase": "Pending"}, {"phase": "Running"}) == (0, 0)
+    before = value("job_seconds_sum", phase="Complete")
+    assert ends({"phase": "Running"}, {"phase": "Complete"}) == (0, 1)
+    assert value("job_seconds_sum", phase="Complete") == before + 90
+    assert ends({"phase": "Complete"}, {"phase": "Complete"}) == (0, 0)
+    assert ends({}, {"phase": "Complete"}) == (1, 1), "of one that ended before it was seen"

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from builders.operator_jobs import KEY, NOW, UID, child, job, pod
+from builders.operator_jobs import COMMON, KEY, NOW, UID, child, job, made_children, pod
 from disttrain.job.names import Role
 from disttrain_operator import times
 from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests import stored
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
-from disttrain_operator.observed.records import ChildRecord, EndPhase, JobRecord, Outcome, PodRecord
+from disttrain_operator.observed.records import EndPhase, JobRecord, Outcome, PodRecord
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import desired, plan
+from disttrain_operator.reconcile import plan
 from disttrain_operator.reconcile.actions import (
     Annotate,
-    Apply,
     CheckTemplates,
     Create,
     CreateKeys,
@@ -38,34 +38,15 @@ PODS = (
 )
 
 
-def running(record: JobRecord) -> dict[tuple[Kind, str], ChildRecord]:
-    """All children of a job that runs, as they were made."""
-    numbers: dict[Kind, dict[str, Any]] = {
-        Kind.StatefulSet: {"wanted": 2, "ready": 2, "remaining": 2},
-        Kind.Deployment: {"wanted": 3, "ready": 3, "remaining": 3},
-        Kind.Job: {"wanted": 1, "ready": 1, "remaining": 1, "started": NOW},
-    }
-    made = {}
-    for wanted in desired.expected(record, CONFIG):
-        seen = child(
-            wanted.kind,
-            name=wanted.name,
-            fingerprint=wanted.fingerprint,
-            **numbers.get(wanted.kind, {}),
-        )
-        made[wanted.key] = seen
-    return made
-
-
 def observed(
     record: JobRecord, pods: tuple[PodRecord, ...] = PODS, **changed: dict[str, Any]
 ) -> Observed:
     """A job that runs; `changed` replaces fields of children, by the name of their kind."""
     children = {
         key: replace(seen, **changed.get(seen.kind.name, {}))
-        for key, seen in running(record).items()
+        for key, seen in made_children(record, CONFIG).items()
     }
-    return Observed(record, children, {each.name: each for each in pods})
+    return Observed(record, children, {each.name: each for each in pods}, common=COMMON)
 
 
 def made(
@@ -84,7 +65,7 @@ def test_a_new_job_gets_everything_at_once() -> None:
 
     assert isinstance(found.actions[0], CreateKeys)
     created = [action.child.kind for action in found.actions[1:] if isinstance(action, Create)]
-    assert len(created) == len(found.actions) - 1 == 11
+    assert len(created) == len(found.actions) - 1 == 9
     assert found.status is not None
     assert found.status["phase"] == "Pending"
 
@@ -114,6 +95,14 @@ def test_what_is_not_ours_is_left_alone(record: JobRecord | None) -> None:
     assert made(Observed(record)) == Plan()
 
 
+def test_an_operator_of_other_jobs_looks_after_those_alone() -> None:
+    config = ManifestConfig(manager="example.com/other")
+
+    assert made(Observed(job()), config=config) == Plan()
+    assert made(Observed(job(managedBy="disttrain.dev/operator")), config=config) == Plan()
+    assert made(Observed(job(managedBy="example.com/other")), config=config).actions
+
+
 def test_templates_are_checked_before_anything_is_made() -> None:
     template = {"spec": {"nodeSelector": {"disk": "fast"}}}
     record = job(replicas={"count": 1, "template": template})
@@ -141,7 +130,7 @@ def test_templates_are_checked_before_anything_is_made() -> None:
         ),
         (
             job(),
-            Knowledge(UID, in_the_way=(child(Kind.ConfigMap, owner_uid="", owned_by=""),)),
+            Knowledge(UID, in_the_way=(child(Kind.Service, owner_uid="", owned_by=""),)),
             "NameConflict",
         ),
         (
@@ -200,26 +189,148 @@ def test_no_second_coordinator_is_made_while_the_first_still_ends() -> None:
     assert isinstance(action, Create)
 
 
-@pytest.mark.parametrize("changed", [{"fingerprint": "other"}, {"generation": 2}])
-def test_a_child_that_was_changed_is_made_right(changed: dict[str, Any]) -> None:
-    (action,) = made(observed(job(), StatefulSet=changed)).actions
+@pytest.mark.parametrize(
+    "config",
+    [
+        ManifestConfig(image="other:2"),
+        ManifestConfig(image_pull_policy="Always"),
+        ManifestConfig(image_pull_secrets=("other",)),
+        ManifestConfig(default_volume=None, allowed_service_accounts=("*",)),
+    ],
+)
+def test_other_defaults_of_the_operator_touch_nothing_that_runs(config: ManifestConfig) -> None:
+    seen = observed(job(checkpoint={"volume": {"claimName": "shared"}}))
 
-    assert isinstance(action, Apply)
-    assert action.child.kind is Kind.StatefulSet
+    assert made(seen, config=config).actions == ()
 
 
-def test_what_the_operator_changed_itself_is_not_changed_again() -> None:
-    seen = observed(job(), StatefulSet={"generation": 2})
+def test_what_is_made_again_is_what_it_was_whatever_the_operator_would_make_today() -> None:
+    seen = observed(job())
+    del seen.children[Kind.ReplicaSet, "digits-replica"]
 
-    assert made(seen, Knowledge(UID, written={"uid-StatefulSet": 2})).actions == ()
+    (action,) = made(seen, config=ManifestConfig(image="other:2")).actions
+
+    assert isinstance(action, Create)
+    (container,) = action.child.body["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == CONFIG.image
+    assert action.child.body["spec"]["replicas"] == 3
+    marks = action.child.body["metadata"]["annotations"]
+    assert marks[stored.OBJECTS] == seen.children[Kind.StatefulSet, "digits-shard"].objects
+
+
+@pytest.mark.parametrize("text", ["", "AAAA", "no text of ours"])
+def test_of_a_job_without_its_objects_text_what_runs_goes_on_and_nothing_is_made(text: str) -> None:
+    lost = {"objects": text}
+    seen = observed(job(), StatefulSet=lost, ReplicaSet=lost, Job=lost)
+    del seen.children[Kind.ReplicaSet, "digits-replica"]
+
+    found = made(seen)
+
+    assert found.actions == ()
+    assert stored.OBJECTS in conditions(found)["NotSupported"]["message"]
+
+
+def with_a_deployment(**spec: Any) -> Observed:
+    """A job as an operator made it that kept the replicas by a Deployment."""
+    lost = {"objects": "", "templates": ""}
+    kept_by = {"owner_uid": "uid-of-deployment", "owned_by": "Deployment digits-replica"}
+    seen = observed(job(), StatefulSet=lost, ReplicaSet=lost | kept_by, Job=lost)
+    seen.job = job(**spec)
+    return seen
+
+
+def test_a_job_with_a_deployment_is_told_to_be_of_another_operator_and_nothing_else() -> None:
+    found = made(with_a_deployment())
+
+    assert found.actions == ()
+    assert "an older operator made the job" in conditions(found)["NotSupported"]["message"]
+    assert "NameConflict" not in conditions(found)
+
+
+def test_the_deployment_of_an_older_operator_is_scaled_with_its_job() -> None:
+    (action,) = made(with_a_deployment(replicas={"count": 5})).actions
+
+    assert isinstance(action, Rescale)
+    assert action.child == (Kind.Deployment, "digits-replica")
+    assert (action.uid, action.spec) == ("uid-of-deployment", (("replicas", 5),))
+
+
+def test_the_deployment_of_an_older_operator_stops_with_its_job() -> None:
+    seen = with_a_deployment()
+    seen.job = job({"outcome": COMPLETE})
+
+    scaled = {each.child[0]: each.spec for each in made(seen).actions if isinstance(each, Rescale)}
+
+    assert scaled[Kind.Deployment] == scaled[Kind.StatefulSet] == (("replicas", 0),)
+
+
+OTHER = {"count": 3, "template": {"spec": {"nodeSelector": {"pool": "spot"}}}}
+STOPPED = {"wanted": 0, "ready": 0, "remaining": 0}
+
+
+def with_other_templates(**changed: dict[str, Any]) -> Observed:
+    """A job that was suspended, whose templates were changed, and that is resumed."""
+    seen = observed(job(), (), **changed)
+    seen.job = job(replicas=OTHER)
+    return seen
+
+
+def test_resumed_with_other_templates_a_job_is_made_anew_from_them() -> None:
+    seen = with_other_templates(StatefulSet=STOPPED, ReplicaSet=STOPPED, Job=STOPPED)
+
+    first, *actions = made(seen).actions
+
+    assert isinstance(first, CheckTemplates)
+    renewed = {each.child.kind: each.child.body for each in actions if isinstance(each, Renew)}
+    assert len(actions) == len(renewed)
+    assert set(renewed) == {Kind.StatefulSet, Kind.ReplicaSet, Kind.Job}
+    template = renewed[Kind.ReplicaSet]["spec"]["template"]
+    assert template["spec"]["nodeSelector"] == {"pool": "spot"}
+    texts = {each["metadata"]["annotations"][stored.OBJECTS] for each in renewed.values()}
+    assert len(texts) == 1
+
+
+def test_before_that_what_still_ends_is_waited_for() -> None:
+    ends = {**STOPPED, "remaining": 1}
+
+    assert (
+        made(with_other_templates(StatefulSet=STOPPED, ReplicaSet=ends, Job=STOPPED)).actions == ()
+    )
+
+
+def test_resumed_while_it_stops_a_job_with_other_templates_stops_first() -> None:
+    actions = made(with_other_templates(Job=STOPPED)).actions
+
+    assert {each.child[0]: each.spec for each in actions if isinstance(each, Rescale)} == {
+        Kind.StatefulSet: (("replicas", 0),),
+        Kind.ReplicaSet: (("replicas", 0),),
+    }
+    assert len(actions) == 2
+
+
+def test_what_is_made_again_beside_other_templates_says_of_which_it_was_made() -> None:
+    seen = with_other_templates()
+    of_before = seen.children[Kind.StatefulSet, "digits-shard"]
+    del seen.children[Kind.ReplicaSet, "digits-replica"]
+
+    found = made(seen).actions
+
+    (body,) = (each.child.body for each in found if isinstance(each, Create))
+    assert body["metadata"]["annotations"][stored.OBJECTS] == of_before.objects
+    assert body["metadata"]["annotations"][stored.TEMPLATES] == of_before.templates
+
+
+def test_other_templates_touch_nothing_that_runs() -> None:
+    assert made(with_other_templates()).actions == ()
 
 
 def test_scaling_is_one_small_change() -> None:
-    seen = observed(job(), Deployment={"wanted": 1})
+    seen = observed(job(), ReplicaSet={"wanted": 1})
 
-    assert made(seen).actions == (
-        Rescale((Kind.Deployment, "digits-replica"), "uid-Deployment", (("replicas", 3),)),
-    )
+    (scaled,) = made(seen).actions
+    assert isinstance(scaled, Rescale)
+    assert scaled.child == (Kind.ReplicaSet, "digits-replica")
+    assert (scaled.uid, scaled.spec) == ("uid-ReplicaSet", (("replicas", 3),))
 
 
 def test_suspending_stops_the_coordinator_first() -> None:
@@ -234,7 +345,7 @@ def test_suspending_stops_the_coordinator_first() -> None:
 
     assert {action.child[0] for action in second.actions if isinstance(action, Rescale)} == {
         Kind.StatefulSet,
-        Kind.Deployment,
+        Kind.ReplicaSet,
     }
     assert conditions(second)["Suspended"]["status"] == "True"
 
@@ -304,7 +415,7 @@ def test_the_end_is_written_down_before_anything_stops() -> None:
     assert isinstance(found.actions[0], Annotate)
     assert {action.child[0] for action in found.actions[1:] if isinstance(action, Rescale)} == {
         Kind.StatefulSet,
-        Kind.Deployment,
+        Kind.ReplicaSet,
     }
     assert conditions(found)["Complete"]["reason"] == "EpochsDone"
 
@@ -355,6 +466,115 @@ def test_training_that_has_begun_has_met_its_first_deadline() -> None:
     assert made(observed(record), seconds=100).outcome is None
 
 
+BLOCKED: tuple[tuple[str, JobRecord, Knowledge], ...] = (
+    (
+        "InvalidTemplate",
+        job(pendingDeadlineSeconds=10),
+        Knowledge(UID, refused=Problem(ProblemType.INVALID_TEMPLATE, "no such image")),
+    ),
+    (
+        "NameConflict",
+        job(pendingDeadlineSeconds=10),
+        Knowledge(UID, in_the_way=(child(Kind.Service, owner_uid="other", owned_by="Job x"),)),
+    ),
+    ("InvalidManifest", job(pendingDeadlineSeconds=10, batchSize=0), Knowledge(UID)),
+    (
+        "NotSupported",
+        job(pendingDeadlineSeconds=10, replicas={"count": 1, "partitions": 2}),
+        Knowledge(UID),
+    ),
+)
+
+
+@pytest.mark.parametrize(("problem", "record", "knowledge"), BLOCKED)
+def test_the_first_deadline_counts_from_the_creation_whatever_is_in_the_way(
+    problem: str, record: JobRecord, knowledge: Knowledge
+) -> None:
+    waiting = made(Observed(record), knowledge, seconds=9)
+    assert conditions(waiting)[problem]["status"] == "True"
+    assert waiting.outcome is None
+    assert waiting.wake_at is not None
+    assert waiting.wake_at <= NOW + timedelta(seconds=10)
+
+    ended = made(Observed(record), knowledge, seconds=10)
+
+    assert ended.outcome is not None
+    assert ended.outcome.reason == "PendingDeadlineExceeded"
+    assert conditions(waiting)[problem]["message"] in ended.outcome.message
+
+
+def test_the_first_deadline_counts_from_the_last_resume() -> None:
+    record = job({"status": made(Observed(job(suspend=True))).status}, pendingDeadlineSeconds=10)
+    resumed = made(Observed(record), seconds=100)
+    assert resumed.outcome is None
+    assert conditions(resumed)["Suspended"]["reason"] == "Resumed"
+
+    known = replace(job({"status": resumed.status}), spec=record.spec)
+
+    assert made(Observed(known), seconds=109).outcome is None
+    late = made(Observed(known), seconds=110).outcome
+    assert late is not None
+    assert late.reason == "PendingDeadlineExceeded"
+
+
+REFUSED: dict[str, Any] = {"batchSize": 0, "replicas": {"count": 5}, "ttlSecondsAfterFinished": 60}
+
+
+def test_a_job_that_runs_is_looked_after_although_the_rules_grew() -> None:
+    """A manifest that was accepted once and is refused by a newer operator."""
+    record = job(**REFUSED)
+    seen = replace(observed(job()), job=record)
+
+    found = made(seen)
+
+    assert conditions(found)["InvalidManifest"]["status"] == "True"
+    assert found.status is not None
+    assert (found.status["phase"], found.status["strategy"]) == ("Running", "downpour")
+    (scaled,) = found.actions
+    assert isinstance(scaled, Rescale)
+    assert scaled.spec == (("replicas", 5),)
+
+
+def test_of_a_job_that_is_refused_by_now_nothing_is_made_again() -> None:
+    seen = replace(observed(job()), job=job(batchSize=0))
+    seen.children.pop((Kind.Service, "digits"))
+
+    assert made(seen).actions == ()
+
+
+def test_a_job_that_is_refused_by_now_is_suspended_ended_and_deleted() -> None:
+    stopped = made(replace(observed(job()), job=job(suspend=True, **REFUSED)))
+    (suspended,) = stopped.actions
+    assert isinstance(suspended, Rescale)
+    assert (suspended.child[0], suspended.spec) == (Kind.Job, (("suspend", True),))
+
+    ended = (replace(PODS[0], phase="Succeeded", outcome=COMPLETE), *PODS[1:])
+    finished = made(replace(observed(job(), ended), job=job(**REFUSED)))
+    assert finished.outcome == COMPLETE
+    assert isinstance(finished.actions[0], Annotate)
+
+    over = made(Observed(job({"outcome": COMPLETE}, **REFUSED)), seconds=60)
+    assert over.actions == (DeleteJob(),)
+
+
+def test_on_a_lost_node_also_a_pod_of_a_refused_job_is_removed() -> None:
+    lost = replace(PODS[3], gone_at=NOW)
+    seen = replace(observed(job(), (*PODS[:3], lost, *PODS[4:])), job=job(batchSize=0))
+
+    assert [type(action) for action in made(seen, seconds=30).actions] == [RemovePod]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"batchSize": 0, "managedBy": "example.com/other"},
+        {"managedBy": "example.com/other", "parameterServer": 7},
+    ],
+)
+def test_a_refused_job_of_another_manager_is_left_alone(spec: dict[str, Any]) -> None:
+    assert made(Observed(job(**spec))) == Plan()
+
+
 def test_after_a_deadline_the_coordinator_stops_first() -> None:
     found = made(observed(job(activeDeadlineSeconds=1)), seconds=5)
 
@@ -382,12 +602,69 @@ def test_pods_that_get_no_node_are_told_although_nothing_happens_any_more() -> N
 
 
 def test_pods_on_a_lost_node_are_removed_by_force() -> None:
-    lost = replace(PODS[3], gone_at=NOW)
+    lost = replace(PODS[3], gone_at=NOW, node="node-1")
     seen = observed(job(), (*PODS[:3], lost, *PODS[4:]))
 
     assert made(seen, seconds=29).actions == ()
     assert made(seen, seconds=29).wake_at == NOW + timedelta(seconds=30)
-    assert made(seen, seconds=30).actions == (RemovePod(lost.name, lost.uid, lost.role),)
+    (removed,) = made(seen, seconds=30).actions
+    assert isinstance(removed, RemovePod)
+    assert (removed.name, removed.uid, removed.role) == (lost.name, lost.uid, lost.role)
+    assert (removed.node, removed.because) == ("node-1", "it should have ended 30 s ago")
+
+
+def test_a_node_that_answers_is_asked_again_a_minute_later() -> None:
+    late = replace(PODS[3], gone_at=NOW, node="node-1")
+    seen = observed(job(), (*PODS[:3], late, *PODS[4:]))
+    answered = Knowledge(UID, answered={"node-1": NOW + timedelta(seconds=31)})
+
+    waiting = made(seen, answered, seconds=32)
+
+    assert waiting.actions == ()
+    assert waiting.wake_at == NOW + timedelta(seconds=91)
+    assert [type(each) for each in made(seen, answered, seconds=91).actions] == [RemovePod]
+
+
+def test_an_administrator_may_keep_pods_on_lost_nodes() -> None:
+    late = replace(PODS[3], gone_at=NOW)
+    seen = observed(job(), (*PODS[:3], late, *PODS[4:]))
+
+    found = made(seen, seconds=300, config=ManifestConfig(removes_lost_pods=False))
+
+    assert found.actions == ()
+    assert found.wake_at is None
+
+
+def test_a_pod_that_is_over_needs_no_force() -> None:
+    gone = replace(PODS[3], gone_at=NOW, phase="Failed")
+
+    found = made(observed(job(), (*PODS[:3], gone, *PODS[4:])), seconds=300)
+
+    assert not any(isinstance(action, RemovePod) for action in found.actions)
+    assert found.wake_at is None
+
+
+def test_the_time_of_a_suspended_job_does_not_run() -> None:
+    record = job(suspend=True, activeDeadlineSeconds=10, pendingDeadlineSeconds=5)
+
+    found = made(observed(record), seconds=1000)
+
+    assert found.outcome is None
+    assert found.wake_at is None
+
+
+def test_a_volume_of_somebody_else_is_taken_and_never_in_the_way() -> None:
+    claim = {"owner_uid": "of another", "owned_by": ""}
+    found = made(observed(job(), PersistentVolumeClaim=claim))
+
+    assert not {"NameConflict", "WaitingForPrevious"} & set(conditions(found))
+
+
+def test_a_claim_that_goes_with_the_job_before_is_waited_for() -> None:
+    claim = {"owner_uid": "of another", "owned_by": "DistTrainJob digits"}
+    found = made(observed(job(), PersistentVolumeClaim=claim))
+    assert "WaitingForPrevious" in conditions(found)
+    assert not found.actions
 
 
 def test_restarts_are_counted_once_and_end_a_job_that_has_too_many() -> None:

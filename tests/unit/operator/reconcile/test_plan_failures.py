@@ -4,14 +4,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from builders.operator_jobs import NOW, UID, child, job, pod
+from builders.operator_jobs import COMMON, NOW, UID, job, made_children, pod
 from disttrain.job.failure_policy import FailureAction
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed.inventory import Inventory, Observed
 from disttrain_operator.observed.records import (
-    ChildRecord,
     Death,
     EndPhase,
     JobRecord,
@@ -20,8 +19,8 @@ from disttrain_operator.observed.records import (
 )
 from disttrain_operator.policies import key_checks
 from disttrain_operator.policies import outcome as outcome_policy
-from disttrain_operator.reconcile import desired, plan
-from disttrain_operator.reconcile.actions import Annotate, CreateKeys, EndPod, Plan
+from disttrain_operator.reconcile import plan
+from disttrain_operator.reconcile.actions import Annotate, CreateKeys, EndPod, Plan, RestartAll
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 CONFIG = ManifestConfig()
@@ -37,21 +36,9 @@ def rules(action: FailureAction) -> dict[str, Any]:
 
 
 def observed(record: JobRecord, *pods: PodRecord, **coordinator: Any) -> Observed:
-    numbers: dict[Kind, dict[str, Any]] = {
-        Kind.StatefulSet: {"wanted": 2, "ready": 2, "remaining": 2},
-        Kind.Deployment: {"wanted": 3, "ready": 3, "remaining": 3},
-        Kind.Job: {"wanted": 1, "ready": 1, "remaining": 1, "started": NOW, **coordinator},
-    }
-    children: dict[tuple[Kind, str], ChildRecord] = {
-        each.key: child(
-            each.kind,
-            name=each.name,
-            fingerprint=each.fingerprint,
-            **numbers.get(each.kind, {}),
-        )
-        for each in desired.expected(record, CONFIG)
-    }
-    return Observed(record, children, {each.name: each for each in pods})
+    children = made_children(record, CONFIG)
+    children[COORDINATORS_JOB] = replace(children[COORDINATORS_JOB], **coordinator)
+    return Observed(record, children, {each.name: each for each in pods}, common=COMMON)
 
 
 def made(seen: Observed, knowledge: Knowledge | None = None, seconds: float = 1) -> Plan:
@@ -64,8 +51,11 @@ def test_a_rule_starts_the_whole_job_again_once() -> None:
 
     found = made(observed(job(failurePolicy=policy), *PODS))
 
-    *ended, noted = found.actions
-    assert ended == [EndPod(each.name, each.uid) for each in PODS]
+    restarted, noted = found.actions
+    assert isinstance(restarted, RestartAll)
+    assert restarted.pods == tuple(EndPod(each.name, each.uid) for each in PODS)
+    assert "pod digits-replica-0 failed" in restarted.because
+    assert "rules[0] (exit code 7" in restarted.because
     assert isinstance(noted, Annotate)
     known = job({"restarts": noted.value}, failurePolicy=policy)
     assert made(observed(known, *PODS)).actions == ()
@@ -130,7 +120,9 @@ def test_keys_are_looked_for_when_a_pod_gets_no_volumes() -> None:
 
     assert made(seen, seconds=seconds - 1).wake_at == NOW + key_checks.PATIENCE
     (action,) = made(seen, seconds=seconds).actions
-    assert action == CreateKeys((EndPod(PODS[1].name, PODS[1].uid),))
+    assert isinstance(action, CreateKeys)
+    assert action.pods == (EndPod(PODS[1].name, PODS[1].uid),)
+    assert '"batchSize": 8' in action.launch
     knowledge = Knowledge(UID, keys_checked=NOW + key_checks.PATIENCE)
     assert made(seen, knowledge, seconds=seconds).actions == ()
 

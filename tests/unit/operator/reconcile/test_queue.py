@@ -44,6 +44,42 @@ def test_a_queue_is_as_late_as_the_job_that_waits_longest() -> None:
     assert queue.lateness(5.0) == 2
 
 
+def test_groups_take_turns_whoever_came_first() -> None:
+    queue: Queue[str] = Queue(lambda key: key[0])
+    for place in range(1000):
+        queue.add(f"a{place}", 1.0)
+    queue.add("b", 2.0)
+    queue.add("c", 2.5)
+
+    taken = [queue.take(3.0) for _ in range(6)]
+
+    assert taken == ["a0", "b", "c", "a1", "a2", "a3"]
+    assert queue.lateness(3.0) == 2.0
+
+
+def test_what_waits_for_its_turn_may_be_added_again() -> None:
+    queue: Queue[str] = Queue()
+    for key in ("first", "second"):
+        queue.add(key, 1.0)
+    assert queue.take(2.0) == "first"
+    queue.add("second", 0.5)
+
+    assert queue.next_at() == 0.5
+    assert queue.take(2.0) == "second"
+    queue.done("second")
+    assert queue.take(9.0) is None
+
+
+def test_only_what_is_due_counts_as_waiting() -> None:
+    queue: Queue[str] = Queue()
+    for key, at in (("now", 1.0), ("soon", 5.0), ("in a week", 600_000.0)):
+        queue.add(key, at)
+
+    assert [queue.num_due(now) for now in (0.0, 1.0, 5.0)] == [0, 1, 2]
+    queue.take(5.0)
+    assert queue.num_due(5.0) == 1
+
+
 def test_failures_wait_longer_and_longer_whatever_happens_meanwhile() -> None:
     queue: Queue[str] = Queue()
     now, delays = 0.0, []

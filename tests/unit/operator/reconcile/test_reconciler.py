@@ -95,6 +95,39 @@ def test_a_change_that_comes_just_before_a_status_is_looked_at() -> None:
     assert asyncio.run(operator.reconciler.look(operator.key, 0)) is None
 
 
+def test_of_shards_that_cannot_be_made_the_events_are_asked() -> None:
+    world = World()
+    operator = Operator(world)
+    operator.hear()
+    operator.look()
+    shards = world.find((Kind.StatefulSet, operator.key.namespace, "digits-shard"))
+    for number, about in enumerate((shards["metadata"], {"uid": "another"})):
+        metadata = {"namespace": operator.key.namespace, "name": f"event-{number}"}
+        said = {"reason": "FailedCreate", "message": f"exceeded quota {number}"}
+        told = {"involvedObject": {"uid": about["uid"]}, **said}
+        world.create(Kind.Event, {"metadata": metadata, **told})
+    lost = {"replicas": 0, "readyReplicas": 0}
+    world.change((Kind.StatefulSet, operator.key.namespace, "digits-shard"), {"status": lost})
+    operator.hear()
+    operator.look()
+    assert "CannotStart" not in conditions(operator)
+
+    world.now += timedelta(seconds=10)
+    assert asyncio.run(operator.reconciler.look(operator.key, 0)) is not None
+    told = conditions(operator)["CannotStart"]
+    assert (told["reason"], told["message"][-16:]) == ("FailedCreate", "exceeded quota 0")
+
+    before = world.num_requests
+    operator.hear()
+    operator.look()
+    assert world.num_requests == before, "what was told is not asked again at once"
+
+
+def conditions(operator: Operator) -> dict[str, Any]:
+    status = operator.world.find((Kind.DistTrainJob, *operator.key))["status"]
+    return {each["type"]: each for each in status["conditions"]}
+
+
 def test_a_job_among_many_has_its_objects_before_a_status() -> None:
     world = World()
     operator = Operator(world)
@@ -106,7 +139,7 @@ def test_a_job_among_many_has_its_objects_before_a_status() -> None:
         return asyncio.run(operator.reconciler.look(key, 0, crowded=True))
 
     assert 0 < (look() or 0) <= 10
-    assert (Kind.Deployment, key.namespace, "second-replica") in world.objects
+    assert (Kind.ReplicaSet, key.namespace, "second-replica") in world.objects
     assert "status" not in world.find((Kind.DistTrainJob, *key))
 
     world.run_controllers()
@@ -116,7 +149,7 @@ def test_a_job_among_many_has_its_objects_before_a_status() -> None:
     assert world.find((Kind.DistTrainJob, *key))["status"]["phase"] == "Running"
     events = [body for kind, _, body in world.events if kind is Kind.Event]
     told = [each["reason"] for each in events if each["involvedObject"]["name"] == "second"]
-    assert told == ["Running"]
+    assert told == []
 
 
 def test_of_a_job_that_is_deleted_in_its_time_nothing_is_kept() -> None:
@@ -157,3 +190,21 @@ def test_what_was_decided_for_a_job_is_not_done_for_a_new_one_of_its_name() -> N
     operator.look()
     assert operator.reconciler._known[operator.key].uid == new
     assert len(world.created) > num_created
+
+
+def test_a_new_job_of_the_name_gets_no_status_of_the_one_before() -> None:
+    class Replacing(FakeClient):
+        async def apply(self, kind: Kind, body: dict[str, Any], subresource: str = "") -> Any:
+            if subresource:
+                world.delete((Kind.DistTrainJob, *operator.key))
+                submit(world)
+            return await super().apply(kind, body, subresource)
+
+    world = World()
+    operator = Operator(world)
+    operator.reconciler._client = Replacing(world)
+    operator.hear()
+
+    operator.look()
+
+    assert "status" not in world.objects[Kind.DistTrainJob, *operator.key]

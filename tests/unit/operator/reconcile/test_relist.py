@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -40,13 +41,13 @@ class Operator:
 
 def test_a_deletion_that_a_watch_lost_is_found_by_the_next_list() -> None:
     world = World()
-    world.create(Kind.Deployment, body("job-replica"))
+    world.create(Kind.ReplicaSet, body("job-replica"))
     operator = Operator(world)
     asyncio.run(operator.relister.all())
     assert operator.inventory.at(KEY).children
     operator.changed.clear()
 
-    world.delete((Kind.Deployment, KEY.namespace, "job-replica"))
+    world.delete((Kind.ReplicaSet, KEY.namespace, "job-replica"))
     asyncio.run(operator.relister.all())
 
     assert not operator.inventory.at(KEY).children
@@ -69,23 +70,23 @@ class CountingClient(FakeClient):
 
 def test_while_nothing_was_missed_only_metadata_are_read() -> None:
     world = World()
-    world.create(Kind.Deployment, body("job-replica"))
+    world.create(Kind.ReplicaSet, body("job-replica"))
     client = CountingClient(world)
     operator = Operator(world, client)
-    query = Query(kind=Kind.Deployment)
+    query = Query(kind=Kind.ReplicaSet)
     asyncio.run(operator.relister.list(query))
     client.listed.clear()
 
     asyncio.run(operator.relister.check(query))
     assert client.listed == [True]
 
-    world.change((Kind.Deployment, KEY.namespace, "job-replica"), {"spec": {"replicas": 7}})
+    world.change((Kind.ReplicaSet, KEY.namespace, "job-replica"), {"spec": {"replicas": 7}})
     asyncio.run(operator.relister.check(query))
     assert client.listed == [True, True, False]
     (seen,) = operator.inventory.at(KEY).children.values()
     assert seen.wanted == 7
 
-    world.delete((Kind.Deployment, KEY.namespace, "job-replica"))
+    world.delete((Kind.ReplicaSet, KEY.namespace, "job-replica"))
     asyncio.run(operator.relister.check(query))
     assert not operator.inventory.at(KEY).children
 
@@ -106,8 +107,8 @@ def test_a_list_of_one_job_finds_its_lost_pods_and_leaves_others_alone() -> None
 
 
 LISTS: tuple[tuple[Kind, Callable[[Relister], Coroutine[Any, Any, object]]], ...] = (
-    (Kind.Deployment, lambda relister: relister.list(Query(kind=Kind.Deployment))),
-    (Kind.Deployment, lambda relister: relister.job(KEY, UID)),
+    (Kind.ReplicaSet, lambda relister: relister.list(Query(kind=Kind.ReplicaSet))),
+    (Kind.ReplicaSet, lambda relister: relister.job(KEY, UID)),
     (Kind.Pod, lambda relister: relister.job(KEY, UID)),
 )
 
@@ -135,9 +136,95 @@ def test_what_is_deleted_while_a_list_is_read_does_not_come_back(
     assert not operator.inventory.versions(kind)
 
 
+@pytest.mark.parametrize(("kind", "read"), LISTS[:1], ids=["all"])
+def test_what_is_made_while_a_list_is_read_is_not_gone(
+    kind: Kind, read: Callable[[Relister], Coroutine[Any, Any, object]]
+) -> None:
+    world = World()
+    first = world.create(kind, body("job-replica"))
+
+    class SlowClient(FakeClient):
+        async def pages(self, query: Query) -> AsyncIterator[Page]:
+            async for page in super().pages(query):
+                # The list is older than what the watch tells while it is read.
+                operator.sights.seen(kind, world.create(kind, body("made-meanwhile")))
+                yield page
+
+    operator = Operator(world, SlowClient(world))
+    operator.sights.seen(kind, first)
+
+    asyncio.run(read(operator.relister))
+
+    assert {name for _, name in operator.inventory.at(KEY).children} == {
+        "job-replica",
+        "made-meanwhile",
+    }
+
+
+def test_after_a_restore_of_etcd_what_is_there_counts_although_its_version_is_older() -> None:
+    world = World()
+    key = (Kind.ReplicaSet, KEY.namespace, "job-replica")
+    world.create(Kind.ReplicaSet, body("job-replica"))
+    world.create(Kind.Pod, body("job-replica-a"))
+    for replicas in range(20):
+        world.change(key, {"spec": {"replicas": replicas}})
+    operator = Operator(world)
+    asyncio.run(operator.relister.all())
+
+    world._numbers = itertools.count(1)
+    world.change(key, {"spec": {"replicas": 7}})
+    asyncio.run(operator.relister.check(Query(kind=Kind.ReplicaSet)))
+
+    (seen,) = operator.inventory.at(KEY).children.values()
+    assert (seen.wanted, seen.version) == (7, 1)
+    world.change(key, {"spec": {"replicas": 8}})
+    asyncio.run(operator.relister.list(Query(kind=Kind.ReplicaSet)))
+    (seen,) = operator.inventory.at(KEY).children.values()
+    assert seen.wanted == 8, "and from then on newer ones alone"
+
+
+def test_who_finds_out_about_a_restore_of_etcd_by_one_job_forgets_all_versions() -> None:
+    world = World()
+    elsewhere = (Kind.ReplicaSet, "elsewhere", "job-replica")
+    world.create(Kind.ReplicaSet, body("job-replica"))
+    other = body("job-replica")
+    other["metadata"]["namespace"] = "elsewhere"
+    world.create(Kind.ReplicaSet, other)
+    for replicas in range(20):
+        world.change(elsewhere, {"spec": {"replicas": replicas}})
+    operator = Operator(world)
+    asyncio.run(operator.relister.all())
+
+    world._numbers = itertools.count(1)
+    world.change(elsewhere, {"spec": {"replicas": 7}})
+    asyncio.run(operator.relister.job(KEY, UID))
+    asyncio.run(operator.relister.check(Query(kind=Kind.ReplicaSet)))
+
+    (seen,) = operator.inventory.at(JobKey("elsewhere", "job")).children.values()
+    assert seen.wanted == 7
+
+
 def test_jobs_are_listed_after_all_that_they_have() -> None:
     kinds = [query.kind for query in queries(("a", "b"))]
 
     assert kinds[-2:] == [Kind.DistTrainJob, Kind.DistTrainJob]
     assert kinds.count(Kind.Pod) == 2
     assert all(query.namespace is None for query in queries(()))
+
+
+def test_nobody_follows_the_events_of_a_cluster() -> None:
+    assert Kind.Event not in {query.kind for query in queries(())}
+
+
+def test_an_object_that_cannot_be_understood_ends_no_list(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    odd = body("job-odd")
+    odd["metadata"]["labels"] = {**LABELS, "app.kubernetes.io/component": ["no", "text"]}
+    world.objects[Kind.Pod, KEY.namespace, "job-odd"] = odd
+    world.create(Kind.Pod, body("job-replica"))
+    operator = Operator(world)
+
+    asyncio.run(operator.relister.all())
+
+    assert set(operator.inventory.at(KEY).pods) == {"job-replica"}
+    assert "job-odd" in caplog.text

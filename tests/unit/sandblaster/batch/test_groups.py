@@ -158,3 +158,18 @@ def test_runs_of_groups_are_given_out_and_counted_apart() -> None:
     assert groups.winners(evaluation) == (1, 2, 3)
     assert groups.tally(evaluation, runs[0].groups) == Tally(loss_sum=3.0, samples=20)
     assert groups.tally(evaluation, runs[1].groups) == Tally(loss_sum=4.0, samples=10)
+
+
+def test_counts_are_added_up_beside_the_samples() -> None:
+    evaluation = an_evaluation(2)
+    for number, count in enumerate((2.5, 5.0), 1):
+        granted(evaluation, ANNA)
+        result = Result(
+            attempt=number, evaluation=1, loss_sum=15.0, samples=10, count=count, shards=(1, 1)
+        )
+        assert groups.take(evaluation, ANNA, result)
+
+    found = groups.tally(evaluation, evaluation.places)
+
+    assert (found.samples, found.count) == (20, 7.5)
+    assert found.loss_sum / found.divisor == 4.0

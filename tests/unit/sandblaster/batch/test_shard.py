@@ -75,6 +75,16 @@ def test_committed_attempts_are_added_up_and_divided_by_the_samples() -> None:
     assert answer.scalars == (400.0,)
 
 
+def test_sums_over_something_else_than_samples_are_divided_by_its_count() -> None:
+    shard = a_shard()
+    for attempt, group, value in ((1, 0, 10.0), (2, 1, 20.0)):
+        assert stage(shard, attempt, value, group)
+
+    shard.carry_out(replace(commit(1, 2, samples=3), divisor=7.5))
+
+    assert shard.vectors[ARRIVED].tolist() == [4.0] * LENGTH
+
+
 def test_a_chunk_that_came_before_is_left_alone() -> None:
     shard = a_shard(groups=1)
     stage(shard, 1, 10.0, group=0)

@@ -1,0 +1,138 @@
+"""What the product finds in the files of a run: recorded beside golden files, and asked again."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from disttrain.audit import audit, reading, report
+from disttrain.checkpoint import digest, stores
+from disttrain.checkpoint.stores import CheckpointStore
+from disttrain.cli import checkpoint_export, checkpoint_inspection
+from disttrain.coordinator.journal import journals, state
+from disttrain.job import manifest_file
+from disttrain.job.location import Location
+from disttrain.job.spec import DistTrainJob
+from disttrain.parameter_server import assembly, restoring
+from disttrain.parameter_server.acknowledged import AcknowledgedFile
+from disttrain.parameter_server.restoring import RestoredShard, Wanted
+from disttrain.parameter_server.values import bytes_of
+
+FOUND = "found.json"
+JOB = "job.yaml"
+CHECKPOINTS = "checkpoints"
+OBJECTS = "objects"
+"""In place of the folder of checkpoints: a place in an object store, on this disk."""
+
+Found = dict[str, Any]
+
+
+def of_run(folder: Path, copies: Path) -> Found:
+    """Everything that there is to find in a golden run; `copies`: an empty folder to work in."""
+    job = manifest_file.load_job(folder / JOB)
+    location = location_of(folder, copies / "read")
+    found = {
+        "journal": _journal(location),
+        "checkpoints": _checkpoints(location),
+        "restored": _restored(location, job),
+    }
+    if (folder / "ledger").is_dir():
+        found |= {"audit": _audit(folder), "acknowledged": _acknowledged(folder, copies)}
+    return found
+
+
+def location_of(folder: Path, copies: Path) -> Location:
+    """Where a golden run has its checkpoints and its journal."""
+    if (folder / OBJECTS).is_dir():
+        return Location(copies, f"local://{(folder / OBJECTS).absolute()}")
+    return Location(folder / CHECKPOINTS)
+
+
+def _journal(location: Location) -> Found:
+    replayed = journals.replay(location)
+    assert replayed is not None
+    return {
+        "decisions": replayed.decisions,
+        "state": json.loads(state.to_json(replayed.state)),
+    }
+
+
+def _checkpoints(location: Location) -> Found:
+    """What the commands say of each, and the model that `disttrain export` makes of it."""
+    store = stores.open_store(location)
+    return {
+        str(one.manifest.number): _commands(store.place(one.manifest.number))
+        for one in store.list()
+    }
+
+
+def _commands(place: str) -> Found:
+    inspected = json.loads(checkpoint_inspection.json(place))
+    del inspected["path"]
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "model.safetensors"
+        checkpoint_export.run(place, out)
+        return {"inspect": inspected, "export": digest.of(out.read_bytes())}
+
+
+def _restored(location: Location, job: DistTrainJob) -> Found:
+    """The newest checkpoint as shards take it: as many as wrote it, and one alone."""
+    store = stores.open_store(location)
+    newest = store.latest()
+    found: Found = {}
+    if newest is None:
+        return found
+    for shards in (len(newest.manifest.shards), 1):
+        for shard in range(shards):
+            restored = restoring.restore([newest], _wanted(job, shard, shards, store))
+            assert restored is not None
+            found[f"{shard} of {shards}"] = dict(_of_shard(restored))
+    return found
+
+
+def _wanted(job: DistTrainJob, shard: int, shards: int, store: CheckpointStore) -> Wanted:
+    strategy = job.spec.strategy.rule
+    return Wanted(
+        shard=shard,
+        shards=shards,
+        chunk_bytes=1 << 12,
+        update_rule=assembly.rule_name(strategy.optimizer.rule),
+        other_rules=assembly.other_rules(strategy),
+        make=assembly.values_for(strategy),
+        earlier=assembly.values_before(strategy),
+        bring=store.bring,
+    )
+
+
+def _of_shard(restored: RestoredShard) -> Iterator[tuple[str, Any]]:
+    """Every value, the optimizer's too, by its hash; and what was delivered."""
+    yield "checkpoint", restored.checkpoint
+    yield "version", restored.version
+    values = restored.values
+    for vector, held in sorted(values.ranges.items()):
+        yield vector.name, digest.of(values.bytes_of(vector, held))
+    for name, tensor in sorted(values.state.items()):
+        yield name, digest.of(bytes_of(tensor))
+    for life, delivered in sorted(restored.delivered.items()):
+        yield f"delivered of {life.sender}.{life.incarnation}", asdict(delivered)
+
+
+def _audit(folder: Path) -> Found:
+    findings = json.loads(report.to_json(audit.audit(reading.read(folder))))
+    return {each["promise"]: each["standing"] for each in findings["findings"]}
+
+
+def _acknowledged(folder: Path, copies: Path) -> Found:
+    found: Found = {}
+    for file in sorted((folder / "ledger").glob("acknowledged-*.bin")):
+        # Opened for writing, as a shard does.
+        opened = AcknowledgedFile(Path(shutil.copy(file, copies)))
+        counts = opened.counts()
+        opened.close()
+        found[file.name] = {
+            f"{life.sender}.{life.incarnation}": asdict(count) for life, count in counts.items()
+        }
+    return found

@@ -1,0 +1,30 @@
+from pathlib import Path
+
+import pytest
+
+from disttrain.coordinator.process import boots
+from disttrain.launch.config import Supervisor
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    (tmp_path / "boot_id").write_text("first\n")
+    return tmp_path / "boot_id"
+
+
+def test_counts_are_exact_until_the_machine_was_started_again(
+    tmp_path: Path, machine: Path
+) -> None:
+    noted = tmp_path / "launch" / "boots"
+
+    assert boots.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
+    assert boots.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
+    machine.write_text("second\n")
+    assert not boots.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
+    assert not boots.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
+    assert noted.read_text() == "first\nsecond\n"
+
+
+def test_on_a_cluster_they_never_are(tmp_path: Path, machine: Path) -> None:
+    assert not boots.losses_are_exact(tmp_path / "boots", Supervisor.NODE, machine)
+    assert not (tmp_path / "boots").exists()

@@ -1,0 +1,100 @@
+"""Losses that are no means over samples, beside what autograd makes of all batches together."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from builders.parameter_servers import OneShard
+from disttrain.coordinator.protocol.fields import Position
+from disttrain.replica.connection import Connection, Sides
+from disttrain.replica.downpour import Downpour, DownpourConfig
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.halt import Halt
+from disttrain.replica.pace import NeverWaits
+from disttrain.task import checks
+from disttrain.task.loss import Loss
+from disttrain.transport.header import Vector
+from disttrain.transport.memory import OrdinaryMemory
+
+LossOfModel = Callable[[nn.Module, tuple[Tensor, Tensor]], Loss]
+
+PADDING = -1
+LENGTHS = ([5, 1, 2], [7, 7, 6], [0, 0, 0], [1, 0, 0], [3, 4, 4], [7, 1, 1], [2, 2, 0], [6, 1, 3])
+"""Tokens of the samples of each batch."""
+
+
+def a_batch(number: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(number)
+    values = torch.randn(3, 7, 4, generator=generator)
+    labels = torch.randint(0, 5, (3, 7), generator=generator)
+    for row, length in enumerate(LENGTHS[number]):
+        labels[row, length:] = PADDING
+    return values, labels
+
+
+def tokens(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Loss:
+    values, labels = batch
+    total = functional.cross_entropy(
+        model(values).flatten(0, 1), labels.flatten(), ignore_index=PADDING, reduction="sum"
+    )
+    return Loss(sum=total, count=(labels != PADDING).sum())
+
+
+def weighted(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Loss:
+    """As class weights make it, with a sum of weights below 1."""
+    weights = torch.tensor([0.5, 0.01, 0.02, 0.3, 0.1])
+    values, labels = batch[0][:, 0], batch[1][:, 0].clamp(min=0)
+    mean = functional.cross_entropy(model(values), labels, weight=weights)
+    return Loss.mean(mean, weights[labels].sum())
+
+
+def a_model() -> nn.Module:
+    torch.manual_seed(6)
+    return nn.Linear(4, 5)
+
+
+def pushes_of(push_every: int) -> list[range]:
+    """The steps of each push: the first one holds one."""
+    firsts = range(1, len(LENGTHS), push_every)
+    later = [range(first, min(first + push_every, len(LENGTHS))) for first in firsts]
+    return [range(1), *later]
+
+
+@pytest.mark.parametrize("loss", [tokens, weighted])
+@pytest.mark.parametrize("push_every", [1, 3, 4])
+def test_a_push_is_the_gradient_over_its_batches_together_times_its_steps(
+    push_every: int,
+    loss: LossOfModel,
+) -> None:
+    model, server = a_model(), OneShard(1.0)
+    plain = copy.deepcopy(model)
+    flat = FlatModel(model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=3)
+    connection = Connection(flat, Sides(push=server, fetch=server), Halt())
+    connection.upload([0])
+    config = DownpourConfig(push_every=push_every, fetch_every=100)
+    downpour = Downpour(connection, config, NeverWaits())
+    downpour.begin(connection.first_fetch(meanwhile=lambda: None))
+    server.fetch_gate.clear()
+    before = server.values[Vector.PARAMETERS].clone()
+    for step in range(len(LENGTHS)):
+        gradient = downpour.begin_step()
+        value = checks.check_loss(loss(model, a_batch(step)))
+        value.mean.backward()  # type: ignore[no-untyped-call]
+        downpour.finish_step(gradient, value, 3, Position(lease=1, offset=3 * step + 3))
+    downpour.flush()
+    server.fetch_gate.set()
+    connection.close()
+
+    for steps in pushes_of(push_every):
+        losses = [loss(plain, a_batch(step)) for step in steps]
+        total = torch.stack([one.sum for one in losses]).sum()
+        count = sum(float(one.count) for one in losses)
+        (total * len(steps) / max(count, 1e-30)).backward()  # type: ignore[no-untyped-call]
+    wanted = torch.cat([one.grad.flatten() for one in plain.parameters() if one.grad is not None])
+    moved = before - server.values[Vector.PARAMETERS]
+    assert torch.allclose(moved, wanted, atol=1e-6)
+    assert sum(push.samples for push in server.pushes) == 3 * len(LENGTHS)

@@ -1,0 +1,56 @@
+"""What a member of a job leaves behind in its process."""
+
+import gc
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from builders.jobs import SMALL
+from disttrain.coordinator.protocol.farewells import FolderFarewells
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.messages import Joined
+from disttrain.job.parsing import parse_job
+from disttrain.launch.run_folder import RunFolder
+from disttrain.replica.membership import JobAddress, Membership
+from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.header import Role
+
+
+def segments() -> int:
+    """Descriptors of shared memory that this process has."""
+    found = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found += "memfd" in str(descriptor.readlink())
+    return found
+
+
+def test_a_life_that_has_left_keeps_no_shared_memory(tmp_path: Path) -> None:
+    before = segments()
+    folder = RunFolder(tmp_path)
+    folder.ledger.mkdir()
+    address = JobAddress(
+        spec=parse_job(SMALL).spec,
+        transport=TransportConfig(
+            kind=TransportKind.SHARED_MEMORY, job_uid="job", role=Role.REPLICA
+        ),
+        coordinator=f"ipc://{tmp_path}/coordinator",
+        join_seconds=1.0,
+        folder=folder,
+        farewells=FolderFarewells(tmp_path / "farewells"),
+    )
+    membership = Membership(address)
+    joined = Joined(member=MemberId(role=Role.REPLICA, index=0, incarnation=1), seed=1)
+    model = nn.Linear(8, 8)
+    connection = membership.connect(joined, model, torch.device("cpu"))
+    assert segments() > before
+
+    connection.close()
+    membership.close()
+
+    assert model.weight.sum().isfinite()
+    del connection, model
+    gc.collect()
+    assert segments() == before

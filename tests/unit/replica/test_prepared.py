@@ -1,0 +1,82 @@
+"""What a replica finds out about its task before it joins."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders.jobs import a_job
+from disttrain.job import names
+from disttrain.job.roles import Device
+from disttrain.launch.config import LaunchConfig
+from disttrain.replica import prepared
+from disttrain.task.errors import MeasureError, UserCodeError
+from disttrain.transport.config import TransportKind
+
+TASK = """\
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import disttrain
+
+
+class Measuring(disttrain.Task):
+    def model(self):
+        return nn.Linear(2, 1)
+
+    def dataset(self, split):
+        return TensorDataset(torch.ones(64, 2))
+
+    def loss(self, model, batch):
+        points = batch[0].requires_grad_()
+        (slope,) = torch.autograd.grad(model(points).sum(), points, create_graph=True)
+        return slope.square().mean()
+
+    def measure(self, model, batch):
+        return {MEASURES}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    before = list(sys.path)
+    yield tmp_path
+    sys.path[:] = before
+    sys.modules.pop("measuring", None)
+
+
+def prepare(folder: Path, measures: str) -> prepared.Prepared:
+    (folder / "measuring.py").write_text(TASK.replace("MEASURES", measures))
+    config = LaunchConfig(
+        job=a_job("spec.task.entrypoint=measuring:Measuring"),
+        job_uid="1",
+        role=names.Role.REPLICA,
+        index=0,
+        run_folder=folder,
+        task_folder=folder,
+        coordinator_address="ipc://nowhere",
+        transport=TransportKind.TCP,
+        threads=1,
+        device=Device.CPU,
+    )
+    return prepared.prepare(config)
+
+
+def test_a_loss_that_takes_derivatives_can_be_evaluated(folder: Path) -> None:
+    assert prepare(folder, '"ones": batch[0].sum()').test.count == 64
+
+
+@pytest.mark.parametrize(
+    ("measures", "error", "said"),
+    [
+        ('"ones": batch[0]', MeasureError, r"\['ones'\] must be a scalar"),
+        ('"ones": batch[1]', UserCodeError, r"Measuring\.measure\(\) raised IndexError"),
+    ],
+)
+def test_a_mistake_in_what_evaluations_need_shows_before_the_first_step(
+    folder: Path, measures: str, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        prepare(folder, measures)
