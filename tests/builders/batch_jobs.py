@@ -33,6 +33,7 @@ spec:
         lbfgs: {{history: 5, gradientTolerance: {GRADIENT_TOLERANCE:.1e}, changeTolerance: 0}}
   stop: {{iterations: 200}}
   evaluation: null
+  audit: full
   checkpoint: {{everySeconds: 0.5}}
   coordinator: {{heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 20}}
   parameterServer: {{shards: 2}}

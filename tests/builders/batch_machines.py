@@ -34,6 +34,8 @@ class BatchMachine(Machine):
         self.shard.vectors.make(PARAMETERS)[:] = (1.0, 2.0, 3.0)
         self.returned: list[int] = []
         self.failing: orders.OrderFailed | None = None
+        self.damaged: set[int] = set()
+        """Checkpoints that the shard cannot return to."""
 
     @property
     def batch(self) -> Batch:
@@ -86,6 +88,9 @@ class BatchMachine(Machine):
                 failed, self.failing = self.failing, None
                 return failed
             return orders.Performed(performed=self.shard.carry_out(order.order))
+        if isinstance(order, orders.ReturnTo) and order.checkpoint in self.damaged:
+            message = f"checkpoint {order.checkpoint}: its hash is another one"
+            return orders.OrderFailed(message=message, why=orders.WhyFailed.DAMAGED)
         if isinstance(order, orders.ReturnTo):
             self.returned.append(order.checkpoint)
             self.shard = BatchShard(LAYOUT, 1 << 20)

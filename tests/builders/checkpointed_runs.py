@@ -50,7 +50,7 @@ class Signs(disttrain.Task):
 def a_run(folder: Path, module: str, model: nn.Module) -> Path:
     """An output folder `folder/run` with checkpoint 1, which holds this model's values."""
     (folder / f"{module}.py").write_text(TASK)
-    manifest = SMALL.replace("digits:Digits", f"{module}:Signs")
+    manifest = SMALL.replace("digits:Digits", f"{module}:Signs").replace("sgd:", "adagrad:")
     (folder / "job.yaml").write_text(manifest)
     run = RunFolder(folder / "run")
     run.create()

@@ -46,6 +46,7 @@ def template(script: str) -> dict[str, Any]:
         "command": ["sh", "-c", script],
         "startupProbe": None,
         "readinessProbe": None,
+        "livenessProbe": None,
         "resources": {"requests": {"cpu": "5m", "memory": "8Mi"}},
     }
     return {"spec": {"containers": [container], "terminationGracePeriodSeconds": 5}}

@@ -76,7 +76,7 @@ class FakeShard:
 
     def step(self) -> None:
         for order in self.control.poll(ShardReport).orders:
-            self.control.answer(order, self._result(order.order))
+            self.control.answer([(order, self._result(order.order))], ShardReport)
             self.ended = self.ended or isinstance(order.order, orders.End)
 
     def _result(self, order: orders.Order) -> orders.Result:
@@ -139,7 +139,7 @@ class FakeReplica:
                 self._leases += fresh
                 self._last_lease = max([self._last_lease, *(lease.id for lease in fresh)])
         for order in received.orders:
-            self.control.answer(order, self._result(order.order))
+            self.control.answer([(order, self._result(order.order))], lambda: self.report)
             self.ended = self.ended or isinstance(order.order, orders.End)
         self._compute()
         if not self._asking and len(self._leases) < 2 and not self.ended:

@@ -8,11 +8,13 @@ end-to-end tests do.
 import copy
 import itertools
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from builders import api_rules
+from builders.api_rules import Owned
 from disttrain_operator.cluster.client import Client, Page
 from disttrain_operator.cluster.credentials import Credentials
 from disttrain_operator.cluster.query import Query
@@ -26,6 +28,7 @@ Key = tuple[Kind, str, str]
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _HAVE_GENERATION = {Kind.DistTrainJob, *WORKLOADS}
+_HAVE_STATUS = {*_HAVE_GENERATION, Kind.Pod}
 _COMPONENT = "app.kubernetes.io/component"
 
 
@@ -37,6 +40,8 @@ class World:
     objects: dict[Key, Object] = field(default_factory=dict)
     events: list[tuple[Kind, str, Object]] = field(default_factory=list)
     created: list[Key] = field(default_factory=list)
+    owned: dict[str, Owned] = field(default_factory=dict)
+    """Who wrote what of an object, by its uid."""
     num_requests: int = 0
     down: bool = False
     failed: dict[str, list[datetime]] = field(default_factory=dict)
@@ -64,7 +69,7 @@ class World:
         if key in self.objects:
             message = f"{key} is there"
             raise Conflict(message)
-        metadata["uid"] = f"uid-{next(self._numbers)}-{kind.name}"
+        metadata["uid"] = f"uid-{next(self._numbers)}-{kind.name.lower()}"
         metadata["creationTimestamp"] = self.now.isoformat()
         if kind in _HAVE_GENERATION:
             metadata["generation"] = 1
@@ -74,11 +79,14 @@ class World:
     def change(self, key: Key, patch: Object) -> Object:
         """Merge a patch into an object; another spec is another generation."""
         found = self.find(key)
-        wanted_uid = patch.get("metadata", {}).get("uid")
-        if wanted_uid not in {None, found["metadata"]["uid"]}:
-            message = f"{key} is another one"
-            raise Conflict(message)
-        changed = _merged(found, patch)
+        api_rules.check_same(key, found, patch)
+        changed = api_rules.merged(found, patch)
+        api_rules.check_change(key[0], found, changed)
+        return self.replace(key, changed)
+
+    def replace(self, key: Key, changed: Object) -> Object:
+        """Keep what became of an object; another spec is another generation."""
+        found = self.find(key)
         if changed.get("spec") != found.get("spec") and key[0] in _HAVE_GENERATION:
             changed["metadata"]["generation"] += 1
         return found if changed == found else self.put(key[0], changed, "MODIFIED")
@@ -172,21 +180,55 @@ class FakeClient(Client):
 
     async def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object:
         self._count()
-        return body if dry_run else self._world.create(kind, body)
+        kept: Object = api_rules.without_nulls(body)
+        api_rules.check_new(kind, kept)
+        if dry_run:
+            return body
+        made = self._world.create(kind, kept)
+        api_rules.note_update({}, kept, self._owned(made))
+        return made
 
     async def apply(self, kind: Kind, body: Object, subresource: str = "") -> Object:
         self._count()
         metadata = body["metadata"]
         key = (kind, metadata["namespace"], metadata["name"])
+        if key not in self._world.objects and not subresource:
+            return self._make(kind, body)
+        found = self._world.find(key)
+        api_rules.check_same(key, found, body)
         if subresource:
-            self._world.find(key)
             whole = {**self._world.objects[key], "status": body["status"]}
             return self._world.put(kind, whole, "MODIFIED")
-        return self._world.change(key, body)
+        wanted = api_rules.without_nulls(_without_status(body))
+        changed = api_rules.applied(found, wanted, self._owned(found))
+        api_rules.check_change(kind, found, changed)
+        return self._world.replace(key, changed)
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
         self._count()
-        return self._world.change((kind, namespace, name), patch)
+        name, _, subresource = name.partition("/")
+        key = (kind, namespace, name)
+        found = self._world.find(key)
+        patch = patch if subresource or kind not in _HAVE_STATUS else _without_status(patch)
+        api_rules.check_same(key, found, patch)
+        changed = api_rules.merged(found, patch)
+        api_rules.check_change(kind, found, changed)
+        api_rules.note_update(found, changed, self._owned(found))
+        return self._world.replace(key, changed)
+
+    def _make(self, kind: Kind, body: Object) -> Object:
+        """Make an object by an apply, unless it is to be a certain one."""
+        if "uid" in body["metadata"]:
+            message = "an object with this uid is not there"
+            raise Conflict(message)
+        wanted = api_rules.without_nulls(body)
+        api_rules.check_new(kind, wanted)
+        made = self._world.create(kind, wanted)
+        self._owned(made).applied = {path for path, _ in api_rules.leaves(wanted)}
+        return made
+
+    def _owned(self, body: Object) -> Owned:
+        return self._world.owned.setdefault(body["metadata"]["uid"], Owned())
 
     async def delete(
         self,
@@ -217,12 +259,20 @@ class FakeClient(Client):
         ]
         yield Page([body for body in found if _is_selected(body, query)], self._world.version)
 
-    async def watch(self, query: Query, version: str) -> AsyncIterator[Event]:
+    async def watch(self, query: Query, version: str) -> AsyncGenerator[Event, None]:
         self._count()
-        for kind, event, body in list(self._world.events):
-            at = body["metadata"]["resourceVersion"]
-            if kind is query.kind and int(at) > int(version):
-                yield Event(EventType(event), copy.deepcopy(body), at)
+        known: set[str] = set()
+        for kind, how, body in list(self._world.events):
+            if kind is not query.kind or query.namespace not in {
+                None,
+                body["metadata"]["namespace"],
+            }:
+                continue
+            uid, at = body["metadata"]["uid"], body["metadata"]["resourceVersion"]
+            event = _event_for(how, is_known=uid in known, is_selected=_is_selected(body, query))
+            (known.discard if event is EventType.DELETED else known.add)(uid)
+            if event is not None and int(at) > int(version):
+                yield Event(event, copy.deepcopy(body), at)
 
     def _count(self) -> None:
         self._world.num_requests += 1
@@ -234,7 +284,15 @@ class FakeClient(Client):
 def _is_selected(body: Object, query: Query) -> bool:
     wanted = dict(part.split("=", 1) for part in query.labels.split(",") if part)
     labels: dict[str, str] = body["metadata"].get("labels", {})
-    return wanted.items() <= labels.items()
+    fields = (part.split("=", 1) for part in query.fields.split(",") if part)
+    has_fields = all(_field(body, path) == value for path, value in fields)
+    return has_fields and wanted.items() <= labels.items()
+
+
+def _field(body: Object, path: str) -> Any:
+    for name in path.split("."):
+        body = body[name]
+    return body
 
 
 def watched_events(world: World, since: int) -> list[tuple[Kind, str, Object]]:
@@ -246,13 +304,15 @@ def a_moment(seconds: float) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def _merged(found: Object, patch: Object) -> Object:
-    merged = dict(found)
-    for name, value in patch.items():
-        old = merged.get(name)
-        both = isinstance(old, dict) and isinstance(value, dict)
-        merged[name] = _merged(old, value) if both and old is not None else copy.deepcopy(value)
-    return merged
+def _event_for(how: str, *, is_known: bool, is_selected: bool) -> EventType | None:
+    """What a watch of a selection tells of an event; None for nothing."""
+    if how == "DELETED" or not is_selected:
+        return EventType.DELETED if is_known else None
+    return EventType.MODIFIED if is_known else EventType.ADDED
+
+
+def _without_status(body: Object) -> Object:
+    return {name: value for name, value in body.items() if name != "status"}
 
 
 def _is_owned(body: Object, owner: Object) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 
-from disttrain.checkpoint.errors import Corrupt, NotWritten
+from disttrain.checkpoint.errors import AlreadyThere, Corrupt, NotWritten
 from disttrain.checkpoint.objects import Objects
 
 
@@ -31,6 +31,8 @@ class FlakyObjects(Objects):
     delete_faults: list[Fault | None] = field(default_factory=list)
     there: dict[str, bytes] = field(default_factory=dict)
     uri: str = "flaky://store"
+    is_conditional: bool = True
+    """Whether it refuses to create what is there, also when that arrives late."""
     _late: list[Callable[[], None]] = field(default_factory=list)
 
     def sizes(self, folder: str) -> dict[str, int]:
@@ -54,10 +56,16 @@ class FlakyObjects(Objects):
         if fault in {None, Fault.ANSWER_LOST}:
             self.there[name] = content
         if fault is Fault.LATE:
-            self._late.append(lambda: self.there.update({name: content}))
+            self._late.append(lambda: self._put_late(name, content))
         if fault is not None:
             message = f"{name} could not be written: {fault.name}"
             raise NotWritten(message)
+
+    def create(self, name: str, content: bytes) -> None:
+        if name in self.there and self.is_conditional:
+            message = f"{name} is there already"
+            raise AlreadyThere(message)
+        self.write(name, content)
 
     def upload(self, file: Path, name: str) -> None:
         self.write(name, file.read_bytes())
@@ -70,6 +78,10 @@ class FlakyObjects(Objects):
         if fault is Fault.LATE:
             self._late.append(lambda: self._forget(asked))
         return frozenset() if fault is None else asked
+
+    def _put_late(self, name: str, content: bytes) -> None:
+        if not (self.is_conditional and name in self.there):
+            self.there[name] = content
 
     def _forget(self, names: Iterable[str]) -> None:
         for name in names:

@@ -22,7 +22,14 @@ Values = Mapping[str, Any]
 
 def only_in(namespace: Kubectl) -> dict[str, Any]:
     """Return values for an operator of this namespace alone, with images that tests build."""
-    return {"imagePrefix": product_images.PREFIX, "watchNamespaces": [namespace.namespace]}
+    return {
+        "imagePrefix": product_images.PREFIX,
+        "watchNamespaces": [namespace.namespace],
+        # Of several releases at a time none may take the others' roles for people away.
+        "rbac": {"aggregateToUserRoles": False},
+        # Nodes are lost and drained in these tests, and jobs go on elsewhere.
+        "defaultCheckpointVolume": {"accessModes": ["ReadWriteMany"]},
+    }
 
 
 def lint(values: Values) -> None:
@@ -43,13 +50,13 @@ def rendered(values: Values) -> list[dict[str, Any]]:
     return [found for found in yaml.safe_load_all(template(values)) if found]
 
 
-def upgrade(namespace: Kubectl, release: str, values: Values) -> None:
+def upgrade(namespace: Kubectl, release: str, values: Values, chart: Path = CHART) -> None:
     """Install the chart, or upgrade the release; returns when the operator is ready."""
     with _file(values) as file:
         # The CRD belongs to the whole cluster: another release may have brought it.
         how = ("--install", "--take-ownership", "--wait", f"--values={file}")
         limit = f"--timeout={INSTALL_LIMIT.total_seconds():.0f}s"
-        _run(namespace, "upgrade", release, CHART, *how, limit)
+        _run(namespace, "upgrade", release, chart, *how, limit)
 
 
 def test(namespace: Kubectl, release: str) -> None:

@@ -14,7 +14,7 @@ _PAUSE: Final = timedelta(milliseconds=250)
 _NEW_CONTAINER: Final = {"restartCount": 0}
 """What stands for the container of a pod of which no kubelet has told anything."""
 OWN_KINDS: Final = (
-    "pods,jobs,deployments,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
+    "pods,jobs,replicasets,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
     "rolebindings,poddisruptionbudgets,networkpolicies"
 )
 

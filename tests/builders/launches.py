@@ -8,6 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -67,7 +68,9 @@ class LaunchedRun:
         traceback: TracebackType | None,
     ) -> None:
         for process in self.processes():
-            process.kill()
+            # The run may be ending by itself.
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self.command.kill()
         output, _ = self.command.communicate()
         if error is not None:

@@ -1,13 +1,17 @@
 """Logs of runs that never ran, for the audit: consistent at first, then broken on purpose."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from disttrain.audit.evidence import Evidence, Life, SavedCheckpoint, Summary
 from disttrain.parameter_server import ledger as shard_ledger
+from disttrain.parameter_server import ledger_folding as shard_folding
 from disttrain.replica import ledger as replica_ledger
+from disttrain.replica import ledger_folding as replica_folding
+from disttrain.telemetry.folding import Records
 
 SECOND = 10**9
 START = 1_800_000_000 * SECOND
@@ -175,12 +179,17 @@ class LoggedRun:
         record = {"time_ns": self.now, "kind": int(kind), **fields}
         self.replicas[replica, self._lives[replica]].append(record)
 
-    def evidence(self) -> Evidence:
-        """What an audit reads of it."""
+    def evidence(self, *, settled: int | None = None) -> Evidence:
+        """What an audit reads of it; with `audit: summary` when that version is `settled`."""
+        shards = _lives("shard", self.shards, shard_ledger.RECORD)
+        replicas = _lives("replica", self.replicas, replica_ledger.RECORD)
+        if settled is not None:
+            shards = _folded(shards, lambda log: shard_folding.fold(log, settled))
+            replicas = _folded(replicas, replica_folding.fold)
         return Evidence(
             record=self.record,
-            shards=_lives("shard", self.shards, shard_ledger.RECORD),
-            replicas=_lives("replica", self.replicas, replica_ledger.RECORD),
+            shards=shards,
+            replicas=replicas,
             summary=Summary.model_validate(self.summary),
             train_samples=self.train_samples,
             checkpoints=tuple(self.checkpoints),
@@ -202,6 +211,15 @@ def _lives(
         )
         lives[index] = (*lives.get(index, ()), life)
     return lives
+
+
+def _folded(
+    lives: dict[int, tuple[Life, ...]], fold: Callable[[Records], Records]
+) -> dict[int, tuple[Life, ...]]:
+    return {
+        index: tuple(replace(life, records=fold(life.records)) for life in mine)
+        for index, mine in lives.items()
+    }
 
 
 def _array(log: Sequence[dict[str, int]], dtype: np.dtype[np.void]) -> "np.ndarray[Any, Any]":

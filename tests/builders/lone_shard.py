@@ -85,6 +85,12 @@ class LoneShard:
         self._thread.join()
         self._transport.close()
 
+    def lose_coordinator(self) -> None:
+        """Nobody answers the shard any more, nor takes what it says."""
+        self._ended.set()
+        self._thread.join()
+        self._listener.close()
+
     def order(self, order: Order, timeout: float = 120.0) -> Result:
         """Give an order and wait for its result."""
         self._orders = {len(self._orders) + time.time_ns(): order}
@@ -147,11 +153,10 @@ class LoneShard:
         return messages.Acknowledged()
 
     def _welcome(self) -> Joined:
-        replicas = [MemberId(role=Role.REPLICA, index=i, incarnation=1) for i in range(REPLICAS)]
         return Joined(
             member=MemberId(role=Role.SHARD, index=0, incarnation=1),
             seed=0,
-            replicas=tuple(replicas),
+            replicas=dict.fromkeys(range(REPLICAS), 1),
             elements={int(vector): count for vector, count in self._plan.elements.items()},
             live_replicas=REPLICAS,
         )

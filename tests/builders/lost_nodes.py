@@ -1,4 +1,4 @@
-"""Nodes that a test may lose, and pods that want to be there as long as they are."""
+"""Nodes that a test may lose, and pods that begin there."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,15 +26,20 @@ def one_more_node(cluster: Cluster) -> Iterator[Node]:
         cluster.remove_node(added)
 
 
-def preferring(node: Node) -> dict[str, Any]:
-    """What a pod's spec says to be on this node as long as it is there."""
-    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name]}
-    preference = {"weight": 100, "preference": {"matchExpressions": [expression]}}
-    rule = "preferredDuringSchedulingIgnoredDuringExecution"
-    return {
-        "affinity": {"nodeAffinity": {rule: [preference]}},
-        "tolerations": [{"key": TAINT, "value": node.name, "effect": "NoSchedule"}],
-    }
+@contextmanager
+def no_other_node(cluster: Cluster) -> Iterator[None]:
+    """Meanwhile a pod starts on the node that it tolerates, or waits for it."""
+    first = cluster.nodes[0].name
+    cluster.kubectl.run("cordon", first)
+    try:
+        yield
+    finally:
+        cluster.kubectl.run("uncordon", first)
+
+
+def tolerating(node: Node) -> dict[str, Any]:
+    """What a pod's spec says to be allowed on this node."""
+    return {"tolerations": [{"key": TAINT, "value": node.name, "effect": "NoSchedule"}]}
 
 
 def places(job: JobView) -> set[str]:

@@ -6,7 +6,8 @@ from typing import Any
 from builders.api_server import ApiServer
 from disttrain.job.parsing import parse_job
 from disttrain_operator import keys
-from disttrain_operator.kinds import NAME_OTHERS, Kind
+from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.manifests import launch
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
@@ -41,10 +42,10 @@ def plain_children(name: str) -> list[dict[str, Any]]:
     made = [
         child.body for child in children(context, Scale(shards=2, replicas=2, coordinator=True))
     ]
-    bodies = [secret(context, keys.new_pairs()), *made]
+    bodies = [secret(context, keys.new_pairs(), launch.launch_file(context)), *made]
     for body in bodies:
         del body["metadata"]["ownerReferences"]
-    return sorted(bodies, key=lambda body: Kind[body["kind"]] in NAME_OTHERS)
+    return sorted(bodies, key=lambda body: Kind[body["kind"]] in WORKLOADS)
 
 
 def path_of(body: dict[str, Any]) -> str:

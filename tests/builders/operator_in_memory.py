@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from builders.fake_cluster import FakeClient, World, watched_events
+from disttrain.job import cluster_labels
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
@@ -64,8 +65,12 @@ class OperatorInMemory:
 
 
 def everything(world: World) -> Iterator[tuple[Kind, dict[str, Any]]]:
-    """All objects that an operator watches."""
-    yield from ((kind, body) for (kind, *_), body in world.objects.items() if kind in KINDS)
+    """All objects that an operator watches: jobs, and what has the operator's label."""
+    for (kind, *_), body in world.objects.items():
+        labels = body["metadata"].get("labels", {})
+        own = cluster_labels.managed().items() <= labels.items()
+        if kind in KINDS and (own or kind is Kind.DistTrainJob):
+            yield kind, body
 
 
 def _new_keys() -> dict[Role, KeyPair]:

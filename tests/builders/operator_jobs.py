@@ -7,10 +7,13 @@ from typing import Any
 
 from disttrain.job import validation
 from disttrain.job.names import Role
-from disttrain_operator.kinds import Kind
+from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.manifests import stored
+from disttrain_operator.manifests.children import ChildKey, common
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context
 from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, PodRecord
+from disttrain_operator.reconcile import desired
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 KEY = JobKey("here", "digits")
@@ -67,6 +70,27 @@ def job(record: dict[str, Any] | None = None, **changed: Any) -> JobRecord:
     return replace(seen, **given)
 
 
+COMMON = frozenset(child.key for child in common(KEY.namespace, ManifestConfig()))
+"""What is there of what the jobs of the namespace share."""
+RUNNING: dict[Kind, dict[str, Any]] = {
+    Kind.StatefulSet: {"wanted": 2, "ready": 2, "remaining": 2},
+    Kind.ReplicaSet: {"wanted": 3, "ready": 3, "remaining": 3},
+    Kind.Job: {"wanted": 1, "ready": 1, "remaining": 1, "started": NOW},
+}
+
+
+def made_children(record: JobRecord, config: ManifestConfig) -> dict[ChildKey, ChildRecord]:
+    """All children of a job that runs, as an operator made them."""
+    text, digest = desired.rendered(record, config), desired.of(record, config).digest
+    found = {}
+    objects = stored.unpack(text)
+    assert objects is not None
+    for kind, name in (each.key for each in objects.children):
+        marks = {"objects": text, "templates": digest} if kind in WORKLOADS else {}
+        found[kind, name] = child(kind, name=name, **marks, **RUNNING.get(kind, {}))
+    return found
+
+
 def child(kind: Kind, **changed: Any) -> ChildRecord:
     """A child of the job."""
     seen = ChildRecord(
@@ -77,8 +101,6 @@ def child(kind: Kind, **changed: Any) -> ChildRecord:
         job=KEY,
         owner_uid=UID,
         owned_by="DistTrainJob digits",
-        fingerprint="",
-        generation=1,
         deleting=False,
     )
     return replace(seen, **changed)

@@ -5,6 +5,7 @@ Run as a process of its own, so that thread settings are those of a fresh interp
 """
 
 import json
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from disttrain import Split, Task
+from disttrain.task import checks
 from disttrain.task.loading import load_task
 
 
@@ -28,7 +30,7 @@ def main() -> None:
 
 
 def train(task: Task, options: dict[str, Any]) -> dict[str, Any]:
-    """Train until `samples` or the target accuracy.
+    """Train for `samples` or `epochs`, or to the target; evaluate by seconds, epochs or not at all.
 
     `seconds` of an evaluation count from the first step on, earlier evaluations included, as those
     of a job do; `training_seconds` leave them out.
@@ -39,26 +41,31 @@ def train(task: Task, options: dict[str, Any]) -> dict[str, Any]:
     optimizer = torch.optim.Adagrad(
         model.parameters(), lr=options["rate"], initial_accumulator_value=0.1
     )
-    train_set, test_set = task.dataset(Split.TRAIN), task.dataset(Split.TEST)
+    train_set: Any = task.dataset(Split.TRAIN)
+    test_set: Any = task.dataset(Split.TEST)
     seconds, samples, evaluations = 0.0, 0, []
-    next_evaluation = options["evaluate_every_seconds"]
+    every_seconds = options.get("evaluate_every_seconds") or math.inf
+    epoch = len(train_set) // options["batch_size"] * options["batch_size"]
+    every_samples = epoch * (options.get("evaluate_every_epochs") or math.inf)
+    limit = epoch * options["epochs"] if "epochs" in options else options["samples"]
+    next_seconds, next_samples = every_seconds, every_samples
     first = begin = time.perf_counter()
     for batch in batches(task, train_set, options["batch_size"]):
         optimizer.zero_grad()
-        task.loss(model, batch).backward()  # type: ignore[no-untyped-call]
+        checks.check_loss(task.loss(model, batch)).mean.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         samples += len(batch[1])
         now = seconds + time.perf_counter() - begin
-        if next_evaluation is not None and now >= next_evaluation:
+        if now >= next_seconds or samples >= next_samples:
             seconds = now
             accuracy = evaluate(task, model, test_set)
             figures = {"training_seconds": now, "samples": samples, "accuracy": accuracy}
             evaluations.append({"seconds": time.perf_counter() - first, **figures})
-            next_evaluation = now + options["evaluate_every_seconds"]
+            next_seconds, next_samples = now + every_seconds, samples + every_samples
             begin = time.perf_counter()
             if accuracy >= options["target"]:
                 break
-        if samples >= options["samples"]:
+        if samples >= limit:
             break
     total = evaluations[-1]["training_seconds"] if evaluations else now
     return {"samples_per_second": samples / total, "evaluations": evaluations}

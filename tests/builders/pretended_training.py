@@ -30,15 +30,10 @@ class PretendedTraining(JobView):
         """What is made for the job and goes with it; of its Secret nobody knows the name."""
         return [
             f"statefulset/{self.name}-shard",
-            f"deployment/{self.name}-replica",
+            f"replicaset/{self.name}-replica",
             f"job.batch/{self.name}-coordinator",
             f"service/{self.name}",
-            f"configmap/{self.name}-launch",
-            f"serviceaccount/{self.name}-coordinator",
-            f"role/{self.name}-coordinator",
-            f"rolebinding/{self.name}-coordinator",
             f"poddisruptionbudget/{self.name}-shard",
-            f"networkpolicy/{self.name}",
         ]
 
     def apply(self, **spec: Any) -> None:

@@ -28,6 +28,7 @@ spec:
   batchSize: 8
   stop: {epochs: 2}
   evaluation: null
+  audit: full
   checkpoint: {everySeconds: 2}
   coordinator: {heartbeatSeconds: 0.2, leaseSeconds: 3, memberTimeoutSeconds: 20}
   parameterServer: {shards: 2}

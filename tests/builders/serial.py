@@ -12,6 +12,7 @@ import disttrain
 from disttrain import Batch, Split
 from disttrain.coordinator.leases import permutation
 from disttrain.replica import seeding
+from disttrain.task import checks
 
 AfterBackward = Callable[[nn.Module], None]
 AfterStep = Callable[[], None]
@@ -66,7 +67,7 @@ def plain_loop(
     adjust_rate = scheduler(steps)
     for batch in course.batches():
         steps.zero_grad()
-        course.task.loss(model, batch).backward()  # type: ignore[no-untyped-call]
+        checks.check_loss(course.task.loss(model, batch)).mean.backward()  # type: ignore[no-untyped-call]
         after_backward(model)
         steps.step()
         adjust_rate()
@@ -87,7 +88,7 @@ def algorithm_1_1(course: Course, rate: Rate, *, push_every: int, fetch_every: i
             _copy(served, trained)
             samples_trained = samples_served
         model.zero_grad()
-        course.task.loss(model, batch).backward()  # type: ignore[no-untyped-call]
+        checks.check_loss(course.task.loss(model, batch)).mean.backward()  # type: ignore[no-untyped-call]
         for total, parameter in zip(accrued, trained, strict=True):
             total.add_(_gradient(parameter))
         SGD(trained, rate(samples_trained)).step()
@@ -125,4 +126,6 @@ def evaluated(task: disttrain.Task, model: nn.Module) -> dict[str, float]:
     with torch.no_grad():
         measures = {name: float(value) for name, value in task.measure(model, batch).items()}
         means = {name: value / samples for name, value in measures.items()}
-        return means | {"loss": task.loss(model, batch).item()}
+        return means | {
+            "loss": checks.check_loss(task.loss(model, batch), of_a_step=False).mean.item()
+        }

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 
@@ -77,8 +77,15 @@ def is_worker(config: pytest.Config) -> bool:
 
 
 def in_worker(config: pytest.Config) -> Cluster:
-    """The cluster that the controller started; skips, and says why, where there is none."""
+    """The cluster that the controller started."""
     reason = config.workerinput[_REASON]  # type: ignore[attr-defined]
     if reason:
-        pytest.skip(reason)
+        there_is_none(config, reason)
     return Cluster()
+
+
+def there_is_none(config: pytest.Config, reason: str) -> NoReturn:
+    """Skip the test that needs a cluster, or fail it where the caller wants one to be there."""
+    if config.getoption("--require-cluster"):
+        pytest.fail(f"--require-cluster: {reason}", pytrace=False)
+    pytest.skip(reason)

@@ -9,15 +9,12 @@ from pathlib import Path
 
 from disttrain.coordinator.protocol import messages, payloads
 from disttrain.launch.config import LaunchConfig
-from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import EMPTY, Role, Verb
 
 
 def main(config: LaunchConfig) -> int:
-    transport = open_transport(
-        TransportConfig(kind=config.transport, job_uid=config.job_uid, role=Role.COORDINATOR)
-    )
+    transport = open_transport(config.transport_config)
     listener = transport.listen(str(config.listen_address))
     (config.run_folder / f"{config.process}.threads").write_text(str(threading.active_count()))
     seen: set[tuple[bytes, int]] = set()

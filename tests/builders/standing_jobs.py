@@ -10,25 +10,24 @@ from typing import Any
 from builders import many_jobs
 from builders.fake_cluster import World
 from builders.operator_in_memory import OperatorInMemory
-from disttrain.job.parsing import parse_job
 from disttrain_operator import settings
-from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests.children import FINGERPRINT, children
-from disttrain_operator.manifests.context import Context, Scale
+from disttrain_operator.kinds import SHARED, WORKLOADS, Kind
+from disttrain_operator.manifests import stored
+from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.observed.watched import KINDS, STATELESS
+from disttrain_operator.reconcile import desired
 
 PLACE = "xxxxxx"
 """Stands in names and uids for a job's number."""
 KEY = JobKey(many_jobs.SPACE, f"job-{PLACE}")
 COMPLETE = json.dumps({"phase": "Complete", "reason": "EpochsDone", "message": "1 epoch"})
 CONFIG = settings.read({}).manifests
-TOLD = frozenset(KINDS) - {Kind.Event}
-"""Kinds of what there is: nothing failed, so that no Event tells of it."""
-_WHOLE = Scale(shards=0, replicas=0, coordinator=True)
+TOLD = frozenset(KINDS) - {*SHARED}
+"""Kinds of what each job has."""
 _HISTORY_ENTRIES = 80
 """Who wrote which field takes about 4.5 KB of a pod, and as much of a workload."""
-_MARK = "fingerprint here"
+_MARK = "objects here"
 _JOB = 1
 """The first object of a world."""
 
@@ -40,9 +39,9 @@ class Template:
     kind: Kind
     text: str
 
-    def of(self, number: int, fingerprint: str) -> str:
-        """The same object of another job."""
-        return self.text.replace(PLACE, f"{number:06d}").replace(_MARK, fingerprint)
+    def of(self, number: int, objects: str) -> str:
+        """The same object of another job, whose objects are packed in a text."""
+        return self.text.replace(PLACE, f"{number:06d}").replace(_MARK, objects)
 
 
 class StandingJobs:
@@ -52,7 +51,7 @@ class StandingJobs:
         templates = [_template(kind, body) for (kind, *_), body in _one_job(ended=ended).items()]
         self.number = number
         self._templates = {kind: [each for each in templates if each.kind is kind] for kind in TOLD}
-        self._fingerprints = [_fingerprints(each) for each in range(number)]
+        self._objects = [_objects(each) for each in range(number)]
 
     def __len__(self) -> int:
         """Return the number of objects."""
@@ -62,15 +61,15 @@ class StandingJobs:
         """The objects of a kind of some jobs, as JSON."""
         for number in range(begin, min(end, self.number)):
             for template in self._templates[kind]:
-                yield template.of(number, self._fingerprints[number].get(kind, ""))
+                yield template.of(number, self._objects[number])
 
 
-def _fingerprints(number: int) -> dict[Kind, str]:
+def _objects(number: int) -> str:
     name = KEY.name.replace(PLACE, f"{number:06d}")
-    parsed = parse_job(json.dumps(many_jobs.job(name)))
     uid = _uid(_JOB).replace(PLACE, f"{number:06d}")
-    context = Context(name, KEY.namespace, uid, parsed, CONFIG)
-    return {child.kind: child.fingerprint for child in children(context, _WHOLE)}
+    body = many_jobs.job(name)
+    body["metadata"]["uid"] = uid
+    return desired.rendered(parsing.job(body, frozenset()), CONFIG)
 
 
 def _one_job(*, ended: bool) -> dict[tuple[Kind, str, str], dict[str, Any]]:
@@ -97,8 +96,8 @@ def _look(world: World) -> None:
 
 def _template(kind: Kind, body: dict[str, Any]) -> Template:
     metadata = {**body["metadata"], "managedFields": _history(kind)}
-    if FINGERPRINT in metadata.get("annotations", {}):
-        metadata["annotations"] = {**metadata["annotations"], FINGERPRINT: _MARK}
+    if stored.OBJECTS in metadata.get("annotations", {}):
+        metadata["annotations"] = {**metadata["annotations"], stored.OBJECTS: _MARK}
     whole = {"metadata": metadata} if kind in STATELESS else {**body, "metadata": metadata}
     text = json.dumps(whole, separators=(",", ":"))
     return Template(kind, re.sub(r"uid-(\d+)-[A-Za-z]+", lambda found: _uid(int(found[1])), text))

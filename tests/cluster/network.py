@@ -31,6 +31,10 @@ def make() -> None:
     commands.run(*inside("ip", "link", "add", BRIDGE, "type", "bridge"))
     commands.run(*inside("ip", "address", "add", f"{layout.FIRST_NODE}/16", "dev", BRIDGE))
     commands.run(*inside("ip", "link", "set", BRIDGE, "up"))
+    # Where services lie, only kube-proxy knows; but without a route the kernel asks nobody. What is
+    # sent from here to a service is what the API server tells webhooks.
+    services = (layout.SERVICE_NETWORK, "dev", BRIDGE, "src", layout.FIRST_NODE)
+    commands.run(*inside("ip", "route", "add", *services))
     commands.run(*inside("sysctl", "--quiet", "--write", "net.ipv4.ip_forward=1"))
     _make_link()
 

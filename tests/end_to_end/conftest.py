@@ -75,7 +75,7 @@ def own_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     owner = shared_cluster.Owner()
     owner.start()
     if owner.cluster is None:
-        pytest.skip(owner.reason)
+        shared_cluster.there_is_none(request.config, owner.reason)
     try:
         yield owner.cluster
     finally:

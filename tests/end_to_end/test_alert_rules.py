@@ -11,6 +11,8 @@ from cluster import Unavailable
 from disttrain_monitoring import alerts
 from disttrain_monitoring.alerts import ALERTS, Alert
 
+pytestmark = pytest.mark.landing
+
 RUNNING: Final = series("disttrain_job_phase", "1x60", phase="Running")
 EVALUATING: Final = series("disttrain_job_phase", "0x60", phase="Running")
 """Or any other phase."""

@@ -1,5 +1,6 @@
 """The chart: right in itself, installed, upgraded and removed on a real cluster."""
 
+import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +10,9 @@ import yaml
 from builders import helm, kubernetes_schemas, monitoring_schemas, product_images
 from cluster import Kubectl, binaries, commands, namespaces
 from cluster.errors import CommandFailed
+from disttrain.job import cluster_names
 from disttrain_monitoring import labels
+from disttrain_operator import settings
 
 MONITORED: Final[dict[str, Any]] = {
     "serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"}},
@@ -31,8 +34,21 @@ EVERYTHING: Final[dict[str, Any]] = {
     "image": {"repository": "operator", "digest": f"sha256:{'0' * 64}"},
     "imagePullSecrets": [{"name": "registry"}],
     "watchNamespaces": ["blue", "green"],
-    "defaultCheckpointVolume": {"size": "", "storageClassName": "fast"},
-    "allowedPodFeatures": ["hostPath", "hostNetwork", "privileged", "serviceAccount"],
+    "defaultCheckpointVolume": {
+        "size": "",
+        "storageClassName": "fast",
+        "retentionPolicy": {"whenDeleted": "Delete"},
+    },
+    "podDefaults": {"metadata": {"labels": {"team": "blue"}}, "spec": {"nodeSelector": {"a": "b"}}},
+    "podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None},
+    "crds": {"keep": False},
+    "rbac": {"aggregateToUserRoles": False},
+    "logLevel": "DEBUG",
+    "logFormat": "json",
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+    "commonLabels": {"cost-center": "research"},
+    "podSecurity": "baseline",
+    "allowedServiceAccounts": ["team-*"],
     "serviceAccount": {"name": "other", "annotations": {"example.com/role": "trainer"}},
     "priorityClassName": "system-cluster-critical",
     "nodeSelector": {"kubernetes.io/os": "linux"},
@@ -42,6 +58,7 @@ EVERYTHING: Final[dict[str, Any]] = {
     "podLabels": {"team": "blue"},
     "metrics": MONITORED,
     "networkPolicy": {"enabled": False},
+    "kueue": {"enabled": True},
 }
 ALL_VALUES: Final = {"defaults": {}, "everything": EVERYTHING}
 CRD: Final = "disttrainjobs.disttrain.dev"
@@ -112,8 +129,11 @@ def test_monitors_give_the_labels_that_dashboards_ask_for(kubectl: Kubectl) -> N
     "wrong",
     [
         {"watchNamespace": ["typo"]},
+        {"crds": None},
+        {"metrics": {"podMonitor": None}},
         {"imagePrefix": "no-slash-at-the-end"},
-        {"allowedPodFeatures": ["root"]},
+        {"podSecurity": "none"},
+        {"allowedServiceAccounts": ["Team"]},
         {"image": {"repository": "operator", "digest": "latest"}},
         {"metrics": {"prometheusRule": {"enabled": True, "minutes": 5}}},
         {"metrics": {"dashboards": {"labels": {"grafana_dashboard": 1}}}},
@@ -124,8 +144,32 @@ def test_wrong_values_are_refused(wrong: dict[str, Any], kubectl: Kubectl) -> No
         helm.template(wrong)
 
 
+def test_common_labels_are_on_every_object(kubectl: Kubectl) -> None:
+    found = helm.rendered({**EVERYTHING, "commonLabels": {"team": "platform"}})
+
+    without = [each["metadata"] for each in found if "team" not in each["metadata"]["labels"]]
+    assert not without
+
+
+def of_the_operator(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the chart installs without the program that speaks to Kueue."""
+    return helm.rendered({**values, "kueue": {"enabled": False}})
+
+
+def test_the_program_that_speaks_to_kueue_may_do_no_more_than_that() -> None:
+    names = {each["metadata"]["name"] for each in of_the_operator(EVERYTHING)}
+    added = [x for x in helm.rendered(EVERYTHING) if x["metadata"]["name"] not in names]
+    rules = [rule for each in added for rule in each.get("rules", [])]
+    words = {word for rule in rules for key in ("apiGroups", "verbs") for word in rule[key]}
+
+    assert not words & {"*", "escalate", "bind", "impersonate"}
+    deletable = {word for rule in rules if "delete" in rule["verbs"] for word in rule["resources"]}
+    assert deletable == {"workloads"}
+    assert not any("secrets" in rule["resources"] for rule in rules)
+
+
 def test_the_operator_may_not_extend_its_own_rights(values: dict[str, Any]) -> None:
-    rules = [rule for found in helm.rendered(values) for rule in found.get("rules", [])]
+    rules = [rule for found in of_the_operator(values) for rule in found.get("rules", [])]
 
     assert rules
     words = {
@@ -135,15 +179,60 @@ def test_the_operator_may_not_extend_its_own_rights(values: dict[str, Any]) -> N
     of_secrets = [rule["verbs"] for rule in rules if "secrets" in rule["resources"]]
     assert all(verbs == ["create"] for verbs in of_secrets)
     deletable = {word for rule in rules if "delete" in rule["verbs"] for word in rule["resources"]}
-    assert deletable == {"disttrainjobs", "jobs", "pods"}
+    assert deletable == {"disttrainjobs", "jobs", "pods", "replicasets", "statefulsets"}
 
 
 def test_given_namespaces_need_no_right_on_the_cluster(kubectl: Kubectl) -> None:
-    found = helm.rendered(EVERYTHING)
+    found = of_the_operator(EVERYTHING)
 
-    assert not [each for each in found if each["kind"].startswith("ClusterRole")]
+    cluster = [each for each in found if each["kind"].startswith("ClusterRole")]
+    # It is for coordinators, and gives nobody anything by itself.
+    assert [(each["kind"], each["metadata"]["name"]) for each in cluster] == [
+        ("ClusterRole", cluster_names.COORDINATOR_ACCOUNT)
+    ]
     roles = [each["metadata"]["namespace"] for each in found if each["kind"] == "Role"]
     assert roles == ["blue", "green"]
+
+
+def container_of(values: dict[str, Any]) -> dict[str, Any]:
+    (deployment,) = (each for each in of_the_operator(values) if each["kind"] == "Deployment")
+    (found,) = deployment["spec"]["template"]["spec"]["containers"]
+    return {each["name"]: each.get("value") for each in found["env"]}
+
+
+def test_what_the_chart_says_is_what_the_operator_reads(values: dict[str, Any]) -> None:
+    found = settings.read(container_of(values))
+    assert found.manifests.pod_security == values.get("podSecurity", "restricted")
+    assert json.loads(found.manifests.pod_defaults) == values.get("podDefaults", {})
+    chosen = json.loads(found.manifests.pod_security_context)
+    assert ("runAsUser" in chosen) is ("podSecurityContext" not in values)
+
+
+def test_who_may_view_or_edit_a_namespace_may_so_with_jobs(kubectl: Kubectl) -> None:
+    found = {each["metadata"]["name"]: each for each in helm.rendered({})}
+    view = found["disttrain-operator-jobs-view"]
+    edit = found["disttrain-operator-jobs-edit"]
+    to = "rbac.authorization.k8s.io/aggregate-to-"
+    assert view["metadata"]["labels"][f"{to}view"] == "true"
+    assert {edit["metadata"]["labels"][f"{to}{role}"] for role in ("edit", "admin")} == {"true"}
+    assert {verb for rule in view["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+
+def test_what_an_administrator_brings_is_left_out(kubectl: Kubectl) -> None:
+    without = {
+        "crds": {"enabled": False},
+        "rbac": {"create": False, "aggregateToUserRoles": False},
+        "serviceAccount": {"create": False, "name": "given"},
+    }
+    found = helm.rendered(without)
+    assert not {each["kind"] for each in found} & {
+        "CustomResourceDefinition",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ServiceAccount",
+    }
+    (deployment,) = (each for each in found if each["kind"] == "Deployment")
+    assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "given"
 
 
 @pytest.mark.timeout(600, func_only=True)
@@ -169,6 +258,7 @@ def test_jobs_outlive_an_upgrade_and_the_removal_of_the_operator(
 
 
 @pytest.mark.alone
+@pytest.mark.landing
 @pytest.mark.timeout(600, func_only=True)
 def test_without_namespaces_the_operator_runs_the_jobs_of_all(
     request: pytest.FixtureRequest, operator_image: str, namespace: Kubectl

@@ -6,7 +6,7 @@ from builders import pods
 from cluster import Cluster, Kubectl, commands, volumes
 from cluster.errors import CommandFailed
 
-pytestmark = pytest.mark.usefixtures("own_cluster")
+pytestmark = [pytest.mark.usefixtures("own_cluster"), pytest.mark.nightly]
 RESTARTS = "{.status.containerStatuses[0].restartCount}"
 POD_ADDRESS = "{.status.podIP}"
 READY = '{.status.conditions[?(@.type=="Ready")].status}'

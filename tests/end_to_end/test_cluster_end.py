@@ -11,7 +11,7 @@ import pytest
 from builders import pods
 from cluster import Cluster, Kubectl, commands, layout, leftovers, processes
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.nightly]
 START_SECONDS = 150
 REMOVAL_LIMIT = timedelta(seconds=100)
 

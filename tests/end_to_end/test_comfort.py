@@ -20,6 +20,8 @@ from disttrain.job import cluster_labels, crd
 from disttrain.job.names import Role
 from disttrain.launch.exit_code import ExitCode
 
+pytestmark = pytest.mark.landing
+
 JOB: Final = "digits-small"
 DIGITS: Final = "examples/digits/job-small.yaml"
 RESOURCE: Final = f"disttrainjob.disttrain.dev/{JOB}"

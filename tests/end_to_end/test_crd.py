@@ -1,6 +1,5 @@
 """The custom resource on a real API server: what it takes, refuses, keeps and shows."""
 
-import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -224,6 +223,27 @@ def test_what_a_job_is_cannot_be_changed_and_how_long_and_wide_it_runs_can(
         patch(namespace, {"spec": change})
 
 
+def test_templates_change_while_a_job_is_suspended_and_as_it_is_or_is_resumed(
+    namespace: Kubectl,
+) -> None:
+    def on(pool: str | None) -> Job:
+        template = {"metadata": {"labels": {"pool": pool}}, "spec": {"nodeSelector": {"a": pool}}}
+        return {"template": template}
+
+    def everywhere(pool: str | None) -> Job:
+        return {role: on(pool) for role in ("coordinator", "parameterServer", "replicas")}
+
+    namespace.apply(a_job(suspend=True, **everywhere("b")))
+    patch(namespace, {"spec": everywhere("c")})
+    patch(namespace, {"spec": {"suspend": False, **everywhere("d")}})
+    for change in (everywhere("e"), {"replicas": {"template": None}}):
+        with pytest.raises(CommandFailed, match=r"template cannot be changed"):
+            patch(namespace, {"spec": change})
+    patch(namespace, {"spec": {"suspend": True, **everywhere(None)}})
+    with pytest.raises(CommandFailed, match=r"spec\.parameterServer\.shards cannot be changed"):
+        patch(namespace, {"spec": {"parameterServer": {"shards": 2}}})
+
+
 def test_a_field_that_is_taken_away_is_a_change(namespace: Kubectl) -> None:
     namespace.apply(a_job(image="registry.example/runtime:1"))
     with pytest.raises(CommandFailed, match=r"spec\.image cannot be changed"):
@@ -260,9 +280,27 @@ def test_replicas_are_scaled_and_the_status_is_apart_from_the_spec(namespace: Ku
     ]
 
 
+def apply_status(namespace: Kubectl, status: dict[str, Any], manager: str) -> None:
+    document = {key: value for key, value in a_job().items() if key != "spec"} | {"status": status}
+    namespace.run(
+        *("apply", "--server-side", "--subresource=status", f"--field-manager={manager}"),
+        *("-f", "-"),
+        stdin=yaml.safe_dump(document),
+    )
+
+
+def test_a_status_of_a_later_version_is_taken(namespace: Kubectl) -> None:
+    """A coordinator runs on when the chart, and with it the schema, goes back to a version."""
+    namespace.apply(a_job())
+    later = {"training": {"samples": 5, "later": {"a": 1}}, "later": [1]}
+    apply_status(namespace, later, "disttrain-coordinator")
+
+    found = namespace.get("dtj", "digits")["status"]
+    assert {name: found[name] for name in later} == later
+
+
 def test_two_writers_share_the_status(namespace: Kubectl) -> None:
     namespace.apply(a_job())
-    whole = {key: value for key, value in a_job().items() if key != "spec"}
     operator = {
         "conditions": [
             {
@@ -278,11 +316,6 @@ def test_two_writers_share_the_status(namespace: Kubectl) -> None:
         ("disttrain-operator", operator),
         ("disttrain-coordinator", {"training": {"samples": 5, "metrics": {"accuracy": None}}}),
     ):
-        document = copy.deepcopy(whole) | {"status": status}
-        namespace.run(
-            *("apply", "--server-side", "--subresource=status", f"--field-manager={manager}"),
-            *("-f", "-"),
-            stdin=yaml.safe_dump(document),
-        )
+        apply_status(namespace, status, manager)
     namespace.wait_until("Complete", "dtj/digits")
     assert namespace.get("dtj", "digits")["status"]["training"]["samples"] == 5

@@ -23,6 +23,8 @@ from cluster.errors import NotInTime
 from disttrain_monitoring import labels, query
 from disttrain_monitoring.alerts import ALERTS
 
+pytestmark = pytest.mark.landing
+
 JOB: Final = "digits"
 SHARDS: Final = 2
 REPLICAS: Final = 3
@@ -35,6 +37,9 @@ DATA_LIMIT: Final = timedelta(seconds=180)
 
 EMPTY_PANELS: Final = {
     "Errors by kind": "a healthy operator makes none",
+    "Watches that broke, and lists": "a healthy API server breaks none",
+    "From created to ended": "the job still trains",
+    "Jobs that ended": "the job still trains",
     "Requests refused by reason": "healthy processes of one version and job refuse nothing",
 }
 EMPTY_ALERTS: Final = {

@@ -19,7 +19,7 @@ TARGET: Final = 0.98
 TRAINING_LIMIT: Final = timedelta(minutes=6)
 """PyTorch is imported six times and at most 30 epochs pass, on two cores that others use, too."""
 OWN_KINDS: Final = (
-    "pods,jobs,deployments,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
+    "pods,jobs,replicasets,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
     "rolebindings,poddisruptionbudgets,networkpolicies"
 )
 

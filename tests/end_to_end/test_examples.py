@@ -15,6 +15,8 @@ from builders import helm, product_images
 from builders.job_view import JobView, Status
 from cluster import Cluster, Kubectl, images, layout, namespaces, volumes
 
+pytestmark = pytest.mark.landing
+
 EXAMPLES: Final = product_images.REPOSITORY / "examples"
 FILES: Final = {
     yaml.safe_load(path.read_text())["metadata"]["name"]: path
@@ -124,7 +126,7 @@ def test_large_examples_become_objects_that_wait_for_a_volume(place: Kubectl, na
     place.run("apply", "-f", FILES[name])
 
     job.wait_for_condition("VolumeUnbound")
-    wanted = {f"statefulset.apps/{name}-shard", f"deployment.apps/{name}-replica"}
+    wanted = {f"statefulset.apps/{name}-shard", f"replicaset.apps/{name}-replica"}
     assert wanted | {f"job.batch/{name}-coordinator"} <= set(job.leftovers())
     job.delete()
     job.wait_until(lambda: job.leftovers() == [], "all but the claim is gone")

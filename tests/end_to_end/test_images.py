@@ -7,6 +7,8 @@ import pytest
 from builders import pods
 from cluster import Cluster, Kubectl, images
 
+pytestmark = pytest.mark.landing
+
 TAG = "test.disttrain.dev/greeting:1"
 CONTAINERFILE = """
 ARG BASE

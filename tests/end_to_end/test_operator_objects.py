@@ -10,7 +10,8 @@ from cluster import Kubectl
 from disttrain.job.names import Role
 from disttrain_operator import keys
 from disttrain_operator.manifests import keys as key_manifests
-from disttrain_operator.manifests.children import children
+from disttrain_operator.manifests import launch
+from disttrain_operator.manifests.children import children, common
 from disttrain_operator.manifests.context import Context, Scale
 
 TEMPLATE = {
@@ -45,10 +46,13 @@ def contexts() -> dict[str, Context]:
 
 
 def bodies(context: Context) -> list[dict[str, Any]]:
+    scale = Scale(shards=2, replicas=3, coordinator=True)
     made = [
-        child.body for child in children(context, Scale(shards=2, replicas=3, coordinator=True))
+        child.body
+        for child in (*children(context, scale), *common(context.namespace, context.config))
     ]
-    return [*made, key_manifests.secret(context, keys.new_pairs())]
+    launched = launch.launch_file(context)
+    return [*made, key_manifests.secret(context, keys.new_pairs(), launched)]
 
 
 @pytest.mark.parametrize("name", list(contexts()))
@@ -58,7 +62,7 @@ def test_the_api_server_takes_every_object_strictly(namespace: Kubectl, name: st
         {**body, "metadata": {**body["metadata"], "namespace": namespace.namespace}}
         for body in bodies(context)
     ]
-    assert len(objects) == 12
+    assert len(objects) == 10
     content = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
 
     checked = namespace.run(

@@ -18,6 +18,7 @@ APART = "mount -t sysfs sysfs /sys && ip link set lo up && exec "
 """Beside the machine's cluster: the addresses of both are the same, their networks are not."""
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(LIMIT_SECONDS + 60, func_only=True)
 def test_small_form_prints_figures_and_bars(tmp_path: Path) -> None:
     reason = prerequisites.reason_against()

@@ -13,6 +13,7 @@ LIMIT = timedelta(minutes=6)
 BENCHMARK = product_images.REPOSITORY / "tests" / "benchmarks" / "recovery.py"
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400, func_only=True)
 def test_small_form_prints_figures_and_bars(own_cluster: Cluster) -> None:
     benchmark = mortal.command(sys.executable, BENCHMARK, "--quick", "--cluster=existing")

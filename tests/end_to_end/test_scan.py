@@ -21,6 +21,7 @@ LIMIT: Final = timedelta(minutes=5)
 IMAGES: Final = ("operator", "runtime")
 
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.skipif(shutil.which("uv", path=UV) is None, reason="uv is not installed"),
     pytest.mark.timeout(LIMIT.total_seconds() + 60, func_only=True),
 ]

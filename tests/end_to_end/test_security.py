@@ -27,7 +27,7 @@ from disttrain.transport.errors import TransportTimeout
 from disttrain.transport.header import Reason, Role, Verb
 from disttrain.transport.keys import parse
 
-pytestmark = pytest.mark.timeout(500, func_only=True)
+pytestmark = [pytest.mark.landing, pytest.mark.timeout(500, func_only=True)]
 RELEASE = "disttrain"
 STEP_SECONDS = 1.0
 """The job lasts for longer than all tests."""
@@ -67,10 +67,11 @@ def keys(training: ClusterTraining) -> dict[str, CurveKeys]:
     found = [
         each["data"]
         for each in training.kubectl.items("secrets")
-        if each["metadata"]["name"].startswith(f"{NAME}-keys-")
+        if each["metadata"]["name"].startswith(f"{NAME}-launch-")
     ]
     (data,) = found
-    return {name: parse(base64.b64decode(content)) for name, content in data.items()}
+    files = {name: text for name, text in data.items() if name != pod_layout.LAUNCH_KEY}
+    return {name: parse(base64.b64decode(content)) for name, content in files.items()}
 
 
 def ask(token: str, method: str, path: str, patch: object = None) -> int:
@@ -98,9 +99,9 @@ def test_the_coordinators_token_is_for_its_own_status_alone(
     other["spec"]["suspend"] = True
     training.kubectl.apply(other)
 
-    assert ask(token, "GET", f"{jobs}/{NAME}") == 200
     assert ask(token, "PATCH", f"{jobs}/{NAME}/status", {"status": {}}) == 200
     refused: dict[str, tuple[str, str, object]] = {
+        "its own manifest": ("GET", f"{jobs}/{NAME}", None),
         "its own spec": ("PATCH", f"{jobs}/{NAME}", {"spec": {"suspend": True}}),
         "its own end": ("DELETE", f"{jobs}/{NAME}", None),
         "its own scale": ("PATCH", f"{jobs}/{NAME}/scale", {"spec": {"replicas": 9}}),
@@ -110,11 +111,6 @@ def test_the_coordinators_token_is_for_its_own_status_alone(
         "secrets here": ("GET", SECRETS.format(here), None),
         "secrets elsewhere": ("GET", SECRETS.format("kube-system"), None),
         "pods": ("GET", f"/api/v1/namespaces/{here}/pods", None),
-        "launch configurations": (
-            "GET",
-            f"/api/v1/namespaces/{here}/configmaps/{NAME}-launch",
-            None,
-        ),
         "a namespace's jobs": ("GET", JOBS.format("default"), None),
     }
     answers = {what: ask(token, *question) for what, question in refused.items()}
@@ -129,8 +125,8 @@ def test_a_training_pod_has_no_token_and_only_its_own_keys(
     name = training.pods(role)[0]["metadata"]["name"]
     with pytest.raises(CommandFailed, match="No such file"):
         training.kubectl.run("exec", name, "--", "ls", "/var/run/secrets")
-    listed = training.kubectl.run("exec", name, "--", "ls", str(pod_layout.KEYS_FOLDER))
-    assert listed.split() == [f"{role}.json"]
+    listed = training.kubectl.run("exec", name, "--", "ls", str(pod_layout.LAUNCH_FOLDER))
+    assert set(listed.split()) == {pod_layout.LAUNCH_KEY, f"{role}.json"}
 
 
 def test_the_operator_reads_no_secret_and_extends_no_right(training: ClusterTraining) -> None:
@@ -149,7 +145,9 @@ def test_the_operator_reads_no_secret_and_extends_no_right(training: ClusterTrai
     questions = [
         ("get", "secrets"),
         ("list", "secrets"),
-        ("delete", "statefulsets.apps"),
+        ("get", "configmaps"),
+        ("patch", "rolebindings.rbac.authorization.k8s.io"),
+        ("create", "roles.rbac.authorization.k8s.io"),
         ("delete", "persistentvolumeclaims"),
         ("escalate", "roles.rbac.authorization.k8s.io"),
         ("bind", "roles.rbac.authorization.k8s.io"),

@@ -7,6 +7,8 @@ import pytest
 from builders.commands import disttrain
 from builders.runs import RunningJob
 
+pytestmark = pytest.mark.landing
+
 JOB = """\
 apiVersion: disttrain.dev/v1alpha1
 kind: DistTrainJob

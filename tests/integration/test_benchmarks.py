@@ -17,6 +17,10 @@ BENCHMARKS = [
     if path.stem not in ON_A_CLUSTER
 ]
 FIGURES: Final = {
+    "coordinator_away": {
+        "tcp": {"seconds_with_coordinator", "seconds_without", "ratio"},
+        "sharedMemory": {"seconds_with_coordinator", "seconds_without", "ratio"},
+    },
     "sandblaster": {
         "vectors": {
             "seconds",
@@ -34,7 +38,7 @@ FIGURES: Final = {
         "traffic": {"bytes_pushed", "bytes_fetched", "pushes", "fetches"},
     },
 }
-"""Of batch methods, by their parts: each is a number above 0."""
+"""By their parts: each is a number above 0."""
 COUNTS: Final = {
     "control messages per shard and evaluation",
     "fetches per replica and evaluation",
@@ -43,11 +47,12 @@ COUNTS: Final = {
 """Bars that hold on any machine: what is counted, not timed."""
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
 def test_small_form_prints_figures_and_bars(path: Path, tmp_path: Path) -> None:
-    leaves_a_page = path.stem == "methods"
-    options = ["--output", str(tmp_path)] if leaves_a_page else []
+    assert_page = PAGES.get(path.stem)
+    options = ["--output", str(tmp_path)] if assert_page else []
     done = subprocess.run(
         [sys.executable, str(path), "--quick", *options],
         capture_output=True,
@@ -63,8 +68,8 @@ def test_small_form_prints_figures_and_bars(path: Path, tmp_path: Path) -> None:
         assert isinstance(bar["value"], int | float)
         assert bar["holds"] or bar["name"] not in COUNTS, bar
     assert_figures_are_there(report, FIGURES.get(path.stem, {}))
-    if leaves_a_page:
-        assert_methods_are_beside_each_other(report["methods"], tmp_path)
+    if assert_page:
+        assert_page(report, tmp_path)
 
 
 def assert_figures_are_there(report: dict[str, Any], wanted: dict[str, set[str]]) -> None:
@@ -75,8 +80,9 @@ def assert_figures_are_there(report: dict[str, Any], wanted: dict[str, set[str]]
             assert report[part][name] > 0, (part, name)
 
 
-def assert_methods_are_beside_each_other(rows: list[dict[str, Any]], folder: Path) -> None:
+def assert_methods_are_beside_each_other(report: dict[str, Any], folder: Path) -> None:
     """Downpour and Sandblaster, each with its row of the table and its part of the pictures."""
+    rows = report["methods"]
     kinds = {row["name"].split(",")[0].split(" ")[0] for row in rows}
     assert {"Downpour", "Sandblaster"} <= kinds
     page = (folder / "figures.md").read_text()
@@ -85,17 +91,47 @@ def assert_methods_are_beside_each_other(rows: list[dict[str, Any]], folder: Pat
         assert row["samples"] > 0
         assert {"replicas", "seconds_to_accuracy", "samples_to_accuracy"} <= row.keys()
         assert f"| {row['name']} | {row['best_accuracy']:.3f} |" in page
+    assert_pictures(
+        page, folder, {"accuracy-over-samples", "accuracy-over-seconds", "seconds-over-replicas"}
+    )
+
+
+def assert_replicas_are_beside_each_other(report: dict[str, Any], folder: Path) -> None:
+    """A row for one replica and for several, both ways of waiting."""
+    assert {(row["replicas"] > 1, row["`maxInFlight`"]) for row in report["runs"]} == {
+        (several, in_flight) for several in (False, True) for in_flight in (0, 1)
+    }
+    page = (folder / "replicas.md").read_text()
+    for row in report["runs"]:
+        assert row["seconds"] > 0
+        assert f"| {row['replicas']} | {row['`maxInFlight`']} | {row['seconds']:,.1f} |" in page
+    pictures = {"sleeping-seconds-over-replicas", "sleeping-samples-over-staleness"}
+    assert_pictures(page, folder, pictures)
+
+
+def assert_pictures(page: str, folder: Path, names: set[str]) -> None:
     pictures = sorted(folder.glob("*.svg"))
-    assert [path.stem for path in pictures] == [
-        "accuracy-over-samples",
-        "accuracy-over-seconds",
-        "seconds-over-replicas",
-    ]
+    assert {path.stem for path in pictures} == names
     for picture in pictures:
         assert "</svg>" in picture.read_text()
         assert f"({picture.name})" in page
 
 
+PAGES: Final = {
+    "methods": assert_methods_are_beside_each_other,
+    "replicas": assert_replicas_are_beside_each_other,
+}
+"""What the page has to show that a benchmark leaves."""
+
+
 def test_there_are_benchmarks() -> None:
-    wanted = {"data_plane", "overhead", "time_to_accuracy", "startup", "checkpoint", "memory"}
-    assert wanted | FIGURES.keys() | {"methods"} <= {path.stem for path in BENCHMARKS}
+    wanted = {
+        "data_plane",
+        "overhead",
+        "time_to_accuracy",
+        "startup",
+        "checkpoint",
+        "memory",
+        "defaults",
+    }
+    assert wanted | FIGURES.keys() | PAGES.keys() <= {path.stem for path in BENCHMARKS}

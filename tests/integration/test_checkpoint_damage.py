@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from safetensors.torch import load_file
 
 from builders import small_disk as small_disk_builder
 from builders.commands import disttrain
+from builders.damage import flip, flip_newest
 from builders.runs import RunningJob
 
 SAMPLES = 1024
@@ -38,13 +40,6 @@ def run(stopped_run: Path, tmp_path: Path) -> Path:
 def checkpoints(run: Path) -> list[Path]:
     """Oldest first."""
     return sorted((run / "checkpoints").glob("[0-9]*"))
-
-
-def flip(checkpoint: Path) -> None:
-    file = checkpoint / "shard-00001.safetensors"
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
 
 
 def truncate(checkpoint: Path) -> None:
@@ -115,6 +110,42 @@ def test_a_checkpoint_of_another_model_names_the_first_difference(run: Path) -> 
     assert [path.name for path in checkpoints(run)] == before
 
 
+def test_a_shard_that_dies_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, [SLOW, "spec.checkpoint.everySeconds=0.4"]) as job:
+        job.wait_until(lambda status: status["checkpoints"] >= 2)
+        # So that none is committed before the shard is back.
+        job.signal("coordinator", signal.SIGSTOP)
+        flip_newest(job.output / "checkpoints")
+        job.kill("shard-1")
+        job.wait_until(lambda _: "the one before it is tried" in job.log("shard-1"))
+        job.signal("coordinator", signal.SIGCONT)
+        assert job.wait() == 0, job.printed()
+
+        summary = job.summary()
+        assert summary["phase"] == "Complete"
+        assert summary["checkpointsDamaged"] == 1
+        assert summary["restarts"]["shard"] == 1
+        assert "checkpoint is damaged" in job.log("coordinator")
+        job.assert_promises_held()
+
+
+def test_a_job_without_a_whole_checkpoint_says_so(tmp_path: Path) -> None:
+    """Nothing is left to go on from. `disttrain audit` would find the damage, as it should."""
+    with RunningJob(tmp_path, [SLOW, "spec.checkpoint.everySeconds=0.4"]) as job:
+        job.wait_until(lambda status: status["checkpoints"] >= 1)
+        job.signal("coordinator", signal.SIGSTOP)
+        for folder in checkpoints(job.output):
+            flip(folder)
+        job.kill("shard-1")
+        job.wait_until(lambda _: "a restart would not help" in job.log("shard-1"))
+        job.signal("coordinator", signal.SIGCONT)
+        assert job.wait() == 1
+
+        summary = job.summary()
+        assert (summary["phase"], summary["reason"]) == ("Failed", "CheckpointDamaged")
+        assert "its hash is" in summary["message"]
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MB."""
@@ -125,7 +156,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_training_goes_on_while_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
     places = [f"spec.checkpoint.uri={small_disk}", "spec.checkpoint.everySeconds=0.3"]
     ballast = small_disk / "ballast"
-    with RunningJob(tmp_path, [SLOW, "spec.stop.epochs=3", *places]) as job:
+    # Long beside the command that is run meanwhile.
+    with RunningJob(tmp_path, [SLOW, "spec.stop.epochs=10", *places]) as job:
         job.wait_until(lambda status: status["checkpoints"] >= 1)
         small_disk_builder.fill(ballast)
         full = job.wait_until(lambda status: status["checkpointFailures"] >= 2)
@@ -140,5 +172,5 @@ def test_training_goes_on_while_the_disk_is_full(small_disk: Path, tmp_path: Pat
         assert summary["checkpointFailures"] >= 2
         assert summary["restarts"] == {"coordinator": 0, "shard": 0, "replica": 0}
         counts = load_file(job.output / "model.safetensors")["counts"]
-        assert counts.eq(3).all()
+        assert counts.eq(10).all()
         job.assert_promises_held()

@@ -3,6 +3,7 @@
 import json
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from safetensors.torch import load_file
 from builders.commands import disttrain
 from builders.runs import RunningJob, set_field
 from builders.scraping import addresses, scraped, total
+from disttrain.launch.run_folder import RunFolder
+from disttrain.transport.digest import job_digest
+from disttrain.transport.segments import name_prefix
 
 SAMPLES = 1024
 EPOCHS = 2
@@ -172,6 +176,7 @@ def fail(job: RunningJob) -> None:
 def wait_half_way(job: RunningJob) -> None:
     job.wait_until(half_way)
     assert len(still_there(job)) > len(PROCESSES), "the launcher and the fork server are there too"
+    assert len(users_of(segments_of(job))) >= 4, "shared memory is looked for where it is"
 
 
 def interrupt(job: RunningJob) -> None:
@@ -212,17 +217,28 @@ DIVERGES = (
 def test_nothing_is_left_behind(
     tmp_path: Path, end: Callable[[RunningJob], None], assignments: tuple[str, ...]
 ) -> None:
-    before = shared_memory()
     with RunningJob(tmp_path, assignments) as job:
         end(job)
         assert psutil.wait_procs(still_there(job), timeout=20)[1] == []
         job.assert_promises_held()
-    assert shared_memory() <= before
+    assert users_of(segments_of(job)) == set()
 
 
-def shared_memory() -> set[str]:
-    """Names of ours only: tests beside this one may use shared memory of their own."""
-    return {path.name for path in Path("/dev/shm").iterdir() if "disttrain" in path.name}
+def segments_of(job: RunningJob) -> str:
+    """How the names of all shared memory of a job begin."""
+    record = RunFolder(job.output).read_record()
+    return f"memfd:{name_prefix(job_digest(record.job_uid))}"
+
+
+def users_of(segments: str) -> set[str]:
+    """Processes that hold or map shared memory whose name begins so."""
+    users = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            held = [str(file.readlink()) for file in (process / "fd").iterdir()]
+            if segments in (process / "maps").read_text() or any(segments in name for name in held):
+                users.add(process.name)
+    return users
 
 
 def still_there(job: RunningJob) -> list[psutil.Process]:

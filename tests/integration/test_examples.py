@@ -15,6 +15,8 @@ from disttrain import Split, Task
 from disttrain.job import manifest_file
 from disttrain.task.loading import load_task
 
+pytestmark = pytest.mark.landing
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 CHANCE = {"digits": 0.1, "cifar10": 0.1, "softmax_regression": 0.1, "speech": 1 / 30}

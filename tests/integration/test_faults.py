@@ -1,9 +1,11 @@
 """Processes of a running job are killed and paused; what was counted shows each update."""
 
+import os
 import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from safetensors.torch import load_file
 from torch import Tensor
@@ -22,6 +24,13 @@ def half_way(status: dict[str, Any]) -> bool:
 
 def trained(job: RunningJob) -> dict[str, Tensor]:
     return load_file(job.output / "model.safetensors")
+
+
+def is_there(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def assert_every_sample_was_applied(job: RunningJob, epochs: int = EPOCHS) -> None:
@@ -174,9 +183,13 @@ def test_replica_declared_dead_is_fenced(tmp_path: Path) -> None:
     ]
     with RunningJob(tmp_path, [SLOW, *limits]) as job:
         job.wait_until(half_way)
-        job.signal("replica-0", signal.SIGSTOP)
+        # The launcher would kill it before it can say anything.
+        os.kill(job.launcher, signal.SIGSTOP)
+        fenced = psutil.Process(job.signal("replica-0", signal.SIGSTOP))
         job.wait_until(lambda _: "lost member=replica-0" in job.log("coordinator"))
-        job.signal("replica-0", signal.SIGCONT)
+        fenced.resume()
+        job.wait_until(lambda _: not is_there(fenced))
+        os.kill(job.launcher, signal.SIGCONT)
         assert job.wait() == 0
 
         assert_every_sample_was_applied(job, epochs=6)

@@ -15,6 +15,8 @@ from disttrain.parameter_server.errors import NoRoomForCounts
 from disttrain.parameter_server.ledger import Kind, Ledger, Record
 from disttrain.telemetry import record_file
 
+pytestmark = pytest.mark.landing
+
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:

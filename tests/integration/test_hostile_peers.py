@@ -14,10 +14,13 @@ from safetensors.torch import load_file
 
 from builders.runs import RunningJob
 from builders.scraping import addresses, scraped, total
+from disttrain.transport.header import Role
+
+pytestmark = pytest.mark.landing
 
 SAMPLES = 1024
 EPOCHS = 2
-ROLES = ("coordinator", "shard-0")
+ROLES = {"coordinator": Role.COORDINATOR, "shard-0": Role.SHARD}
 PATIENCE = 10.0
 MOST_GROWTH = 32 << 20
 
@@ -26,6 +29,8 @@ GREETING = b"\xff\0\0\0\0\0\0\0\1\x7f\3\1NULL".ljust(10 + 2 + 20 + 1 + 31, b"\0"
 READY = b"\x04\x29\x05READY\x0bSocket-Type\0\0\0\6DEALER\x08Identity\0\0\0\0"
 HUGE_FRAME = b"\x02" + (1 << 62).to_bytes(8, "big")
 """The head of a frame that promises 4 exabytes."""
+MORE_OF_A_MESSAGE = b"\x03" + (1 << 20).to_bytes(8, "big") + bytes(1 << 20)
+"""One frame of several; the last one never comes."""
 
 
 def port_of(job: RunningJob, name: str) -> int:
@@ -75,8 +80,23 @@ def half_open_connections(port: int) -> None:
         connection.close()
 
 
-def frames_of_anything(port: int) -> None:
+def a_message_without_end(port: int) -> None:
+    for _ in range(20):
+        with connected(port) as connection:
+            try:
+                connection.sendall(GREETING + READY)
+                for _ in range(40):
+                    connection.sendall(MORE_OF_A_MESSAGE)
+            except ConnectionError:
+                continue
+
+
+def frames_of_anything(port: int, keys: dict[str, Any], listener: Role) -> None:
+    """From one who has the keys of a replica."""
     with zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+        stranger.curve_publickey = keys["public"].encode()
+        stranger.curve_secretkey = keys["secret"].encode()
+        stranger.curve_serverkey = keys["listeners"][str(int(listener))].encode()
         # What is not sent yet when the socket closes would be thrown away, and never counted.
         stranger.linger = int(PATIENCE * 1000)
         stranger.sndtimeo = int(PATIENCE * 1000)
@@ -90,7 +110,7 @@ ATTACKS: list[Callable[[int], None]] = [
     random_bytes,
     oversize_lengths,
     half_open_connections,
-    frames_of_anything,
+    a_message_without_end,
 ]
 
 
@@ -113,9 +133,11 @@ def test_strangers_disturb_nobody_and_cost_no_memory(tmp_path: Path) -> None:
     with RunningJob(tmp_path, over_tcp) as job:
         job.wait_until(well_begun)
         before = resident_bytes(job)
-        for name in ROLES:
+        for name, role in ROLES.items():
             for attack in ATTACKS:
                 attack(port_of(job, name))
+            keys = job.launch_config("replica-0")["keys"]
+            frames_of_anything(port_of(job, name), keys, role)
         after = resident_bytes(job)
         job.wait_until(lambda status: all(dropped(status, name) >= 200 for name in ROLES))
         assert job.wait() == 0

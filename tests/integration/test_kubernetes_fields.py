@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from builders.commands import disttrain
 from builders.runs import COUNTING, RunningJob
+
+pytestmark = pytest.mark.landing
 
 FOR_A_CLUSTER = ("spec.image=registry.example/runtime:1", "spec.ttlSecondsAfterFinished=60")
 

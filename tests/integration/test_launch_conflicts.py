@@ -65,5 +65,6 @@ def _ended(commands: "dict[int, subprocess.Popen[str]]") -> list[int]:
 
 
 def _contents(folder: Path) -> dict[Path, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".log")
-    return {path: path.read_bytes() for path in files}
+    """Without what the living run writes meanwhile."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path: path.read_bytes() for path in files if path.suffix not in {".log", ".requests"}}

@@ -15,6 +15,8 @@ import pytest
 from builders import small_disk
 from builders.launches import LaunchedRun, wait_until
 
+pytestmark = pytest.mark.landing
+
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_orders_a_stop_and_says_how_to_resume(

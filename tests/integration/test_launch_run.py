@@ -43,6 +43,18 @@ def test_killed_processes_start_again_and_the_coordinator_is_told(tmp_path: Path
         assert "replica-1: killed by SIGKILL; starts again in" in output
 
 
+def test_an_end_with_0_that_nobody_told_is_no_secret_and_counts(tmp_path: Path) -> None:
+    once = ("--set", "spec.failurePolicy.maxRestarts.replica=1")
+    with LaunchedRun(tmp_path, *once) as run:
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        before = run.pid("replica-0")
+        run.tell("replica-0", "0")
+        run.wait_for_new_life("replica-0", before)
+        run.wait_for_output("replica-0: exit code 0 before the job's end; starts again now")
+        run.tell("replica-0", "0")
+        run.wait_for_output("the job fails: replica-0: exit code 0, and may not be started again")
+
+
 def test_a_coordinator_over_tcp_comes_back_where_it_was(tmp_path: Path) -> None:
     with LaunchedRun(tmp_path, *QUICK_RESTARTS, "--set", "spec.transport=tcp") as run:
         run.wait_for("coordinator", "replica-0")
@@ -131,4 +143,9 @@ def test_a_task_module_that_starts_threads_is_left_to_the_replicas(tmp_path: Pat
 
 def test_a_task_module_that_raises_does_not_keep_replicas_from_starting(tmp_path: Path) -> None:
     with LaunchedRun(tmp_path, module="raise SystemExit(1)") as run:
-        run.wait_for("replica-0")
+        run.wait_for("coordinator", "replica-0")
+        log = (run.output / "logs" / "launcher.log").read_text()
+        assert "module raises: replicas import it" in log
+        assert "error=SystemExit" in log
+        run.complete()
+        assert run.end()[0] == 0

@@ -10,6 +10,8 @@ from disttrain.checkpoint.store import Store
 from disttrain.launch.process import SERVERS_VARIABLE
 from tasks.doomed_shard import DEATHS, PUSHES
 
+pytestmark = pytest.mark.landing
+
 EPOCHS = 2
 SAMPLES = 1024
 

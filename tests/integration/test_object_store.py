@@ -5,6 +5,7 @@ one job uses a real S3 server.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +17,12 @@ from builders import object_stores
 from builders.pod_processes import ALL, UID, PodJob
 from builders.runs import RunningJob
 from disttrain.checkpoint import copies, object_names, objects, stores
+from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.cli import checkpoint_export, checkpoint_inspection
 from disttrain.job.location import Location
 from disttrain.launch.process_one import STOPPED
+
+pytestmark = pytest.mark.landing
 
 SAMPLES = 1024
 EPOCHS = 2
@@ -77,7 +81,9 @@ def test_a_job_survives_deaths_and_goes_on_from_the_store(
 
 def _assert_commands_read_it(output: Path, place: str, folder: Path) -> None:
     newest = f"{place}/{object_names.manifest(numbers(place)[-1])}"
-    for index, given in enumerate((str(output), place, newest)):
+    with pytest.raises(NoCheckpoint, match=f"has its checkpoints at {re.escape(place)}; name that"):
+        checkpoint_inspection.json(str(output))
+    for index, given in enumerate((place, newest)):
         out = folder / f"model-{index}.safetensors"
         checkpoint_export.run(given, out)
         assert out.read_bytes() == (output / "model.safetensors").read_bytes()

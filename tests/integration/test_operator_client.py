@@ -2,14 +2,18 @@
 
 import asyncio
 import json
+import math
 import random
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
+from disttrain_operator.cluster import client as client_module
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.cluster.credentials import Credentials
 from disttrain_operator.cluster.query import Query
@@ -17,7 +21,7 @@ from disttrain_operator.cluster.streams import Event
 from disttrain_operator.errors import Conflict, Gone, Unavailable
 from disttrain_operator.kinds import Kind
 
-QUERY = Query(kind=Kind.ConfigMap, namespace="here", labels="a=b", metadata_only=True)
+QUERY = Query(kind=Kind.Service, namespace="here", labels="a=b", metadata_only=True)
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -95,6 +99,21 @@ def test_a_watch_of_what_is_forgotten_is_gone() -> None:
         asked(streaming(json.dumps(error).encode() + b"\n"), watch)
 
 
+def test_a_watch_of_a_version_that_is_still_to_come_is_gone_too() -> None:
+    """As after a restore of etcd: waiting for it would be for ever."""
+    words = "Timeout: Too large resource version: 900, current: 12"
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        del request
+        return web.json_response({"message": words}, status=504)
+
+    with pytest.raises(Gone, match="Too large"):
+        asked(answer, watch)
+    error = {"type": "ERROR", "object": {"code": 504, "message": words}}
+    with pytest.raises(Gone, match="Too large"):
+        asked(streaming(json.dumps(error).encode() + b"\n"), watch)
+
+
 def test_a_watch_whose_connection_breaks_is_an_error() -> None:
     with pytest.raises(Unavailable, match="WATCH"):
         asked(streaming(line("ADDED", 6)[:-100], broken=True), watch)
@@ -124,13 +143,13 @@ def test_an_object_is_made_strictly_and_a_taken_name_is_a_conflict() -> None:
 
     async def answer(request: web.Request) -> web.StreamResponse:
         assert request.method == "POST"
-        assert request.path == "/api/v1/namespaces/here/configmaps"
+        assert request.path == "/api/v1/namespaces/here/services"
         assert request.query["fieldValidation"] == "Strict"
         assert await request.json() == body
         return web.json_response({"message": "it is there"}, status=409)
 
     with pytest.raises(Conflict, match="it is there"):
-        asked(answer, lambda client: client.create(Kind.ConfigMap, body))
+        asked(answer, lambda client: client.create(Kind.Service, body))
 
 
 def test_an_object_is_deleted_only_if_it_is_the_one_and_as_it_was_seen() -> None:
@@ -151,10 +170,55 @@ def test_an_object_is_deleted_only_if_it_is_the_one_and_as_it_was_seen() -> None
 def test_a_server_that_is_not_there_is_unavailable() -> None:
     async def scenario() -> None:
         async with a_client("http://127.0.0.1:9") as client:
-            await client.get(Kind.ConfigMap, "here", "x")
+            await client.get(Kind.Service, "here", "x")
 
     with pytest.raises(Unavailable, match="no answer"):
         asyncio.run(scenario())
+
+
+async def never_answering(request: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise AssertionError(request)
+
+
+def test_an_api_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorter = aiohttp.ClientTimeout(total=(client_module._USUAL.total or math.inf) / 100)
+    monkeypatch.setattr(client_module, "_USUAL", shorter)
+
+    with pytest.raises(Unavailable, match="no answer"):
+        asked(never_answering, lambda client: client.get(Kind.Service, "here", "x"))
+
+
+def test_a_watch_that_should_have_ended_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = client_module._WATCH_SECONDS[1]
+    silence = client_module._STREAM.sock_read or math.inf
+    # A watch in which nothing happens is silent for all the time it was asked to last.
+    assert silence > longest
+    shorter = aiohttp.ClientTimeout(total=None, sock_read=silence / 1000)
+    monkeypatch.setattr(client_module, "_STREAM", shorter)
+
+    with pytest.raises(Unavailable, match="no answer"):
+        asked(never_answering, watch)
+
+
+def test_a_token_that_was_replaced_is_read_within_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, now = tmp_path / "token", 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    credentials = Credentials("http://127.0.0.1:9", None, token_file=file)
+
+    async def scenario() -> list[str]:
+        nonlocal now
+        found = []
+        async with Client(credentials, random.Random(0)) as client:
+            for text, seconds in (("first\n", 0), ("second\n", 59), ("second\n", 2)):
+                now += seconds
+                file.write_text(text)
+                found.append(client._identity()["Authorization"])
+        return found
+
+    assert asyncio.run(scenario()) == ["Bearer first", "Bearer first", "Bearer second"]
 
 
 def test_a_token_that_cannot_be_read_now_is_no_end(tmp_path: Path) -> None:
@@ -163,7 +227,7 @@ def test_a_token_that_cannot_be_read_now_is_no_end(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with Client(credentials, random.Random(0)) as client:
-            await client.get(Kind.ConfigMap, "here", "x")
+            await client.get(Kind.Service, "here", "x")
 
     with pytest.raises(Unavailable, match=f"GET .* no answer .*{file}"):
         asyncio.run(scenario())

@@ -21,6 +21,8 @@ from disttrain.transport.errors import TransportTimeout
 from disttrain.transport.header import Reason, Role, Verb
 from disttrain.transport.keys import parse
 
+pytestmark = pytest.mark.landing
+
 SAMPLES = 1024
 EPOCHS = 2
 SLOW = {"spec.task.arguments": {"step_seconds": 0.12}}
@@ -79,10 +81,13 @@ def test_processes_started_in_any_order_train_to_the_end(tmp_path: Path) -> None
 
 
 def test_a_killed_replica_takes_its_place_again_at_once(tmp_path: Path) -> None:
-    with PodJob(tmp_path, SLOW) as job:
+    gate = tmp_path / "gate"
+    with PodJob(tmp_path, {"spec.task.arguments": {"gate": str(gate)}}) as job:
         job.start(*ALL)
         job.wait_until(begun)
         job.restart("replica-a")
+        job.wait_until(lambda status: status["restarts"]["replica"] == 1)
+        gate.touch()
         job.complete()
 
         summary = job.summary()
@@ -257,8 +262,8 @@ def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:
 
 
 def test_with_keys_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path: Path) -> None:
-    files = keys.make()
-    with PodJob(tmp_path, SLOW, keys=files) as job:
+    files, gate = keys.make(), tmp_path / "gate"
+    with PodJob(tmp_path, {"spec.task.arguments": {"gate": str(gate)}}, keys=files) as job:
         job.start(*ALL)
         status = job.wait_until(begun)
         shard = next(each["address"] for each in status["members"] if each["name"] == "shard-0")
@@ -288,6 +293,7 @@ def test_with_keys_nobody_else_is_heard_and_a_role_may_only_do_its_own(tmp_path:
                 channel.send(*a_message(Verb.CONTROL_REQUEST, Role.LAUNCHER, stop))
             assert channel.receive(1.0) is None
             channel.close()
+        gate.touch()
         job.complete()
         assert not list(tmp_path.glob("shard-*.safetensors"))
         assert_nothing_was_lost_or_repeated(job)

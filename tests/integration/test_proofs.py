@@ -18,6 +18,8 @@ from builders.runs import RunningJob
 from builders.serial import Course
 from tasks.proving import WIDTH, Everything, Proving
 
+pytestmark = pytest.mark.landing
+
 JOB = """\
 apiVersion: disttrain.dev/v1alpha1
 kind: DistTrainJob

@@ -17,6 +17,8 @@ from disttrain.replay.outcome import Wanted
 from disttrain.replica import ledger as replica_ledger
 from disttrain.transport.shared_memory import SharedMemoryTransport
 
+pytestmark = pytest.mark.landing
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -159,10 +161,13 @@ def test_a_run_without_a_record_is_refused(recorded: Path, tmp_path: Path) -> No
 
 
 def test_a_run_whose_shard_died_is_refused(tmp_path: Path) -> None:
-    assignments = ["spec.record=true", "spec.stop.epochs=60", "spec.checkpoint.everySeconds=0.5"]
-    with RunningJob(tmp_path, assignments) as job:
+    gate = tmp_path / "gate"
+    arguments = f"spec.task.arguments={{gate: {gate}}}"
+    with RunningJob(tmp_path, ["spec.record=true", arguments]) as job:
         job.wait_until(lambda status: status.get("checkpoint", 0) and status["samples"] > 0)
         job.kill("shard-0")
+        job.wait_until(lambda status: status["restarts"]["shard"] == 1)
+        gate.touch()
         assert job.wait() == 0
         job.assert_promises_held()
 

@@ -7,6 +7,8 @@ from safetensors.torch import load_file
 
 from builders.runs import RunningJob, set_field, set_shards
 
+pytestmark = pytest.mark.landing
+
 SAMPLES = 1024
 EPOCHS = 2
 PUSHES = EPOCHS * SAMPLES / 8

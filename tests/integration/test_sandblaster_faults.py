@@ -13,7 +13,10 @@ from torch import Tensor
 
 from builders import batch_jobs
 from builders.batch_jobs import BATCH_JOB
+from builders.damage import flip_newest
 from builders.runs import RunningJob
+
+pytestmark = pytest.mark.landing
 
 SLOW = "spec.task.arguments={portion_seconds: 0.02}"
 
@@ -70,6 +73,25 @@ def test_a_replica_that_is_told_to_leave_leaves_its_groups_to_others(
         assert_ends_with_the_bits_of(undisturbed, job)
 
         assert "left" in job.log("replica-0")
+
+
+def test_all_go_on_from_the_checkpoint_before_a_damaged_one(
+    tmp_path: Path, undisturbed: dict[str, Tensor]
+) -> None:
+    with RunningJob(tmp_path, [SLOW, "spec.checkpoint.everySeconds=0.4"], BATCH_JOB) as job:
+        job.wait_until(lambda status: status["checkpoints"] >= 3)
+        # So that none is committed before the shard is back.
+        job.signal("coordinator", signal.SIGSTOP)
+        flip_newest(job.output / "checkpoints")
+        job.kill("shard-1")
+        job.wait_until(lambda _: "the one before it is tried" in job.log("shard-1"))
+        job.signal("coordinator", signal.SIGCONT)
+        assert_ends_with_the_bits_of(undisturbed, job)
+
+        summary = job.summary()
+        assert summary["checkpointsDamaged"] == 1
+        assert summary["restarts"] == {"coordinator": 0, "shard": 1, "replica": 0}
+        assert "before one that is damaged" in job.log("coordinator")
 
 
 @contextmanager

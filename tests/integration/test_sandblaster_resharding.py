@@ -8,6 +8,8 @@ from builders import batch_jobs
 from builders.batch_jobs import BATCH_JOB
 from builders.runs import RunningJob, set_shards
 
+pytestmark = pytest.mark.landing
+
 SAMPLES = 240
 SLOW = "spec.task.arguments={portion_seconds: 0.01}"
 

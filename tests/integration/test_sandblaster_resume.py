@@ -10,6 +10,8 @@ from builders.batch_jobs import BATCH_JOB
 from builders.commands import disttrain
 from builders.runs import RunningJob, set_field
 
+pytestmark = pytest.mark.landing
+
 SAMPLES = 240
 SLOW = "spec.task.arguments={portion_seconds: 0.02}"
 METHOD = "strategy.sandblaster.optimizer"

@@ -14,6 +14,8 @@ from builders.commands import disttrain
 from builders.runs import RunningJob, set_field, set_shards
 from disttrain.checkpoint.store import Store
 
+pytestmark = pytest.mark.landing
+
 SAMPLES = 1000
 _WARM_START = "spec.strategy.sandblaster.warmStart="
 DOWNPOUR = (

@@ -75,7 +75,7 @@ def test_doubled_and_reordered_chunks_count_once(kind: TransportKind, tmp_path: 
     chance = random.Random(1)
     with running([a_plan(kind, tmp_path)]) as shards, replica(kind, shards) as one:
         upload_zeros(one)
-        other = one.transport.connect(shards[0].address)
+        other = one.transport.connect(shards[0].address, Role.SHARD)
         gradient = one.buffer(torch.full((ELEMENTS,), -1.0))
         for sequence in range(1, 21):
             for _ in range(8):
@@ -93,7 +93,7 @@ def test_doubled_and_reordered_chunks_count_once(kind: TransportKind, tmp_path: 
 def test_a_push_goes_on_where_it_was_interrupted(kind: TransportKind, tmp_path: Path) -> None:
     with running([a_plan(kind, tmp_path)]) as shards, replica(kind, shards) as one:
         upload_zeros(one)
-        other = one.transport.connect(shards[0].address)
+        other = one.transport.connect(shards[0].address, Role.SHARD)
         gradient = one.buffer(torch.full((ELEMENTS,), -1.0))
         for chunk in range(ACKNOWLEDGE_EVERY):
             header = chunk_header(one.identity, 1, chunk)
@@ -256,7 +256,7 @@ def test_chunks_of_another_layout_are_refused(
     with running([a_plan(kind, tmp_path)]) as shards, replica(kind, shards) as one:
         upload_zeros(one)
         transport = open_transport(TransportConfig(kind=kind, job_uid=JOB, role=Role.REPLICA))
-        channel = transport.connect(shards[0].address)
+        channel = transport.connect(shards[0].address, Role.SHARD)
         header = change(chunk_header(one.identity, 1, 0))
         channel.send(header, bytes(header.count * 4))
         answer = channel.receive(10.0)
@@ -276,6 +276,17 @@ def test_a_directory_may_name_the_shards_late(tmp_path: Path) -> None:
     kind = TransportKind.TCP
     with running([a_plan(kind, tmp_path)]) as shards:
         entries: list[ShardAddress] = []
-        with replica(kind, shards, directory=lambda: list(entries)) as one:
-            threading.Timer(0.1, lambda: entries.append(shards[0].directory_entry)).start()
+        asked: list[int] = []
+
+        def asked_again_and_again() -> list[ShardAddress]:
+            asked.append(len(entries))
+            if len(asked) == 3:
+                entries.append(shards[0].directory_entry)
+            return list(entries)
+
+        with replica(kind, shards, directory=asked_again_and_again) as one:
             upload_zeros(one)
+            one.pushes.push(one_everywhere(one, 1))
+            after = one.fetch(TOTAL)[Vector.PARAMETERS]
+    assert asked[:4] == [0, 0, 0, 1]
+    assert torch.equal(after, torch.ones(ELEMENTS))

@@ -11,6 +11,8 @@ from disttrain.parameter_server.client import Push, Version
 from disttrain.transport.config import TransportKind
 from disttrain.transport.header import Vector
 
+pytestmark = pytest.mark.landing
+
 SGD: dict[str, object] = {"sgd": {"learning_rate": 0.5}}
 
 

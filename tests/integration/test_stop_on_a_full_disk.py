@@ -10,6 +10,8 @@ import pytest
 from builders import small_disk
 from builders.runs import RunningJob
 
+pytestmark = pytest.mark.landing
+
 SLOW_AND_LONG = ("spec.stop.epochs=100000", "spec.task.arguments={step_seconds: 0.01}")
 
 

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from builders.runs import RunningJob
+
+pytestmark = pytest.mark.landing
 
 
 def test_a_model_that_misses_its_target_is_trained_on(tmp_path: Path) -> None:

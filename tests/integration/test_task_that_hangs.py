@@ -7,6 +7,8 @@ import pytest
 
 from builders.runs import COUNTING, RunningJob
 
+pytestmark = pytest.mark.landing
+
 HANGING = COUNTING.replace("counting:Counting", "counting:Hanging")
 
 

@@ -11,7 +11,7 @@ from builders import operator_process
 from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, namespaces
 
-pytestmark = pytest.mark.timeout(180, func_only=True)
+pytestmark = [pytest.mark.landing, pytest.mark.timeout(180, func_only=True)]
 SOON = timedelta(seconds=50)
 """For what takes five seconds at most on cores that nobody else uses."""
 PODS = 5
@@ -47,7 +47,7 @@ class Jobs:
     def change(self) -> None:
         """What happens while no operator is there."""
         self.falls_due.patch(ttlSecondsAfterFinished=0)
-        children = (f"statefulset/{self.failed.name}-shard", f"configmap/{self.failed.name}-launch")
+        children = (f"statefulset/{self.failed.name}-shard", f"service/{self.failed.name}")
         self.failed.kubectl.run("delete", *children, f"job.batch/{self.failed.name}-coordinator")
         overwritten = json.dumps({"status": {"phase": "Running", "conditions": []}})
         patch = ("--subresource=status", "--type=merge", "-p", overwritten)

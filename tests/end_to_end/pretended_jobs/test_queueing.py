@@ -1,4 +1,4 @@
-"""A job that a queue lets in and sends away again, as Kueue does: by spec.suspend alone."""
+"""A job that a queue lets in and sends away again, as Kueue does: by spec.suspend and templates."""
 
 import json
 from typing import Any
@@ -30,6 +30,28 @@ def test_a_queue_lets_it_in_as_a_whole_and_sends_it_away_in_order(job: Pretended
     job.wait_for_phase("Suspended")
     job.patch(suspend=False)
     job.wait_for_phase("Running")
+
+
+ROLES = ("coordinator", "parameterServer", "replicas")
+FLAVORS = ({"kubernetes.io/os": "linux"}, {"kubernetes.io/arch": "amd64"})
+"""Labels that every node has, one after the other."""
+
+
+def test_a_queue_sends_it_to_nodes_of_its_choice_and_to_others_after_an_eviction(
+    job: PretendedTraining,
+) -> None:
+    job.apply(suspend=True)
+    job.wait_for_phase("Suspended")
+    for flavor in FLAVORS:
+        template = {"template": {"spec": {"nodeSelector": flavor}}}
+        job.patch(suspend=False, **dict.fromkeys(ROLES, template))
+        job.wait_for_phase("Running")
+        job.wait_until(lambda: len(_running(job.pods())) == 5, "all its pods run")
+        assert [pod["spec"].get("nodeSelector") for pod in job.pods()] == [flavor] * 5
+        nowhere: dict[str, Any] = {"template": {"spec": {"nodeSelector": None}}}
+        job.patch(suspend=True, **dict.fromkeys(ROLES, nowhere))
+        job.wait_for_phase("Suspended")
+        job.wait_until(lambda: job.pods() == [], "no pod is left")
 
 
 INSTANCE = "app.kubernetes.io/instance"

@@ -1,5 +1,6 @@
 """What a person is told of a job that cannot start, or whose processes die."""
 
+import base64
 import json
 from datetime import timedelta
 from typing import Any
@@ -38,8 +39,8 @@ NOTHING_IS_MADE = {"InvalidTemplate", "InvalidManifest", "NotSupported"}
         ({"replicas": {"count": 1, "partitions": 2}}, "NotSupported", "must be 1, got 2"),
         (
             replicas(securityContext={"runAsNonRoot": False, "runAsUser": 0}),
-            "CannotStart",
-            "violates PodSecurity",
+            "InvalidTemplate",
+            "runAsNonRoot must be true",
         ),
         ({"image": "test.disttrain.dev/nothing:1"}, "CannotStart", "nothing:1"),
         (replicas(nodeSelector={"disk": "fast"}), "CannotStart", "Unschedulable"),
@@ -63,8 +64,13 @@ def test_words_of_all_languages_reach_the_processes(job: PretendedTraining) -> N
     words = {"größe": "訓練", "quotes": "'\"`$(id)`{{ }}\n\t", "emoji": "\N{ROCKET}"}
     job.start(task={"entrypoint": "digits:Digits", "arguments": words})
 
-    launch = job.kubectl.get("configmap", f"{job.name}-launch")
-    assert json.loads(launch["data"]["job.json"])["spec"]["task"]["arguments"] == words
+    (secret,) = [
+        each
+        for each in job.kubectl.items("secrets")
+        if each["metadata"]["name"].startswith(f"{job.name}-launch-")
+    ]
+    launch = json.loads(base64.b64decode(secret["data"]["job.json"]))
+    assert launch["spec"]["task"]["arguments"] == words
 
 
 def test_a_dying_shard_is_counted_and_told(job: PretendedTraining) -> None:
@@ -90,32 +96,42 @@ def test_a_replica_that_takes_too_much_memory_is_told(job: PretendedTraining) ->
 
 
 def test_somebody_elses_object_is_not_touched(job: PretendedTraining) -> None:
-    name = f"{job.name}-launch"
-    job.kubectl.run("create", "configmap", name, "--from-literal=mine=yes")
+    name = f"{job.name}-coordinator"
+    job.kubectl.run("create", "job", name, f"--image={busybox.IMAGE}", "--", "sleep", "1000")
+    before = job.kubectl.get("job", name)["metadata"]["uid"]
     job.apply()
 
     job.wait_for_condition("NameConflict", SECONDS, name)
-    assert job.kubectl.get("configmap", name)["data"] == {"mine": "yes"}
-    job.kubectl.run("delete", "configmap", name)
+    assert job.kubectl.get("job", name)["metadata"]["uid"] == before
+    job.wait_until(lambda: job.pods() == [], "nothing of it runs")
+    job.kubectl.run("delete", "job", name)
     job.wait_for_phase("Running")
 
 
 def test_a_quota_that_leaves_no_room_is_told(job: PretendedTraining) -> None:
     # For the pods of this test alone: they say that they are of no priority of their own.
-    match = {"scopeName": "PriorityClass", "operator": "In", "values": ["system-cluster-critical"]}
+    priority = f"of-{job.kubectl.namespace}"
+    match = {"scopeName": "PriorityClass", "operator": "In", "values": [priority]}
     job.kubectl.apply(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": priority},
+            "value": 1,
+        },
         {
             "apiVersion": "v1",
             "kind": "ResourceQuota",
             "metadata": {"name": "none"},
             "spec": {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [match]}},
-        }
+        },
     )
-    critical = cluster_jobs.template("sleep 1000")
-    critical["spec"]["priorityClassName"] = "system-cluster-critical"
-    job.apply(replicas={"count": 1, "template": critical}, image=busybox.IMAGE)
+    limited = cluster_jobs.template("sleep 1000")
+    limited["spec"]["priorityClassName"] = priority
+    job.apply(replicas={"count": 1, "template": limited}, image=busybox.IMAGE)
 
     message = job.wait_for_condition("CannotStart", SECONDS, "exceeded quota")["message"]
     assert f"{job.name}-replica" in message
     job.kubectl.run("delete", "resourcequota", "none")
     job.wait_for_phase("Running")
+    job.kubectl.run("delete", "priorityclass", priority)

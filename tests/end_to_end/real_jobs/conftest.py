@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from builders import cluster_training, operator_process
+from builders import cluster_training, helm, operator_process
 from builders.cluster_training import ClusterTraining
 from builders.operator_process import OperatorProcess
 from cluster import Cluster, Kubectl
@@ -16,6 +16,12 @@ from disttrain.job import crd
 def image_of_jobs(kubectl: Kubectl, runtime_image: str) -> None:
     """The image that jobs run, on every node, and the definition of jobs."""
     kubectl.apply(crd.definition())
+    # What the chart installs beside it, for coordinators.
+    coordinators = [
+        each for each in helm.rendered({}) if each["metadata"]["name"] == "disttrain-coordinator"
+    ]
+    assert len(coordinators) == 3
+    kubectl.apply(*coordinators)
 
 
 @pytest.fixture

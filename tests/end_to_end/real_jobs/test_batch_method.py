@@ -10,7 +10,7 @@ from builders.operator_process import OperatorProcess
 from builders.people import Person, Typed
 from cluster import Cluster, Kubectl
 
-pytestmark = pytest.mark.timeout(600, func_only=True)
+pytestmark = [pytest.mark.landing, pytest.mark.timeout(600, func_only=True)]
 TASK = "convex:Convex"
 PORTION_SECONDS = 0.15
 """29 evaluations of 15 portions on two replicas: over half a minute, for two deaths and a look."""

@@ -5,7 +5,7 @@ import pytest
 from builders import cluster_training
 from builders.cluster_training import ClusterTraining, assert_nothing_was_lost_or_repeated
 
-pytestmark = pytest.mark.timeout(500, func_only=True)
+pytestmark = [pytest.mark.landing, pytest.mark.timeout(500, func_only=True)]
 STEP_SECONDS = 1.0
 """256 steps on two replicas then take 128 seconds: four must be ready before."""
 

@@ -16,6 +16,8 @@ from builders.pretended_training import PretendedTraining
 from cluster import Cluster, Kubectl
 from cluster.layout import Node
 
+pytestmark = pytest.mark.landing
+
 GRACE_SECONDS = 10
 
 
@@ -32,10 +34,11 @@ def test_jobs_whose_nodes_are_lost_go_on_elsewhere(
             quickly = {"terminationGracePeriodSeconds": GRACE_SECONDS}
             # A node takes minutes to be given up: one epoch is enough to go on with.
             one_epoch = {"epochs": 1}
-            job.apply(pods={**lost_nodes.preferring(dark), **quickly}, stop=one_epoch)
-            pretended.apply(**preferring(silent))
-            pretended.wait_for_phase("Running")
-            job.train()
+            with lost_nodes.no_other_node(own_cluster):
+                job.apply(pods={**lost_nodes.tolerating(dark), **quickly}, stop=one_epoch)
+                pretended.apply(**tolerating(silent))
+                pretended.wait_for_phase("Running")
+                job.train()
             before, former = job.samples(), pretended.uids()
             assert lost_nodes.places(job) == {dark.name}
             assert lost_nodes.places(pretended) == {silent.name}
@@ -73,10 +76,10 @@ def assert_losses_are_told(job: ClusterTraining, summary: Status, before: int) -
     assert applied + summary["updatesLost"] >= summary["steps"]
 
 
-def preferring(node: Node) -> dict[str, Any]:
-    """A pretending job's spec whose pods want to be on this node."""
+def tolerating(node: Node) -> dict[str, Any]:
+    """A pretending job's spec whose pods may be on this node."""
     spec = copy.deepcopy(cluster_jobs.pretending("any")["spec"])
     parts = ("coordinator", "parameterServer", "replicas")
     for part in parts:
-        spec[part]["template"]["spec"] |= lost_nodes.preferring(node)
+        spec[part]["template"]["spec"] |= lost_nodes.tolerating(node)
     return {part: spec[part] for part in parts}

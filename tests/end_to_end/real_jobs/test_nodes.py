@@ -14,7 +14,7 @@ from builders.cluster_training import (
 from cluster import Cluster
 from cluster.errors import CommandFailed
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(600, func_only=True)]
+pytestmark = [pytest.mark.alone, pytest.mark.landing, pytest.mark.timeout(600, func_only=True)]
 STEP_SECONDS = 0.7
 """256 steps on two replicas: long enough for three roles to start again."""
 

@@ -6,7 +6,7 @@ from builders import pods
 from builders.cluster_training import ClusterTraining
 from cluster import layout, volumes
 
-pytestmark = pytest.mark.timeout(500, func_only=True)
+pytestmark = [pytest.mark.landing, pytest.mark.timeout(500, func_only=True)]
 PODS = 5
 CLAIM = "mine"
 

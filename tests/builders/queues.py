@@ -1,0 +1,177 @@
+"""A real Kueue on the test cluster, and a queue of it with a quota that tests change."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+import yaml
+
+from builders import helm, product_images, queue_programs
+from cluster import Cluster, Kubectl, commands
+from cluster.errors import CommandFailed
+
+NAMESPACE: Final = "kueue-system"
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
+NAME: Final = "research"
+FLAVOR: Final = {"kubernetes.io/os": "linux"}
+"""The labels of its nodes; every node of the test cluster has them."""
+EXTERNAL: Final = "DistTrainJob.v1alpha1.disttrain.dev"
+PRIORITIES: Final = {"low": 10, "high": 100}
+LIMIT: Final = timedelta(minutes=5)
+"""Their certificates take a minute to reach them, on cores that nobody else uses."""
+_OURS: Final = "disttrain-kueue"
+_API: Final = "kueue.x-k8s.io/v1beta1"
+_NOT_HAD: Final = {"APIService"}
+"""Kueue's view of its queues, which a server of its own gives: VisibilityOnDemand."""
+_KINDS: Final = "clusterqueues,resourceflavors,workloadpriorityclasses"
+
+
+class Queue:
+    """A queue of one namespace that has a quota of its own."""
+
+    def __init__(self, namespace: Kubectl) -> None:
+        self.kubectl = namespace
+
+    def make(self, pods: int, cpu_millis: int) -> None:
+        """Make it, with room for so many pods that ask for so much of a core each."""
+        self._millis = cpu_millis
+        evicting = {"withinClusterQueue": "LowerPriority"}
+        priorities = [
+            _object("WorkloadPriorityClass", name, value=value)
+            for name, value in PRIORITIES.items()
+        ]
+        self.kubectl.apply(
+            _object("ResourceFlavor", NAME, spec={"nodeLabels": FLAVOR}),
+            *priorities,
+            _object(
+                "ClusterQueue",
+                NAME,
+                spec={"namespaceSelector": {}, "preemption": evicting, **self._quota(pods)},
+            ),
+            _object("LocalQueue", NAME, spec={"clusterQueue": NAME}),
+        )
+
+    def resize(self, pods: int) -> None:
+        """Give it room for so many pods."""
+        change = json.dumps({"spec": self._quota(pods)})
+        self.kubectl.run("patch", "clusterqueue", NAME, "--type=merge", "-p", change)
+
+    def put(self, resource: str, priority: str) -> None:
+        """Put a job into it."""
+        labels = (f"{QUEUE_LABEL}={NAME}", f"{PRIORITY_LABEL}={priority}")
+        self.kubectl.run("label", resource, *labels)
+
+    def waits(self, job: str) -> bool:
+        """Whether Kueue knows of the job, and has no quota for it."""
+        found = self._conditions(job)
+        return any(each["type"] == "QuotaReserved" and each["status"] == "False" for each in found)
+
+    def holds(self, job: str, kind: str) -> str:
+        """The reason of what Kueue says of a job, if it is so; otherwise nothing."""
+        found = self._conditions(job)
+        reasons = (
+            each["reason"] for each in found if each["type"] == kind and each["status"] == "True"
+        )
+        return next(reasons, "")
+
+    def _conditions(self, job: str) -> list[dict[str, str]]:
+        return [
+            each
+            for workload in self.kubectl.items("workloads.kueue.x-k8s.io")
+            if workload["metadata"]["ownerReferences"][0]["name"] == job
+            for each in workload.get("status", {}).get("conditions", [])
+        ]
+
+    def _quota(self, pods: int) -> dict[str, Any]:
+        room = [{"name": "cpu", "nominalQuota": f"{pods * self._millis}m"}]
+        flavors = [{"name": NAME, "resources": [*room, {"name": "memory", "nominalQuota": "1Ti"}]}]
+        return {"resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": flavors}]}
+
+
+@contextmanager
+def installed(cluster: Cluster) -> Iterator[None]:
+    """Kueue, and what the chart brings for it, as long as the context lasts."""
+    kubectl = cluster.kubectl.within(NAMESPACE)
+    for name in queue_programs.PACKAGES:
+        product_images.build_and_load(cluster, queue_programs.image(name))
+    objects = [*_kueue(kubectl), *_ours()]
+    try:
+        _each_namespace(kubectl, objects, Kubectl.apply)
+        _wait(kubectl, "kueue-controller-manager")
+        _wait(kubectl, _OURS)
+        commands.wait_until(lambda: _answers(kubectl), "Kueue's webhooks answer", limit=LIMIT)
+        yield
+    finally:
+        # While their controllers run, which take their finalizers away.
+        if _answers(kubectl):
+            kubectl.run("delete", _KINDS, "--all", "--ignore-not-found", limit=LIMIT)
+        _each_namespace(kubectl, objects[::-1], _delete)
+
+
+def _each_namespace(
+    kubectl: Kubectl, objects: list[dict[str, Any]], act: Callable[..., None]
+) -> None:
+    """Act on those of each namespace by themselves, as kubectl wants it; on those of none first."""
+    found: dict[str, list[dict[str, Any]]] = {"": []}
+    for each in objects:
+        found.setdefault(each["metadata"].get("namespace", ""), []).append(each)
+    for namespace, inside in found.items():
+        act(kubectl.within(namespace or "default"), *inside)
+
+
+def _delete(kubectl: Kubectl, *objects: dict[str, Any]) -> None:
+    content = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    kubectl.run("delete", "--ignore-not-found", "-f", "-", stdin=content, limit=LIMIT)
+
+
+def _kueue(kubectl: Kubectl) -> list[dict[str, Any]]:
+    objects = queue_programs.installation(kubectl)
+    for each in objects:
+        if each["kind"] == "Deployment":
+            _run(each, "kueue")
+        if each["kind"] == "ConfigMap":
+            (file, text), *_ = each["data"].items()
+            configuration = yaml.safe_load(text)
+            configuration["integrations"]["externalFrameworks"] = [EXTERNAL]
+            configuration["featureGates"] = {"VisibilityOnDemand": False}
+            each["data"][file] = yaml.safe_dump(configuration)
+    return [each for each in objects if each["kind"] not in _NOT_HAD]
+
+
+def _run(deployment: dict[str, Any], name: str) -> None:
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    container["image"] = queue_programs.image(name).tag
+    container["imagePullPolicy"] = "IfNotPresent"
+    container["resources"] = {"requests": {"cpu": "50m", "memory": "64Mi"}}
+
+
+def _ours() -> list[dict[str, Any]]:
+    values = {"imagePrefix": product_images.PREFIX, "kueue": {"enabled": True}}
+    found = [
+        each
+        for each in yaml.safe_load_all(helm.template(values, NAMESPACE))
+        if each and each["metadata"]["name"].startswith(_OURS)
+    ]
+    assert len(found) == 7
+    return found
+
+
+def _wait(kubectl: Kubectl, deployment: str) -> None:
+    kubectl.wait_until("Available", f"deployment/{deployment}", LIMIT)
+
+
+def _answers(kubectl: Kubectl) -> bool:
+    """Whether Kueue lets a flavor in, which it asks its webhook about."""
+    trial = json.dumps(_object("ResourceFlavor", "trial"))
+    try:
+        kubectl.run("create", "--dry-run=server", "-f", "-", stdin=trial)
+    except CommandFailed:
+        return False
+    return True
+
+
+def _object(kind: str, name: str, **content: Any) -> dict[str, Any]:
+    return {"apiVersion": _API, "kind": kind, "metadata": {"name": name}, **content}

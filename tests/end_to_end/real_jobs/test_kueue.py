@@ -1,0 +1,109 @@
+"""The real Kueue decides when real jobs run: quota, flavors, priorities, fewer replicas.
+
+Its webhooks see the pods of the whole cluster, so no other test may run meanwhile.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from builders import queue_programs, queues
+from builders.cluster_training import (
+    EPOCHS,
+    PATIENT,
+    SAMPLES,
+    ClusterTraining,
+    assert_nothing_was_lost_or_repeated,
+)
+from builders.operator_process import OperatorProcess
+from builders.queues import Queue
+from cluster import Cluster, Kubectl
+
+pytestmark = [pytest.mark.alone, pytest.mark.nightly, pytest.mark.timeout(1500)]
+PODS = 5
+"""Of a job with two shards and two replicas."""
+CPU_MILLIS = 20
+"""What each of them asks for."""
+STEP_SECONDS = 0.7
+"""256 steps on two replicas take 90 seconds: long enough to be sent away."""
+
+
+@pytest.fixture(scope="module")
+def kueue(own_cluster: Cluster, image_of_jobs: None) -> Iterator[None]:
+    """Kueue on the cluster, which knows jobs."""
+    with queues.installed(own_cluster):
+        yield
+
+
+@pytest.fixture
+def queue(kueue: None, namespace: Kubectl, operator_to_kill: OperatorProcess) -> Iterator[Queue]:
+    """A queue of the test's namespace; jobs are gone before it is."""
+    yield Queue(namespace)
+    namespace.run(
+        "delete", "disttrainjobs,localqueues", "--all", "--ignore-not-found", limit=queues.LIMIT
+    )
+
+
+def test_the_own_program_passes_its_tests(own_cluster: Cluster) -> None:
+    # The cluster's fixture says why where nothing can be built.
+    queue_programs.run_own_tests()
+
+
+def test_a_job_waits_is_admitted_evicted_and_goes_on_from_its_checkpoint(
+    own_cluster: Cluster, namespace: Kubectl, queue: Queue
+) -> None:
+    job = ClusterTraining(own_cluster, namespace)
+    urgent = ClusterTraining(own_cluster, namespace, "urgent")
+    queue.make(pods=0, cpu_millis=CPU_MILLIS)
+    # No checkpoint but the one that suspending writes.
+    seldom = {"everySeconds": 1000}
+    held: dict[str, Any] = {"suspend": True, "coordinator": PATIENT}
+    job.apply(step_seconds=STEP_SECONDS, checkpoint=seldom, **held)
+    queue.put(job.resource, "low")
+    job.wait_until(lambda: queue.waits(job.name), "Kueue has no quota for it")
+    job.wait_for_condition("Suspended")
+    assert job.leftovers() == []
+
+    queue.resize(PODS)
+    job.wait_until(lambda: bool(queue.holds(job.name, "Admitted")), "there is quota")
+    job.train()
+    assert [pod["spec"].get("nodeSelector") for pod in job.pods()] == [queues.FLAVOR] * PODS
+
+    urgent.apply(step_seconds=0.05, stop={"epochs": 1}, **held)
+    queue.put(urgent.resource, "high")
+    job.wait_for_condition("Suspended")
+    job.wait_until(lambda: job.pods() == [], "no pod is left")
+    before = job.samples()
+    assert 0 < before < EPOCHS * SAMPLES
+    assert nodes_asked_for(job) == [None] * 3
+    urgent.end()
+    urgent.wait_until(
+        lambda: queue.holds(urgent.name, "Finished") == "Succeeded", "Kueue knows that it ended"
+    )
+
+    job.wait_until(lambda: job.samples() > before, "training goes on")
+    # No audit: it wants training to move again within a minute, an eviction included.
+    assert_nothing_was_lost_or_repeated(job, job.end())
+
+
+def test_a_job_begins_with_the_replicas_that_there_is_quota_for(
+    own_cluster: Cluster, namespace: Kubectl, queue: Queue
+) -> None:
+    job = ClusterTraining(own_cluster, namespace, "elastic")
+    queue.make(pods=PODS - 1, cpu_millis=CPU_MILLIS)
+    # One replica does all the steps: 90 seconds.
+    job.apply(step_seconds=STEP_SECONDS / 2, suspend=True, coordinator=PATIENT)
+    namespace.run("annotate", job.resource, "kueue.x-k8s.io/job-min-parallelism=1")
+    queue.put(job.resource, "low")
+
+    job.train()
+    assert job.get()["spec"]["replicas"]["count"] == len(job.pods("replica")) == 1
+    assert_nothing_was_lost_or_repeated(job, job.end())
+
+
+def nodes_asked_for(job: ClusterTraining) -> list[dict[str, str] | None]:
+    """The node selectors of the three templates in the job's object."""
+    spec = job.get()["spec"]
+    roles = ("coordinator", "parameterServer", "replicas")
+    return [spec[role]["template"]["spec"].get("nodeSelector") for role in roles]

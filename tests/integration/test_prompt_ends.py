@@ -1,0 +1,24 @@
+"""Once a job has ended nothing of it is started again."""
+
+from pathlib import Path
+
+import pytest
+
+from builders.runs import RunningJob
+
+pytestmark = pytest.mark.landing
+
+FAILS_LATE = (
+    "spec.task.entrypoint=counting:FailsLate",
+    "spec.task.arguments={step_seconds: 0.01}",
+)
+
+
+def test_an_error_of_the_task_in_training_ends_the_job_at_once(tmp_path: Path) -> None:
+    with RunningJob(tmp_path, FAILS_LATE) as job:
+        assert job.wait() == 1
+        launched = job.log("launcher")
+        for name in ("coordinator", "shard-0", "shard-1", "replica-0", "replica-1"):
+            assert launched.count(f"started process={name} ") == 1
+        assert job.printed().count("failed · ") == 1
+        job.assert_promises_held()

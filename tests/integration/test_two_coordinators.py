@@ -1,0 +1,39 @@
+"""A second coordinator takes a job over while the first one still runs, as after a lost node."""
+
+from contextlib import closing
+from pathlib import Path
+
+from builders.pod_processes import ALL, PodJob
+from disttrain.job.pod_layout import Variable
+from disttrain.launch.exit_code import ExitCode
+from disttrain.launcher import reserved_port
+
+SLOW = {"spec.task.arguments": {"step_seconds": 0.2}, "spec.checkpoint.everySeconds": 1000}
+
+
+def test_the_older_one_ends_by_itself_and_the_job_goes_on_with_the_newer(tmp_path: Path) -> None:
+    with PodJob(tmp_path, SLOW) as job, closing(reserved_port.reserve()) as port:
+        job.start(*ALL)
+        job.wait_until(lambda status: status["samples"] > 0)
+        # On another node, with the same volume; nobody is connected to it yet.
+        elsewhere = {str(Variable.LISTEN_ADDRESS): f"tcp://127.0.0.1:{port.number}"}
+        job.changed["coordinator-2"] = elsewhere
+        job.start("coordinator-2")
+
+        assert job.wait("coordinator") == ExitCode.SUPERSEDED
+        assert "ends: the job has a newer coordinator" in job.log("coordinator")
+        assert not job.termination_log("coordinator").exists()
+        # Whoever starts it again, on its node, does not take the job back.
+        job.start("coordinator")
+        assert job.wait("coordinator") == ExitCode.SUPERSEDED
+        assert job.is_running("coordinator-2")
+
+        # The name leads to the newer one now.
+        job.kill("coordinator-2")
+        job.changed["coordinator-2"] = {}
+        job.start("coordinator-2")
+        assert job.wait("coordinator-2") == 0
+        summary = job.summary()
+        assert summary["phase"] == "Complete"
+        assert summary["restarts"]["coordinator"] == 2
+        job.assert_promises_held()
