@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders.line_chart import LineChart, Points
 from builders.report import Bar, print_report
+from builders.version import measured_version
 
 TESTS = Path(__file__).resolve().parents[1]
 EXAMPLES = TESTS.parent / "examples"
@@ -285,8 +286,14 @@ def _over_replicas(
     return {kind: [points] for kind, points in lines.items()}
 
 
-def _page(rows: Sequence[Mapping[str, Any]], scale: Scale) -> str:
+def titles(scale: Scale) -> tuple[str, ...]:
+    """Of the columns of the table."""
     to = f"to {scale.accuracy}"
+    in_all = f"samples in {scale.seconds:.0f} s"
+    return ("method", "best accuracy", f"seconds {to}", f"samples {to}", in_all, "load")
+
+
+def _page(rows: Sequence[Mapping[str, Any]], scale: Scale) -> str:
     table = "\n".join(
         f"| {row['name']} | {row['best_accuracy']:.3f} | {_told(row['seconds_to_accuracy'], 1)} "
         f"| {_told(row['samples_to_accuracy'], 0)} | {row['samples']:,.0f} | {row['load']:.0f} |"
@@ -294,13 +301,14 @@ def _page(rows: Sequence[Mapping[str, Any]], scale: Scale) -> str:
     )
     return f"""# Methods beside each other: figures
 
-Written by `tests/benchmarks/methods.py`: the speech example with {scale.layers} layers of
-{scale.width}, its sample of recordings, {scale.warm_samples:,} samples of SGD as the beginning of
-all. Medians over {scale.seeds} seeds; in the pictures an area shows from the lowest to the highest
-of them. The load is the machine's, which has {os.cpu_count()} cores.
+Written by `tests/benchmarks/methods.py` at commit {measured_version()}: the speech example with
+{scale.layers} layers of {scale.width}, its sample of recordings, {scale.warm_samples:,} samples of
+SGD as the beginning of all, then {scale.seconds:g} seconds of each. Medians over {scale.seeds}
+seeds; in the pictures an area shows from the lowest to the highest of them. The load is the
+machine's, which has {os.cpu_count()} cores.
 
-| method | best accuracy | seconds {to} | samples {to} | samples in {scale.seconds:.0f} s | load |
-|---|---|---|---|---|---|
+| {" | ".join(titles(scale))} |
+|{"---|" * len(titles(scale))}
 {table}
 
 ![accuracy over seconds](accuracy-over-seconds.svg)

@@ -40,6 +40,7 @@ from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.model_tensors import describe
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
 from disttrain.replica.work import Cutting
+from disttrain.task.loss import BatchLoss
 from disttrain.transport.config import TransportKind
 
 JOB = SMALL.replace("{sgd: {learningRate: 0.1}}", "{adagrad: {learningRate: 0.01}}")
@@ -76,7 +77,7 @@ class Leases(LeaseSource):
     """One lease after the other, without a coordinator."""
 
     def __init__(self, samples: int) -> None:
-        self.dry = False
+        self.dry = self.ended = False
         self._samples = samples
         self._given = 0
 
@@ -84,7 +85,8 @@ class Leases(LeaseSource):
         self._given += 1
         return Lease(id=self._given, epoch=0, portion=0, first=0, end=self._samples)
 
-    wait_for_next = next_now
+    def next_within(self, seconds: float) -> Lease | None:  # noqa: ARG002  There always is one.
+        return self.next_now()
 
 
 class Joined:
@@ -114,7 +116,7 @@ class Joined:
         )
         self._loop = TrainingLoop(
             self.downpour,
-            lambda batch: workload.loss(workload.model, batch),
+            lambda batch, _context: BatchLoss(workload.loss(workload.model, batch)),
             pipeline,
             source,
             LostLeases(frozenset),

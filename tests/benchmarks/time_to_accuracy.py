@@ -2,8 +2,9 @@
 
 CIFAR-10 (`--data FOLDER` with cifar10-train.parquet and cifar10-test.parquet): samples per second
 without evaluations, then seconds (evaluations every 4 s included, on both sides) and samples to
-55% test accuracy. Digits: seconds to 97% from the
-command, start-up included. Both sides run in turn, seed by seed; figures are medians.
+55% test accuracy. Digits: seconds to 97% from the command, start-up included. The strategy is the
+default one, and the plain loop has its rule and rate. Both sides run in turn, seed by seed; figures
+are medians.
 """
 
 import argparse
@@ -12,14 +13,13 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from builders import measured_jobs
 from builders.report import Bar, print_report
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -31,9 +31,7 @@ kind: DistTrainJob
 metadata: {name: benchmark}
 spec:
   task: {entrypoint: "", arguments: {}}
-  strategy:
-    downpour:
-      optimizer: {adagrad: {learningRate: 0.05, initialAccumulator: 0.1}}
+  strategy: {downpour: {}}
   batchSize: 32
   stop: {epochs: 1000}
   evaluation: null
@@ -51,9 +49,6 @@ class Workload:
     arguments: dict[str, Any]
     batch_size: int
     channels_last: bool
-    max_in_flight: int
-    """0 where a step is long beside its push and fetch: then waiting costs little, and gradients of
-    fresher parameters are worth more."""
 
 
 def main() -> None:
@@ -61,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few samples: that it runs")
     parser.add_argument("--data", type=Path, help="folder of the full CIFAR-10 files")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     seeds = range(1 if options.quick else options.seeds)
@@ -83,7 +78,6 @@ def cifar(data: Path | None, seeds: range, *, quick: bool) -> tuple[dict[str, An
         arguments=arguments,
         batch_size=64,
         channels_last=True,
-        max_in_flight=0,
     )
     target = 0.55 if data is not None and not quick else 0.0
     rates = compare_rates(work, seeds, samples=1280 if quick else 25_600)
@@ -101,9 +95,9 @@ def cifar(data: Path | None, seeds: range, *, quick: bool) -> tuple[dict[str, An
     }
     bars = [Bar("cifar10 samples per second, ratio to plain", rates["ratio"], 0.95)]
     if target:
-        for key in ("seconds", "samples"):
+        for key, most in (("seconds", 1.25), ("samples", 1.3)):
             ratio = median(figures["downpour"], key) / median(figures["plain"], key)
-            bars.append(Bar(f"cifar10 {key} to 55%, ratio to plain", ratio, 1.3, at_least=False))
+            bars.append(Bar(f"cifar10 {key} to 55%, ratio to plain", ratio, most, at_least=False))
     return figures, bars
 
 
@@ -115,7 +109,6 @@ def digits(seeds: range, *, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
         arguments={"width": 16, "hidden": 64},
         batch_size=32,
         channels_last=False,
-        max_in_flight=1,
     )
     rates = compare_rates(work, seeds, samples=3_200 if quick else 64_000)
     target = 0.5 if quick else 0.97
@@ -125,7 +118,7 @@ def digits(seeds: range, *, quick: bool) -> tuple[dict[str, Any], list[Bar]]:
     seconds = median(figures["downpour"], "seconds_from_command")
     speed = statistics.median(rates["downpour_samples_per_second"])
     return figures, [
-        Bar("digits seconds to 97% from the command", seconds, 8.0, at_least=False),
+        Bar("digits seconds to 97% from the command", seconds, 3.5, at_least=False),
         Bar("digits samples per second", speed, 5_900.0),
     ]
 
@@ -146,24 +139,9 @@ def compare_rates(work: Workload, seeds: range, samples: int) -> dict[str, Any]:
 
 def downpour(work: Workload, seed: int, changes: dict[str, Any]) -> dict[str, Any]:
     """One `disttrain run`: the lines of its metrics.jsonl, with seconds since the command."""
-    with tempfile.TemporaryDirectory() as name:
-        manifest = Path(name) / "job.yaml"
-        manifest.write_text(MANIFEST)
-        for source in work.folder.glob("*.py"):
-            (Path(name) / source.name).symlink_to(source)
-        output = Path(name) / "output"
-        fields: dict[str, Any] = {"seed": seed, "batchSize": work.batch_size, **changes}
-        fields["strategy.downpour.maxInFlight"] = work.max_in_flight
-        fields["task"] = {"entrypoint": work.entrypoint, "arguments": work.arguments}
-        command = [sys.executable, "-m", "disttrain", "run", str(manifest)]
-        command += ["--output", str(output)]
-        for key, value in fields.items():
-            command += ["--set", f"spec.{key}={json.dumps(value)}"]
-        began = time.time()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        total = time.time() - began
-        lines = [json.loads(x) for x in (output / "metrics.jsonl").read_text().splitlines()]
-        summary = json.loads((output / "summary.json").read_text())
+    fields: dict[str, Any] = {"seed": seed, "batchSize": work.batch_size, **changes}
+    fields["task"] = {"entrypoint": work.entrypoint, "arguments": work.arguments}
+    lines, summary, began, total = measured_jobs.run(MANIFEST, work.folder.glob("*.py"), fields)
     for line in lines:
         line["seconds_from_command"] = line["time"] - began
     return {
