@@ -5,7 +5,7 @@ CODE := runtime operator monitoring tests examples
 export PYTHON TORCH_BACKEND
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster test-fast check bench bench-quick generate format lock images sbom scan clean
+.PHONY: help demo quick test test-all nightly chosen-tests test-cluster test-fast mutants check bench bench-quick generate format lock images kueue-image sbom scan clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,20 +22,47 @@ CLUSTER ?= own
 # Most of a test is waiting.
 CLUSTER_WORKERS ?= 3
 BY_FILES = --dist loadscope --no-loadscope-reorder
-CLUSTER_REPORT = -q --durations=20 --cluster=$(CLUSTER)
+CLUSTER_REPORT = -q --durations=20 --cluster=$(CLUSTER) $(CLUSTER_OPTIONS)
+# What a target leaves to the longer ones, by the marks of tests.
+BEFORE_A_PUSH = not landing and not nightly
+BEFORE_LANDING = not nightly
+CHOSEN ?= $(BEFORE_A_PUSH)
+LEFT_OUT = cd tests && ../$(BIN)/python -m cluster reason; echo "left out:"
 
-test: .venv/ready ## all tests, with real processes, kills and examples, also on a real Kubernetes
-	$(BIN)/pytest tests/unit tests/contract tests/simulation -n 2 -q
-	$(BIN)/pytest tests/integration tests/gpu -n 2 --dist loadfile -q
-	$(MAKE) test-cluster
+quick: .venv/ready ## in a minute: style, types and the unit tests of the folders that changed
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy runtime/disttrain operator/disttrain_operator tests
+	@changed=$$($(BIN)/python tests/changed.py) && { [ -z "$$changed" ] || $(BIN)/pytest $$changed -n 2 -q -x --failed-first; }
 
-test-cluster: .venv/ready ## the tests on a real Kubernetes: as root on Linux one is started, else it says why not
+test: .venv/ready ## before a push, a quarter of an hour: all but what its last line names
+	$(MAKE) chosen-tests
+	@$(LEFT_OUT) "tests marked landing (make test-all), tests marked nightly, benchmarks, mutants (make nightly)"
+
+test-all: .venv/ready ## before landing, an hour: all tests but the nightly ones
+	$(MAKE) chosen-tests CHOSEN="$(BEFORE_LANDING)"
+	@$(LEFT_OUT) "tests marked nightly, benchmarks, mutants (make nightly)"
+
+nightly: .venv/ready ## an hour: what is too long for a landing: mutants, benchmarks, scans, the test cluster's own tests
+	$(BIN)/pytest tests/integration -m nightly -q
+	$(MAKE) test-cluster CHOSEN=nightly
+	$(MAKE) mutants
+
+chosen-tests:
+	$(BIN)/pytest tests/unit tests/contract tests/simulation -n 2 -q -m "$(CHOSEN)"
+	$(BIN)/pytest tests/integration tests/gpu -n 2 --dist loadfile -q -m "$(CHOSEN)"
+	$(MAKE) test-cluster CHOSEN="$(CHOSEN)"
+
+test-cluster: .venv/ready ## those on a real Kubernetes: as root on Linux one is started, else it says why not
 	cd tests && ../$(BIN)/python -m cluster prepare
-	$(BIN)/pytest tests/end_to_end -m "not alone" -n $(CLUSTER_WORKERS) $(BY_FILES) $(CLUSTER_REPORT)
-	$(BIN)/pytest tests/end_to_end -m alone $(CLUSTER_REPORT)
+	$(BIN)/pytest tests/end_to_end -m "($(CHOSEN)) and not alone" -n $(CLUSTER_WORKERS) $(BY_FILES) $(CLUSTER_REPORT)
+	$(BIN)/pytest tests/end_to_end -m "($(CHOSEN)) and alone" $(CLUSTER_REPORT)
 
-test-fast: .venv/ready ## the tests that start no processes of a job
+test-fast: .venv/ready ## two minutes: the tests that start no processes of a job
 	$(BIN)/pytest tests/unit tests/contract -n 2 -q
+
+mutants: .venv/ready ## five minutes: remove each guard of tests/mutants/table.py and see a test fail
+	cd tests && ../$(BIN)/python -m mutants
 
 check: .venv/ready ## style, types, layers, generated files
 	$(BIN)/ruff check $(CODE)
@@ -69,6 +96,7 @@ lock: .venv/ready ## pin the newest versions that pyproject.toml allows, for ima
 	$(PIN) --constraint requirements.lock --extra examples pyproject.toml -o images/runtime/requirements.lock
 	$(PIN) --constraint requirements.lock images/operator/requirements.in -o images/operator/requirements.lock
 	$(PIN) --constraint requirements.lock images/build.in -o images/build.lock
+	$(PIN) --upgrade scripts/uv.in -o scripts/uv.lock
 
 IMAGE_BUILDER ?= $(firstword $(notdir $(foreach tool,buildah podman docker,$(shell command -v $(tool)))))
 IMAGE_PREFIX ?=
@@ -84,7 +112,11 @@ images: ## images of operator and runtime, by buildah, podman or docker (IMAGE_P
 	$(IMAGE_BUILDER) build $(IMAGE_ARGUMENTS) --file images/operator/Containerfile --tag $(IMAGE_PREFIX)disttrain-operator:$(VERSION) .
 	$(IMAGE_BUILDER) build $(IMAGE_ARGUMENTS) $(TORCH_ARGUMENTS) --file images/runtime/Containerfile --tag $(IMAGE_PREFIX)disttrain-runtime:$(VERSION) .
 
-sbom: .venv/ready ## what the images hold, as CycloneDX: dist/operator.cdx.json, dist/runtime.cdx.json
+kueue-image: ## image that lets Kueue decide when jobs run (IMAGE_PREFIX=registry/path/); needs Go 1.24 or newer
+	cd kueue && CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=false -ldflags "-s -w" -o ../dist/kueue/disttrain-kueue .
+	$(IMAGE_BUILDER) build $(IMAGE_ARGUMENTS) --file images/kueue/Containerfile --tag $(IMAGE_PREFIX)disttrain-kueue:$(VERSION) dist/kueue
+
+sbom: .venv/ready ## the images' Python packages, by their locks, as CycloneDX: dist/operator.cdx.json, dist/runtime.cdx.json
 	$(UV_PATH) scripts/sbom.sh dist
 
 scan: .venv/ready ## checkov's rules on the chart (needs helm) and the images; exceptions stand there with reasons

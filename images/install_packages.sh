@@ -11,7 +11,7 @@ tools=/tmp/tools
 
 # Quiet about being root: nobody else is there while an image is built.
 install() {
-    "$tools/bin/pip" --python "$python" install --quiet --no-cache-dir --no-compile --no-deps \
+    "$tools/bin/pip" --python "$python" install --quiet --no-cache-dir --no-compile --no-deps --only-binary :all: \
         --disable-pip-version-check --root-user-action=ignore "$@"
 }
 

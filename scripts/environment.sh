@@ -10,21 +10,18 @@ python=${PYTHON:-python3}
     exit 1
 }
 
-as_root() {
-    if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo "$@"; else return 1; fi
-}
-
 fetch_uv() {
     # Debian and Ubuntu ship venv apart from Python.
     if ! "$python" -m venv .venv/uv 2>/dev/null; then
-        echo "Python's venv module is missing: installing python3-venv" >&2
-        as_root apt-get update -qq && as_root apt-get install -y -qq python3-venv >/dev/null || {
-            echo "Install the package python3-venv (apt-get install python3-venv), then call make again." >&2
+        # Nobody is asked for root's rights; who has them, in a container most often, has them used.
+        [ "$(id -u)" = 0 ] && echo "Python's venv module is missing: installing python3-venv" >&2 &&
+            apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null || {
+            echo "Python's venv module is missing: install it (sudo apt-get install python3-venv), then call make again." >&2
             exit 1
         }
         "$python" -m venv .venv/uv
     fi
-    .venv/uv/bin/pip install --quiet --disable-pip-version-check uv
+    .venv/uv/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement scripts/uv.lock
     UV=$PWD/.venv/uv/bin/uv
 }
 
@@ -36,14 +33,22 @@ UV=$(command -v uv || true)
 # Every process of a job imports PyTorch: without compiled byte code each would compile it again where
 # nothing may write beside the packages.
 export VIRTUAL_ENV="$PWD/.venv"
+
+# Nothing is built: a source package would choose by itself what it is built with.
+install() {
+    "$UV" pip install --quiet --compile-bytecode --no-deps --only-binary :all: "$@"
+}
+
 if [ "${TORCH_BACKEND:-}" = cpu ]; then
     echo "installing the locked versions into .venv, with PyTorch's CPU build from download.pytorch.org" >&2
-    # The CPU wheels have other hashes and need none of the CUDA libraries.
-    sed -e 's/ *\\$//' -e '/^ *--hash/d' -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton/d' requirements.lock >.venv/constraints.txt
-    "$UV" pip install --quiet --compile-bytecode --torch-backend cpu --constraint .venv/constraints.txt --editable '.[cluster,examples,development,operator]'
+    # An entry begins at the left margin; its hashes are indented. The CPU build has other hashes, which only its
+    # own index knows, and needs none of the CUDA libraries: everything else is checked.
+    awk '/^[^ ]/ { keep = !/^(torch|triton|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)==/ } keep' requirements.lock >.venv/without-torch.lock
+    install --require-hashes --requirement .venv/without-torch.lock
+    install --torch-backend cpu "$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements.lock)"
 else
     echo "installing the locked packages into .venv (PyTorch's CUDA build takes about 5 GB)" >&2
-    "$UV" pip sync --quiet --compile-bytecode requirements.lock
-    "$UV" pip install --quiet --no-deps --no-build-isolation --editable .
+    "$UV" pip sync --quiet --compile-bytecode --require-hashes --only-binary :all: requirements.lock
 fi
+"$UV" pip install --quiet --no-deps --no-build-isolation --editable .
 touch .venv/ready

@@ -5,12 +5,12 @@ set -eu
 cd "$(dirname "$0")/.."
 folder=$1
 
-for image in operator runtime; do
+for image in operator runtime kueue; do
     mkdir -p "$folder/$image"
     cp "images/$image/Containerfile" "$folder/$image/Dockerfile"
 done
 monitored=
 for part in serviceMonitor podMonitor prometheusRule dashboards; do monitored="$monitored --set metrics.$part.enabled=true"; done
 # shellcheck disable=SC2086
-helm template disttrain charts/disttrain-operator --namespace disttrain-system --kube-version 1.34.0 $monitored >"$folder/chart.yaml"
+helm template disttrain charts/disttrain-operator --namespace disttrain-system --kube-version 1.34.0 $monitored --set kueue.enabled=true >"$folder/chart.yaml"
 uv tool run --from checkov==3.3.30 checkov --skip-download --quiet --compact --directory "$folder" --framework kubernetes dockerfile
