@@ -1,7 +1,7 @@
 """Requests to an API server by hundreds, for benchmarks: no retries, no limits, no objects."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -9,6 +9,7 @@ from typing import Any, Self
 import aiohttp
 
 from disttrain_operator.cluster import streams
+from disttrain_operator.cluster.client import cut_what_is_left
 from disttrain_operator.cluster.credentials import Credentials, of_kubeconfig
 
 Object = dict[str, Any]
@@ -60,15 +61,20 @@ class ApiServer:
         """Get an object or a list."""
         return await self._ask("GET", path, None, accept=accept)
 
-    async def watch(self, path: str, version: str, *, accept: str = JSON) -> AsyncIterator[Object]:
+    async def watch(
+        self, path: str, version: str, *, accept: str = JSON
+    ) -> AsyncGenerator[Object, None]:
         """Events of a collection after a version, for ever."""
         separator = "&" if "?" in path else "?"
         query = f"{separator}watch=1&resourceVersion={version}&timeoutSeconds=86400"
         lines = streams.Lines()
         async with self._request("GET", f"{path}{query}", None, accept=accept) as response:
-            async for piece in response.content.iter_any():
-                for line in lines.add(piece):
-                    yield json.loads(line)
+            try:
+                async for piece in response.content.iter_any():
+                    for line in lines.add(piece):
+                        yield json.loads(line)
+            finally:
+                cut_what_is_left(response)
 
     async def _ask(
         self, verb: str, path: str, body: Object | None, *, content: str = JSON, accept: str = JSON

@@ -40,9 +40,10 @@ def _short_lived(name: str) -> dict[str, Any]:
 
 
 async def _deleted(api: ApiServer, version: str) -> AsyncGenerator[dict[str, Any], None]:
-    async for event in api.watch(JOBS_PATH, version, accept=METADATA):
-        if event["type"] == "DELETED":
-            yield event["object"]
+    async with aclosing(api.watch(JOBS_PATH, version, accept=METADATA)) as events:
+        async for event in events:
+            if event["type"] == "DELETED":
+                yield event["object"]
 
 
 def _ended_at(job: dict[str, Any]) -> float:

@@ -3,6 +3,7 @@
 Those that break or take the cluster as a whole have the mark `alone`: workers skip them.
 """
 
+import gc
 import os
 import re
 from collections import Counter
@@ -52,6 +53,13 @@ def pytest_runtest_makereport(
         # Before the namespace goes with all that it could tell.
         report.sections.extend(diagnosis.of_all(getattr(item, "funcargs", {}).values()))
     return report
+
+
+@pytest.fixture(autouse=True)
+def _told_of_what_it_leaves_open() -> Iterator[None]:
+    """A socket that a test forgets fails that test, not the one in which the collector runs."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

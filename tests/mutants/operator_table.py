@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 _O = "operator/disttrain_operator"
 _OPERATOR = "tests/unit/operator"
+_CLIENT = "tests/integration/test_operator_client.py"
 _OLDER = "if old is not None and old.uid == record.uid and old.version > record.version:"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -162,5 +163,47 @@ MUTANTS: tuple[Mutant, ...] = (
         old="            return child.objects, child.templates\n",
         new="            return child.objects, target.digest\n",
         tests=(f"{_OPERATOR}/reconcile/test_plan.py",),
+    ),
+    Mutant(
+        name="an operator that leaves connections to a slow API server open",
+        file=f"{_O}/cluster/client.py",
+        old="                    cut_what_is_left(response)\n",
+        new="                    pass\n",
+        tests=("tests/integration/test_operator_tls.py",),
+    ),
+    Mutant(
+        name="an operator that keeps its first token",
+        file=f"{_O}/cluster/client.py",
+        old="if now - self._token_read_at >= _TOKEN_LIFE_SECONDS:",
+        new="if self._token is None:",
+        tests=(_CLIENT,),
+    ),
+    Mutant(
+        name="an operator that deletes whatever has the name",
+        file=f"{_O}/cluster/client.py",
+        old='{"uid": uid} if version is None',
+        new="{} if version is None",
+        tests=(_CLIENT,),
+    ),
+    Mutant(
+        name="an operator that deletes what has changed since",
+        file=f"{_O}/cluster/client.py",
+        old='else {"uid": uid, "resourceVersion": str(version)}',
+        new='else {"uid": uid}',
+        tests=(_CLIENT,),
+    ),
+    Mutant(
+        name="an operator that waits for an answer for ever",
+        file=f"{_O}/cluster/client.py",
+        old="self._send(request, _USUAL)",
+        new="self._send(request, aiohttp.ClientTimeout(total=None))",
+        tests=(_CLIENT,),
+    ),
+    Mutant(
+        name="an operator that waits for a watch for ever",
+        file=f"{_O}/cluster/client.py",
+        old="self._send(request, _STREAM)",
+        new="self._send(request, aiohttp.ClientTimeout(total=None))",
+        tests=(_CLIENT,),
     ),
 )

@@ -236,7 +236,10 @@ class Client:
             ) as response:
                 code = str(response.status)
                 metrics.API_REQUESTS.labels(request.verb, code).inc()
-                yield response
+                try:
+                    yield response
+                finally:
+                    cut_what_is_left(response)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             if code == "none":
                 metrics.API_REQUESTS.labels(request.verb, code).inc()
@@ -248,6 +251,16 @@ class Client:
         if now - self._token_read_at >= _TOKEN_LIFE_SECONDS:
             self._token, self._token_read_at = self._credentials.read_token(), now
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+
+def cut_what_is_left(response: aiohttp.ClientResponse) -> None:
+    """Drop the connection of an answer that was not read to its end.
+
+    TLS would wait for the server's farewell, beyond the end of the client.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 def _level(kind: Kind) -> Level | None:

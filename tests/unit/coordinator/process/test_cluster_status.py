@@ -3,8 +3,6 @@
 import json
 import random
 import shutil
-import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -13,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from builders import tls
 from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus, StatusRefused
 from disttrain.coordinator.status.cluster_status import JobObject, Json, Patches
 from disttrain.launch.cluster_access import ClusterAccess
@@ -22,9 +21,8 @@ PATH = (
     "/apis/disttrain.dev/v1alpha1/namespaces/team/disttrainjobs/digits/status"
     "?fieldManager=disttrain-coordinator&force=true"
 )
-OPENSSL = shutil.which("openssl")
 
-pytestmark = pytest.mark.skipif(OPENSSL is None, reason="needs openssl to make a certificate")
+pytestmark = pytest.mark.skipif(tls.OPENSSL is None, reason="needs openssl to make a certificate")
 
 
 class Asked(NamedTuple):
@@ -44,10 +42,8 @@ class FakeApi:
         self.missing = 0
         self.asked: list[Asked] = []
         self.folder = folder
-        self.certify()
+        context = tls.certify(folder)
         (folder / "token").write_text("first\n")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder / "ca.crt", folder / "key")
         self.server = HTTPServer(("127.0.0.1", 0), self._handler())
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -55,14 +51,6 @@ class FakeApi:
             server=f"https://127.0.0.1:{self.server.server_port}", account_folder=folder
         )
         self.client = ApiServer(access, JOB)
-
-    def certify(self) -> None:
-        assert OPENSSL is not None
-        options = "-x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=api"
-        names = ["-addext", "subjectAltName=IP:127.0.0.1"]
-        files = ["-keyout", str(self.folder / "key"), "-out", str(self.folder / "ca.crt")]
-        command = [OPENSSL, "req", *options.split(), *names, *files]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         api = self
