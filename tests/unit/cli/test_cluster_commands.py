@@ -17,7 +17,7 @@ from builders.api_answers import (
     with_job,
 )
 from disttrain.cli import cluster_live, cluster_progress, main, resume
-from disttrain.cli.main import app
+from disttrain.cli.app import app
 from disttrain.cluster import access, ages, following
 from disttrain.cluster.client import Client, ClusterJob
 from disttrain.cluster.errors import Forbidden, JobFailed, NotFound, NotInTime, WrongInput

@@ -11,9 +11,9 @@ import typer
 from typer.testing import CliRunner
 
 from builders.jobs import SMALL
-from disttrain.cli import main as command_line
+from disttrain.cli import app as command_line
+from disttrain.cli.app import app
 from disttrain.cli.exit_code import ExitCode
-from disttrain.cli.main import app
 from disttrain.errors import DistTrainError, RetryableError
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.finding import Finding
@@ -107,5 +107,5 @@ def test_errors_become_one_line_and_an_exit_code(
     failing.command()(fail)
     monkeypatch.setattr(command_line, "app", failing)
     monkeypatch.setattr(sys, "argv", ["disttrain"])
-    assert command_line.main() == code
+    assert command_line.call("disttrain") == code
     assert capsys.readouterr().err == text

@@ -10,9 +10,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from disttrain.cli import status_page, wording
+from disttrain.cli.app import app
 from disttrain.cli.display import LiveDisplay
 from disttrain.cli.job_status import JobStatus, read_status
-from disttrain.cli.main import app
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.launch.run_folder import RunFolder
 from disttrain.launcher.supervision import Process, State

@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from builders.jobs import SMALL
-from disttrain.cli.main import app, main
+from disttrain.cli.app import app
+from disttrain.cli.main import main
 
 BAD = SMALL.replace("batchSize: 32", "batchSize: 0")
 WARNED = SMALL.replace("{epochs: 1}", "{targetMetric: {name: accuracy, atLeast: 0.9}}")

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from builders.api_answers import NAMESPACE, ApiInMemory
 from builders.jobs import SMALL
 from disttrain.cli import live
-from disttrain.cli.main import app
+from disttrain.cli.app import app
 from disttrain.cluster import access, manifests
 from disttrain.cluster.client import Client
 from disttrain.cluster.resources import JOBS

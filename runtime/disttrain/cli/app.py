@@ -1,0 +1,134 @@
+"""The command `disttrain`: one line per command, each in the file of its name.
+
+Whatever a command needs that is slow to import, it imports when it is called.
+"""
+
+import importlib.metadata
+import os
+import shlex
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from disttrain.cli import (
+    audit,
+    delete,
+    evaluate,
+    events,
+    export,
+    get,
+    inspect,
+    list_jobs,
+    logs,
+    replay,
+    resume,
+    run,
+    scale,
+    schema,
+    status,
+    submit,
+    suspend,
+    top,
+    validate,
+)
+from disttrain.cli.exit_code import ExitCode
+from disttrain.cluster.errors import WrongInput
+from disttrain.coordinator.errors import ManifestChanged
+from disttrain.errors import DistTrainError
+from disttrain.job import terminal_text
+from disttrain.job.errors import InvalidManifest
+from disttrain.launch.errors import (
+    CheckpointsUnusable,
+    NotARunFolder,
+    OutputFolderInUse,
+    OutputFolderUnusable,
+)
+
+_REFUSED = (
+    WrongInput,
+    NotARunFolder,
+    OutputFolderInUse,
+    OutputFolderUnusable,
+    CheckpointsUnusable,
+    ManifestChanged,
+)
+"""Nothing was started, and nothing is until the command or the manifest is another one."""
+
+# Plain help: rich would double the time of `disttrain --help`.
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(run.run)
+app.command()(resume.resume)
+app.command()(status.status)
+app.command()(export.export)
+app.command()(inspect.inspect)
+app.command()(audit.audit)
+app.command()(replay.replay)
+app.command()(evaluate.evaluate)
+app.command()(validate.validate)
+app.command()(schema.schema)
+app.command()(submit.submit)
+app.command("list")(list_jobs.list_jobs)
+app.command()(get.get)
+app.command()(logs.logs)
+app.command()(events.events)
+app.command()(top.top)
+app.command()(scale.scale)
+app.command()(suspend.suspend)
+app.command()(delete.delete)
+
+
+def call(name: str) -> int:
+    """Run the command line; the exit code is 2 for a bad manifest or call, 1 for failures."""
+    try:
+        app(prog_name=name)
+    except InvalidManifest as error:
+        typer.echo(terminal_text.lines(str(error)), err=True)
+        return ExitCode.BAD_MANIFEST
+    except _REFUSED as error:
+        typer.echo(terminal_text.lines(f"error: {error}"), err=True)
+        return ExitCode.BAD_MANIFEST
+    except DistTrainError as error:
+        typer.echo(terminal_text.lines(f"error: {error}"), err=True)
+        return ExitCode.FAILED
+    return ExitCode.SUCCESS
+
+
+def complete(words: Sequence[str]) -> int:
+    """Complete `kubectl disttrain WORDS...`: one word a line, and then a directive for kubectl."""
+    os.environ |= {
+        "_DISTTRAIN_COMPLETE": "complete_bash",
+        "COMP_WORDS": shlex.join(["disttrain", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    try:
+        app(prog_name="disttrain")
+    except SystemExit:
+        # So ends a completion; kubectl still wants to hear that file names are no choice.
+        typer.echo(":4")
+    return ExitCode.SUCCESS
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value.
+    if wanted:
+        typer.echo(f"disttrain {importlib.metadata.version('disttrain')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _disttrain(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Train PyTorch models with asynchronous parameter servers.
+
+    Example: disttrain run job.yaml
+    """
