@@ -96,6 +96,9 @@ def call(name: str) -> int:
     except DistTrainError as error:
         typer.echo(terminal_text.lines(f"error: {error}"), err=True)
         return ExitCode.FAILED
+    except KeyboardInterrupt:
+        # Of the library's own beginnings; what comes later it takes for the same.
+        return ExitCode.INTERRUPTED
     return ExitCode.SUCCESS
 
 

@@ -12,3 +12,5 @@ class ExitCode(IntEnum):
     """The job failed, or something else went wrong."""
     BAD_MANIFEST = 2
     """The manifest or the command line is wrong; nothing was started."""
+    INTERRUPTED = 130
+    """Ctrl-C."""

@@ -1,20 +1,54 @@
-"""Where the programs `disttrain` and `kubectl disttrain` begin."""
+"""Where the programs `disttrain` and `kubectl disttrain` begin.
 
+What the commands are made of takes half a second to import. Until then this module alone is there,
+which therefore imports next to nothing.
+"""
+
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
-from disttrain.cli import app
+from disttrain.cli.exit_code import ExitCode
 
 
 def main() -> int:
     """Run the command line; returns its exit code."""
-    return app.call("disttrain")
+    return _call("disttrain")
 
 
 def plugin() -> int:
     """The same for kubectl, which finds `kubectl-disttrain` and calls it `kubectl disttrain`."""
-    return app.call("kubectl disttrain")
+    return _call("kubectl disttrain")
 
 
 def complete_plugin() -> int:
     """Completions for `kubectl disttrain`."""
+    with _interrupts_end_at_once():
+        from disttrain.cli import app  # noqa: PLC0415
     return app.complete(sys.argv[1:])
+
+
+def _call(name: str) -> int:
+    with _interrupts_end_at_once():
+        from disttrain.cli import app  # noqa: PLC0415
+    return app.call(name)
+
+
+@contextmanager
+def _interrupts_end_at_once() -> Iterator[None]:
+    """Ctrl-C shows no traceback of an import; whoever started this process to ignore it may."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    # An exception could be caught, or reported, by the module that is being imported.
+    os._exit(ExitCode.INTERRUPTED)

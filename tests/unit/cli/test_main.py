@@ -109,3 +109,13 @@ def test_errors_become_one_line_and_an_exit_code(
     monkeypatch.setattr(sys, "argv", ["disttrain"])
     assert command_line.call("disttrain") == code
     assert capsys.readouterr().err == text
+
+
+def test_an_interrupt_before_a_command_has_begun_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(**_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "app", interrupted)
+    assert command_line.call("disttrain") == ExitCode.INTERRUPTED
