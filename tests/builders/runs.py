@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import yaml
+
 TASKS = Path(__file__).parents[1] / "tasks"
 TIMEOUT_SECONDS = 90.0
 
@@ -188,9 +190,9 @@ def set_shards(output: Path, shards: int) -> None:
 def set_field(output: Path, field: str, value: object) -> None:
     """Let a run that was stopped go on by another manifest: a field of its spec, with its path."""
     manifest = output / "job.yaml"
-    job = json.loads(manifest.read_text())
+    job = yaml.safe_load(manifest.read_text())
     section, (*path, last) = job["spec"], field.split(".")
     for name in path:
         section = section[name]
     section[last] = value
-    manifest.write_text(json.dumps(job))
+    manifest.write_text(yaml.safe_dump(job))

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 from safetensors.torch import load_file
 
 from builders.commands import disttrain
@@ -122,7 +123,7 @@ def test_a_resumed_run_loses_and_repeats_nothing(tmp_path: Path) -> None:
 
 def assert_resumes_by_no_other_seed(output: Path) -> None:
     """The portions that are done were cut by the first one."""
-    first = json.loads((output / "job.yaml").read_text())["spec"]["seed"]
+    first = yaml.safe_load((output / "job.yaml").read_text())["spec"]["seed"]
     set_field(output, "seed", first + 1)
     code, _, said = disttrain("resume", output)
     assert (code, "Traceback" in said) == (2, False), said

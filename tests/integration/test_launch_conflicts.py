@@ -3,9 +3,10 @@
 Stand-ins take the roles' places and leave no ledgers: there is nothing for `disttrain audit`.
 """
 
-import json
 import subprocess
 from pathlib import Path
+
+import yaml
 
 from builders.launches import LaunchedRun, wait_until
 
@@ -22,7 +23,7 @@ def test_of_two_runs_started_at_once_one_gets_the_folder(tmp_path: Path) -> None
         assert (refused.returncode, "--output" in said) == (2, True), said
 
         run.wait_for("coordinator", "replica-0")
-        job = json.loads((run.output / "job.yaml").read_text())
+        job = yaml.safe_load((run.output / "job.yaml").read_text())
         assert job["spec"]["replicas"]["count"] == replicas
         run.complete()
         code, output = run.end()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from builders.runs import RunningJob
 from disttrain.errors import FinalError
@@ -149,7 +150,7 @@ def test_a_run_recorded_under_other_circumstances_is_refused(
 
 
 def test_a_run_without_a_record_is_refused(recorded: Path, tmp_path: Path) -> None:
-    job = json.loads((recorded / "job.yaml").read_text())
+    job = yaml.safe_load((recorded / "job.yaml").read_text())
     job["spec"]["record"] = False
     (tmp_path / "ledger").mkdir()
     (tmp_path / "job.yaml").write_text(json.dumps(job))

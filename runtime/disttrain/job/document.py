@@ -57,7 +57,7 @@ def read(text: str) -> list[Document]:
 
 def write(value: JsonValue) -> str:
     """Return a value as one YAML document, its fields in their order."""
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _refused(message: str, line: int | None) -> Document:
@@ -101,6 +101,24 @@ class _Loader(yaml.SafeLoader):
             return _UNQUOTED
         resolve: Callable[..., str] = super().resolve
         return resolve(kind, value, (False, True))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what `read` would take for something else than text, by YAML 1.2 as by 1.1."""
+
+    def represent_text(self, text: str) -> ScalarNode:
+        quote = None if _is_text(text) else "'"
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=quote)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def _is_text(unquoted: str) -> bool:
+    try:
+        return isinstance(parse_scalar(unquoted), str)
+    except ValueError:
+        return False
 
 
 def _whole_characters(text: str) -> str:

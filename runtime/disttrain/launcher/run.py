@@ -1,13 +1,13 @@
 """One run of one job on this machine: its folder, its processes' configs, its record."""
 
 import errno
-import json
 import os
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from disttrain.job import effective
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import atomic_file, locations
@@ -85,7 +85,7 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path) -> Run:
     _make_checkpoint_folder(job, run_folder)
     with run_folder.writable(), ExitStack() as held:
         held.callback(os.close, run_folder.claim())
-        atomic_file.replace(run_folder.job, _manifest(job))
+        atomic_file.replace(run_folder.job, effective.text(job).encode())
         place = _place(job, run_folder, held, task_folder=task_folder.resolve())
         return _prepared(job, run_folder, place, held.pop_all())
 
@@ -161,8 +161,3 @@ def _prepared(job: DistTrainJob, folder: RunFolder, place: Place, held: ExitStac
     run.write_record()
     launch_config.write(folder.config(Role.REPLICA), joining(job, place))
     return run
-
-
-def _manifest(job: DistTrainJob) -> bytes:
-    # JSON is YAML, and every default of today is spelled out: a resume means what the run meant.
-    return json.dumps(job.model_dump(mode="json", by_alias=True), indent=2).encode() + b"\n"
