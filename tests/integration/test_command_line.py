@@ -166,6 +166,23 @@ def test_a_finished_run_can_be_inspected_measured_and_exported(tmp_path: Path) -
         assert out.read_bytes() == (job.output / "model.safetensors").read_bytes()
 
 
+def test_a_complete_run_goes_on_only_for_more(tmp_path: Path) -> None:
+    with RunningJob(tmp_path) as job:
+        assert job.wait() == 0
+        before = {path: path.read_bytes() for path in job.output.rglob("*") if path.is_file()}
+        code, said, _ = disttrain("resume", job.output)
+        assert (code, f"{EPOCHS} epochs" in said, "staleness p50" in said) == (0, True, True), said
+        after = {path: path.read_bytes() for path in job.output.rglob("*") if path.is_file()}
+        assert after == before
+
+        set_field(job.output, "stop.epochs", EPOCHS + 1)
+        job.resume()
+        assert job.wait() == 0
+        assert job.summary()["epochs"] == EPOCHS + 1
+        assert load_file(job.output / "model.safetensors")["counts"].eq(EPOCHS + 1).all()
+        job.assert_promises_held()
+
+
 def finish(job: RunningJob) -> None:
     assert job.wait() == 0
 

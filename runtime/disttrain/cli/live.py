@@ -18,8 +18,9 @@ from disttrain.job.spec import DistTrainJob
 from disttrain.launch import locations
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder, default_folder, require_own
-from disttrain.launcher import local
+from disttrain.launcher import completion, local
 from disttrain.launcher import run as runs
+from disttrain.launcher.completion import Completed
 from disttrain.launcher.launcher import Watcher
 from disttrain.launcher.outcome import Outcome, Result
 from disttrain.launcher.restart_point import latest_checkpoint
@@ -42,11 +43,16 @@ def run(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
 def resume(path: Path, look: Callable[[Path], None]) -> ExitCode:
     """Go on with the run in a folder; returns the exit code. Raises NotARunFolder.
 
-    `look` is at the checkpoint, once nobody else writes any.
+    Nothing is started when the run is complete and its manifest asks for no more. `look` is at the
+    checkpoint, once nobody else writes any.
     """
     folder = RunFolder(path.resolve())
     folder.read_record()
     job = manifest_file.load_job(folder.job)
+    completed = completion.read(folder.summary)
+    if completed and completion.is_final(completed, completion.followed(folder), job.spec):
+        typer.echo(_nothing_left(job, folder, completed))
+        return ExitCode.COMPLETE
 
     def prepare() -> Run:
         folder.require_free()
@@ -54,6 +60,16 @@ def resume(path: Path, look: Callable[[Path], None]) -> ExitCode:
         return runs.resumed(job, folder)
 
     return _watched(prepare)
+
+
+def _nothing_left(job: DistTrainJob, folder: RunFolder, completed: Completed) -> str:
+    shown = _shown(folder)
+    return (
+        f"{job.metadata.name} is {wording.completed(completed)}. The model is "
+        f"{shown}/{folder.model.name}. To train longer, ask for more by "
+        f"{wording.limit(completed.reason)} in {shown}/{folder.job.name}, "
+        f"and then: disttrain resume {shown}"
+    )
 
 
 def _watched(prepare: Callable[[], Run]) -> ExitCode:

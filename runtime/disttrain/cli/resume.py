@@ -34,7 +34,8 @@ def resume(target: Target, which: Which) -> None:
 
     A folder that exists is a run of this machine, which goes on by the manifest in DIR/job.yaml;
     a damaged checkpoint is refused before anything starts, as is a manifest by which it cannot be
-    gone on with, and it exits like `disttrain run`.
+    gone on with, and it exits like `disttrain run`. A run that is complete is left as it is, unless
+    its manifest asks for more since.
     Any other NAME is a job of the cluster, as are dtj/NAME and what is named with --namespace,
     --context or --kubeconfig, whatever folders there are.
 

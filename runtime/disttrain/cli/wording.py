@@ -2,8 +2,25 @@
 
 from collections.abc import Mapping
 from math import nan
+from typing import Protocol
 
-from disttrain.cli.job_status import BatchMethod, JobStatus, Staleness
+from disttrain.cli.job_status import BatchMethod, JobStatus
+from disttrain.job.stop import Stop
+from disttrain.launcher.completion import Completed
+
+
+class Quantiles(Protocol):
+    """Of the pushes' staleness; None before the first push."""
+
+    @property
+    def p50(self) -> int | None:
+        """The median."""
+        ...
+
+    @property
+    def p99(self) -> int | None:
+        """The 99th percentile."""
+        ...
 
 
 def count(number: float) -> str:
@@ -27,7 +44,7 @@ def measures(values: Mapping[str, float | None] | None) -> str:
     return ", ".join(f"{name} {nan if value is None else value:.4g}" for name, value in known)
 
 
-def staleness(figures: Staleness) -> str:
+def staleness(figures: Quantiles) -> str:
     """Median and 99th percentile; empty before the first push."""
     if figures.p50 is None or figures.p99 is None:
         return ""
@@ -62,6 +79,27 @@ def ending(result: str, reason: str | None, message: str | None) -> str:
     """How and why a job ended: `Complete (Converged: no step makes the loss smaller)`."""
     why = ": ".join(part for part in (reason, message) if part and part != result)
     return f"{result} ({why})" if why else result
+
+
+def completed(figures: Completed) -> str:
+    """How far a complete run came: `complete (Epochs): 4 epochs, 5,748 samples in 12 s, ...`."""
+    method = figures.sandblaster
+    parts = [
+        "" if method is None else f"{count(method.iteration)} iterations",
+        f"{count(figures.epochs)} epoch{'s' * (figures.epochs != 1)}",
+        f"{count(figures.samples)} samples in {duration(figures.seconds)}",
+        measures(figures.final_measures),
+        staleness(figures.staleness),
+    ]
+    why = f" ({figures.reason})" if figures.reason else ""
+    return f"complete{why}: {', '.join(part for part in parts if part)}"
+
+
+def limit(reason: str) -> str:
+    """The field of the manifest by which a job ended for this reason."""
+    names = {field.alias for field in Stop.model_fields.values()}
+    name = reason[:1].lower() + reason[1:]
+    return f"spec.stop.{name}" if name in names else "spec.strategy"
 
 
 def remaining(status: JobStatus) -> str:

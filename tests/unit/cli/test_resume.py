@@ -1,5 +1,6 @@
 """`disttrain resume`: what it refuses before anything starts."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from torch import nn
 
 from builders.checkpointed_runs import a_run, checkpoint_of
 from builders.checkpoints import flip_bit
+from builders.runs import set_field
 from disttrain.checkpoint import names
 from disttrain.cli import main
 from disttrain.launcher import local
@@ -95,3 +97,41 @@ def test_another_optimizer_is_refused_by_name(
     assert "spec.strategy.downpour.optimizer was adagrad and is sgd" in said
     assert "Set adagrad, or begin a new run" in said
     assert started == []
+
+
+COMPLETE = {
+    "phase": "Complete", "reason": "Epochs", "epochs": 1, "samples": 1797, "seconds": 12.4,
+    "finalMeasures": {"accuracy": 0.97}, "staleness": {"p50": 2, "p99": 7},
+}  # fmt: skip
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_complete_run_is_told_and_left_as_it_is(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    started: list[object],
+) -> None:
+    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
+    (run / "summary.json").write_text(json.dumps(COMPLETE))
+    before = contents(run)
+    assert resumed(monkeypatch, run) == 0
+    assert capsys.readouterr().out == (
+        "digits is complete (Epochs): 1 epoch, 1,797 samples in 12 s, accuracy 0.97, "
+        f"staleness p50 2 p99 7. The model is {run}/model.safetensors. To train longer, "
+        f"ask for more by spec.stop.epochs in {run}/job.yaml, and then: disttrain resume {run}\n"
+    )
+    assert (contents(run), started) == (before, [])
+
+
+def test_a_complete_run_goes_on_when_its_manifest_asks_for_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[object]
+) -> None:
+    run = a_run(tmp_path, "signs_resumed", nn.Linear(1, 1))
+    (run / "summary.json").write_text(json.dumps(COMPLETE))
+    set_field(run, "stop.epochs", 2)
+    assert resumed(monkeypatch, run) == 7
+    assert len(started) == 1

@@ -1,0 +1,86 @@
+"""Whether a run is complete, so that a resume has nothing to do."""
+
+from math import nan
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from disttrain.coordinator.decisions import stop_rules
+from disttrain.coordinator.decisions.stop_rules import Reached
+from disttrain.job.names import Role
+from disttrain.job.spec import Spec
+from disttrain.launch import config as launch_config
+from disttrain.launch.errors import InvalidLaunchConfig
+from disttrain.launch.run_folder import RunFolder
+from disttrain.launcher.outcome import Result
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
+
+
+class _Staleness(_Part):
+    p50: int | None = None
+    p99: int | None = None
+
+
+class _BatchMethod(_Part):
+    iteration: int = 0
+
+
+class Completed(_Part):
+    """How far a run came that is complete: the figures of its summary."""
+
+    reason: str = ""
+    epochs: int = 0
+    steps: int = 0
+    samples: int = 0
+    seconds: float = 0.0
+    final_measures: dict[str, float | None] | None = None
+    staleness: _Staleness = _Staleness()
+    sandblaster: _BatchMethod | None = None
+
+    @property
+    def reached(self) -> Reached:
+        """The same for the rules that end a job."""
+        measured = (self.final_measures or {}).items()
+        return Reached(
+            epochs=self.epochs,
+            steps=self.steps,
+            samples=self.samples,
+            seconds=self.seconds,
+            measures={name: nan if value is None else value for name, value in measured},
+            iterations=0 if self.sandblaster is None else self.sandblaster.iteration,
+        )
+
+
+class _Ended(_Part):
+    phase: Result
+
+
+def is_final(completed: Completed, then: Spec | None, now: Spec) -> bool:
+    """Whether a manifest asks for nothing that a complete run has not reached. Pure.
+
+    `then` is what the run followed; None if that is unknown. By the same manifest it is complete
+    however it ended: a batch method that converged has met no limit.
+    """
+    return now == then or stop_rules.met(now.stop, completed.reached) is not None
+
+
+def read(summary: Path) -> Completed | None:
+    """The figures of a run that is complete; None of one that is not, or has no summary."""
+    try:
+        content = summary.read_bytes()
+        ended = _Ended.model_validate_json(content)
+        return Completed.model_validate_json(content) if ended.phase is Result.COMPLETE else None
+    except (OSError, ValidationError):
+        return None
+
+
+def followed(folder: RunFolder) -> Spec | None:
+    """What the latest run in a folder followed, whatever its manifest says since; None: unknown."""
+    try:
+        return launch_config.read(folder.config(Role.COORDINATOR)).job.spec
+    except InvalidLaunchConfig:
+        return None
