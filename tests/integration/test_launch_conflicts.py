@@ -30,6 +30,18 @@ def test_of_two_runs_started_at_once_one_gets_the_folder(tmp_path: Path) -> None
         assert code == 0, output
 
 
+def test_a_run_into_the_folder_of_a_living_one_says_who_uses_it(tmp_path: Path) -> None:
+    with LaunchedRun(tmp_path) as run:
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        before = _contents(run.output)
+        refused = run.start("run", "job.yaml", "--output", "out")
+        said, _ = refused.communicate(timeout=60)
+        assert refused.returncode == 2
+        assert f"a run with pid {run.command.pid} is using " in said
+        assert "resume" not in said
+        assert _contents(run.output) == before
+
+
 def test_a_resume_of_a_living_run_changes_nothing(tmp_path: Path) -> None:
     with LaunchedRun(tmp_path) as run:
         run.wait_for("coordinator", "shard-0", "replica-0")

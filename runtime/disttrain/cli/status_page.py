@@ -1,8 +1,6 @@
 """What `disttrain status` prints."""
 
-import fcntl
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,24 +39,9 @@ def find(path: Path) -> Found | None:
     status = read_status(folder.status)
     if status is None:
         return None
-    running = is_running(folder)
+    running = folder.is_held()
     content = json.loads(folder.status.read_bytes()) | {"running": running}
     return Found(content, status, running)
-
-
-def is_running(folder: RunFolder) -> bool:
-    """Whether a launcher holds the folder."""
-    try:
-        descriptor = os.open(folder.lock_file, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def show(found: Found, console: Console | None = None) -> None:

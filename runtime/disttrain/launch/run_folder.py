@@ -1,5 +1,6 @@
 """The output folder of a run: every name in it is made here."""
 
+import errno
 import fcntl
 import os
 import stat
@@ -31,6 +32,7 @@ class RunRecord:
 
 
 _RECORD = TypeAdapter(RunRecord)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +119,18 @@ class RunFolder:
         return None
 
     @contextmanager
-    def writable(self) -> Iterator[None]:
-        """What the system says against writing into the folder is an OutputFolderUnusable."""
+    def writable(self, field: str, remedy: str) -> Iterator[None]:
+        """What the system says against writing into the folder is an OutputFolderUnusable.
+
+        `field` names the folder in the command, `remedy` is what helps unless the disk is full.
+        """
         try:
             yield
         except OSError as error:
-            where = error.filename or self.path
-            message = (
-                f"{self.path} cannot be written into ({where}: {error.strerror}); "
-                "make room and see to its permissions, or name another folder"
-            )
+            inside = error.filename not in {None, str(self.path)}
+            why = f"{error.filename}: {error.strerror}" if inside else error.strerror
+            helps = "make room on its disk" if error.errno in _FULL else remedy
+            message = f"{field}: {self.path} takes no files ({why}); {helps}"
             raise OutputFolderUnusable(message) from error
 
     def create(self) -> None:
@@ -137,6 +141,11 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             message = f"{self.path} is no folder; choose another one with --output"
             raise OutputFolderUnusable(message)
+        if self.is_held():
+            message = (
+                f"a run{self._with_pid()} is using {self.path}; choose another folder with --output"
+            )
+            raise OutputFolderInUse(message)
         if self.path.exists() and any(self.path.iterdir()):
             message = (
                 f"{self.path} is not empty; choose another folder with --output, "
@@ -183,9 +192,32 @@ class RunFolder:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(descriptor)
-            message = f"the run in {self.path} is still going on; stop it first"
+            message = (
+                f"the run in {self.path} is still going on{self._with_pid(',')}; stop it first"
+            )
             raise OutputFolderInUse(message) from error
         return descriptor
+
+    def is_held(self) -> bool:
+        """Whether a launcher holds the folder. Nothing is made or changed."""
+        try:
+            descriptor = os.open(self.lock_file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def _with_pid(self, comma: str = "") -> str:
+        """Whose run it is, as far as run.json says: empty in the first moments of one."""
+        try:
+            return f"{comma} with pid {self.read_record().launcher_pid}"
+        except NotARunFolder:
+            return ""
 
     def require_free(self) -> None:
         """Raise OutputFolderInUse while a launcher holds the folder."""

@@ -20,6 +20,8 @@ from disttrain.launcher.plan import Place, joining, plan, transport_kind
 from disttrain.launcher.restart_policy import Policy
 from disttrain.transport.config import TransportKind
 
+_ANOTHER_FOLDER = "choose a folder that you may write"
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -83,7 +85,7 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path) -> Run:
     """
     run_folder = RunFolder(folder.resolve())
     _make_checkpoint_folder(job, run_folder)
-    with run_folder.writable(), ExitStack() as held:
+    with run_folder.writable("--output", _ANOTHER_FOLDER), ExitStack() as held:
         held.callback(os.close, run_folder.claim())
         atomic_file.replace(run_folder.job, effective.text(job).encode())
         place = _place(job, run_folder, held, task_folder=task_folder.resolve())
@@ -97,7 +99,7 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
     runs; then nothing was changed.
     """
     record = folder.read_record()
-    with folder.writable(), ExitStack() as held:
+    with folder.writable("DIR", "see to its permissions"), ExitStack() as held:
         held.callback(os.close, folder.lock())
         checkpoint = restart_point.latest_checkpoint(locations.of_run(folder, job))
         if checkpoint is None and folder.summary.exists():

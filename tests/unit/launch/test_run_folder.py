@@ -14,6 +14,17 @@ from disttrain.launch.run_folder import RunFolder, RunRecord, default_folder
 from disttrain.launcher import restart_point
 
 
+def a_record(launcher_pid: int = 1) -> RunRecord:
+    return RunRecord(
+        job_uid="one",
+        task_folder=Path("/tasks"),
+        launcher_pid=launcher_pid,
+        sockets=Path("/tmp/s"),
+        cores=2,
+        processes={"replica-0": 7},
+    )
+
+
 def test_the_default_folder_has_the_jobs_name_and_the_time() -> None:
     now = datetime(2026, 1, 31, 12, 5, 9, tzinfo=UTC)
     assert default_folder("digits", now) == Path("runs/digits-20260131-120509")
@@ -81,6 +92,23 @@ def test_one_launcher_holds_a_folder_at_a_time(tmp_path: Path) -> None:
     os.close(folder.lock())
 
 
+def test_a_folder_in_use_names_who_uses_it(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    held = folder.claim()
+    with pytest.raises(OutputFolderInUse, match=f"^a run is using {tmp_path}; choose another"):
+        folder.create()
+    folder.write_record(a_record(launcher_pid=71))
+    in_use = f"^a run with pid 71 is using {tmp_path}; choose another folder with --output"
+    with pytest.raises(OutputFolderInUse, match=in_use) as error:
+        folder.create()
+    assert "resume" not in str(error.value)
+    with pytest.raises(OutputFolderInUse, match=r"still going on, with pid 71; stop it first"):
+        folder.lock()
+    os.close(held)
+    with pytest.raises(OutputFolderInUse, match=r"is not empty; .*disttrain resume"):
+        folder.create()
+
+
 def test_a_folder_that_two_runs_found_empty_goes_to_the_first_to_hold_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,14 +135,7 @@ def test_a_folder_is_free_when_no_launcher_holds_it(tmp_path: Path) -> None:
 
 def test_the_record_survives_its_file_and_a_torn_one_is_told(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    record = RunRecord(
-        job_uid="one",
-        task_folder=Path("/tasks"),
-        launcher_pid=1,
-        sockets=Path("/tmp/s"),
-        cores=2,
-        processes={"replica-0": 7},
-    )
+    record = a_record()
     folder.write_record(record)
     assert folder.read_record() == record
     folder.record.write_bytes(folder.record.read_bytes()[:-20])
