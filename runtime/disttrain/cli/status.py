@@ -20,7 +20,7 @@ WATCH_SECONDS = 2.0
 def status(folder: Folder, *, as_json: AsJson = False, watch: Watch = False) -> None:
     """Show how the run in DIR is, and in one sentence what limits its speed.
 
-    The table lists each process with the address of its Prometheus metrics.
+    The table lists each process, while it runs with the address of its Prometheus metrics.
 
     Example: disttrain status runs/digits-20260131-120000 --watch
     """

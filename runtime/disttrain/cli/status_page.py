@@ -69,28 +69,22 @@ def _console() -> Console:
 
 
 def _table(status: JobStatus, *, running: bool) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for title in ("process", "state", "life", "pid", "done", "metrics"):
-        table.add_column(title, overflow="fold")
     # Nobody answers on the addresses of an ended run, or somebody else does; so with process ids.
-    url = _url if running else _nothing
+    titles = ("process", "state", "life", "done", *(("pid", "metrics") if running else ()))
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in titles:
+        table.add_column(title, overflow="fold")
     unit = wording.version_unit(status)
-    table.add_row("coordinator", status.phase, "", "", "", url(status.metrics_address))
+    rows = [("coordinator", status.phase, "", "", "", _url(status.metrics_address))]
     for member in status.members:
-        table.add_row(
-            member.name,
-            (member.activity or member.state) if running else "ended",
-            str(member.incarnation),
-            str(member.pid) if running else "",
-            done(member, unit),
-            url(member.metrics_address),
-        )
+        state = (member.activity or member.state) if running else "ended"
+        life, pid = str(member.incarnation), str(member.pid)
+        url = _url(member.metrics_address)
+        rows.append((member.name, state, life, done(member, unit), pid, url))
+    for row in rows:
+        table.add_row(*row[: len(titles)])
     return table
 
 
 def _url(address: str | None) -> str:
     return f"http://{address}/metrics" if address else ""
-
-
-def _nothing(_address: str | None) -> str:
-    return ""

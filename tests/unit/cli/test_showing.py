@@ -238,6 +238,17 @@ def test_status_lists_every_process_with_its_metrics_while_the_run_lives(tmp_pat
     os.close(held)
 
 
+def test_status_of_an_ended_run_has_no_column_without_content(tmp_path: Path) -> None:
+    a_run(tmp_path, phase="Complete")
+    shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output.splitlines()
+    assert [line.split() for line in shown[1:5]] == [
+        ["process", "state", "life", "done"],
+        ["coordinator", "Complete"],
+        ["shard-0", "ended", "2", "1,234", "updates"],
+        ["replica-0", "ended", "1", "6,000", "samples"],
+    ]
+
+
 def test_status_of_a_killed_run_says_how_to_go_on(tmp_path: Path) -> None:
     a_run(tmp_path)
     result = CliRunner().invoke(app, ["status", str(tmp_path), "--watch"])
