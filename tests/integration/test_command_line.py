@@ -92,6 +92,9 @@ def test_a_running_job_tells_its_state_and_every_process_its_metrics(tmp_path: P
         assert total(texts["shard-0"], "disttrain_shard_version") >= SAMPLES / 16
         assert total(texts["replica-0"], "disttrain_samples_total") > 0
         assert all(address.startswith("127.0.0.1:") for address in served.values())
+
+        _, said, _ = disttrain("audit", job.output)
+        assert said.startswith("the run is still going on: "), said
         job.interrupt()
         assert job.wait() == 130
         job.assert_promises_held()

@@ -20,6 +20,7 @@ from disttrain.audit.evidence import Evidence
 from disttrain.audit.finding import Finding, Standing, in_doubt, not_applicable
 
 _INSTEAD = "gradients of groups count when an evaluation is complete: see promise 3"
+_UNCLEAN = frozenset({Standing.VIOLATED, Standing.NOT_WHOLE})
 _SAME_BITS = "a batch method keeps no chunks: run the manifest again, it gives the same bits"
 
 
@@ -27,7 +28,7 @@ def audit(evidence: Evidence) -> tuple[Finding, ...]:
     """What held, promise by promise."""
     findings = _of_a_batch_method(evidence) if evidence.batch_method else _of_downpour(evidence)
     whole = logs.check(evidence)
-    if whole.standing is Standing.VIOLATED:
+    if whole.standing is Standing.NOT_WHOLE:
         findings = tuple(in_doubt(finding, whole.promise) for finding in findings)
     return (*findings, whole)
 
@@ -83,5 +84,5 @@ def _of_all(evidence: Evidence) -> tuple[Finding, ...]:
 
 
 def is_clean(findings: Sequence[Finding]) -> bool:
-    """Whether nothing was violated."""
-    return all(finding.standing is not Standing.VIOLATED for finding in findings)
+    """Whether nothing was violated, by logs that are whole."""
+    return all(finding.standing not in _UNCLEAN for finding in findings)

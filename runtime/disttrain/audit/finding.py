@@ -13,6 +13,8 @@ class Standing(StrEnum):
     HELD = "held"
     VIOLATED = "violated"
     NOT_APPLICABLE = "not applicable"
+    NOT_WHOLE = "not whole"
+    """Of the logs themselves: records are missing, so that what they contradict proves nothing."""
     NOT_CHECKABLE = "not checkable"
     """The logs do not say; the evidence says why."""
 

@@ -1,11 +1,12 @@
 """Whether the logs that all other checks compare are whole."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from disttrain.audit.evidence import Evidence, Life
-from disttrain.audit.finding import Finding, judge
+from disttrain.audit.finding import Finding, Standing, judge
 from disttrain.job import names
 
 PROMISE = "logs are whole"
@@ -16,7 +17,8 @@ def check(evidence: Evidence) -> Finding:
     lives = [*evidence.shard_lives, *evidence.replica_lives]
     violations = [*(text for life in lives for text in _cut_short(life)), *_absent(evidence)]
     records = sum(len(life.records) for life in lives)
-    return judge(PROMISE, violations, f"{records} records in the logs of {len(lives)} lives")
+    finding = judge(PROMISE, violations, f"{records} records in the logs of {len(lives)} lives")
+    return replace(finding, standing=Standing.NOT_WHOLE) if violations else finding
 
 
 def _cut_short(life: Life) -> Iterator[str]:

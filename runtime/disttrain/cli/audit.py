@@ -13,7 +13,7 @@ def audit(folder: RunPath, *, as_json: AsJson = False) -> None:
     """Check the promises of the design from a run's own logs, and say what held.
 
     Reads the ledgers of all processes, the journal, the summary and the checkpoints. Exits with 0
-    when nothing was violated, 1 otherwise, 2 when DIR is no run.
+    when nothing was violated, 1 when something was or the logs lack records, 2 when DIR is no run.
 
     Example: disttrain audit runs/digits
     """

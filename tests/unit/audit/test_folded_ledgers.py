@@ -137,4 +137,4 @@ def test_a_shard_that_answered_and_has_no_log_is_found() -> None:
     for record in run.replicas[0, 1]:
         if record["kind"] == ReplicaKind.ACKNOWLEDGED and record["number"] == 1:
             record["shard_incarnation"] = 9
-    assert "lo" in violated(run)
+    assert findings(run)["lo"].standing is Standing.NOT_WHOLE
