@@ -552,7 +552,7 @@ def test_status_names_members_speed_and_limit() -> None:
     machine = Machine()
     shard, one, _ = machine.running()
     machine.tick(1.0)
-    report = ReplicaReport(compute_seconds=9.0, data_seconds=1.0, loss_sum=3.0, loss_steps=2)
+    report = ReplicaReport(compute_seconds=7.0, data_seconds=3.0, loss_sum=3.0, loss_steps=2)
     machine.heartbeat(one, report)
     machine.heartbeat(shard, ShardReport(version=5, staleness=(3, 1)))
     machine.tick(1.0)
@@ -561,7 +561,7 @@ def test_status_names_members_speed_and_limit() -> None:
     found = reply.status
     assert [member["name"] for member in found["members"]] == ["shard-0", "replica-0", "replica-1"]
     assert found["loss"] == 1.5
-    assert found["timeShares"]["computing"] == 0.9
+    assert found["timeShares"]["computing"] == 0.7
     assert found["limit"].startswith("Data")
     assert found["staleness"]["histogram"] == {"0": 3, "1": 1}
     assert (found["staleness"]["p50"], found["staleness"]["p99"]) == (0, 1)

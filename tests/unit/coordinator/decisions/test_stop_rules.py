@@ -86,6 +86,8 @@ def test_only_the_lowest_living_replica_works_during_the_warm_start() -> None:
     ("report", "busy", "word"),
     [
         (ReplicaReport(compute_seconds=9.5, push_seconds=0.5), 0.1, "Computing"),
+        (ReplicaReport(compute_seconds=8.7, fetch_seconds=1.3), 0.95, "Computing: the replicas"),
+        (ReplicaReport(compute_seconds=7.4, data_seconds=2.6), 0.1, "Data"),
         (ReplicaReport(compute_seconds=5, data_seconds=5), 1.0, "Data"),
         (ReplicaReport(compute_seconds=5, push_seconds=5), 0.2, "Push"),
         (ReplicaReport(compute_seconds=5, fetch_seconds=5), 0.2, "Fetch"),
