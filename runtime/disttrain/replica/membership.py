@@ -77,6 +77,8 @@ class Membership:
             lambda: self._transport.connect(address.coordinator),
             Role.REPLICA,
             address.spec.coordinator.heartbeat_seconds,
+            # The shards may have ended before this process: they answer none of its waits.
+            on_end=self.halt.say,
         )
 
     def join(self, join: Join, report: Callable[[], ReplicaReport]) -> Joined:

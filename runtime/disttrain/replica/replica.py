@@ -70,6 +70,9 @@ class Replica:
             LOG.warning("was declared dead", incarnation=self._member.incarnation, error=error)
             return ExitCode.RESTART
         except Halted:
+            self._look_for_end()
+            if self._exit_code is not None:
+                return self._exit_code
             LOG.warning("left without an answer to its last pushes")
             # How far it came, the shards will tell.
             self._say_farewell(None)
@@ -95,11 +98,21 @@ class Replica:
 
     def _carry_out_orders(self) -> None:
         for numbered in self._orders_now():
-            self._coordinator.answer(numbered, self._orders.carry_out(numbered.order))
-            if isinstance(numbered.order, Evaluate) and numbered.order.model_file is None:
-                self._training.evaluated()
+            self._carry_out(numbered)
+
+    def _carry_out(self, numbered: NumberedOrder) -> None:
+        self._coordinator.answer(numbered, self._orders.carry_out(numbered.order))
+        if isinstance(numbered.order, Evaluate) and numbered.order.model_file is None:
+            self._training.evaluated()
+        if isinstance(numbered.order, End):
+            self._exit_code = ExitCode.COMPLETE if numbered.id else ExitCode.RESTART
+
+    def _look_for_end(self) -> None:
+        """Carry out an End that came while this thread waited; what else came is over with it."""
+        while not self._coordinator.orders.empty():
+            numbered = self._coordinator.orders.get()
             if isinstance(numbered.order, End):
-                self._exit_code = ExitCode.COMPLETE if numbered.id else ExitCode.RESTART
+                self._carry_out(numbered)
 
     def _orders_now(self) -> Iterator[NumberedOrder]:
         """What is to be carried out now; what needs the first values has to wait for them."""

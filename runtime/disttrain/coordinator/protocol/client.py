@@ -35,14 +35,23 @@ class CoordinatorClient:
     """
 
     def __init__(
-        self, connect: Callable[[], Channel], role: Role, heartbeat_seconds: float = 0.5
+        self,
+        connect: Callable[[], Channel],
+        role: Role,
+        heartbeat_seconds: float = 0.5,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """`connect` makes the channel inside the client's thread, which owns it."""
+        """`connect` makes the channel inside the client's thread, which owns it.
+
+        That thread calls `on_end` when an `End` is among the orders, for whoever waits for
+        something that will not come any more.
+        """
         self.orders: queue.Queue[NumberedOrder] = queue.Queue()
         """Orders to carry out, each once; answer with `answer`."""
         self._connect = connect
         self._role = role
         self._heartbeat_seconds = heartbeat_seconds
+        self._on_end = on_end
         self._report: Report | None = None
         self._requests: queue.SimpleQueue[tuple[messages.Request, Future[messages.Reply]]] = (
             queue.SimpleQueue()
@@ -133,8 +142,7 @@ class CoordinatorClient:
             self._end(CoordinatorSilent("the client was closed"), waiting)
         except MemberFenced as error:
             self._end(error, waiting)
-            fenced = End(reason=str(error))
-            self.orders.put(NumberedOrder(id=0, order=fenced))
+            self._hand_out(NumberedOrder(id=0, order=End(reason=str(error))))
         except Exception as error:
             # Whoever waits must not wait for ever because a report or the transport failed.
             self._end(CoordinatorSilent(f"the client's thread failed: {error!r}"), waiting)
@@ -169,10 +177,15 @@ class CoordinatorClient:
         self._latest = control.latest
         self._lost = control.lost_leases
         for order in received.orders:
-            self.orders.put(order)
+            self._hand_out(order)
         for number, reply in received.replies.items():
             if number in waiting:
                 waiting.pop(number).set_result(reply)
+
+    def _hand_out(self, order: NumberedOrder) -> None:
+        self.orders.put(order)
+        if isinstance(order.order, End):
+            self._on_end()
 
     def _end(self, error: CoordinatorError, waiting: dict[int, Future[messages.Reply]]) -> None:
         self._ended = error

@@ -329,6 +329,25 @@ def test_a_coordinator_that_forgot_this_life_is_joined_again() -> None:
     assert isinstance(channel.sent[-1], messages.Join)
 
 
+def test_whoever_waits_is_told_of_the_end_when_it_lies_among_the_orders() -> None:
+    end = orders.NumberedOrder(id=7, order=orders.End(reason="Diverged"))
+    channel = ScriptedChannel(
+        lambda request: (
+            messages.HeartbeatReply(orders=(end,))
+            if isinstance(request, messages.Heartbeat)
+            else _accepting(request)
+        )
+    )
+    told = threading.Event()
+    client = CoordinatorClient(lambda: channel, Role.SHARD, 0.01, on_end=told.set)
+    try:
+        client.join(JOIN, ShardReport, timeout=5)
+        assert told.wait(5)
+        assert client.orders.get_nowait() == end
+    finally:
+        client.close()
+
+
 def test_a_refused_join_and_a_silent_coordinator_are_said() -> None:
     refusal = messages.Refused(reason=messages.RefusalReason.FULL, message="no place")
     with pytest.raises(NotJoined, match="no place"):
@@ -531,10 +550,11 @@ def test_the_threaded_client_ends_when_this_life_is_fenced() -> None:
     channel = ScriptedChannel(
         lambda request: refusal if isinstance(request, messages.Heartbeat) else _accepting(request)
     )
-    client = CoordinatorClient(lambda: channel, Role.SHARD, 0.01)
+    told = threading.Event()
+    client = CoordinatorClient(lambda: channel, Role.SHARD, 0.01, on_end=told.set)
     client.join(JOIN, ShardReport, timeout=5)
-    ended = client.orders.get(timeout=5)
-    assert isinstance(ended.order, orders.End)
+    assert told.wait(5)
+    assert isinstance(client.orders.get_nowait().order, orders.End)
     with pytest.raises(MemberFenced):
         client.request(messages.Status()).result(5)
     client.close()

@@ -1,0 +1,94 @@
+"""How one life of a replica ends."""
+
+import queue
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from disttrain.coordinator.protocol.fields import MemberId, Progress
+from disttrain.coordinator.protocol.messages import Acknowledged, Joined, Leave
+from disttrain.coordinator.protocol.orders import Drain, End, NumberedOrder, Order
+from disttrain.launch.exit_code import ExitCode
+from disttrain.replica.halt import Halt
+from disttrain.replica.replica import Replica
+from disttrain.transport.header import Role
+
+MEMBER = MemberId(role=Role.REPLICA, index=0, incarnation=1)
+JOINED = Joined(member=MEMBER, seed=1)
+
+
+class Coordinator:
+    """Its orders come at once; `told` is what it hears."""
+
+    def __init__(self, *orders: NumberedOrder) -> None:
+        self.orders: queue.Queue[NumberedOrder] = queue.Queue()
+        self.coming = orders
+        self.told: list[object] = []
+
+    def arrive(self) -> None:
+        for order in self.coming:
+            self.orders.put(order)
+
+    def answer(self, order: NumberedOrder, result: object) -> None:
+        del result
+        self.told.append(order.order)
+
+    def request(self, request: Leave) -> Any:
+        self.told.append(request)
+        answered: Future[Acknowledged] = Future()
+        answered.set_result(Acknowledged())
+        return answered
+
+
+class WaitsForShards:
+    """A training whose step waits for shards that have ended."""
+
+    def __init__(self, halt: Halt, coordinator: Coordinator) -> None:
+        self._halt = halt
+        self._coordinator = coordinator
+
+    def begin(self, meanwhile: object) -> None:
+        del meanwhile
+
+    def train_until(self, ends: object) -> None:
+        del ends
+        self._coordinator.arrive()
+        self._halt.say()
+        self._halt.get(queue.SimpleQueue())
+
+    def progress(self) -> Progress:
+        return Progress()
+
+    def __getattr__(self, name: str) -> Any:
+        return None
+
+
+def ended_with(coordinator: Coordinator) -> ExitCode:
+    halt = Halt()
+    membership = SimpleNamespace(coordinator=coordinator, farewells=None, halt=halt)
+    prepared = SimpleNamespace(task=None, model=None, device=None)
+    training = WaitsForShards(halt, coordinator)
+    made = Replica(cast(Any, prepared), cast(Any, membership), JOINED, cast(Any, training))
+    return made.run()
+
+
+def order(number: int, what: Order) -> NumberedOrder:
+    return NumberedOrder(id=number, order=what)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(7, ExitCode.COMPLETE), (0, ExitCode.RESTART)], ids=["over", "fenced"]
+)
+def test_the_end_of_the_job_is_heard_in_the_midst_of_a_step(number: int, code: ExitCode) -> None:
+    end = End(reason="Diverged")
+    coordinator = Coordinator(order(3, Drain()), order(number, end))
+    assert ended_with(coordinator) is code
+    assert coordinator.told == [end], "what came before it waits for shards, too"
+
+
+def test_who_is_halted_otherwise_says_farewell() -> None:
+    coordinator = Coordinator()
+    assert ended_with(coordinator) is ExitCode.INTERRUPTED
+    assert [type(word) for word in coordinator.told] == [Leave]
