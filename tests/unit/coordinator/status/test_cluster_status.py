@@ -21,6 +21,7 @@ from disttrain.coordinator.status.cluster_status import (
 )
 from disttrain.coordinator.status.watch import Watch
 from disttrain.job.status import COORDINATOR_FIELDS, JobStatus
+from disttrain.job.status_section import LONGEST_TEXT
 
 JOB = JobObject(name="digits", namespace="team", uid="u-1")
 
@@ -99,7 +100,17 @@ def test_a_measure_that_is_no_number_becomes_null() -> None:
     patch = json.loads(cluster_status.encode(JOB, fields(machine)))
     assert patch["status"]["training"]["metrics"].get("accuracy") is None
     assert patch["status"]["training"]["metrics"]["speed"] == 2.0
+    assert "the measure accuracy of the latest evaluation" in patch["status"]["training"]["warning"]
     assert patch["metadata"] == {"name": "digits", "namespace": "team", "uid": "u-1"}
+
+
+def test_a_warning_of_many_measures_fits_into_the_object() -> None:
+    machine = Machine()
+    machine.running()
+    assert "warning" not in fields(machine)["training"]
+    measures = {f"a_long_name_of_a_measure_{number}": math.nan for number in range(100)}
+    machine.state.evaluations = [an_evaluation(**measures)]
+    assert len(fields(machine)["training"]["warning"]) == LONGEST_TEXT
 
 
 def test_patches_are_rare_and_hold_news() -> None:
