@@ -36,7 +36,7 @@ class AcknowledgedFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self.uncounted: set[SenderLife] = set()
-        """Lives for which a full disk had no place: their losses until then are not known."""
+        """Lives for which a full disk has no place: what they lose meanwhile is not known."""
         self._open()
 
     def _open(self) -> None:
@@ -66,6 +66,7 @@ class AcknowledgedFile:
             place = self._add(life)
         if place is None:
             return
+        self.uncounted.discard(life)
         first = place * _RECORD_BYTES
         present = 2 if self._memory[first] == 1 else 1
         numbers = (count.pushes, count.sequence, count.lost, count.doubtful)

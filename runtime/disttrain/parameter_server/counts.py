@@ -36,21 +36,35 @@ def after_push(count: Count, delivered: Delivered) -> Count:
     )
 
 
-def after_rollback(count: Count, held: Delivered) -> Count:
-    """A new life begins with values that hold `held`. Said again, it changes nothing."""
-    lost = max(0, count.pushes - held.pushes)
+def after_rollback(count: Count, held: Delivered, *, may_regain: bool = True) -> Count:
+    """A new life begins with values that hold `held`. Said again, it changes nothing.
+
+    Values may come back that were lost: a life that found no newer checkpoint than N - 1, since N
+    was not yet committed, is followed by one that begins with N. `may_regain` is False where
+    `held` is no count of the same values as `count`.
+    """
+    lost = max(0, count.lost + count.pushes - held.pushes)
+    last = max(count.doubtful, count.sequence)
     return Count(
         pushes=held.pushes,
         sequence=held.sequence,
-        lost=count.lost + lost,
-        doubtful=max(count.doubtful, count.sequence) if lost else count.doubtful,
+        lost=lost if may_regain else max(lost, count.lost),
+        doubtful=last if count.sequence > held.sequence else _beyond(held, count.doubtful),
     )
 
 
+def _beyond(held: Delivered, doubtful: int) -> int:
+    return doubtful if doubtful > held.sequence else 0
+
+
 def rolled_back(
-    counts: Mapping[SenderLife, Count], delivered: Mapping[SenderLife, Delivered]
+    counts: Mapping[SenderLife, Count],
+    delivered: Mapping[SenderLife, Delivered],
+    *,
+    may_regain: bool = True,
 ) -> dict[SenderLife, Count]:
     """The counts of all senders after a rollback to a checkpoint's table."""
     return {
-        life: after_rollback(count, delivered.get(life, NOTHING)) for life, count in counts.items()
+        life: after_rollback(count, delivered.get(life, NOTHING), may_regain=may_regain)
+        for life, count in counts.items()
     }

@@ -41,12 +41,15 @@ class Losses:
         often a shard is killed while it comes back. Gives what is lost since the life before.
         """
         before = self.counts()
+        # Else the values of several shards are counted together from the second time on.
+        may_regain = restored is None or not restored.is_divided_anew
         for shard, file in self._others.items():
             table = _held(restored, shard)
             if table is not None:
                 _store(file, counts.rolled_back(file.counts(), table))
-        table = _held(restored, self._shard)
-        after = self.own.counts() if table is None else counts.rolled_back(self.own.counts(), table)
+        table, after = _held(restored, self._shard), self.own.counts()
+        if table is not None:
+            after = counts.rolled_back(after, table, may_regain=may_regain)
         held = restored.delivered if restored is not None else {}
         _store(self.own, {life: _from(count, held.get(life)) for life, count in after.items()})
         return {

@@ -42,6 +42,11 @@ class Records:
     corrected: dict[SenderLife, int] = field(default_factory=dict)
     """Updates lost in all, of senders whose last lost one came again in this life."""
 
+    @property
+    def num_uncounted(self) -> int:
+        """Lives of senders whose losses could not be counted if this process died now."""
+        return 0 if self.acknowledged is None else len(self.acknowledged.uncounted)
+
     def pushed(self, header: Header, state: Delivered, rate: float) -> None:
         """A push is complete: stored before its answer leaves."""
         self.pushes += 1

@@ -88,6 +88,7 @@ class Reporter:
             staleness_unknown=records.staleness.get(-1, 0),
             busy_seconds=self.busy_seconds,
             uptime_seconds=time.monotonic() - self._began,
+            uncounted=records.num_uncounted,
             state=self.doing if state.is_initialised else "waiting for values",
             lost=tuple(
                 LostUpdates(index=life.sender, incarnation=life.incarnation, lost=lost)

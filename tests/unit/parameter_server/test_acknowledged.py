@@ -87,6 +87,7 @@ def test_a_disk_that_is_full_later_leaves_out_new_senders_only(
     assert file.count(SenderLife(0, 1)) == Count(2, 2)
     file.store(SenderLife(PLACES, 1), Count(3, 3))
     assert file.count(SenderLife(PLACES, 1)) == Count(3, 3)
+    assert not file.uncounted
     file.close()
 
 

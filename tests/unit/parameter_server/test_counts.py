@@ -33,6 +33,17 @@ def test_a_second_kill_before_anybody_was_told_counts_nothing_twice() -> None:
     assert counts.after_rollback(once, older) == Count(7, 7, lost=8, doubtful=20)
 
 
+def test_what_a_newer_checkpoint_brings_back_is_lost_no_more() -> None:
+    early, late = Delivered(pushes=10, sequence=10), Delivered(pushes=20, sequence=20)
+    second_life = counts.after_rollback(Count(20, 20), early)
+    assert second_life == Count(10, 10, lost=10, doubtful=20)
+    assert counts.after_rollback(second_life, late) == Count(20, 20)
+    for number in range(21, 26):
+        delivered = Delivered(pushes=second_life.pushes + 1, sequence=number)
+        second_life = counts.after_push(second_life, delivered)
+    assert counts.after_rollback(second_life, late) == Count(20, 20, lost=5, doubtful=25)
+
+
 def test_a_push_whose_answer_never_left_is_sent_again_and_not_lost() -> None:
     lost = Count(10, 12, lost=5, doubtful=20)
     again = counts.after_push(lost, Delivered(pushes=11, sequence=20))
@@ -60,8 +71,8 @@ class Disk:
 class Shard:
     """One life, which may end between any two of its steps."""
 
-    def __init__(self, disk: Disk) -> None:
-        self.held, self.values = disk.checkpoints[-1]
+    def __init__(self, disk: Disk, newest: int = -1) -> None:
+        self.held, self.values = disk.checkpoints[newest]
         self.disk = disk
         self.table = Deliveries()
         self.table.restore({LIFE: self.held})
@@ -93,7 +104,9 @@ def killed_and_back(disk: Disk, chance: random.Random) -> Shard:
     for _ in range(chance.randrange(4)):
         if len(disk.checkpoints) > 1 and chance.random() < 0.2:
             disk.checkpoints.pop()
-        shard = Shard(disk)
+        # The newest may be committed only when this life has looked.
+        is_early = len(disk.checkpoints) > 1 and chance.random() < 0.3
+        shard = Shard(disk, -2 if is_early else -1)
         if chance.random() < 0.7:
             shard.settle()
             if chance.random() < 0.7:

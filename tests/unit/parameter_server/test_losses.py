@@ -34,6 +34,7 @@ def acknowledge(folder: Path, shard: int, pushes: int, life: SenderLife = OLD) -
 def a_checkpoint(shard: int, shards: int, tables: Mapping[int, Table]) -> RestoredShard:
     """What shard `shard` of `shards` restores of one made by the shards in `tables`."""
     former = restoring.answers_for(shard, shards, len(tables))
+    is_divided_anew = len(tables) != shards
     return RestoredShard(
         checkpoint=1,
         shards=shards,
@@ -41,7 +42,8 @@ def a_checkpoint(shard: int, shards: int, tables: Mapping[int, Table]) -> Restor
         elements={},
         version=1,
         samples=1,
-        delivered=restoring.merge(list(tables.values())),
+        delivered=restoring.merge(list(tables.values())) if is_divided_anew else tables[shard],
+        is_divided_anew=is_divided_anew,
         former={old: FormerShard(version=1, delivered=tables[old]) for old in former},
     )
 

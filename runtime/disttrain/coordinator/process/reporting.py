@@ -49,7 +49,7 @@ class Reporting:
         self._files = files
         self._metrics = metrics
         self._cluster = cluster
-        self._fixed = {"updatesLostIsExact": losses_are_exact}
+        self._losses_are_exact = losses_are_exact
         self._next_status = 0.0
         self._next_line = 0.0
         self._checkpoint_began = 0.0
@@ -111,7 +111,7 @@ class Reporting:
         if not self._machine.state.phase.ended:
             return
         found = status.summary(self._machine.state, self._machine.watch, now)
-        self._files.write_summary({**found, **self._fixed})
+        self._files.write_summary({**found, **self._exactness()})
 
     def close(self, now: float) -> None:
         """This process ends: says the last words to the API server."""
@@ -190,4 +190,8 @@ class Reporting:
 
     def _status(self, now: float) -> dict[str, Any]:
         found = status.status(self._machine.state, self._machine.settings, self._machine.watch, now)
-        return {**found, **self._fixed, "metricsAddress": self._metrics.address, "time": now}
+        return {**found, **self._exactness(), "metricsAddress": self._metrics.address, "time": now}
+
+    def _exactness(self) -> dict[str, bool]:
+        counted = status.counts_every_loss(self._machine.state, self._machine.watch)
+        return {"updatesLostIsExact": self._losses_are_exact and counted}

@@ -98,6 +98,8 @@ class ShardReport(Strict):
     uptime_seconds: float = 0.0
     state: Text = ""
     """One word for the display: "serving", "restoring", "checkpointing", ..."""
+    uncounted: Count = 0
+    """Lives of senders whose losses it could not count if it died now: its disk is full."""
     lost: tuple[LostUpdates, ...] = ()
     """Of senders of whom one update less is lost than this life said when it joined."""
 

@@ -78,6 +78,15 @@ def measure_warning(state: State) -> str | None:
     )
 
 
+def counts_every_loss(state: State, watch: Watch) -> bool:
+    """Whether no shard had senders whose losses it could not count, as far as it could tell.
+
+    Of one that lives this may change: its disk may have room again before it loses anything.
+    """
+    reports_ = (*watch.shards.values(), *state.totals.shard_reports.values())
+    return not any(report.uncounted for report in reports_)
+
+
 def evaluation_line(state: State) -> Json:
     """A line of metrics.jsonl for the latest evaluation."""
     latest = state.evaluations[-1]
