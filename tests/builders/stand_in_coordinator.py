@@ -1,7 +1,8 @@
 """A coordinator that does nothing but listen: for tests of the launcher.
 
 It writes every request into coordinator.requests and ends when it is told to, or as the file
-`coordinator.exit` in the run folder says.
+`coordinator.exit` in the run folder says. `coordinator.saved` has the number of the checkpoint that
+it tells of.
 """
 
 import threading
@@ -33,12 +34,19 @@ def main(config: LaunchConfig) -> int:
             role=Role.COORDINATOR,
             sequence=request.header.sequence,
         )
-        listener.reply(request, reply, payloads.encode_reply(messages.Acknowledged()))
+        listener.reply(request, reply, payloads.encode_reply(_answer(parsed, config.run_folder)))
         if isinstance(parsed, messages.Stop):
             (config.run_folder / "coordinator.exit").write_text("130")
         if isinstance(parsed, messages.Fail | messages.MemberDied) and _final(parsed):
             return 1
     return code
+
+
+def _answer(request: messages.Request, folder: Path) -> messages.Reply:
+    saved = folder / "coordinator.saved"
+    if isinstance(request, messages.Status) and saved.exists():
+        return messages.StatusReply(status={"checkpoint": int(saved.read_text())})
+    return messages.Acknowledged()
 
 
 def _note(folder: Path, request: messages.Request) -> None:

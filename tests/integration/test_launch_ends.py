@@ -54,6 +54,7 @@ def test_a_full_disk_is_told_and_its_end_too(tmp_path: Path) -> None:
         small_disk.fill(disk / "ballast")
         run.wait_for_output("is full: nothing is saved until it has room")
         (disk / "ballast").unlink()
+        (run.output / "coordinator.saved").write_text("1")
         run.wait_for_output("has room again")
         run.command.send_signal(signal.SIGINT)
         code, _ = run.end()

@@ -1,4 +1,4 @@
-"""Ctrl-C when no checkpoint, no summary and soon no journal can be written.
+"""What a job does when no checkpoint, no summary and soon no journal can be written.
 
 What the disk kept out of the ledgers differs from run to run, and `disttrain audit` fails with it.
 """
@@ -29,3 +29,36 @@ def test_an_interrupt_ends_the_job_as_stopped(tmp_path: Path, *, is_emptied: boo
             (disk / "ballast").unlink()
         assert job.wait(60) == 130
         assert job.summary()["phase"] == "Stopped"
+
+
+LARGE = (
+    "spec.task.arguments={step_seconds: 0.01, samples: 100000}",
+    "spec.stop.epochs=100000",
+    "spec.checkpoint.everySeconds=1",
+)
+
+
+def test_a_job_trains_on_and_says_what_is_not_saved_until_it_is(tmp_path: Path) -> None:
+    with small_disk.mounted(tmp_path / "disk") as disk, RunningJob(disk, LARGE) as job:
+        job.wait_until(lambda status: (status["checkpoint"] or 0) > 1)
+        small_disk.fill(disk / "ballast")
+        told = job.wait_until(lambda status: status["checkpointWarning"] is not None)
+        assert (
+            f"nothing since checkpoint {told['checkpoint']} is saved: {disk}"
+            in (told["checkpointWarning"])
+        )
+        # Too little for a checkpoint, whose attempts take it and give it back.
+        with (disk / "ballast").open("r+b") as ballast:
+            ballast.truncate(ballast.seek(0, 2) - 2**17)
+        later = job.wait_until(
+            lambda status: status["checkpointFailures"] > told["checkpointFailures"] + 2
+        )
+        assert later["samples"] > told["samples"]
+        assert "No space left on device; make room for its " in later["checkpointWarning"]
+        assert job.printed().count("is full: nothing is saved until it has room") == 1
+        assert "has room again" not in job.printed()
+        (disk / "ballast").unlink()
+        job.wait_until(lambda status: status["checkpointWarning"] is None)
+        job.wait_until(lambda _: "has room again" in job.printed())
+        job.interrupt()
+        assert job.wait(60) == 130

@@ -19,10 +19,12 @@ class DurableFile:
     folder; any exception removes what was written. Raises NotWritten for what the system refuses.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, size: int = 0) -> None:
+        """`size`: bytes that it will have, for who has to make room for them; 0 is not known."""
         self.path = path
         """What it will be called; may change within the folder as long as the file is open."""
         self._temporary = path.with_name(f".{path.name}.partial")
+        self._size = size
         self._descriptor = -1
         self._unflushed = 0
 
@@ -32,7 +34,7 @@ class DurableFile:
         try:
             self._descriptor = os.open(self._temporary, flags, 0o600)
         except OSError as error:
-            raise _not_written(self.path, error) from error
+            raise self._not_written(error) from error
         return self
 
     def write(self, content: bytes | memoryview) -> None:
@@ -43,14 +45,14 @@ class DurableFile:
                 rest = rest[os.write(self._descriptor, rest) :]
             self._bound_dirty_memory(memoryview(content).nbytes)
         except OSError as error:
-            raise _not_written(self.path, error) from error
+            raise self._not_written(error) from error
 
     def overwrite(self, offset: int, content: bytes) -> None:
         """Replace bytes that were written before. Raises NotWritten."""
         try:
             os.pwrite(self._descriptor, content, offset)
         except OSError as error:
-            raise _not_written(self.path, error) from error
+            raise self._not_written(error) from error
 
     def __exit__(
         self,
@@ -64,7 +66,7 @@ class DurableFile:
                 self._keep()
         except OSError as failure:
             error = failure
-            raise _not_written(self.path, failure) from failure
+            raise self._not_written(failure) from failure
         finally:
             self._close()
             if error is not None:
@@ -81,6 +83,9 @@ class DurableFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def _not_written(self, error: OSError) -> NotWritten:
+        return _not_written(self.path, error, self._size)
 
     def _bound_dirty_memory(self, written: int) -> None:
         self._unflushed += written
@@ -120,6 +125,8 @@ def make_folder(path: Path) -> None:
         raise _not_written(path, error) from error
 
 
-def _not_written(path: Path, error: OSError) -> NotWritten:
+def _not_written(path: Path, error: OSError, size: int = 0) -> NotWritten:
     reason = error.strerror or str(error)
-    return NotWritten(f"{path} could not be written: {reason}; make room or choose another folder")
+    room = f"room for its {size:,} bytes" if size else "room"
+    message = f"{path} could not be written: {reason}; make {room} or choose another folder"
+    return NotWritten(message)

@@ -43,7 +43,9 @@ def write(path: Path, contents: Sequence[Content], metadata: Mapping[str, str]) 
     whatever `pieces` raises ends the writing and leaves no file. ValueError: a tensor's pieces
     have another length than it.
     """
-    with DurableFile(path) as file:
+    header = tensor_file.encode([content.tensor for content in contents], metadata)
+    size = len(header) + sum(content.tensor.nbytes for content in contents)
+    with DurableFile(path, size) as file:
         return stream(file, contents, metadata)
 
 

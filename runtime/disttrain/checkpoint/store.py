@@ -39,7 +39,7 @@ class Staging:
 
     def write_coordinator(self, content: bytes) -> FileEntry:
         """Write the coordinator's file. Raises NotWritten."""
-        with DurableFile(self.path / names.COORDINATOR) as file:
+        with DurableFile(self.path / names.COORDINATOR, len(content)) as file:
             file.write(content)
         return FileEntry(name=names.COORDINATOR, bytes=len(content), hash=digest.of(content))
 

@@ -30,7 +30,7 @@ def write(folder: Path, draft: str, content: Content) -> FileEntry:
 
     `draft`: what the file is called until its hash is known; others write into the folder, too.
     """
-    with DurableFile(folder / draft) as file:
+    with DurableFile(folder / draft, content.tensor.nbytes) as file:
         written = shard_file.stream(file, [content], {})
         file.path = folder / names.vector_file(written.hash)
     return FileEntry(name=file.path.name, bytes=written.bytes, hash=written.hash)

@@ -32,7 +32,7 @@ def status(look: Look) -> JobStatus | None:
         progress=(training.progress_percent or 0) / 100,
         remaining_seconds=training.estimated_remaining_seconds,
         latest_measures=training.metrics or None,
-        measure_warning=training.warning,
+        object_warning=training.warning,
         sandblaster=_batch_method(found.sandblaster),
         staleness=Staleness(p50=_whole(training.staleness_p50), p99=_whole(training.staleness_p99)),
         limit=_limit(look),

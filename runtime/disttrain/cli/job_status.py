@@ -86,6 +86,12 @@ class JobStatus(_Part):
     """Else at least so many."""
     measure_warning: str | None = None
     """That a measure is no number."""
+    checkpoint_warning: str | None = None
+    """That what was trained lately is not saved."""
+    journal_warning: str | None = None
+    """That nothing can be decided, so that training halts."""
+    object_warning: str | None = None
+    """What the object of a job on a cluster says of these."""
     limit: str = ""
     """One sentence: what limits the speed."""
     metrics_address: str | None = None
@@ -96,7 +102,14 @@ class JobStatus(_Part):
     def warnings(self) -> tuple[str, ...]:
         """What the manifest had better say otherwise, and what seems wrong with the task."""
         of_method = None if self.sandblaster is None else self.sandblaster.warning
-        return tuple(text for text in (of_method, self.measure_warning) if text)
+        found = (
+            of_method,
+            self.journal_warning,
+            self.checkpoint_warning,
+            self.measure_warning,
+            self.object_warning,
+        )
+        return tuple(text for text in found if text)
 
     @property
     def is_batch(self) -> bool:

@@ -140,7 +140,8 @@ class TrainingStatus(StatusSection):
     """One measure as text, such as `accuracy 0.972`: the target's, else the first."""
 
     warning: Text | None = None
-    """What seems wrong with the task: a measure of the latest evaluation is no finite number."""
+    """What somebody should look at: the latest checkpoint failed, or a measure of the latest
+    evaluation is no finite number."""
 
     staleness_p50: Number = None
     """Median staleness of the pushes, in updates."""

@@ -4,6 +4,11 @@ import os
 import tempfile
 from pathlib import Path
 
+from disttrain.launch import linux
+
+_BLOCK_BYTES = 4096
+_MARGIN_BYTES = 512
+
 
 def replace(path: Path, content: bytes) -> None:
     """Put `content` into `path`, readable by this user only.
@@ -20,3 +25,51 @@ def replace(path: Path, content: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+class KeptFile:
+    """A file that is replaced again and again, on a full disk, too. One thread.
+
+    Two files take turns under its name, and each keeps its room for what is written next. What is
+    written ends with spaces.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._spare = path.with_name(f".{path.name}.spare")
+        self._made = 0
+        """Files that this process has made: until both are, nobody else's is written into."""
+
+    def replace(self, content: bytes) -> None:
+        """Put `content` into the file; a reader sees it whole. Raises OSError."""
+        with os.fdopen(self._open_spare(), "wb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            stream.write(content.ljust(max(size, _with_margin(len(content)))))
+        if self._made:
+            try:
+                linux.exchange(self._spare, self._path)
+            except OSError:
+                # Not every file system can.
+                self._made = 0
+            else:
+                self._made = 2
+        if not self._made:
+            self._spare.replace(self._path)
+            self._made = 1
+
+    def close(self) -> None:
+        """Keep no more room."""
+        self._spare.unlink(missing_ok=True)
+        self._made = 0
+
+    def _open_spare(self) -> int:
+        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        if self._made < 2:
+            self._spare.unlink(missing_ok=True)
+            flags |= os.O_CREAT | os.O_EXCL
+        return os.open(self._spare, flags, 0o600)
+
+
+def _with_margin(size: int) -> int:
+    """Whole blocks, with room for numbers that become longer."""
+    return -(-(size + _MARGIN_BYTES) // _BLOCK_BYTES) * _BLOCK_BYTES

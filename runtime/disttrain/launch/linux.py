@@ -1,4 +1,4 @@
-"""The few calls of Linux that Python does not offer: what happens when a parent dies."""
+"""The few calls of Linux that Python does not offer: when a parent dies, and files' names."""
 
 import ctypes
 import os
@@ -8,6 +8,8 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -48,6 +50,14 @@ def set_process_name(name: str) -> None:
     """The name that ps and top show; its first 15 bytes."""
     buffer = ctypes.create_string_buffer(name.encode()[:15])
     _LIBC.prctl(_PR_SET_NAME, buffer, 0, 0, 0)
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Give each of two files the other's name, in one step. Raises OSError."""
+    paths = os.fsencode(one), os.fsencode(other)
+    if _LIBC.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -17,6 +17,7 @@ from disttrain.launcher.fork_messages import Ended, Started
 from disttrain.launcher.hangs import Hangs
 from disttrain.launcher.outcome import Outcome, Result
 from disttrain.launcher.restart_policy import Exit, GiveUp, GiveUpReason, Restart
+from disttrain.launcher.room import Room
 from disttrain.launcher.run import Run
 from disttrain.launcher.supervision import Ending, Phase, Process, Supervision
 from disttrain.launcher.told import Told
@@ -98,7 +99,7 @@ class Launcher:
         self._deadline: float | None = None
         self._given_up: Outcome | None = None
         self._killed = False
-        self._lacks_room = False
+        self._room = Room()
 
     def run(self) -> Outcome:
         """Run the job to its end. Whatever happens, no process is left when this returns."""
@@ -111,8 +112,7 @@ class Launcher:
                     self._wait(interrupts)
                     self._interrupt(interrupts.take())
                     self._handle_events()
-                    self._listen()
-                    self._look_for_room()
+                    self._look_for_room(self._listen())
                     self._watcher.tick(list(self._supervision.processes.values()))
         finally:
             self._fleet.close()
@@ -161,11 +161,12 @@ class Launcher:
         self._supervision.interrupted()
         self._deadline = time.monotonic() + STOP_SECONDS
 
-    def _listen(self) -> None:
+    def _listen(self) -> Told | None:
         heard = self._link.heard()
         if heard is not None and heard.has_ended:
             self._supervision.closes()
         self._kill_hanging(heard)
+        return heard
 
     def _kill_hanging(self, heard: Told | None) -> None:
         """Whoever hangs is ended, so that it is started again as anybody who ended by itself."""
@@ -176,12 +177,13 @@ class Launcher:
             self._watcher.event(f"{hang.name} hangs ({hang.reason}) and is killed")
             self._fleet.kill(hang.pid)
 
-    def _look_for_room(self) -> None:
-        folder = self._run.folder.path
-        lacked, self._lacks_room = self._lacks_room, room.is_short(folder)
-        if self._lacks_room and not lacked:
+    def _look_for_room(self, heard: Told | None) -> None:
+        folder, lacked = self._run.folder.path, self._room.is_lacking
+        saved = None if heard is None else heard.checkpoint
+        self._room.look(is_short=room.is_short(folder), checkpoint=saved)
+        if self._room.is_lacking and not lacked:
             self._watcher.event(f"the disk of {folder} is full: nothing is saved until it has room")
-        elif lacked and not self._lacks_room:
+        elif lacked and not self._room.is_lacking:
             self._watcher.event(f"the disk of {folder} has room again")
 
     def _handle_events(self) -> None:

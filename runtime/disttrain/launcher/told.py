@@ -22,6 +22,8 @@ class Told(BaseModel):
 
     phase: str = ""
     members: tuple[_Member, ...] = ()
+    checkpoint: int | None = None
+    """Number of the latest that was saved."""
 
     @property
     def has_ended(self) -> bool:

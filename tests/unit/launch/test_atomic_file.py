@@ -32,3 +32,39 @@ def test_a_link_planted_beside_it_is_not_followed(tmp_path: Path) -> None:
     atomic_file.replace(tmp_path / "status", b"new")
     assert victim.read_bytes() == b"mine"
     assert not (tmp_path / "status").is_symlink()
+
+
+def test_a_kept_file_needs_no_more_room_once_it_was_written_twice(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    kept = atomic_file.KeptFile(path)
+    for number in range(2):
+        kept.replace(b"%d" % number)
+    before = {each.stat().st_ino: each.stat().st_blocks for each in tmp_path.iterdir()}
+    for number in (12345, 6):
+        kept.replace(b"%d" % number)
+        assert path.read_bytes().rstrip() == b"%d" % number
+        assert {each.stat().st_ino: each.stat().st_blocks for each in tmp_path.iterdir()} == before
+    kept.close()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_kept_file_that_is_taken_away_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    kept = atomic_file.KeptFile(path)
+    for _ in range(2):
+        kept.replace(b"old")
+    path.unlink()
+    kept.replace(b"new")
+    assert path.read_bytes().rstrip() == b"new"
+
+
+def test_what_others_have_put_there_is_not_written_into(tmp_path: Path) -> None:
+    path, spare, victim = (tmp_path / name for name in ("status", ".status.spare", "victim"))
+    victim.write_bytes(b"mine")
+    path.symlink_to(victim)
+    spare.hardlink_to(victim)
+    kept = atomic_file.KeptFile(path)
+    for _ in range(3):
+        kept.replace(b"new")
+    assert victim.read_bytes() == b"mine"
+    assert not path.is_symlink()

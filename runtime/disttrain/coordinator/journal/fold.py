@@ -322,6 +322,7 @@ def _(entry: entries.CheckpointEnded, state: State) -> None:
         state.last_checkpoint = entry.number
         state.saved = None if opened is None else _saved(opened)
         state.totals.checkpoints += 1
+        state.checkpoint_failure = ""
     else:
         state.totals.checkpoint_failures += 1
         state.final_failures += state.phase is Phase.CHECKPOINTING

@@ -40,6 +40,7 @@ def from_ledger(state: State, source: str, shards: int) -> State:
     state.fencings, state.orders = [], {}
     state.checkpoint = None
     state.final_failures = 0
+    state.checkpoint_failure = ""
     return state
 
 

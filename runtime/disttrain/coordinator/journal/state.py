@@ -252,7 +252,7 @@ class State(Strict):
     final_failures: int = 0
     """Attempts at the last checkpoint that failed."""
     checkpoint_failure: str = ""
-    """Why the latest checkpoint failed that did."""
+    """Why the latest checkpoint failed; empty if it did not."""
     evaluation_tried: float | None = None
     evaluated_epoch: int = 0
     evaluating: bool = False

@@ -17,6 +17,10 @@ _STATUS_SECONDS = 0.5
 _STATUS_SECONDS_PER_MEMBER = 0.003
 """So that a status, which tells of each member, takes less than a percent of a core."""
 _METRICS_SECONDS = 2.0
+_HALTED = (
+    "the journal beside the checkpoints takes nothing more: once replicas have done what they "
+    "hold, training halts until it has room, or its store answers"
+)
 _OfMember: TypeAlias = entries.MemberJoined | entries.LeasesExpired | entries.MemberLost
 _OfMethod: TypeAlias = (
     batch_entries.WarmStartEnded
@@ -50,6 +54,8 @@ class Reporting:
         self._metrics = metrics
         self._cluster = cluster
         self._losses_are_exact = losses_are_exact
+        self.is_halted = False
+        """The journal takes nothing, and without it nothing is decided."""
         self._next_status = 0.0
         self._next_line = 0.0
         self._checkpoint_began = 0.0
@@ -115,6 +121,7 @@ class Reporting:
 
     def close(self, now: float) -> None:
         """This process ends: says the last words to the API server."""
+        self._files.close()
         if self._cluster is not None:
             self._cluster.close(self._cluster_fields(now), now)
 
@@ -190,7 +197,13 @@ class Reporting:
 
     def _status(self, now: float) -> dict[str, Any]:
         found = status.status(self._machine.state, self._machine.settings, self._machine.watch, now)
-        return {**found, **self._exactness(), "metricsAddress": self._metrics.address, "time": now}
+        return {
+            **found,
+            **self._exactness(),
+            "journalWarning": _HALTED if self.is_halted else None,
+            "metricsAddress": self._metrics.address,
+            "time": now,
+        }
 
     def _exactness(self) -> dict[str, bool]:
         counted = status.counts_every_loss(self._machine.state, self._machine.watch)

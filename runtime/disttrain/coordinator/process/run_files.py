@@ -15,14 +15,22 @@ class RunFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = RunFolder(folder)
+        self._status = atomic_file.KeptFile(self._folder.status)
 
     def write_status(self, status: dict[str, Any]) -> None:
-        """Replaces status.json: a reader sees it whole."""
-        _replace(self._folder.status, status)
+        """Replaces status.json: a reader sees it whole. A full disk takes it, too."""
+        with suppress(OSError):
+            self._status.replace(_text(status))
+
+    def close(self) -> None:
+        """Nothing is written any more."""
+        with suppress(OSError):
+            self._status.close()
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Replaces summary.json."""
-        _replace(self._folder.summary, summary)
+        with suppress(OSError):
+            atomic_file.replace(self._folder.summary, _text(summary))
 
     def add_metrics(self, line: dict[str, Any]) -> None:
         """Appends to metrics.jsonl."""
@@ -32,6 +40,5 @@ class RunFiles:
             stream.write(json.dumps(line) + "\n")
 
 
-def _replace(path: Path, content: dict[str, Any]) -> None:
-    with suppress(OSError):
-        atomic_file.replace(path, json.dumps(content, indent=2).encode())
+def _text(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, indent=2).encode()

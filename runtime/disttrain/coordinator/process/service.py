@@ -126,6 +126,7 @@ class Service:
                 self._begin_journal()
             if not self._parts.journal.is_behind:
                 self._answer()
+            self._parts.reporting.is_halted = self._parts.journal.is_behind
             self._parts.reporting.write_if_due(self._parts.clock(), self._listener.refused)
         self._farewells.finish()
 

@@ -132,7 +132,7 @@ def _training(state: State, settings: Settings, watch: Watch, now: float) -> Tra
     estimate = progress.estimate(state, settings.last, now, speed)
     staleness = status.staleness_figures(state, watch)
     loss = status.loss(state, watch)
-    warning = status.measure_warning(state)
+    warnings = (status.checkpoint_warning(state), status.measure_warning(state))
     measures = dict(list(_measures(state).items())[:_MOST_MEASURES])
     return TrainingStatus(
         epoch=progress.epochs_processed(state),
@@ -144,7 +144,7 @@ def _training(state: State, settings: Settings, watch: Watch, now: float) -> Tra
         recent_loss=None if loss is None else _readable(loss),
         metrics=measures,
         measure=_measure(settings, measures),
-        warning=None if warning is None else warning[:LONGEST_TEXT],
+        warning="; ".join(text for text in warnings if text)[:LONGEST_TEXT] or None,
         staleness_p50=staleness["p50"],
         staleness_p99=staleness["p99"],
         progress_percent=math.floor(estimate.fraction * 100),

@@ -35,6 +35,7 @@ def status(state: State, settings: Settings, watch: Watch, now: float) -> Json:
         "checkpoint": state.last_checkpoint,
         "timeShares": None if shares is None else _shares(shares),
         "measureWarning": measure_warning(state),
+        "checkpointWarning": checkpoint_warning(state),
         "limit": limiting.limit(shares, limiting.busiest(list(watch.shards.values()))),
         "members": [_member(life, watch, now) for life in _lives(state)],
     }
@@ -76,6 +77,15 @@ def measure_warning(state: State) -> str | None:
         f"{which} of the latest evaluation {'is' if len(names) == 1 else 'are'} no finite number; "
         "look at what Task.measure() divides by, and at the model's outputs"
     )
+
+
+def checkpoint_warning(state: State) -> str | None:
+    """That what was trained lately is not saved, and why; None when the latest checkpoint is."""
+    if not state.checkpoint_failure or state.phase.ended:
+        return None
+    last = state.last_checkpoint
+    what = "nothing is saved yet" if last is None else f"nothing since checkpoint {last} is saved"
+    return f"{what}: {state.checkpoint_failure}"
 
 
 def counts_every_loss(state: State, watch: Watch) -> bool:

@@ -1,6 +1,7 @@
 """The coordinator's loop against a scripted listener: who may say what, and when it answers."""
 
 import errno
+import json
 import os
 import threading
 from collections import Counter, deque
@@ -535,11 +536,19 @@ def test_while_the_disk_is_full_the_status_is_told_and_a_stop_ends_the_job(
     stop = served.listener.say(Role.LAUNCHER, messages.Stop(reason="Ctrl-C"))
     status = served.listener.say(Role.LAUNCHER, messages.Status())
     asked = served.now
+    warned: list[str | None] = []
 
+    def look() -> None:
+        file = served.folder / "status.json"
+        if file.exists():
+            warned.append(json.loads(file.read_bytes())["journalWarning"])
+
+    served.listener.when_idle = look
     served.service.run()
 
     told = served.listener.answers
     assert isinstance(told[status], messages.StatusReply)
+    assert "training halts until it has room" in str(warned)
     assert join not in told
     assert stop not in told
     assert served.machine.state.phase is Phase.STOPPED
