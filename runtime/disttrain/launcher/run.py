@@ -10,12 +10,12 @@ from pathlib import Path
 from disttrain.job import effective
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
-from disttrain.launch import atomic_file, locations
+from disttrain.launch import atomic_file, cores, locations
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import CheckpointsUnusable, NothingToResume
 from disttrain.launch.run_folder import RunFolder, RunRecord
-from disttrain.launcher import reserved_port, restart_point, sockets_folder, threads
+from disttrain.launcher import reserved_port, restart_point, sockets_folder
 from disttrain.launcher.plan import Place, joining, plan, transport_kind
 from disttrain.launcher.restart_policy import Policy
 from disttrain.transport.config import TransportKind
@@ -153,7 +153,7 @@ def _place(job: DistTrainJob, folder: RunFolder, held: ExitStack, *, task_folder
         job_uid=uuid.uuid4().hex,
         sockets=sockets.path,
         coordinator_port=port,
-        cores=threads.usable_cores(),
+        cores=cores.usable(),
         keys=found,
     )
 

@@ -1,6 +1,5 @@
 """How the cores of one machine are shared out among the processes that compute. Pure."""
 
-import os
 from dataclasses import dataclass
 
 from disttrain.job.spec import Spec
@@ -29,8 +28,3 @@ def share_out(spec: Spec, cores: int) -> Threads:
         shard=spec.parameter_server.threads or 1,
         replica=spec.replicas.threads or max(1, (cores - set_aside) // replicas),
     )
-
-
-def usable_cores() -> int:
-    """Cores that this process may use; not all of the machine's in a container."""
-    return len(os.sched_getaffinity(0))

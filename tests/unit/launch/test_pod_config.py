@@ -8,7 +8,7 @@ import pytest
 from builders.jobs import a_job
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
-from disttrain.launch import cores, pod_config, pod_environment
+from disttrain.launch import pod_config, pod_environment
 from disttrain.launch.cluster_access import ClusterAccess
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import InvalidLaunchConfig
@@ -108,12 +108,3 @@ def test_a_manifest_without_a_uid_is_refused() -> None:
 def test_only_replicas_are_named_by_the_coordinator() -> None:
     with pytest.raises(ValueError, match="a shard must have an index"):
         replace(told(Role.SHARD, INDEX="0"), index=None)
-
-
-@pytest.mark.parametrize(
-    ("quota", "most"), [("150000 100000", 2), ("1000 100000", 1), ("max 100000", 1 << 20)]
-)
-def test_a_container_has_as_many_cores_as_its_quota(tmp_path: Path, quota: str, most: int) -> None:
-    file = tmp_path / "cpu.max"
-    file.write_text(quota)
-    assert cores.usable(file) == min(most, cores.usable(tmp_path / "none"))
