@@ -20,6 +20,7 @@ from disttrain.checkpoint import copies, object_names, objects, stores
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.cli import checkpoint_export, checkpoint_inspection
 from disttrain.job.location import Location
+from disttrain.launch import linux
 from disttrain.launch.process_one import STOPPED
 
 pytestmark = pytest.mark.landing
@@ -98,11 +99,12 @@ def test_a_store_that_takes_nothing_stops_no_training_and_is_tried_again(tmp_pat
     with RunningJob(tmp_path, [SLOW, EVERY, f"spec.checkpoint.uri={uri}"]) as job:
         job.wait_until(lambda status: status["checkpoints"] >= 1)
         data = root / place_of(job, uri).rpartition("/")[2] / object_names.DATA
-        kept = data.rename(data.with_name("away"))
-        data.touch()  # A file where the folder was: nothing can be written into it.
+        file = data.with_name("a-file")
+        file.touch()
+        # Nothing can be written into a file. At once: between two steps the store makes a folder.
+        linux.exchange(file, data)
         job.wait_until(lambda status: status["checkpointFailures"] >= 1)
-        data.unlink()
-        kept.rename(data)
+        linux.exchange(file, data)
         assert job.wait() == 0, job.printed()
         assert job.summary()["updatesLost"] == 0
         counts = load_file(job.output / "model.safetensors")["counts"]

@@ -360,8 +360,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a disk that has room since it looks so",
         file=f"{_R}/launcher/room.py",
-        old="if is_short or is_saved:",
-        new="if True:",
+        old="elif self.is_lacking and told > self._known + 1:",
+        new="elif True:",
+        tests=(f"{_UNIT}/launcher/test_room.py",),
+    ),
+    Mutant(
+        name="a disk that has room since something was saved before",
+        file=f"{_R}/launcher/room.py",
+        old="told > self._known + 1:",
+        new="told > self._known:",
         tests=(f"{_UNIT}/launcher/test_room.py",),
     ),
     Mutant(

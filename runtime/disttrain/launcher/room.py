@@ -19,16 +19,21 @@ def is_short(folder: Path) -> bool:
 class Room:
     """Whether a run lacks room: until something was saved again, whatever the disk looks like.
 
-    What did not fit is removed, so that a disk may seem to have room right after it had none.
+    What did not fit is removed, so that a disk may seem to have room right after it had none. And
+    the coordinator may tell only then of a checkpoint that was saved before: the one after the
+    latest that is known proves nothing, nor does it matter, since a full disk takes its number.
     """
 
     def __init__(self) -> None:
         self.is_lacking = False
-        self._saved: int | None = None
+        self._known = -1
 
     def look(self, *, is_short: bool, checkpoint: int | None) -> None:
-        """`checkpoint`: the latest that was saved; None: not known."""
-        is_saved = checkpoint is not None and checkpoint != self._saved
-        if is_short or is_saved:
-            self.is_lacking = is_short
-        self._saved = self._saved if checkpoint is None else checkpoint
+        """`checkpoint`: the number of the latest that was saved; None: not known."""
+        told = self._known if checkpoint is None else checkpoint
+        if is_short:
+            self.is_lacking = True
+        elif self.is_lacking and told > self._known + 1:
+            self.is_lacking = False
+        if is_short or not self.is_lacking:
+            self._known = told
