@@ -54,7 +54,7 @@ chosen-tests:
 	$(MAKE) test-cluster CHOSEN="$(CHOSEN)"
 
 test-cluster: .venv/ready ## those on a real Kubernetes: as root on Linux one is started, else it says why not
-	cd tests && ../$(BIN)/python -m cluster prepare
+	cd tests && ../$(BIN)/python -m cluster $(if $(filter own,$(CLUSTER)),prepare,build)
 	$(BIN)/pytest tests/end_to_end -m "($(CHOSEN)) and not alone" -n $(CLUSTER_WORKERS) $(BY_FILES) $(CLUSTER_REPORT)
 	$(BIN)/pytest tests/end_to_end -m "($(CHOSEN)) and alone" $(CLUSTER_REPORT)
 

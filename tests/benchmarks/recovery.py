@@ -8,6 +8,7 @@ window had before. Each role is killed twice: for the second death of a containe
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -24,8 +25,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from builders import cluster_training, operator_process, product_images
 from builders.cluster_training import ClusterTraining
 from builders.report import Bar, print_report
-from cluster import Cluster, commands, namespaces, prerequisites
+from cluster import Cluster, Kubectl, commands, hooks, namespaces, prerequisites
 from cluster.errors import Unavailable
+from cluster.hooks import Hooks
 from disttrain.job import crd
 
 STEP_SECONDS = 0.1
@@ -58,12 +60,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one death of each role")
     parser.add_argument("--cluster", choices=("own", "existing"), default="own")
     arguments = parser.parse_args()
-    reason = prerequisites.reason_against()
+    is_ours = arguments.cluster == "own"
+    reason = prerequisites.reason_against() if is_ours else None
     if reason is not None:
         print_report("recovery", {"skipped": reason}, [])
         return
     plan = QUICK if arguments.quick else FULL
-    with the_cluster(arguments.cluster) as cluster, a_job(cluster) as job:
+    with own() if is_ours else existing() as found, a_job(*found) as job:
         deaths = [
             {"role": role, "death": life, **death(job, role, plan)}
             for life in plan.lives
@@ -136,28 +139,34 @@ def watched(job: ClusterTraining, seconds: float) -> Iterator[Sight]:
 
 
 @contextmanager
-def the_cluster(which: str) -> Iterator[Cluster]:
-    """The one that runs, or one of our own."""
+def own() -> Iterator[tuple[Kubectl, Hooks]]:
+    """That of this machine, which is started unless it was left running."""
     try:
-        cluster = Cluster.attach() if which == "own" else Cluster()
+        cluster = Cluster.attach()
     except Unavailable:
         with Cluster() as cluster:
-            yield cluster
+            yield cluster.kubectl, Hooks(hooks.OURS)
         return
-    yield cluster
+    yield cluster.kubectl, Hooks(hooks.OURS)
 
 
 @contextmanager
-def a_job(cluster: Cluster) -> Iterator[ClusterTraining]:
+def existing() -> Iterator[tuple[Kubectl, Hooks]]:
+    """The one that the environment names, with its hooks."""
+    yield Kubectl(Path(os.environ["KUBECONFIG"])), hooks.given()
+
+
+@contextmanager
+def a_job(kubectl: Kubectl, loading: Hooks) -> Iterator[ClusterTraining]:
     """A job that trains for longer than this takes, in a namespace of its own."""
-    product_images.build_and_load(cluster, product_images.runtime())
-    cluster.kubectl.apply(crd.definition())
-    place = namespaces.make(cluster.kubectl, f"recovery-{time.time_ns() % 10**6}")
+    product_images.build_and_load(loading, product_images.runtime())
+    kubectl.apply(crd.definition())
+    place = namespaces.make(kubectl, f"recovery-{time.time_ns() % 10**6}")
     environment = cluster_training.environment()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "operator.log"
         with operator_process.running(place, log, **environment):
-            job = ClusterTraining(cluster, place)
+            job = ClusterTraining(loading, place)
             job.apply(step_seconds=STEP_SECONDS, stop={"epochs": 1000})
             job.train(1.0)
             wait_until_all_train(job)
@@ -165,7 +174,7 @@ def a_job(cluster: Cluster) -> Iterator[ClusterTraining]:
                 yield job
             finally:
                 job.delete()
-                namespaces.remove(cluster.kubectl, place.namespace)
+                namespaces.remove(kubectl, place.namespace)
 
 
 def wait_until_all_train(job: ClusterTraining) -> None:

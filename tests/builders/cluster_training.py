@@ -4,23 +4,25 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import Tensor
 
 from builders import product_images
 from builders.job_view import LIMIT, JobView, Status
 from builders.runs import COUNTING, TASKS
-from cluster import Cluster, Kubectl, commands, layout, volumes
+from builders.volume_reader import VolumeReader
+from cluster import Kubectl, commands
 from cluster.errors import NotInTime
+from cluster.hooks import Hooks
 
 NAME: Final = "counting"
 JOB: Final = f"disttrainjob/{NAME}"
 COUNTING_TASK: Final = "counting:Counting"
 CODE: Final = "task-code"
+CONTAINER: Final = "disttrain"
 SAMPLES: Final = 1024
 EPOCHS: Final = 2
 STEP_SECONDS: Final = 0.35
@@ -31,8 +33,7 @@ again after seconds, and a process may wait as long for a core: whose lease has 
 do a step that somebody else does too."""
 AUDIT_LIMIT: Final = timedelta(minutes=3)
 _REQUESTS: Final = {"cpu": "20m", "memory": "64Mi"}
-_CONTAINER: Final = {"name": "disttrain", "resources": {"requests": _REQUESTS}}
-_SMALL: Final = {"containers": [_CONTAINER]}
+_SMALL: Final = {"containers": [{"name": CONTAINER, "resources": {"requests": _REQUESTS}}]}
 """Several jobs of tests fit on a node of two cores."""
 
 
@@ -40,14 +41,13 @@ class ClusterTraining(JobView):
     """The job, by its object, its pods, and its folder on the volume."""
 
     def __init__(
-        self, cluster: Cluster, namespace: Kubectl, name: str = NAME, manifest: str = COUNTING
+        self, hooks: Hooks, namespace: Kubectl, name: str = NAME, manifest: str = COUNTING
     ) -> None:
         super().__init__(namespace, name)
-        self.cluster = cluster
+        self.hooks = hooks
         self.uid = ""
         self.manifest = manifest
-        self.volume = f"{namespace.namespace}-{name}"
-        volumes.make(namespace, self.volume, claim=f"{namespace.namespace}/{name}-checkpoints")
+        self.claim = f"{name}-checkpoints"
 
     def apply(
         self,
@@ -77,6 +77,7 @@ class ClusterTraining(JobView):
             manifest["spec"][part] |= {"template": template}
         self.kubectl.apply(_code(), manifest)
         self.uid = self.get()["metadata"]["uid"]
+        self.volume.start()
 
     def kill(self, role: str) -> None:
         """SIGKILL for the process in a pod of a role that runs: others may still begin."""
@@ -87,7 +88,7 @@ class ClusterTraining(JobView):
             return bool(found)
 
         self.wait_until(runs, f"a {role} runs")
-        self.cluster.kill_container(self.kubectl, found[0])
+        self.hooks.kill(self.kubectl.namespace, found[0], CONTAINER)
 
     def _running(self, role: str) -> list[str]:
         return [
@@ -98,13 +99,22 @@ class ClusterTraining(JobView):
         ]
 
     @property
-    def folder(self) -> Path:
+    def volume(self) -> VolumeReader:
+        """The volume of the job's claim."""
+        return VolumeReader(self.kubectl, self.claim)
+
+    @property
+    def folder(self) -> str:
         """The job's folder on the volume."""
-        return layout.volumes() / self.volume / f"{self.name}-{self.uid}"
+        return f"{self.name}-{self.uid}"
+
+    def has_ended_well(self) -> bool:
+        """Whether the volume has a summary of the job."""
+        return f"{self.folder}/summary.json" in self.volume.files()
 
     def progress(self) -> Status:
         """What status.json on the volume says, much more often than the object."""
-        return _json(self.folder / "status.json")
+        return self._read("status.json")
 
     def samples(self) -> int:
         """Samples that were trained."""
@@ -133,18 +143,24 @@ class ClusterTraining(JobView):
         self.wait_until(self._has_ended, "the job ends")
         assert self.condition("Complete").get("status") == "True", self.status()
         assert self.status()["phase"] == "Complete"
-        return _json(self.folder / "summary.json")
+        self.volume.wait()
+        return self._read("summary.json")
 
     def trained(self) -> dict[str, Tensor]:
         """The model on the volume."""
-        return load_file(self.folder / "model.safetensors")
+        return load(self.volume.content(f"{self.folder}/model.safetensors"))
+
+    def _read(self, name: str) -> Status:
+        found: Status = json.loads(self.volume.content(f"{self.folder}/{name}") or "{}")
+        return found
 
     def _has_ended(self) -> bool:
         return self.status().get("phase") in {"Complete", "Failed"}
 
     def _assert_promises_held(self) -> None:
-        command = (sys.executable, "-m", "disttrain", "audit", self.folder)
-        commands.run(*command, limit=AUDIT_LIMIT)
+        with self.volume.copied(self.folder) as folder:
+            command = (sys.executable, "-m", "disttrain", "audit", folder)
+            commands.run(*command, limit=AUDIT_LIMIT)
 
 
 def assert_every_sample_was_applied(job: ClusterTraining, summary: Status) -> None:
@@ -171,11 +187,3 @@ def _code() -> dict[str, Any]:
     files = {path.name: path.read_text() for path in TASKS.glob("*.py")}
     kind = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CODE}}
     return {**kind, "data": files}
-
-
-def _json(file: Path) -> Status:
-    try:
-        found: Status = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found

@@ -27,8 +27,6 @@ def only_in(namespace: Kubectl) -> dict[str, Any]:
         "watchNamespaces": [namespace.namespace],
         # Of several releases at a time none may take the others' roles for people away.
         "rbac": {"aggregateToUserRoles": False},
-        # Nodes are lost and drained in these tests, and jobs go on elsewhere.
-        "defaultCheckpointVolume": {"accessModes": ["ReadWriteMany"]},
     }
 
 

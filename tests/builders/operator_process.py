@@ -36,6 +36,8 @@ class OperatorProcess:
             "KUBECONFIG": str(self.kubectl.kubeconfig),
             "DISTTRAIN_NAMESPACES": self.kubectl.namespace,
             "DISTTRAIN_CHECKPOINT_SIZE": "1Mi",
+            # As the chart has it: few clusters give volumes that nodes share.
+            "DISTTRAIN_CHECKPOINT_ACCESS_MODES": "ReadWriteOnce",
             "DISTTRAIN_METRICS_PORT": "0",
             **self.environment,
         }

@@ -42,9 +42,9 @@ def headless_service(name: str, pod: str) -> dict[str, Any]:
 
 
 def claim(name: str) -> dict[str, Any]:
-    """Return a claim for a volume that many pods share."""
+    """Return a claim for a volume that the pods of a node share."""
     wanted = {"requests": {"storage": "1Mi"}}
-    spec = {"accessModes": ["ReadWriteMany"], "resources": wanted}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": wanted}
     metadata = {"name": name}
     kind = "PersistentVolumeClaim"
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}

@@ -5,7 +5,6 @@ from typing import Any
 
 from builders import cluster_jobs
 from builders.job_view import JobView
-from cluster import Kubectl, volumes
 
 _LONGEST = 40
 """Characters of a job's name."""
@@ -18,12 +17,7 @@ def named_after(test: str) -> str:
 
 
 class PretendedTraining(JobView):
-    """The job, with a volume for its checkpoints."""
-
-    def __init__(self, namespace: Kubectl, name: str) -> None:
-        super().__init__(namespace, name)
-        claim = f"{namespace.namespace}/{name}-checkpoints"
-        volumes.make(namespace, f"{namespace.namespace}-{name}", claim=claim)
+    """The job."""
 
     @property
     def children(self) -> list[str]:

@@ -9,12 +9,14 @@ when the lock changes; a change of the code builds a thin layer.
 import os
 import platform
 import sys
+import tempfile
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from builders import torch_without_cuda
-from cluster import Cluster, images, layout
+from cluster import busybox, images, layout
+from cluster.hooks import Hooks
 from cluster.lock import Lock
 
 REPOSITORY: Final = Path(__file__).parents[2]
@@ -27,11 +29,22 @@ INDEX_IN_BUILD: Final = "/torch-index"
 PACKING_LIMIT: Final = timedelta(minutes=20)
 
 
-def build_and_load(cluster: Cluster, recipe: images.Recipe) -> str:
-    """Build an image and give it to every node that has another, or none: its name."""
+def build_and_load(hooks: Hooks, recipe: images.Recipe) -> str:
+    """Build an image and give it to every node: its name."""
     images.build(recipe)
-    cluster.load_built(recipe.tag)
+    # Archives are gigabytes: those who want the same one wait for each other.
+    with Lock.acquire(PACKING_LIMIT, layout.images_lock_file()):
+        hooks.load(images.archive(recipe.tag), recipe.tag)
     return recipe.tag
+
+
+def load_small(hooks: Hooks) -> str:
+    """Give every node the image of the pods that only pretend: its name."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "busybox.tar"
+        busybox.write_archive(archive)
+        hooks.load(archive, busybox.IMAGE)
+    return busybox.IMAGE
 
 
 def operator() -> images.Recipe:

@@ -9,8 +9,9 @@ from typing import Any, Final
 import yaml
 
 from builders import helm, product_images, queue_programs
-from cluster import Cluster, Kubectl, commands
+from cluster import Kubectl, commands
 from cluster.errors import CommandFailed
+from cluster.hooks import Hooks
 
 NAMESPACE: Final = "kueue-system"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -92,11 +93,11 @@ class Queue:
 
 
 @contextmanager
-def installed(cluster: Cluster) -> Iterator[None]:
+def installed(kubectl: Kubectl, hooks: Hooks) -> Iterator[None]:
     """Kueue, and what the chart brings for it, as long as the context lasts."""
-    kubectl = cluster.kubectl.within(NAMESPACE)
+    kubectl = kubectl.within(NAMESPACE)
     for name in queue_programs.PACKAGES:
-        product_images.build_and_load(cluster, queue_programs.image(name))
+        product_images.build_and_load(hooks, queue_programs.image(name))
     objects = [*_kueue(kubectl), *_ours()]
     try:
         _each_namespace(kubectl, objects, Kubectl.apply)

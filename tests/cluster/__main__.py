@@ -2,14 +2,16 @@
 
 import argparse
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cluster import binaries, debian, leftovers, prerequisites, processes
+from cluster import binaries, debian, hooks, leftovers, prerequisites, processes
 from cluster.cluster import Cluster
 from cluster.errors import ClusterError
+from cluster.hooks import Hooks
 
 
 def main() -> int:
@@ -55,6 +57,8 @@ def up(_: argparse.Namespace) -> None:
     cluster.leave_running()
     _say(f"the cluster is up after {time.monotonic() - began:.0f} s")
     sys.stdout.write(f"export KUBECONFIG={cluster.kubeconfig}\n")
+    for variable, command in Hooks(hooks.OURS).variables().items():
+        sys.stdout.write(f"export {variable}={shlex.quote(command)}\n")
 
 
 def down(_: argparse.Namespace) -> None:
@@ -83,8 +87,13 @@ def add_node(_: argparse.Namespace) -> None:
 
 
 def load(arguments: argparse.Namespace) -> None:
-    """Give all nodes the images of an archive."""
-    Cluster.attach().load(arguments.archive)
+    """Give all nodes the image of a name in a Docker archive."""
+    Cluster.running().load(arguments.archive, arguments.name)
+
+
+def kill(arguments: argparse.Namespace) -> None:
+    """Kill the first process of a container, as no one expects."""
+    Cluster.running().kill_container(arguments.namespace, arguments.pod, arguments.container)
 
 
 def kubectl(arguments: argparse.Namespace) -> None:
@@ -100,12 +109,16 @@ def _say(line: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m cluster", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    for action in (build, prepare, reason, up, down, status, add_node, load, kubectl):
+    for action in (build, prepare, reason, up, down, status, add_node, load, kill, kubectl):
         name = action.__name__.replace("_", "-")
         command = commands.add_parser(name, help=action.__doc__)
         command.set_defaults(action=action)
         if action is load:
             command.add_argument("archive", type=Path)
+            command.add_argument("name")
+        if action is kill:
+            for what in ("namespace", "pod", "container"):
+                command.add_argument(what)
         if action is kubectl:
             command.add_argument("rest", nargs=argparse.REMAINDER)
     return parser

@@ -24,6 +24,7 @@ from cluster import (
     nodes,
     prerequisites,
     processes,
+    provisioner,
     services,
     volumes,
 )
@@ -36,8 +37,6 @@ from cluster.processes import Process
 
 LOCK_LIMIT = timedelta(minutes=5)
 """How long to wait for somebody else's cluster on this machine to end."""
-LOAD_LIMIT = timedelta(minutes=20)
-"""How long to wait for others who give the nodes gigabytes."""
 
 
 class Cluster:
@@ -69,6 +68,14 @@ class Cluster:
         """Return the cluster that was left running; raise Unavailable if there is none."""
         if not cls().is_left_running():
             message = "no cluster was left running; `python -m cluster up` starts one"
+            raise Unavailable(message)
+        return cls()
+
+    @classmethod
+    def running(cls) -> Self:
+        """Return the cluster that runs, whoever stops it; raise Unavailable if there is none."""
+        if not any(process.is_alive() for process in processes.all_recorded()):
+            message = "no cluster runs; `python -m cluster up` starts one"
             raise Unavailable(message)
         return cls()
 
@@ -137,18 +144,9 @@ class Cluster:
         if layout.logs().exists():
             shutil.copytree(layout.logs(), folder, dirs_exist_ok=True)
 
-    def load(self, archive: Path) -> None:
-        """Give every node the images of an OCI or Docker archive."""
-        for node in self.nodes:
-            ctr.import_archive(node, archive)
-
-    def load_built(self, tag: str) -> None:
-        """Give every node an image that `images` built, unless it has exactly that one.
-
-        Processes that do so at once wait for each other.
-        """
-        with Lock.acquire(LOAD_LIMIT, layout.images_lock_file()):
-            nodes.load_built(tag)
+    def load(self, archive: Path, name: str) -> None:
+        """Give every node the image in a Docker archive, unless it has exactly that one."""
+        nodes.load(archive, name)
 
     def stop_api_server(self) -> None:
         """Stop the API server, and nothing else, until `start_api_server`."""
@@ -175,9 +173,9 @@ class Cluster:
         kubelet.start(node)
         kubelet.wait_until_serving(node)
 
-    def kill_container(self, kubectl: Kubectl, pod: str) -> None:
-        """Kill the first process of a pod's first container with SIGKILL, as no one expects."""
-        nodes.kill_container(kubectl, pod)
+    def kill_container(self, namespace: str, pod: str, container: str) -> None:
+        """Kill the first process of a container of a pod with SIGKILL, as no one expects."""
+        nodes.kill_container(self.kubectl.within(namespace), pod, container)
 
     def remove_node(self, node: layout.Node) -> None:
         """Remove a node that was added, its pods and every trace of it."""
@@ -202,6 +200,7 @@ class Cluster:
         services.start()
         nodes.start(first)
         volumes.make_class(self.kubectl)
+        provisioner.start()
         kubelet.wait_until_serving(first)
         services.wait_for_dns()
 

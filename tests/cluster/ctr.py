@@ -1,7 +1,9 @@
 """A node's images and containers, through ctr: containerd's own command."""
 
+import hashlib
 import json
 import shlex
+import tarfile
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,14 +21,14 @@ def command(node: layout.Node, *arguments: str) -> list[str | Path]:
 
 def import_archive(node: layout.Node, archive: Path) -> None:
     """Load an OCI or Docker archive, so that pods of the node can use its images."""
-    commands.run(*command(node, "images", "import", str(archive)), limit=IMPORT_LIMIT)
+    # It collects the layers of the image that had the name before while it unpacks the new one.
+    commands.run_patiently(*command(node, "images", "import", str(archive)), limit=IMPORT_LIMIT)
 
 
 def import_output(node: layout.Node, shell_command: str) -> None:
     """Load the archive that a shell command writes, without a copy of it on the disk."""
     load = shlex.join(str(part) for part in command(node, "images", "import", "-"))
     script = f"set -o pipefail; {shell_command} | {load}"
-    # It collects the layers of the image that had the name before while it unpacks the new one.
     commands.run_patiently("bash", "-c", script, limit=IMPORT_LIMIT)
 
 
@@ -54,6 +56,13 @@ def configuration(node: layout.Node, image: str) -> str | None:
     return digest
 
 
+def configuration_in(archive: Path) -> str:
+    """Return the same digest of the image in a Docker archive."""
+    with tarfile.open(archive) as content:
+        (image,) = json.loads(_member(content, "manifest.json"))
+        return f"sha256:{hashlib.sha256(_member(content, image['Config'])).hexdigest()}"
+
+
 def process_id(node: layout.Node, container_id: str) -> int:
     """Return the first process of a running container; raise CommandFailed if it does not run."""
     lines = commands.run(*command(node, "tasks", "list")).splitlines()
@@ -73,6 +82,13 @@ def forget_former(node: layout.Node) -> bool:
     if nameless:
         commands.run(*command(node, "images", "delete", *nameless), limit=IMPORT_LIMIT)
     return bool(containers or nameless)
+
+
+def _member(archive: tarfile.TarFile, name: str) -> bytes:
+    file = archive.extractfile(name)
+    assert file is not None
+    with file:
+        return file.read()
 
 
 def _nameless_images(node: layout.Node) -> list[str]:

@@ -4,7 +4,8 @@ buildah keeps what it built in the cache, step by step: a build with nothing new
 """
 
 import hashlib
-import shlex
+import re
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,10 +71,22 @@ def identity(tag: str) -> str | None:
         return None
 
 
-def save_command(tag: str) -> str:
-    """Return the shell command that writes the image to its standard output, as an archive."""
-    command = _buildah("push", "--quiet", tag, f"docker-archive:/dev/stdout:{tag}")
-    return shlex.join(str(part) for part in command)
+def archive(tag: str) -> Path:
+    """Return the archive of an image that was built; it is written once for each build."""
+    built = identity(tag)
+    assert built is not None, f"{tag} was not built"
+    # In buildah's words for archives a colon ends the path.
+    folder = layout.cache() / "archives" / re.sub(r"[/:]", "-", tag)
+    file = folder / f"{built}.tar"
+    if not file.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        # Beside its final place, so that one that was cut short never counts as done.
+        unfinished = file.with_suffix(".writing")
+        push = _buildah("push", "--quiet", tag, f"docker-archive:{unfinished}:{tag}")
+        commands.run(*push, limit=BUILD_LIMIT)
+        unfinished.replace(file)
+    return file
 
 
 def _make_base(tag: str) -> None:

@@ -26,6 +26,12 @@ class Kubectl:
     kubeconfig: Path
     namespace: str = "default"
 
+    def flattened(self, file: Path) -> Self:
+        """Return the same with a kubeconfig that has the current context alone, and all keys."""
+        file.touch(mode=0o600)
+        file.write_text(self.run("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
+        return replace(self, kubeconfig=file)
+
     def within(self, namespace: str) -> Self:
         """Return the same for another namespace."""
         return replace(self, namespace=namespace)
@@ -61,6 +67,16 @@ class Kubectl:
             answer = json.loads(self.run("get", kind, f"--selector={selector}", "-o", "json"))
             found = answer["items"]
         return found
+
+    def content(self, path: str) -> bytes:
+        """Return what the API server answers at a path; empty where it has nothing to give."""
+        found = asking.content(self.kubeconfig, path)
+        if found is not None:
+            return found
+        try:
+            return self.run("get", "--raw", path).encode()
+        except CommandFailed:
+            return b""
 
     def read(self, kind: str, name: str, path: str) -> str | None:
         """Return what a JSONPath finds in an object, None while there is no such object."""

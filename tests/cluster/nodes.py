@@ -2,8 +2,9 @@
 
 import os
 import signal
+from pathlib import Path
 
-from cluster import busybox, cgroups, containerd, ctr, images, kubelet, layout, leftovers, network
+from cluster import busybox, cgroups, containerd, ctr, kubelet, layout, leftovers, network
 from cluster.kubectl import Kubectl
 
 NAMES_OF_PODS = "jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{'\\n'}{end}"
@@ -49,17 +50,19 @@ def remove(kubectl: Kubectl, node: layout.Node) -> None:
         kubectl.within(namespace).run("delete", "pod", pod, *now)
 
 
-def load_built(tag: str) -> None:
-    """Give every node an image that `images` built, unless it has exactly that one."""
+def load(archive: Path, name: str) -> None:
+    """Give every node the image in a Docker archive, unless it has exactly that one."""
+    identity = ctr.configuration_in(archive)
     for node in existing():
-        if ctr.configuration(node, tag) != f"sha256:{images.identity(tag)}":
-            ctr.import_output(node, images.save_command(tag))
+        if ctr.configuration(node, name) != identity:
+            ctr.import_archive(node, archive)
 
 
-def kill_container(kubectl: Kubectl, pod: str) -> None:
-    """Send SIGKILL to the first process of a pod's first container."""
+def kill_container(kubectl: Kubectl, pod: str, container: str) -> None:
+    """Send SIGKILL to the first process of a container of a pod."""
     found = kubectl.get("pod", pod)
-    identity = found["status"]["containerStatuses"][0]["containerID"]
+    statuses = found["status"]["containerStatuses"]
+    identity = next(each["containerID"] for each in statuses if each["name"] == container)
     node = next(node for node in existing() if node.name == found["spec"]["nodeName"])
     container_id = identity.removeprefix("containerd://")
     os.kill(ctr.process_id(node, container_id), signal.SIGKILL)

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from builders import diagnosis, helm, product_images, shared_cluster
-from cluster import Cluster, Kubectl, Unavailable, binaries, namespaces
+from cluster import Cluster, Kubectl, Unavailable, binaries, debian, hooks, namespaces
+from cluster.hooks import Hooks
 
 TEST_TIMEOUT_SECONDS = 400
 """More than `job_view.LIMIT`, which tells what was waited for in vain."""
@@ -65,16 +66,56 @@ def _told_of_what_it_leaves_open() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def kubectl(request: pytest.FixtureRequest) -> Kubectl:
     """kubectl as the administrator of the cluster that the caller asked for."""
-    if request.config.getoption("--cluster") == "existing":
-        return _existing()
+    if _is_existing(request.config):
+        kubectl: Kubectl = request.getfixturevalue("existing")
+        return kubectl
     own: Cluster = request.getfixturevalue("own_cluster")
     return own.kubectl
 
 
 @pytest.fixture(scope="session")
+def existing(tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    """kubectl for the cluster that the caller's KUBECONFIG names, whosever it is."""
+    kubeconfig = os.environ.get("KUBECONFIG")
+    if not kubeconfig:
+        pytest.fail("--cluster=existing wants the cluster's KUBECONFIG in the environment")
+    if "kubernetes" in binaries.missing():
+        binaries.build_missing()
+    file = tmp_path_factory.mktemp("kubeconfig") / "flat.json"
+    return Kubectl(Path(kubeconfig)).flattened(file)
+
+
+@pytest.fixture(scope="session", name="hooks")
+def hooks_of_the_cluster(request: pytest.FixtureRequest, kubectl: Kubectl) -> Hooks:
+    """How images get into the cluster, and how its containers are killed."""
+    if not _is_existing(request.config) or _is_ours():
+        return Hooks(hooks.OURS)
+    try:
+        return hooks.given()
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def image_tools(hooks: Hooks) -> Hooks:
+    """The same, where this machine can build images for the cluster."""
+    try:
+        debian.install_missing()
+    except Unavailable as error:
+        pytest.skip(f"images are built by Debian's programs: {error}")
+    return hooks
+
+
+@pytest.fixture(scope="session")
+def small_image(image_tools: Hooks) -> str:
+    """The image of pods that only pretend, on every node: its name."""
+    return product_images.load_small(image_tools)
+
+
+@pytest.fixture(scope="session")
 def own_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The cluster of this machine, for tests that break parts of it."""
-    if request.config.getoption("--cluster") == "existing":
+    if _is_existing(request.config):
         yield _left_running()
         return
     if shared_cluster.is_worker(request.config):
@@ -100,15 +141,15 @@ def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[Kube
 
 
 @pytest.fixture(scope="session")
-def operator_image(own_cluster: Cluster) -> str:
+def operator_image(image_tools: Hooks) -> str:
     """The operator's image, on every node: its name."""
-    return product_images.build_and_load(own_cluster, product_images.operator())
+    return product_images.build_and_load(image_tools, product_images.operator())
 
 
 @pytest.fixture(scope="session")
-def runtime_image(own_cluster: Cluster) -> str:
+def runtime_image(image_tools: Hooks) -> str:
     """The image that jobs run when they name none, on every node: its name."""
-    return product_images.build_and_load(own_cluster, product_images.runtime())
+    return product_images.build_and_load(image_tools, product_images.runtime())
 
 
 @pytest.fixture
@@ -121,22 +162,21 @@ def operator(operator_image: str, namespace: Kubectl) -> Iterator[str]:
     helm.uninstall(namespace, RELEASE)
 
 
+def _is_existing(config: pytest.Config) -> bool:
+    return str(config.getoption("--cluster")) == "existing"
+
+
+def _is_ours() -> bool:
+    return os.environ.get("KUBECONFIG") == str(Cluster().kubeconfig)
+
+
 def _left_running() -> Cluster:
-    if os.environ.get("KUBECONFIG") != str(Cluster().kubeconfig):
+    if not _is_ours():
         pytest.skip("this test breaks parts of the cluster: not of one that is not ours")
     try:
         return Cluster.attach()
     except Unavailable as error:
         pytest.skip(str(error))
-
-
-def _existing() -> Kubectl:
-    kubeconfig = os.environ.get("KUBECONFIG")
-    if not kubeconfig:
-        pytest.fail("--cluster=existing wants the cluster's KUBECONFIG in the environment")
-    if "kubernetes" in binaries.missing():
-        binaries.build_missing()
-    return Kubectl(Path(kubeconfig))
 
 
 def _longest_file_first(items: list[pytest.Item]) -> None:

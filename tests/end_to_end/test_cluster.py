@@ -3,7 +3,7 @@
 import pytest
 
 from builders import pods
-from cluster import Cluster, Kubectl, commands, volumes
+from cluster import Cluster, Kubectl, commands
 from cluster.errors import CommandFailed
 
 pytestmark = [pytest.mark.usefixtures("own_cluster"), pytest.mark.nightly]
@@ -88,14 +88,12 @@ def test_a_pod_reaches_the_api_server_through_its_service(namespace: Kubectl) ->
 def test_a_killed_container_is_restarted(own_cluster: Cluster, namespace: Kubectl) -> None:
     start(namespace, "mortal")
 
-    own_cluster.kill_container(namespace, "mortal")
+    own_cluster.kill_container(namespace.namespace, "mortal", "main")
 
     namespace.wait_until("jsonpath={.status.containerStatuses[0].restartCount}=1", "pod/mortal")
 
 
 def test_a_pod_writes_to_a_shared_volume_as_its_own_group(namespace: Kubectl) -> None:
-    name = f"{namespace.namespace}-volume"
-    volumes.make(namespace, name, claim=f"{namespace.namespace}/data")
     script = "echo kept > /data/file; cat /data/file; exec sleep 1000"
     pod = pods.mounting(pods.restricted("writer", "sh", "-c", script), "data", "/data")
     namespace.apply(pods.claim("data"), pod)

@@ -14,7 +14,7 @@ import disttrain
 from builders import cluster_jobs, operator_process, pod_metrics, pods, product_images
 from builders.people import Person
 from builders.pretended_training import PretendedTraining
-from cluster import Kubectl, commands, volumes
+from cluster import Kubectl, commands
 from disttrain.cluster.errors import AlreadyThere, NotFound, NotInTime
 from disttrain.job import cluster_labels, crd
 from disttrain.job.names import Role
@@ -43,12 +43,6 @@ def person(namespace: Kubectl) -> Person:
 
 
 @pytest.fixture
-def volume(namespace: Kubectl) -> None:
-    name = f"{namespace.namespace}-checkpoints"
-    volumes.make(namespace, name, claim=f"{namespace.namespace}/{JOB}-checkpoints")
-
-
-@pytest.fixture
 def submitted(person: Person) -> Iterator[Person]:
     """A namespace with a job that no operator looks at."""
     made = person.types(f"disttrain submit {DIGITS} --code examples/digits")
@@ -58,7 +52,7 @@ def submitted(person: Person) -> Iterator[Person]:
 
 
 @pytest.mark.timeout(420, func_only=True)
-@pytest.mark.usefixtures("runtime_image", "operator", "volume")
+@pytest.mark.usefixtures("runtime_image", "operator")
 def test_a_job_is_submitted_followed_to_its_end_and_deleted(person: Person, tmp_path: Path) -> None:
     made = person.types(
         f"disttrain submit {DIGITS} --code examples/digits --set spec.suspend=true "
@@ -89,6 +83,7 @@ def test_a_job_is_submitted_followed_to_its_end_and_deleted(person: Person, tmp_
 
 
 @pytest.mark.parametrize("phase", list(ENDS))
+@pytest.mark.usefixtures("small_image")
 def test_submit_waits_for_the_end_and_exits_like_run(
     person: Person, tmp_path: Path, phase: str
 ) -> None:

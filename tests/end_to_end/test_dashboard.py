@@ -18,8 +18,9 @@ from builders.helm import CHART
 from builders.job_view import JobView
 from builders.product_images import REPOSITORY
 from builders.prometheus import Prometheus
-from cluster import Cluster, Kubectl, Unavailable, commands, volumes
+from cluster import Kubectl, Unavailable, commands
 from cluster.errors import NotInTime
+from cluster.hooks import Hooks
 from disttrain_monitoring import labels, query
 from disttrain_monitoring.alerts import ALERTS
 
@@ -101,12 +102,10 @@ class Scene:
 
 
 @pytest.fixture
-def scene(
-    own_cluster: Cluster, namespace: Kubectl, operator: str, runtime_image: str, tmp_path: Path
-) -> Iterator[Scene]:
+def scene(namespace: Kubectl, operator: str, runtime_image: str, tmp_path: Path) -> Iterator[Scene]:
     """The job trains already."""
     targets = tmp_path / "targets.json"
-    with watching(targets, tmp_path) as asked:
+    with watching(namespace, targets, tmp_path) as asked:
         found = Scene(namespace, asked, targets)
         apply_digits(namespace)
         running = query.of_job("disttrain_job_phase", 'phase="Running"') + " == 1"
@@ -121,11 +120,11 @@ def scene(
 
 @pytest.mark.timeout(500, func_only=True)
 def test_every_panel_and_every_alert_has_data_while_a_job_trains(
-    scene: Scene, own_cluster: Cluster, namespace: Kubectl
+    scene: Scene, hooks: Hooks, namespace: Kubectl
 ) -> None:
     # A death is what half of the panels are for.
     replica = scene.job.pods("replica")[0]["metadata"]["name"]
-    own_cluster.kill_container(namespace, replica)
+    hooks.kill(namespace.namespace, replica, "disttrain")
     panels = list(panel_queries(scene, namespace.namespace))
     alerts = [alert for alert in ALERTS if alert.name not in EMPTY_ALERTS]
     must = [asked.text for asked in panels if asked.panel not in EMPTY_PANELS]
@@ -209,8 +208,6 @@ def filled_in(text: str, namespace: str) -> str:
 
 def apply_digits(namespace: Kubectl) -> None:
     """The example, which here trains until it is deleted and makes checkpoints soon."""
-    volume = f"{namespace.namespace}-checkpoints"
-    volumes.make(namespace, volume, claim=f"{namespace.namespace}/{JOB}-checkpoints")
     example = REPOSITORY / "examples" / "digits"
     job = yaml.safe_load((example / "job.yaml").read_text())
     job["spec"] |= {"stop": {"seconds": 3600}, "checkpoint": {"everySeconds": 5}}
@@ -223,7 +220,7 @@ def apply_digits(namespace: Kubectl) -> None:
 
 
 @contextmanager
-def watching(targets: Path, folder: Path) -> Iterator[Prometheus]:
+def watching(namespace: Kubectl, targets: Path, folder: Path) -> Iterator[Prometheus]:
     """A Prometheus with the chart's rules, configured as the docs say but for how it finds pods."""
     try:
         prometheus.install()
@@ -237,6 +234,7 @@ def watching(targets: Path, folder: Path) -> Iterator[Prometheus]:
     config["rule_files"] = [str(CHART / "alerts" / "rules.yaml")]
     (scrape,) = config["scrape_configs"]
     assert scrape.pop("kubernetes_sd_configs") == [{"role": "pod"}]
+    scrape |= pod_discovery.access(namespace, folder)
     scrape["file_sd_configs"] = [{"files": [str(targets)], "refresh_interval": "1s"}]
     with prometheus.running(config, folder) as found:
         yield found

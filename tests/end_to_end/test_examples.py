@@ -9,11 +9,14 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from safetensors.torch import load_file
+from safetensors.torch import load
+from torch import Tensor
 
 from builders import helm, product_images
 from builders.job_view import JobView, Status
-from cluster import Cluster, Kubectl, images, layout, namespaces, volumes
+from builders.volume_reader import VolumeReader
+from cluster import Kubectl, images, namespaces
+from cluster.hooks import Hooks
 
 pytestmark = pytest.mark.landing
 
@@ -35,6 +38,7 @@ LARGE: Final = {"speech", "cifar10"}
 """They want data that somebody has to fetch, and hours."""
 ELSEWHERE: Final = {"digits"}
 """What the README does has a test of its own."""
+NO_VOLUMES: Final = {"storageClassName": "nobody-has-this"}
 CODE: Final = {"digits-code": "digits", "softmax-regression-code": "softmax_regression"}
 """ConfigMaps that the manifests name, and the tasks in them."""
 RELEASE: Final = "disttrain"
@@ -53,15 +57,15 @@ COPY data /data
 
 @pytest.fixture(scope="module")
 def place(
-    own_cluster: Cluster,
     kubectl: Kubectl,
+    image_tools: Hooks,
     operator_image: str,
     runtime_image: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Kubectl]:
     """A namespace whose operator runs jobs of the derived image, with the ConfigMaps."""
     image = derived(tmp_path_factory.mktemp("examples"))
-    product_images.build_and_load(own_cluster, image)
+    product_images.build_and_load(image_tools, image)
     made = namespaces.make(kubectl, f"examples-{os.urandom(3).hex()}")
     values = {**helm.only_in(made), "runtimeImage": {"repository": IMAGE}}
     helm.upgrade(made, RELEASE, values)
@@ -81,7 +85,6 @@ def test_no_example_is_forgotten() -> None:
 def test_examples_train_side_by_side_and_leave_a_model(place: Kubectl) -> None:
     jobs = [JobView(place, name) for name in ACCURACIES]
     for job in jobs:
-        volumes.make(place, volume_of(job), claim=f"{place.namespace}/{job.name}-checkpoints")
         place.run("apply", "-f", FILES[job.name])
         # A node has no room for all: none may hold what another one waits for.
         job.wait_until(partial(has_begun, job), "it begins", LIMIT)
@@ -91,9 +94,7 @@ def test_examples_train_side_by_side_and_leave_a_model(place: Kubectl) -> None:
         status = job.status()
         assert job.condition("Complete").get("status") == "True", status
         assert status["training"]["metrics"]["accuracy"] > ACCURACIES[job.name]
-        folder = layout.volumes() / volume_of(job) / f"{job.name}-{job.get()['metadata']['uid']}"
-        model = load_file(folder / "model.safetensors")
-        assert sum(tensor.numel() for tensor in model.values()) > 0
+        assert sum(tensor.numel() for tensor in trained(job).values()) > 0
         if "sandblaster" in manifest(job)["spec"]["strategy"]:
             assert_the_batch_method_is_told(job, status)
 
@@ -123,7 +124,9 @@ def assert_the_batch_method_is_told(job: JobView, status: Status) -> None:
 @pytest.mark.parametrize("name", sorted(LARGE))
 def test_large_examples_become_objects_that_wait_for_a_volume(place: Kubectl, name: str) -> None:
     job = JobView(place, name)
-    place.run("apply", "-f", FILES[name])
+    waiting = manifest(job)
+    waiting["spec"].setdefault("checkpoint", {})["volume"] = {"size": "1Mi", **NO_VOLUMES}
+    place.apply(waiting)
 
     job.wait_for_condition("VolumeUnbound")
     wanted = {f"statefulset.apps/{name}-shard", f"replicaset.apps/{name}-replica"}
@@ -151,8 +154,13 @@ def printed(job: JobView) -> tuple[list[str], list[str]]:
     return head.split(), row.split()
 
 
-def volume_of(job: JobView) -> str:
-    return f"{job.kubectl.namespace}-{job.name}"
+def trained(job: JobView) -> dict[str, Tensor]:
+    """The model on the job's volume."""
+    volume = VolumeReader(job.kubectl, f"{job.name}-checkpoints")
+    volume.start()
+    path = f"{job.name}-{job.get()['metadata']['uid']}/model.safetensors"
+    assert path in volume.files()
+    return load(volume.content(path))
 
 
 def derived(folder: Path) -> images.Recipe:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from builders import pods
-from cluster import Cluster, Kubectl, images
+from builders import pods, product_images
+from cluster import Kubectl, images
+from cluster.hooks import Hooks
 
 pytestmark = pytest.mark.landing
 
@@ -20,7 +21,7 @@ ENTRYPOINT ["python3", "/greeting.py"]
 
 
 @pytest.fixture(scope="session")
-def base_image() -> str:
+def base_image(image_tools: Hooks) -> str:
     return images.base()
 
 
@@ -32,14 +33,12 @@ def greeting(folder: Path, base: str, words: str) -> images.Recipe:
 
 
 def test_a_pod_runs_an_image_that_was_just_built(
-    base_image: str, own_cluster: Cluster, namespace: Kubectl, tmp_path: Path
+    base_image: str, hooks: Hooks, namespace: Kubectl, tmp_path: Path
 ) -> None:
-    images.build(greeting(tmp_path, base_image, "first"))
-    own_cluster.load_built(TAG)
+    product_images.build_and_load(hooks, greeting(tmp_path, base_image, "first"))
     assert output_of(namespace, "one") == "first\n"
 
-    images.build(greeting(tmp_path, base_image, "second"))
-    own_cluster.load_built(TAG)
+    product_images.build_and_load(hooks, greeting(tmp_path, base_image, "second"))
     assert output_of(namespace, "two") == "second\n"
 
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from builders import mortal, product_images
-from cluster import Cluster, commands
+from cluster import Kubectl, commands
+from cluster.hooks import Hooks
 
 LIMIT = timedelta(minutes=6)
 BENCHMARK = product_images.REPOSITORY / "tests" / "benchmarks" / "recovery.py"
@@ -15,9 +16,10 @@ BENCHMARK = product_images.REPOSITORY / "tests" / "benchmarks" / "recovery.py"
 
 @pytest.mark.nightly
 @pytest.mark.timeout(400, func_only=True)
-def test_small_form_prints_figures_and_bars(own_cluster: Cluster) -> None:
+def test_small_form_prints_figures_and_bars(kubectl: Kubectl, image_tools: Hooks) -> None:
     benchmark = mortal.command(sys.executable, BENCHMARK, "--quick", "--cluster=existing")
-    printed = commands.run(*benchmark, limit=LIMIT)
+    variables = {"KUBECONFIG": str(kubectl.kubeconfig), **image_tools.variables()}
+    printed = commands.run(*benchmark, environment=variables, limit=LIMIT)
 
     report = json.loads(printed)
     assert {death["role"] for death in report["deaths"]} == {"shard", "replica"}

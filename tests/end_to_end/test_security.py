@@ -3,21 +3,21 @@
 import base64
 import json
 import os
-import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 import zmq
 
-from builders import helm
+from builders import forwarding, helm
 from builders.cluster_training import NAME, ClusterTraining
 from builders.strangers import a_message, a_peer, answer
-from cluster import Cluster, Kubectl, certificates, commands, layout, namespaces
+from cluster import Kubectl, commands, namespaces
 from cluster.errors import CommandFailed
+from cluster.hooks import Hooks
 from disttrain.checkpoint import names
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.orders import NumberedOrder
@@ -26,6 +26,7 @@ from disttrain.transport.config import CurveKeys
 from disttrain.transport.errors import TransportTimeout
 from disttrain.transport.header import Reason, Role, Verb
 from disttrain.transport.keys import parse
+from disttrain_operator.cluster import credentials
 
 pytestmark = [pytest.mark.landing, pytest.mark.timeout(500, func_only=True)]
 RELEASE = "disttrain"
@@ -35,17 +36,21 @@ ORDERED_NUMBER = 99_999_999
 """Of a checkpoint that nobody else makes."""
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - Where it lies.
 JOBS = "/apis/disttrain.dev/v1alpha1/namespaces/{}/disttrainjobs"
+LISTENERS = {
+    Role.SHARD: ("shard", pod_layout.DATA_PORT),
+    Role.COORDINATOR: ("coordinator", pod_layout.CONTROL_PORT),
+}
 SECRETS = "/api/v1/namespaces/{}/secrets"
 
 
 @pytest.fixture(scope="module")
 def training(
-    own_cluster: Cluster, kubectl: Kubectl, operator_image: str, runtime_image: str
+    hooks: Hooks, kubectl: Kubectl, operator_image: str, runtime_image: str
 ) -> Iterator[ClusterTraining]:
     """A job that trains, of an operator from the chart."""
     place = namespaces.make(kubectl, f"security-{os.urandom(3).hex()}")
     helm.upgrade(place, RELEASE, helm.only_in(place))
-    job = ClusterTraining(own_cluster, place)
+    job = ClusterTraining(hooks, place)
     job.apply(step_seconds=STEP_SECONDS, stop={"epochs": 1000})
     job.train(0.03)
     yield job
@@ -74,14 +79,17 @@ def keys(training: ClusterTraining) -> dict[str, CurveKeys]:
     return {name: parse(base64.b64decode(content)) for name, content in files.items()}
 
 
-def ask(token: str, method: str, path: str, patch: object = None) -> int:
+def ask(kubectl: Kubectl, token: str, question: tuple[str, str, object]) -> int:
     """The API server's answer to the holder of a token."""
+    method, path, patch = question
+    server = credentials.of_kubeconfig(kubectl.kubeconfig)
     body = None if patch is None else json.dumps(patch).encode()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/merge-patch+json"}
     request = urllib.request.Request(  # noqa: S310 - The API server of the test.
-        f"{layout.API_URL}{path}", body, headers, method=method
+        f"{server.server}{path}", body, headers, method=method
     )
-    trusted = ssl.create_default_context(cafile=str(certificates.AUTHORITY.certificate))
+    # Without our certificate, which would speak louder than the token.
+    trusted = replace(server, certificate=None).ssl_context()
     try:
         with urllib.request.urlopen(request, timeout=20, context=trusted) as said:  # noqa: S310
             return int(said.status)
@@ -99,7 +107,8 @@ def test_the_coordinators_token_is_for_its_own_status_alone(
     other["spec"]["suspend"] = True
     training.kubectl.apply(other)
 
-    assert ask(token, "PATCH", f"{jobs}/{NAME}/status", {"status": {}}) == 200
+    own_status: tuple[str, str, object] = ("PATCH", f"{jobs}/{NAME}/status", {"status": {}})
+    assert ask(training.kubectl, token, own_status) == 200
     refused: dict[str, tuple[str, str, object]] = {
         "its own manifest": ("GET", f"{jobs}/{NAME}", None),
         "its own spec": ("PATCH", f"{jobs}/{NAME}", {"spec": {"suspend": True}}),
@@ -113,7 +122,7 @@ def test_the_coordinators_token_is_for_its_own_status_alone(
         "pods": ("GET", f"/api/v1/namespaces/{here}/pods", None),
         "a namespace's jobs": ("GET", JOBS.format("default"), None),
     }
-    answers = {what: ask(token, *question) for what, question in refused.items()}
+    answers = {what: ask(training.kubectl, token, question) for what, question in refused.items()}
     assert answers == dict.fromkeys(refused, 403)
     training.kubectl.run("delete", "disttrainjob", "other")
 
@@ -161,16 +170,17 @@ def test_the_operator_reads_no_secret_and_extends_no_right(training: ClusterTrai
 def test_strangers_are_not_heard_and_a_replica_orders_nothing(
     training: ClusterTraining, keys: dict[str, CurveKeys]
 ) -> None:
-    shard = f"tcp://{training.pods('shard')[0]['status']['podIP']}:{pod_layout.DATA_PORT}"
     volume = str(pod_layout.CHECKPOINTS_FOLDER)
     checkpoint = orders.Checkpoint(number=ORDERED_NUMBER, folder=volume)
     ordered = payloads.encode_order(NumberedOrder(id=9_999, order=checkpoint))
     stop = payloads.encode_request(messages.Stop(reason="by a replica", at_once=True))
-    (coordinator_pod,) = training.pods("coordinator")
-    coordinator = f"tcp://{coordinator_pod['status']['podIP']}:{pod_layout.CONTROL_PORT}"
 
     # Heard, because of its key, and refused, because of its role.
-    with a_peer(training.uid, keys["replica.json"]) as peer:
+    with (
+        door(training, Role.SHARD) as shard,
+        door(training, Role.COORDINATOR) as coordinator,
+        a_peer(training.uid, keys["replica.json"]) as peer,
+    ):
         as_replica = a_message(Verb.CONTROL_ORDER, Role.REPLICA, ordered)
         refusal = answer(peer, shard, Role.SHARD, as_replica)
         assert refusal.header.reason == Reason.NOT_ALLOWED
@@ -182,19 +192,31 @@ def test_strangers_are_not_heard_and_a_replica_orders_nothing(
         assert b"NotAllowed" in bytes(refusal.payload)
 
     own = unknown_keys(keys["replica.json"])
-    for address, listener in ((shard, Role.SHARD), (coordinator, Role.COORDINATOR)):
+    for listener in (Role.SHARD, Role.COORDINATOR):
         for curve in (None, own):
-            assert hears_nothing(training.uid, curve, address, listener)
+            with door(training, listener) as address:
+                assert hears_nothing(training.uid, curve, address, listener)
 
     before = training.samples()
     training.wait_until(lambda: training.samples() > before, "training goes on")
-    assert [path for path in written_by_the_order(training.folder) if path.exists()] == []
+    files = training.volume.files()
+    assert [file for file in files if is_of_the_order(file, training.folder)] == []
 
 
-def written_by_the_order(job: Path) -> list[Path]:
-    """Where its files would lie: in the folder that it names, or where the job's own do."""
-    own = [names.folder(ORDERED_NUMBER), names.staging(ORDERED_NUMBER)]
-    return [job.parent / names.shard_file(0), *(job / "checkpoints" / name for name in own)]
+@contextmanager
+def door(job: ClusterTraining, listener: Role) -> Iterator[str]:
+    """The address of the first pod that listens in a role."""
+    name, port = LISTENERS[listener]
+    pod = job.pods(name)[0]["metadata"]["name"]
+    with forwarding.forwarded(job.kubectl, pod, port) as address:
+        yield f"tcp://{address}"
+
+
+def is_of_the_order(file: str, job: str) -> bool:
+    """Whether it lies in the folder that the order names, or where the job's own do."""
+    own = (names.folder(ORDERED_NUMBER), names.staging(ORDERED_NUMBER))
+    places = tuple(f"{job}/checkpoints/{name}" for name in own)
+    return file == names.shard_file(0) or file.startswith(places)
 
 
 def unknown_keys(known: CurveKeys) -> CurveKeys:

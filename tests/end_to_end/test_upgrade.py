@@ -10,7 +10,8 @@ import pytest
 
 from builders import helm, product_images
 from builders.cluster_training import ClusterTraining
-from cluster import Cluster, Kubectl, images, namespaces
+from cluster import Kubectl, images, namespaces
+from cluster.hooks import Hooks
 from disttrain.job import crd, document
 
 pytestmark = [pytest.mark.landing, pytest.mark.timeout(900, func_only=True)]
@@ -45,8 +46,8 @@ def chart_before(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def training(
-    own_cluster: Cluster,
     kubectl: Kubectl,
+    hooks: Hooks,
     operator_image: str,
     runtime_image: str,
     chart_before: Path,
@@ -54,7 +55,7 @@ def training(
     """A job that trains, of an operator from the chart before."""
     place = namespaces.make(kubectl, f"upgrade-{os.urandom(3).hex()}")
     helm.upgrade(place, RELEASE, helm.only_in(place), chart_before)
-    job = ClusterTraining(own_cluster, place)
+    job = ClusterTraining(hooks, place)
     job.apply(step_seconds=1.0, stop={"epochs": 1000})
     job.train(0.03)
     yield job
@@ -67,13 +68,13 @@ def training(
 
 @pytest.mark.alone
 def test_upgrades_touch_nothing_that_runs_and_the_next_operator_looks_after_it(
-    training: ClusterTraining, own_cluster: Cluster, chart_before: Path, tmp_path: Path
+    training: ClusterTraining, image_tools: Hooks, chart_before: Path, tmp_path: Path
 ) -> None:
     job, before = training, uids(training)
     assert len(before) == len(job.pods())
     assert "seed" not in job.get()["spec"]
 
-    helm.upgrade(job.kubectl, RELEASE, another_version(job, own_cluster, tmp_path))
+    helm.upgrade(job.kubectl, RELEASE, another_version(job, image_tools, tmp_path))
     assert job.get()["spec"]["seed"] == 0
     trains_on(job)
     assert uids(job) == before
@@ -102,14 +103,12 @@ def test_upgrades_touch_nothing_that_runs_and_the_next_operator_looks_after_it(
     job.wait_until(lambda: job.pods() == [], "nothing of it runs")
 
 
-def another_version(job: ClusterTraining, cluster: Cluster, folder: Path) -> dict[str, Any]:
+def another_version(job: ClusterTraining, hooks: Hooks, folder: Path) -> dict[str, Any]:
     """Values of an operator with other templates, whose jobs would run another image."""
     file = folder / "Containerfile"
     file.write_text(CONTAINERFILE)
     tag = product_images.OPERATOR.replace(product_images.VERSION, NEXT)
-    product_images.build_and_load(
-        cluster, images.Recipe(containerfile=file, context=folder, tag=tag)
-    )
+    product_images.build_and_load(hooks, images.Recipe(containerfile=file, context=folder, tag=tag))
     wanted = {"image": {"tag": NEXT}, "runtimeImage": {"tag": "nowhere"}, "podLabels": {"a": "b"}}
     return {**helm.only_in(job.kubectl), **wanted}
 

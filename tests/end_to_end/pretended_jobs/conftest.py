@@ -8,13 +8,13 @@ import pytest
 from builders import operator_process, pretended_training
 from builders.operator_process import OperatorProcess
 from builders.pretended_training import PretendedTraining
-from cluster import Cluster, Kubectl, namespaces
+from cluster import Kubectl, namespaces
 from disttrain.job import crd
 
 
 @pytest.fixture(scope="session")
-def definition(own_cluster: Cluster, kubectl: Kubectl) -> None:
-    """The cluster knows of jobs; its nodes have the small image, and share folders."""
+def definition(small_image: str, kubectl: Kubectl) -> None:
+    """The cluster knows of jobs; its nodes have the small image."""
     kubectl.apply(crd.definition())
     kubectl.wait_until("Established", f"crd/{crd.NAME}")
 

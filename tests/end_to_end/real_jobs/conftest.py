@@ -8,7 +8,8 @@ import pytest
 from builders import cluster_training, helm, operator_process
 from builders.cluster_training import ClusterTraining
 from builders.operator_process import OperatorProcess
-from cluster import Cluster, Kubectl
+from cluster import Kubectl
+from cluster.hooks import Hooks
 from disttrain.job import crd
 
 
@@ -37,8 +38,6 @@ def operator_to_kill(
 
 
 @pytest.fixture
-def job(
-    own_cluster: Cluster, namespace: Kubectl, operator_to_kill: OperatorProcess
-) -> ClusterTraining:
-    """A real job that can be applied, with its volume."""
-    return ClusterTraining(own_cluster, namespace)
+def job(hooks: Hooks, namespace: Kubectl, operator_to_kill: OperatorProcess) -> ClusterTraining:
+    """A real job that can be applied."""
+    return ClusterTraining(hooks, namespace)

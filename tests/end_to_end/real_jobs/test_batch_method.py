@@ -8,7 +8,8 @@ from builders.cluster_training import ClusterTraining
 from builders.job_view import Status
 from builders.operator_process import OperatorProcess
 from builders.people import Person, Typed
-from cluster import Cluster, Kubectl
+from cluster import Kubectl
+from cluster.hooks import Hooks
 
 pytestmark = [pytest.mark.landing, pytest.mark.timeout(600, func_only=True)]
 TASK = "convex:Convex"
@@ -18,10 +19,10 @@ SAME = ("iteration", "evaluations", "objective", "gradientNorm", "end")
 
 
 def test_whoever_is_killed_the_model_has_the_same_bits(
-    own_cluster: Cluster, namespace: Kubectl, operator_to_kill: OperatorProcess
+    hooks: Hooks, namespace: Kubectl, operator_to_kill: OperatorProcess
 ) -> None:
-    undisturbed = ClusterTraining(own_cluster, namespace, "undisturbed", BATCH_JOB)
-    job = ClusterTraining(own_cluster, namespace, "convex", BATCH_JOB)
+    undisturbed = ClusterTraining(hooks, namespace, "undisturbed", BATCH_JOB)
+    job = ClusterTraining(hooks, namespace, "convex", BATCH_JOB)
     job.apply_task(TASK, {"portion_seconds": PORTION_SECONDS})
     undisturbed.apply_task(TASK, {})
 

@@ -27,7 +27,7 @@ def test_a_job_deleted_and_applied_again_at_once_leaves_nothing_behind(
 
 
 def uids_of_jobs(job: ClusterTraining) -> set[str]:
-    return {pod["metadata"]["labels"]["disttrain.dev/job-uid"] for pod in job.kubectl.items("pods")}
+    return {pod["metadata"]["labels"]["disttrain.dev/job-uid"] for pod in job.pods()}
 
 
 def test_a_task_that_cannot_be_imported_fails_in_its_own_words(job: ClusterTraining) -> None:
@@ -54,4 +54,4 @@ def test_a_rule_fails_the_job_at_an_exit_code(job: ClusterTraining) -> None:
     job.wait_until(
         lambda: job.pods("replica") == [] and job.pods("shard") == [], "nothing tries again"
     )
-    assert not (job.folder / "summary.json").exists()
+    assert not job.has_ended_well()

@@ -18,7 +18,8 @@ from builders.cluster_training import (
 )
 from builders.operator_process import OperatorProcess
 from builders.queues import Queue
-from cluster import Cluster, Kubectl
+from cluster import Kubectl
+from cluster.hooks import Hooks
 
 pytestmark = [pytest.mark.alone, pytest.mark.nightly, pytest.mark.timeout(1500)]
 PODS = 5
@@ -30,9 +31,9 @@ STEP_SECONDS = 0.7
 
 
 @pytest.fixture(scope="module")
-def kueue(own_cluster: Cluster, image_of_jobs: None) -> Iterator[None]:
+def kueue(kubectl: Kubectl, image_tools: Hooks, image_of_jobs: None) -> Iterator[None]:
     """Kueue on the cluster, which knows jobs."""
-    with queues.installed(own_cluster):
+    with queues.installed(kubectl, image_tools):
         yield
 
 
@@ -45,16 +46,16 @@ def queue(kueue: None, namespace: Kubectl, operator_to_kill: OperatorProcess) ->
     )
 
 
-def test_the_own_program_passes_its_tests(own_cluster: Cluster) -> None:
+def test_the_own_program_passes_its_tests(kubectl: Kubectl) -> None:
     # The cluster's fixture says why where nothing can be built.
     queue_programs.run_own_tests()
 
 
 def test_a_job_waits_is_admitted_evicted_and_goes_on_from_its_checkpoint(
-    own_cluster: Cluster, namespace: Kubectl, queue: Queue
+    hooks: Hooks, namespace: Kubectl, queue: Queue
 ) -> None:
-    job = ClusterTraining(own_cluster, namespace)
-    urgent = ClusterTraining(own_cluster, namespace, "urgent")
+    job = ClusterTraining(hooks, namespace)
+    urgent = ClusterTraining(hooks, namespace, "urgent")
     queue.make(pods=0, cpu_millis=CPU_MILLIS)
     # No checkpoint but the one that suspending writes.
     seldom = {"everySeconds": 1000}
@@ -88,9 +89,9 @@ def test_a_job_waits_is_admitted_evicted_and_goes_on_from_its_checkpoint(
 
 
 def test_a_job_begins_with_the_replicas_that_there_is_quota_for(
-    own_cluster: Cluster, namespace: Kubectl, queue: Queue
+    hooks: Hooks, namespace: Kubectl, queue: Queue
 ) -> None:
-    job = ClusterTraining(own_cluster, namespace, "elastic")
+    job = ClusterTraining(hooks, namespace, "elastic")
     queue.make(pods=PODS - 1, cpu_millis=CPU_MILLIS)
     # One replica does all the steps: 90 seconds.
     job.apply(step_seconds=STEP_SECONDS / 2, suspend=True, coordinator=PATIENT)

@@ -13,12 +13,13 @@ from builders import cluster_jobs, lost_nodes, product_images
 from builders.cluster_training import ClusterTraining
 from builders.job_view import Status
 from builders.pretended_training import PretendedTraining
-from cluster import Cluster, Kubectl
+from cluster import Cluster, Kubectl, images
 from cluster.layout import Node
 
 pytestmark = pytest.mark.landing
 
 GRACE_SECONDS = 10
+ON_ALL_NODES = {"volume": {"size": "1Mi", "accessModes": ["ReadWriteMany"]}}
 
 
 @pytest.mark.alone
@@ -28,15 +29,16 @@ def test_jobs_whose_nodes_are_lost_go_on_elsewhere(
 ) -> None:
     pretended = PretendedTraining(namespace, "pretended")
     with lost_nodes.one_more_node(own_cluster) as dark:
-        own_cluster.load_built(product_images.RUNTIME)
+        own_cluster.load(images.archive(product_images.RUNTIME), product_images.RUNTIME)
         with lost_nodes.one_more_node(own_cluster) as silent:
             # Nobody is left who could use the time to end.
             quickly = {"terminationGracePeriodSeconds": GRACE_SECONDS}
             # A node takes minutes to be given up: one epoch is enough to go on with.
             one_epoch = {"epochs": 1}
             with lost_nodes.no_other_node(own_cluster):
-                job.apply(pods={**lost_nodes.tolerating(dark), **quickly}, stop=one_epoch)
-                pretended.apply(**tolerating(silent))
+                there = {**lost_nodes.tolerating(dark), **quickly}
+                job.apply(pods=there, stop=one_epoch, checkpoint=ON_ALL_NODES)
+                pretended.apply(**tolerating(silent), checkpoint=ON_ALL_NODES)
                 pretended.wait_for_phase("Running")
                 job.train()
             before, former = job.samples(), pretended.uids()

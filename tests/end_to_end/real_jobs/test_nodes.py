@@ -6,29 +6,34 @@ from contextlib import contextmanager
 
 import pytest
 
+from builders import pods
 from builders.cluster_training import (
     PATIENT,
     ClusterTraining,
     assert_nothing_was_lost_or_repeated,
 )
-from cluster import Cluster
+from cluster import Kubectl
 from cluster.errors import CommandFailed
 
 pytestmark = [pytest.mark.alone, pytest.mark.landing, pytest.mark.timeout(600, func_only=True)]
+CLAIM = "mine"
 STEP_SECONDS = 0.7
 """256 steps on two replicas: long enough for three roles to start again."""
 
 
 def test_pods_of_every_role_are_evicted_while_the_job_trains(
-    own_cluster: Cluster, job: ClusterTraining
+    kubectl: Kubectl, job: ClusterTraining
 ) -> None:
+    # A claim of the user's own: of one that is made for one node all pods may go at once.
+    job.claim = CLAIM
+    job.kubectl.apply(pods.claim(CLAIM))
     # No checkpoint but those that evicted processes write.
-    checkpoint = {"everySeconds": 1000}
+    checkpoint = {"everySeconds": 1000, "volume": {"claimName": CLAIM}}
     job.apply(step_seconds=STEP_SECONDS, checkpoint=checkpoint, coordinator=PATIENT)
     job.train(0.06)
     # They train before their kubelet and the controller of budgets say that they are ready.
     job.wait_until(lambda: may_be_disrupted(job), "a shard may go")
-    with no_new_pods(own_cluster):
+    with no_new_pods(kubectl):
         first, second = names(job, "shard")
         evict(job, first)
         # The budget of the shards: a second one stays as long as the first is not back.
@@ -39,12 +44,12 @@ def test_pods_of_every_role_are_evicted_while_the_job_trains(
     job.wait_until(lambda: job.samples() > before, "training goes on")
     assert job.restarts("replica") == [0, 0]
 
-    with no_new_pods(own_cluster):
+    with no_new_pods(kubectl):
         replica, coordinator = names(job, "replica")[0], names(job, "coordinator")[0]
         evict(job, replica)
         evict(job, coordinator)
         job.wait_until(lambda: coordinator not in names(job, "coordinator"), "it is gone")
-    assert not (job.folder / "summary.json").exists(), "the job ended before"
+    assert not job.has_ended_well(), "the job ended before"
     job.wait_until(lambda: ready(job, "coordinator") == 1, "the coordinator is back")
 
     summary = job.complete()
@@ -54,14 +59,15 @@ def test_pods_of_every_role_are_evicted_while_the_job_trains(
 
 
 @contextmanager
-def no_new_pods(cluster: Cluster) -> Iterator[None]:
-    """What `kubectl cordon` does to the only node."""
-    node = cluster.nodes[0].name
-    cluster.kubectl.run("cordon", node)
+def no_new_pods(kubectl: Kubectl) -> Iterator[None]:
+    """What `kubectl cordon` does to all nodes that take pods."""
+    nodes = kubectl.items("nodes")
+    names = [each["metadata"]["name"] for each in nodes if not each["spec"].get("unschedulable")]
+    kubectl.run("cordon", *names)
     try:
         yield
     finally:
-        cluster.kubectl.run("uncordon", node)
+        kubectl.run("uncordon", *names)
 
 
 def names(job: ClusterTraining, role: str) -> list[str]:

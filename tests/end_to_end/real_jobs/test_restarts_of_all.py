@@ -4,7 +4,6 @@ import pytest
 
 from builders import pods
 from builders.cluster_training import ClusterTraining
-from cluster import layout, volumes
 
 pytestmark = [pytest.mark.landing, pytest.mark.timeout(500, func_only=True)]
 PODS = 5
@@ -16,10 +15,8 @@ def identities(job: ClusterTraining) -> set[str]:
 
 
 def make_claim(job: ClusterTraining) -> None:
-    """A claim of the user's own, whose folder only root and a pod's own group may write."""
-    job.volume = f"{job.kubectl.namespace}-{CLAIM}"
-    volumes.make(job.kubectl, job.volume, claim=f"{job.kubectl.namespace}/{CLAIM}")
-    (layout.volumes() / job.volume).chmod(0o770)
+    """A claim of the user's own."""
+    job.claim = CLAIM
     job.kubectl.apply(pods.claim(CLAIM))
 
 
