@@ -96,7 +96,7 @@ class Queue:
 def installed(kubectl: Kubectl, hooks: Hooks) -> Iterator[None]:
     """Kueue, and what the chart brings for it, as long as the context lasts."""
     kubectl = kubectl.within(NAMESPACE)
-    for name in queue_programs.PACKAGES:
+    for name in queue_programs.PROGRAMS.packages:
         product_images.build_and_load(hooks, queue_programs.image(name))
     objects = [*_kueue(kubectl), *_ours()]
     try:

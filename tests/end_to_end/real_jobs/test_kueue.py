@@ -48,7 +48,7 @@ def queue(kueue: None, namespace: Kubectl, operator_to_kill: OperatorProcess) ->
 
 def test_the_own_program_passes_its_tests(kubectl: Kubectl) -> None:
     # The cluster's fixture says why where nothing can be built.
-    queue_programs.run_own_tests()
+    queue_programs.PROGRAMS.run_own_tests()
 
 
 def test_a_job_waits_is_admitted_evicted_and_goes_on_from_its_checkpoint(
