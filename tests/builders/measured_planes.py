@@ -1,0 +1,92 @@
+"""A control plane with nodes that are not there, ready for many jobs, for benchmarks."""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from builders import fake_nodes, many_at_once, many_jobs
+from builders.api_server import ApiServer
+from builders.fake_nodes import FakeNodes
+from builders.many_jobs import JOBS_PATH, PODS
+from cluster.bare import ControlPlane
+from cluster.control_plane import Limits
+from disttrain.job import crd
+
+LIMITS = Limits(requests_per_second=1000, concurrent_syncs=20)
+NODES = 20
+BEGIN_SECONDS = 120
+"""For whatever must begin before anything is measured."""
+
+
+@contextmanager
+def plane() -> Iterator[ControlPlane]:
+    """A control plane; of one that breaks, the ends of its logs are told."""
+    with ControlPlane(LIMITS) as made:
+        try:
+            yield made
+        except Exception:
+            say(made.last_words())
+            raise
+
+
+@asynccontextmanager
+async def prepared(plane: ControlPlane) -> AsyncIterator[tuple[ApiServer, FakeNodes]]:
+    """A namespace with a bound claim, the CRD and nodes."""
+    plane.kubectl.apply(crd.definition())
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "kubelet.log"
+        with fake_nodes.running(plane.kubeconfig, NODES, log) as nodes:
+            async with ApiServer(plane.kubeconfig, many_at_once.AT_ONCE) as api:
+                await many_at_once.until(partial(serves, api, JOBS_PATH), BEGIN_SECONDS)
+                await many_jobs.make_space(api)
+                await many_at_once.until(partial(many_jobs.is_bound, api), BEGIN_SECONDS)
+                yield api, nodes
+
+
+async def create(api: ApiServer, bodies: Iterable[dict[str, Any]]) -> None:
+    """Make the objects of a job, one after the other."""
+    for body in bodies:
+        await api.post(many_jobs.path_of(body), body)
+
+
+async def serves(api: ApiServer, path: str) -> bool:
+    """Whether the API server knows of the kind of this collection."""
+    try:
+        await api.get(path)
+    except RuntimeError:
+        return False
+    return True
+
+
+async def warm_up(api: ApiServer, nodes: FakeNodes) -> None:
+    """Let the control plane meet each kind once, as its first requests take seconds."""
+    bodies = many_jobs.plain_children("warm")
+    await create(api, bodies)
+    await wait(nodes, lambda told: told["ready"] == PODS, BEGIN_SECONDS)
+    for body in bodies:
+        options = {"propagationPolicy": "Background"}
+        await api.delete(f"{many_jobs.path_of(body)}/{body['metadata']['name']}", options)
+    await wait(nodes, lambda told: told["pods"] == 0, BEGIN_SECONDS)
+
+
+async def wait(
+    nodes: FakeNodes, reached: Callable[[dict[str, Any]], bool], seconds: float
+) -> float:
+    """Return when the numbers of pods reached something, on the monotonic clock."""
+    return await asyncio.to_thread(nodes.wait, reached, seconds)
+
+
+def told(figures: dict[str, Any]) -> dict[str, Any]:
+    """The same figures, for who waits."""
+    say(" ".join(f"{name}={value:.3g}" for name, value in figures.items()))
+    return figures
+
+
+def say(what: str) -> None:
+    """Tell who waits."""
+    sys.stderr.write(f"{what}\n")

@@ -1,0 +1,191 @@
+"""What the operator does for many jobs, phase by phase, for benchmarks."""
+
+import asyncio
+import statistics
+import time
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from builders import ended_jobs, many_at_once, many_jobs
+from builders.api_server import APPLY, ApiServer
+from builders.fake_nodes import FakeNodes
+from builders.many_jobs import JOBS_PATH, PODS, SPACE
+from builders.measured_planes import say, wait
+from builders.operator_usage import OperatorUsage
+from builders.told_objects import ToldObjects
+from disttrain.job.status import Phase
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed.watched import CHILDREN
+
+STATUS_SECONDS = 10
+QUIET_SECONDS = 12
+HOLDER = {"coordinator": "disttrain-coordinator"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured."""
+
+    sizes: tuple[int, ...]
+    single_jobs: int
+    large_replicas: int
+    """Of one job that is larger than any that somebody needs; 0: there is none."""
+    statuses: int
+    """Rounds of statuses, one every ten seconds, of the first size."""
+    idle_seconds: float
+    wait_seconds: float
+
+
+async def singles(api: ApiServer, nodes: FakeNodes, plan: Plan) -> dict[str, Any]:
+    """Seconds from one job's creation until all of its objects are there, on an idle system."""
+    taken = []
+    for number in range(plan.single_jobs):
+        async with asyncio.TaskGroup() as group:
+            seen = ToldObjects(SPACE)
+            watches = [group.create_task(seen.watch(api, kind)) for kind in (*CHILDREN, Kind.Pod)]
+            await seen.are_open(len(watches))
+            began = time.monotonic()
+            await api.post(JOBS_PATH, many_jobs.job(f"single{number}"))
+            last = await seen.all(len(watches) - 2 + PODS)
+            taken.append((last.at - began, last.kind.name))
+            for each in watches:
+                each.cancel()
+        await api.delete(f"{JOBS_PATH}/single{number}")
+        await wait(nodes, lambda told: told["pods"] == 0, plan.wait_seconds)
+    taken.sort()
+    longest, last_kind = taken[-1]
+    say(f"the longest single job waited for its {last_kind}")
+    half = statistics.median(seconds for seconds, _ in taken)
+    return {"single_p50_seconds": half, "single_p99_seconds": longest}
+
+
+async def large(api: ApiServer, nodes: FakeNodes, own: OperatorUsage, plan: Plan) -> dict[str, Any]:
+    """One job of very many replicas: until it runs, and is gone."""
+    replicas, path = plan.large_replicas, f"{JOBS_PATH}/large"
+    before, began = own.cpu_seconds(), time.monotonic()
+    await api.post(JOBS_PATH, many_jobs.job("large", replicas))
+    running = (
+        await wait(nodes, lambda told: told["ready"] == replicas + PODS - 2, plan.wait_seconds)
+        - began
+    )
+
+    async def says_so() -> bool:
+        status = (await api.get(path)).get("status", {})
+        return bool(status.get("readyReplicas") == replicas and status.get("phase") == "Running")
+
+    await many_at_once.until(says_so, plan.wait_seconds)
+    await api.delete(path)
+    await wait(nodes, lambda told: told["pods"] == 0, plan.wait_seconds)
+    used = own.cpu_seconds() - before
+    return {"large_running_seconds": running, "large_cpu_seconds": used}
+
+
+async def begin(
+    api: ApiServer, nodes: FakeNodes, own: OperatorUsage, plan: Plan, size: int
+) -> dict[str, Any]:
+    """Create all jobs at once and wait until they run."""
+    began = time.monotonic()
+    await many_at_once.together(
+        range(size), lambda number: api.post(JOBS_PATH, many_jobs.job(f"j{number}"))
+    )
+    created = time.monotonic() - began
+    running = (
+        await wait(nodes, lambda told: told["ready"] >= size * PODS, plan.wait_seconds) - began
+    )
+    await all_jobs(api, own, plan, Phase.RUNNING, size)
+    return {"jobs_created_seconds": created, "running_seconds": running}
+
+
+async def statuses(api: ApiServer, own: OperatorUsage, plan: Plan, size: int) -> dict[str, Any]:
+    """Every job's coordinator writes its status every ten seconds."""
+    before, requests = own.cpu_seconds(), own.requests()
+    began = time.monotonic()
+    for turn in range(plan.statuses):
+        await many_at_once.together(range(size), partial(tell, api, turn))
+        await asyncio.sleep(max(0.0, began + (turn + 1) * STATUS_SECONDS - time.monotonic()))
+    used, taken = own.cpu_seconds() - before, time.monotonic() - began
+    return {
+        "status_seconds": taken,
+        "status_cpu_seconds": used,
+        "status_cpu_share": used / taken,
+        "status_requests_of_the_operator": own.requests() - requests,
+    }
+
+
+async def tell(api: ApiServer, turn: int, number: int) -> None:
+    """Write a job's status as its coordinator does."""
+    training = {"epoch": turn, "samples": 1000 * (turn + 1), "loss": 1 / (turn + 1)}
+    header = {key: many_jobs.job(f"j{number}")[key] for key in ("apiVersion", "kind", "metadata")}
+    path = f"{JOBS_PATH}/j{number}/status?fieldManager={HOLDER['coordinator']}&force=true"
+    await api.patch(path, {**header, "status": {"training": training}}, APPLY)
+
+
+async def finish(
+    api: ApiServer, nodes: FakeNodes, own: OperatorUsage, plan: Plan, size: int
+) -> dict[str, Any]:
+    """End every coordinator and wait until the jobs have ended."""
+    began = time.monotonic()
+    nodes.complete_all()
+    done = {"done": size, "pods": size}
+    await wait(
+        nodes,
+        lambda told: all(told[key] == value for key, value in done.items()),
+        plan.wait_seconds,
+    )
+    await all_jobs(api, own, plan, Phase.COMPLETE, size)
+    return {"complete_seconds": time.monotonic() - began}
+
+
+async def collect(api: ApiServer, nodes: FakeNodes, plan: Plan, size: int) -> dict[str, Any]:
+    """Let the jobs' time pass and wait until they are gone."""
+    began = time.monotonic()
+    patch = {"spec": {"ttlSecondsAfterFinished": 1}}
+    await many_at_once.together(
+        range(size), lambda number: api.patch(f"{JOBS_PATH}/j{number}", patch)
+    )
+    await wait(nodes, lambda told: told["pods"] == 0, plan.wait_seconds)
+    await no_jobs(api, plan)
+    return {"collected_seconds": time.monotonic() - began}
+
+
+async def late(api: ApiServer, plan: Plan) -> dict[str, Any]:
+    """Seconds for which jobs that have ended outlive their time, which passes for all at once."""
+    seconds = await ended_jobs.lateness(api, plan.single_jobs)
+    return {"ttl_late_p50_seconds": statistics.median(seconds), "ttl_late_seconds": seconds[-1]}
+
+
+async def idle(own: OperatorUsage, seconds: float) -> dict[str, Any]:
+    """What the operator uses while nothing happens."""
+    requests = -1.0
+    while requests < own.requests():
+        # Numbers of pods are written ten seconds after the end.
+        requests = own.requests()
+        await asyncio.sleep(QUIET_SECONDS)
+    before = own.cpu_seconds()
+    await asyncio.sleep(seconds)
+    used = own.cpu_seconds() - before
+    return {"idle_cpu_seconds": used, "idle_share": used / seconds}
+
+
+async def all_jobs(api: ApiServer, own: OperatorUsage, plan: Plan, phase: Phase, size: int) -> None:
+    """Wait until the operator counts so many jobs of a phase, and see that all of them are.
+
+    A list of thousands of jobs costs the API server seconds: one is enough.
+    """
+    await many_at_once.until(lambda: own.jobs().get(phase, 0) == size, plan.wait_seconds)
+    items = (await api.get(JOBS_PATH))["items"]
+    phases = Counter(each.get("status", {}).get("phase", "") for each in items)
+    if phases != Counter({phase: size}):
+        message = f"the operator counts {size} jobs {phase}, the API server has {dict(phases)}"
+        raise RuntimeError(message)
+
+
+async def no_jobs(api: ApiServer, plan: Plan) -> None:
+    """Wait until there are none."""
+
+    async def are_gone() -> bool:
+        return not (await api.get(f"{JOBS_PATH}?limit=1"))["items"]
+
+    await many_at_once.until(are_gone, plan.wait_seconds)
