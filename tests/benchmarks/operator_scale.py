@@ -1,13 +1,16 @@
 """Many jobs at once: what the operator adds to what Kubernetes itself needs for their objects.
 
     .venv/bin/python tests/benchmarks/operator_scale.py [--quick] [--jobs 1000 5000] [--large 0]
+        [--contenders script]
 
 A real API server, controller manager and scheduler (1,000 requests a second and 20 objects at a
 time for each controller), nodes that are not there, a fake kubelet that makes pods Ready at once.
-Each job has 2 shards, 2 replicas and a coordinator. The baseline is a plain asyncio script that
-creates the same objects, of 32 jobs at a time, each after what it names, on a control plane of its
-own in the same run. Both have the rights that the chart gives the operator: of an administrator the
-API server asks less. Needs root, as the test cluster does, and that no other test cluster runs.
+Each job has 2 shards, 2 replicas and a coordinator. Needs root, as the test cluster does, and that
+no other test cluster runs.
+
+Contenders make the same pods, each on a control plane of its own in the same run, with rights of
+its own: of an administrator the API server asks less. The script is a plain asyncio program that
+makes a fixed set of objects, of 32 jobs at a time.
 
 Running: all pods are Ready. Complete: every coordinator has ended, the outcomes are written and
 the other pods are gone. Collected: every job is deleted after its time, and no pod is left.
@@ -19,9 +22,8 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +31,24 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders import (
     many_at_once,
-    many_jobs,
     measured_planes,
     operator_life,
     operator_rights,
     operator_usage,
-    plane_usage,
 )
-from builders.api_server import ApiServer
+from builders.contenders import Contender
+from builders.frozen_script import FrozenScript
 from builders.many_jobs import PODS
-from builders.measured_planes import BEGIN_SECONDS, create, prepared, say, told, wait
+from builders.measured_planes import BEGIN_SECONDS, prepared, say, told, wait
 from builders.operator_life import Plan
 from builders.operator_usage import Meter
+from builders.plane_usage import PlaneMeter
 from builders.report import Bar, print_report
 from cluster import prerequisites
 from cluster.bare import ControlPlane
 
+CONTENDERS: dict[str, Contender] = {each.name: each for each in (FrozenScript(),)}
+RATIO_BOUNDS = {"script": 1.3}
 FULL = Plan(
     (1000, 5000),
     single_jobs=30,
@@ -62,6 +66,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few jobs: for function only")
     parser.add_argument("--jobs", type=int, nargs="+", help="other sizes")
     parser.add_argument("--large", type=int, help="other number of replicas of the one large job")
+    parser.add_argument("--contenders", nargs="*", choices=CONTENDERS, help="others than all")
     asked = parser.parse_args()
     # Ended early, it must still stop the control plane.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
@@ -73,20 +78,35 @@ def main() -> None:
     if asked.large is not None:
         plan = replace(plan, large_replicas=asked.large)
     sizes = tuple(asked.jobs or plan.sizes)
-    figures: dict[str, Any] = {"limits": {"requests_per_second": 1000, "concurrent_syncs": 20}}
+    chosen = chosen_contenders(asked.contenders, quick=asked.quick)
+    left_out = [name for name in CONTENDERS if name not in chosen]
+    say(f"contenders: {' '.join(chosen)}; left out: {' '.join(left_out) or 'none'}")
+    limits = {"requests_per_second": 1000, "concurrent_syncs": 20}
+    figures: dict[str, Any] = {"limits": limits, "left_out": left_out}
     for place, size in enumerate(sizes):
-        figures[f"{size} jobs"] = measure(plan, size, first=place == 0)
+        figures[f"{size} jobs"] = measure(plan, size, chosen, first=place == 0)
     print_report("operator_scale", figures, list(bars(figures, sizes)))
 
 
-def bars(figures: dict[str, Any], sizes: Iterable[int]) -> Iterable[Bar]:
+def chosen_contenders(asked: Sequence[str] | None, *, quick: bool) -> tuple[str, ...]:
+    """Those asked for, or all; the quick form builds none that nobody asked for."""
+    if asked is not None:
+        return tuple(name for name in CONTENDERS if name in asked)
+    return tuple(name for name, each in CONTENDERS.items() if each.is_built() or not quick)
+
+
+def bars(figures: dict[str, Any], sizes: Iterable[int]) -> Iterator[Bar]:
     """The bounds of each size."""
     for size in sizes:
         found = figures[f"{size} jobs"]
         for name, key, bound in (
-            ("seconds to Running against the baseline", "running_ratio", 1.3),
+            *(
+                (f"seconds to Running against {name}", f"ratio_to_{name}", bound)
+                for name, bound in RATIO_BOUNDS.items()
+            ),
             ("CPU milliseconds per job life", "cpu_ms_per_job", 100),
-            ("API requests per job life", "requests_per_job", 25),
+            ("API requests per job until Running", "running_requests_per_job", 9),
+            ("API requests per job life", "requests_per_job", 14),
             ("peak memory in MB", "peak_mb", 300),
             ("share of a core with finished jobs", "idle_share", 0.01),
             ("p99 seconds until a single job has its objects", "single_p99_seconds", 1),
@@ -96,38 +116,46 @@ def bars(figures: dict[str, Any], sizes: Iterable[int]) -> Iterable[Bar]:
                 yield Bar(f"{size} jobs: {name}", found[key], bound, at_least=False)
 
 
-def measure(plan: Plan, size: int, *, first: bool) -> dict[str, Any]:
-    """Baseline and operator at one size."""
-    say(f"{size} jobs: baseline")
-    with measured_planes.plane() as alone:
-        found = asyncio.run(baseline(plan, alone, size))
-    say(f"{json.dumps(found)}\n{size} jobs: operator")
+def measure(plan: Plan, size: int, chosen: Sequence[str], *, first: bool) -> dict[str, Any]:
+    """Contenders and operator at one size."""
+    found: dict[str, Any] = {}
+    for name in chosen:
+        say(f"{size} jobs: {name}")
+        with measured_planes.plane() as alone:
+            found[name] = asyncio.run(contend(CONTENDERS[name], plan, alone, size))
+        say(json.dumps(found[name]))
+    say(f"{size} jobs: operator")
     with measured_planes.plane() as used:
         found |= asyncio.run(operator(plan, used, size, first=first))
-    found["running_ratio"] = found["running_seconds"] / found["baseline_running_seconds"]
+    for name in chosen:
+        found[f"ratio_to_{name}"] = found["running_seconds"] / found[name]["running_seconds"]
     say(json.dumps({f"{size} jobs": found}))
     return found
 
 
-async def baseline(plan: Plan, plane: ControlPlane, size: int) -> dict[str, Any]:
-    """All objects by a script, as fast as it can."""
-    async with prepared(plane) as (api, nodes):
-        await measured_planes.warm_up(api, nodes)
-        jobs = [many_jobs.plain_children(f"j{number}") for number in range(size)]
-        rights = operator_rights.grant(plane.kubectl)
-        async with ApiServer(rights.kubeconfig, many_at_once.AT_ONCE) as own:
-            began, before = time.monotonic(), plane.cpu_seconds()
-            await many_at_once.together(jobs, partial(create, own))
-            created = time.monotonic() - began
-        running = (
-            await wait(nodes, lambda told: told["ready"] >= size * PODS, plan.wait_seconds) - began
-        )
-        used = plane_usage.since(before, plane)
+async def contend(
+    contender: Contender, plan: Plan, plane: ControlPlane, size: int
+) -> dict[str, Any]:
+    """All jobs by another, until they run."""
+    async with prepared(plane) as (api, nodes), contender.started(plane) as make:
+        await make("warm")
+        await wait(nodes, lambda told: told["ready"] == PODS, BEGIN_SECONDS)
+        await api.delete(f"{contender.path}/warm", {"propagationPolicy": "Background"})
+        await wait(nodes, lambda told: told["pods"] == 0, BEGIN_SECONDS)
+
+        meter, began = PlaneMeter(plane), time.monotonic()
+        await many_at_once.together((f"j{number}" for number in range(size)), make)
+        created = time.monotonic() - began
+        running = await wait(nodes, lambda told: told["ready"] >= size * PODS, plan.wait_seconds)
+        used = meter.cpu_seconds()
+        writes = meter.writes()
     return {
-        "baseline_created_seconds": created,
-        "baseline_running_seconds": running,
-        "baseline_control_plane_cpu_seconds": used,
-        "baseline_writes": plane_usage.writes(plane),
+        "created_seconds": created,
+        "running_seconds": running - began,
+        # The script's own is not counted: it is this very process.
+        "cpu_seconds": used.pop(contender.name, None),
+        "control_plane_cpu_seconds": used,
+        "writes": writes,
     }
 
 
@@ -142,12 +170,11 @@ async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -
                 found |= told(await operator_life.singles(api, nodes, plan))
                 if plan.large_replicas:
                     found |= told(await operator_life.large(api, nodes, own, plan))
-            meter, before = Meter(own), plane.cpu_seconds()
+            meter, of_plane = Meter(own), PlaneMeter(plane)
             found |= told(await operator_life.begin(api, nodes, own, plan, size))
-            found["running_writes"] = plane_usage.writes(plane)
-            used = plane_usage.since(before, plane)
-            found["running_control_plane_cpu_seconds"] = told(used)
-            found["running_cpu_ms_per_job"] = told(meter.per_job(size))["cpu_ms_per_job"]
+            found["running_control_plane_cpu_seconds"] = told(of_plane.cpu_seconds())
+            found["running_writes"] = of_plane.writes()
+            found |= {f"running_{name}": value for name, value in told(meter.per_job(size)).items()}
             if first:
                 found |= told(await operator_life.statuses(api, own, plan, size))
                 meter.leave_out(found["status_cpu_seconds"])

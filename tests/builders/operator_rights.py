@@ -1,6 +1,12 @@
-"""The rights that the chart grants, for an operator that is a process of this machine."""
+"""The rights of whoever looks after jobs, for a process of this machine.
 
+An administrator would be asked less: the API server looks at none of its rights, and lets it make
+roles without looking at what they give.
+"""
+
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from builders import helm
 from cluster import Kubectl, commands, kubeconfigs
@@ -10,23 +16,25 @@ _RULES = {"ClusterRole", "ClusterRoleBinding"}
 
 
 def grant(administrator: Kubectl) -> Kubectl:
-    """Grant them; returns kubectl as the chart's service account.
+    """Grant what the chart grants the operator; returns kubectl as the chart's service account."""
+    rules = [each for each in helm.rendered({}) if each["kind"] in _RULES]
+    return take(administrator, rules, "operator")
 
-    An administrator would be asked less: the API server looks at none of its rights, and lets it
-    make roles without looking at what they give.
-    """
-    made = [each for each in helm.rendered({}) if each["kind"] in _RULES]
-    administrator.apply(*made)
-    (subject,) = next(each["subjects"] for each in made if "subjects" in each)
+
+def take(administrator: Kubectl, rules: Sequence[dict[str, Any]], name: str) -> Kubectl:
+    """Apply roles and their bindings; returns kubectl as the service account that has them."""
+    administrator.apply(*rules)
+    subject = next(each["subjects"][0] for each in rules if "subjects" in each)
     user = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
-    kubeconfig = kubeconfigs.make("operator", user, "system:serviceaccounts")
-    operator = replace(administrator, kubeconfig=kubeconfig)
-    commands.wait_until(lambda: _holds(operator), "the API server knows of the rights")
-    return operator
+    kubeconfig = kubeconfigs.make(name, user, "system:serviceaccounts")
+    account = replace(administrator, kubeconfig=kubeconfig)
+    commands.wait_until(lambda: _holds(account), "the API server knows of the rights")
+    return account
 
 
-def _holds(operator: Kubectl) -> bool:
+def _holds(account: Kubectl) -> bool:
+    # Whoever looks after jobs may do this.
     try:
-        return operator.run("auth", "can-i", "create", "rolebindings").strip() == "yes"
+        return account.run("auth", "can-i", "list", "pods", "--all-namespaces").strip() == "yes"
     except CommandFailed:
         return False
