@@ -25,7 +25,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +86,7 @@ def main() -> None:
     chosen = chosen_contenders(asked.contenders, quick=asked.quick)
     left_out = [name for name in CONTENDERS if name not in chosen]
     say(f"contenders: {' '.join(chosen)}; left out: {' '.join(left_out) or 'none'}")
-    limits = {"requests_per_second": 1000, "concurrent_syncs": 20}
-    figures: dict[str, Any] = {"limits": limits, "left_out": left_out}
+    figures: dict[str, Any] = {"limits": asdict(measured_planes.LIMITS), "left_out": left_out}
     for place, size in enumerate(sizes):
         figures[f"{size} jobs"] = measure(plan, size, chosen, first=place == 0)
     print_report("operator_scale", figures, list(bars(figures, sizes)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from disttrain.cli.job_status import BatchMethod, JobStatus, Member, Staleness
+from disttrain.cli.job_status import BatchMethod, JobStatus, Member
 from disttrain.cluster import pods
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
@@ -10,6 +10,7 @@ from disttrain.cluster.pods import Pod
 from disttrain.job.cluster_names import shard_set
 from disttrain.job.conditions import ConditionStatus
 from disttrain.job.status import SandblasterStatus, TrainingStatus
+from disttrain.launcher.completion import Staleness
 from disttrain.launcher.supervision import Process, State
 
 

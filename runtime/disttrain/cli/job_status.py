@@ -6,18 +6,13 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from disttrain.launcher.completion import Staleness
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True
     )
-
-
-class Staleness(_Part):
-    """Updates between a gradient's parameters and the gradient."""
-
-    p50: int | None = None
-    p99: int | None = None
 
 
 class Member(_Part):

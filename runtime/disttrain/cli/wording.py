@@ -2,25 +2,10 @@
 
 from collections.abc import Mapping
 from math import nan
-from typing import Protocol
 
 from disttrain.cli.job_status import BatchMethod, JobStatus
 from disttrain.job.stop import Stop
-from disttrain.launcher.completion import Completed
-
-
-class Quantiles(Protocol):
-    """Of the pushes' staleness; None before the first push."""
-
-    @property
-    def p50(self) -> int | None:
-        """The median."""
-        ...
-
-    @property
-    def p99(self) -> int | None:
-        """The 99th percentile."""
-        ...
+from disttrain.launcher.completion import Completed, Staleness
 
 
 def count(number: float) -> str:
@@ -44,7 +29,7 @@ def measures(values: Mapping[str, float | None] | None) -> str:
     return ", ".join(f"{name} {nan if value is None else value:.4g}" for name, value in known)
 
 
-def staleness(figures: Quantiles) -> str:
+def staleness(figures: Staleness) -> str:
     """Median and 99th percentile; empty before the first push."""
     if figures.p50 is None or figures.p99 is None:
         return ""

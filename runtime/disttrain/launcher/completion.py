@@ -20,7 +20,9 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
 
 
-class _Staleness(_Part):
+class Staleness(_Part):
+    """Updates between a gradient's parameters and the gradient; None before the first push."""
+
     p50: int | None = None
     p99: int | None = None
 
@@ -38,7 +40,7 @@ class Completed(_Part):
     samples: int = 0
     seconds: float = 0.0
     final_measures: dict[str, float | None] | None = None
-    staleness: _Staleness = _Staleness()
+    staleness: Staleness = Staleness()
     sandblaster: _BatchMethod | None = None
 
     @property
