@@ -271,7 +271,7 @@ def write_page(folder: Path, found: Mapping[str, Sequence[Measured]], scale: Sca
         ),
     ):
         LineChart(across=across, upwards=upwards).draw(folder / f"{name}.svg", runs)
-    (folder / "figures.md").write_text(_page(summary(found, scale), scale))
+    (folder / "figures.md").write_text(page(summary(found, scale), scale))
 
 
 def _over_replicas(
@@ -293,7 +293,8 @@ def titles(scale: Scale) -> tuple[str, ...]:
     return ("method", "best accuracy", f"seconds {to}", f"samples {to}", in_all, "load")
 
 
-def _page(rows: Sequence[Mapping[str, Any]], scale: Scale) -> str:
+def page(rows: Sequence[Mapping[str, Any]], scale: Scale) -> str:
+    """The text of figures.md."""
     table = "\n".join(
         f"| {row['name']} | {row['best_accuracy']:.3f} | {_told(row['seconds_to_accuracy'], 1)} "
         f"| {_told(row['samples_to_accuracy'], 0)} | {row['samples']:,.0f} | {row['load']:.0f} |"
