@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
 from disttrain.cli import wording
 from disttrain.cli.display import done
-from disttrain.cli.job_status import JobStatus, read_status
+from disttrain.cli.job_status import JobStatus
 from disttrain.launch.run_folder import RunFolder
 
 WIDTH_OF_PIPES = 160
@@ -36,12 +37,13 @@ class Found:
 def find(path: Path) -> Found | None:
     """The status of the run in a folder; None if there is none."""
     folder = RunFolder(path)
-    status = read_status(folder.status)
-    if status is None:
+    try:
+        written = folder.status.read_bytes()
+        status = JobStatus.model_validate_json(written)
+    except (OSError, ValidationError):
         return None
     running = folder.is_held()
-    content = json.loads(folder.status.read_bytes()) | {"running": running}
-    return Found(content, status, running)
+    return Found(json.loads(written) | {"running": running}, status, running)
 
 
 def show(found: Found, console: Console | None = None) -> None:

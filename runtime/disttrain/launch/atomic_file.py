@@ -41,7 +41,10 @@ class KeptFile:
         """Files that this process has made: until both are, nobody else's is written into."""
 
     def replace(self, content: bytes) -> None:
-        """Put `content` into the file; a reader sees it whole. Raises OSError."""
+        """Put `content` into the file. Raises OSError.
+
+        A reader sees it whole who has read it before the next content but one is written.
+        """
         with os.fdopen(self._open_spare(), "wb") as stream:
             size = os.fstat(stream.fileno()).st_size
             stream.write(content.ljust(max(size, _with_margin(len(content)))))

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ class RunRecord:
 
 
 _RECORD = TypeAdapter(RunRecord)
+_LOOK_SECONDS = 0.2
+"""`is_held` holds the lock itself, for less."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -189,7 +192,7 @@ class RunFolder:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self.lock_file, flags, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
         except BlockingIOError as error:
             os.close(descriptor)
             message = (
@@ -240,6 +243,18 @@ class RunFolder:
                 f"{self.record.name} is missing or damaged"
             )
             raise NotARunFolder(message) from error
+
+
+def _lock(descriptor: int) -> None:
+    """Raises BlockingIOError when somebody else keeps the lock: who only looks lets go at once."""
+    end = time.monotonic() + _LOOK_SECONDS
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(_LOOK_SECONDS / 20)
 
 
 def default_folder(job_name: str, now: datetime) -> Path:

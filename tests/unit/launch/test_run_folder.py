@@ -1,7 +1,9 @@
 """The output folder, its lock and its record."""
 
+import fcntl
 import os
 import stat
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -71,6 +73,21 @@ def test_a_folder_of_another_user_is_refused(
     with pytest.raises(OutputFolderUnusable):
         RunFolder(tmp_path).lock()
     assert not list(tmp_path.iterdir())
+
+
+def test_who_only_looks_keeps_nobody_out(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.create()
+    folder.require_free()
+    with folder.lock_file.open() as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)
+        let_go = threading.Timer(0.05, fcntl.flock, (looked_at, fcntl.LOCK_UN))
+        let_go.start()
+        held = folder.lock()
+        let_go.join()
+
+    assert folder.is_held()
+    os.close(held)
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
