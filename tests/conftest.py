@@ -1,6 +1,11 @@
 """Options of all tests, wherever among them pytest is started."""
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,7 +9,7 @@ from cluster import busybox
 FINISH = "/tmp/finish"
 """A coordinator that finds this file ends; what is in it is its last words."""
 
-_WAIT = f"trap 'exit 143' TERM; while [ ! -e {FINISH} ]; do sleep 0.2; done"
+_WAIT = f"trap 'exit 143' TERM; while [ ! -s {FINISH} ]; do sleep 0.2; done"
 _PRETEND_COORDINATOR = f"{_WAIT}; cat {FINISH} > /dev/termination-log"
 _PRETEND_MEMBER = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
 

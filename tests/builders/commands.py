@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-TIMEOUT_SECONDS = 120.0
+TIMEOUT_SECONDS = 240.0
 
 
 class Answer(NamedTuple):

@@ -28,7 +28,7 @@ from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role, Vector
 from disttrain.transport.interface import Channel
 
-_PATIENCE_SECONDS = 90.0
+_PATIENCE_SECONDS = 240.0
 """With a machine that has ten other things to do."""
 
 LAYOUT = ModelLayout(

@@ -2,6 +2,12 @@
 
 from pathlib import Path
 
+import psutil
+
+from builders.launches import wait_until
+from builders.runs import RunningJob
+from disttrain.checkpoint import names
+
 
 def flip(checkpoint: Path) -> None:
     """Change one bit of the second shard's part."""
@@ -14,3 +20,19 @@ def flip(checkpoint: Path) -> None:
 def flip_newest(checkpoints: Path) -> None:
     """Change one bit of the newest one in the folder."""
     flip(sorted(checkpoints.glob("[0-9]*"))[-1])
+
+
+def stop_between_checkpoints(job: RunningJob) -> None:
+    """Stop the coordinator while no checkpoint is under way: it would commit that one later."""
+    coordinator = psutil.Process(job.pid("coordinator"))
+    coordinator.suspend()
+    wait_until(lambda: coordinator.status() == psutil.STATUS_STOPPED, "the coordinator is stopped")
+    while _is_under_way(job):
+        coordinator.resume()
+        wait_until(lambda: not _is_under_way(job), "the checkpoint is made")
+        coordinator.suspend()
+        wait_until(lambda: coordinator.status() == psutil.STATUS_STOPPED, "it is stopped")
+
+
+def _is_under_way(job: RunningJob) -> bool:
+    return any(names.is_leftover(path.name) for path in (job.output / "checkpoints").iterdir())

@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from cluster import Kubectl, commands
+from cluster.errors import CommandFailed, NotInTime
 
-LIMIT: Final = timedelta(seconds=200)
+LIMIT: Final = timedelta(seconds=400)
 """PyTorch is imported once per process and again after each death, on cores that others use."""
 _PAUSE: Final = timedelta(milliseconds=250)
 """Some questions still cost most of this in processor time, which those who train need, too."""
@@ -90,8 +91,20 @@ class JobView:
         return bool(self.kubectl.run("get", child, "--ignore-not-found", "-o", "name"))
 
     def wait_until(self, holds: Callable[[], bool], what: str, limit: timedelta = LIMIT) -> None:
-        """Return once it holds."""
-        commands.wait_until(holds, f"{self.name}: {what}", limit=limit, pause=_PAUSE)
+        """Return once it holds. A question that the API server does not answer is asked again."""
+        failures: list[CommandFailed] = []
+
+        def is_said() -> bool:
+            try:
+                return holds()
+            except CommandFailed as error:
+                failures[:] = [error]
+                return False
+
+        try:
+            commands.wait_until(is_said, f"{self.name}: {what}", limit=limit, pause=_PAUSE)
+        except NotInTime as error:
+            raise error from (failures[0] if failures else None)
 
     def wait_for_phase(self, phase: str, limit: timedelta = LIMIT) -> None:
         """Return once the status says it."""

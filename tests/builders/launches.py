@@ -100,7 +100,8 @@ class LaunchedRun:
             wait_until(partial(self._has_begun, name), f"{name} begins")
 
     def _has_begun(self, name: str) -> bool:
-        return bool(self.pid(name)) and (self.output / f"{name}.threads").exists()
+        said = self.output / f"{name}.threads"
+        return bool(self.pid(name)) and said.exists() and bool(said.read_text())
 
     def wait_for_new_life(self, name: str, before: int) -> None:
         """Wait until a process has another id than before."""

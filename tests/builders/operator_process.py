@@ -14,7 +14,7 @@ from builders import mortal
 from cluster import Kubectl, commands
 
 _STOP_SECONDS = 15
-_START_LIMIT = timedelta(minutes=2)
+_START_LIMIT = timedelta(minutes=4)
 _FIRST_LOOK = b"jobs are there"
 
 
@@ -84,6 +84,7 @@ def running(kubectl: Kubectl, log: Path, **environment: str) -> Iterator[Operato
     process = OperatorProcess(kubectl, log, environment)
     process.start()
     try:
+        process.wait_for_its_first_look()
         yield process
     finally:
         process.stop()

@@ -21,7 +21,7 @@ from disttrain.job import pod_layout
 from disttrain.job.pod_layout import Variable
 from disttrain.launcher import reserved_port
 
-TIMEOUT_SECONDS = 90.0
+TIMEOUT_SECONDS = 240.0
 UID = "0b5c0f5e-6d5d-4a0e-9d3a-3f1c9c0a7f11"
 
 ALL = ("coordinator", "shard-0", "shard-1", "replica-a", "replica-b")

@@ -21,7 +21,7 @@ from cluster import commands, debian
 
 PACKAGES: Final = {"prometheus": "prometheus", "promtool": "prometheus"}
 START_LIMIT: Final = timedelta(seconds=60)
-_PATIENCE_SECONDS: Final = 20.0
+_PATIENCE_SECONDS: Final = 120.0
 _ATTEMPTS: Final = 3
 """A free port may be somebody else's by the time that Prometheus asks for it."""
 

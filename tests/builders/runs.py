@@ -15,7 +15,7 @@ from typing import Any, Self
 import yaml
 
 TASKS = Path(__file__).parents[1] / "tasks"
-TIMEOUT_SECONDS = 90.0
+TIMEOUT_SECONDS = 240.0
 
 COUNTING = """\
 apiVersion: disttrain.dev/v1alpha1

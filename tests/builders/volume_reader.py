@@ -41,6 +41,8 @@ class VolumeReader:
         (container,) = pod["spec"]["containers"]
         container["image"] = product_images.RUNTIME
         container["workingDir"] = FOLDER
+        listens = {"tcpSocket": {"port": PORT}, "periodSeconds": 1, "failureThreshold": 30}
+        container["readinessProbe"] = listens
         # The kubelet would go through files that the job renames meanwhile.
         group = {"fsGroup": _USER, "fsGroupChangePolicy": "OnRootMismatch"}
         pod["spec"]["securityContext"] |= {"runAsUser": _USER, **group}

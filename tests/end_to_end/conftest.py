@@ -16,10 +16,11 @@ from builders import diagnosis, helm, product_images, shared_cluster
 from cluster import Cluster, Kubectl, Unavailable, binaries, debian, hooks, namespaces
 from cluster.hooks import Hooks
 
-TEST_TIMEOUT_SECONDS = 400
+TEST_TIMEOUT_SECONDS = 900
 """More than `job_view.LIMIT`, which tells what was waited for in vain."""
 USUAL_SECONDS = 20
-"""Of a test that asks for no limit of its own, waiting included."""
+TRAINING_SECONDS = 60
+"""Of a test in which a real job trains, more or less; and of any other, waiting included."""
 RELEASE = "disttrain"
 _IMAGES = {"operator_image", "runtime_image"}
 
@@ -29,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(shared_cluster.Controller())
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # For the test alone: the first one waits for the cluster, and that for its programs.
     limit = pytest.mark.timeout(TEST_TIMEOUT_SECONDS, func_only=True)
@@ -184,16 +186,15 @@ def _longest_file_first(items: list[pytest.Item]) -> None:
 
     But one without images goes before all: the others wait until the first has built them.
     """
-    limits: Counter[Path] = Counter()
+    seconds: Counter[Path] = Counter()
     with_images = {item.path for item in items if _IMAGES & set(_fixtures(item))}
     for item in items:
-        mark = item.get_closest_marker("timeout")
-        limit = mark.args[0] if mark else TEST_TIMEOUT_SECONDS
-        limits[item.path] += USUAL_SECONDS if limit == TEST_TIMEOUT_SECONDS else limit
-    without = [path for path in limits if path not in with_images]
+        trains = "runtime_image" in _fixtures(item)
+        seconds[item.path] += TRAINING_SECONDS if trains else USUAL_SECONDS
+    without = [path for path in seconds if path not in with_images]
     # Every worker has to find the same order: a set's would be another in each.
-    first = max(without, key=lambda path: (limits[path], path), default=None)
-    items.sort(key=lambda item: (item.path != first, -limits[item.path], item.path))
+    first = max(without, key=lambda path: (seconds[path], path), default=None)
+    items.sort(key=lambda item: (item.path != first, -seconds[item.path], item.path))
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

@@ -235,7 +235,6 @@ def test_what_an_administrator_brings_is_left_out(kubectl: Kubectl) -> None:
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "given"
 
 
-@pytest.mark.timeout(600, func_only=True)
 def test_jobs_outlive_an_upgrade_and_the_removal_of_the_operator(
     operator: str, namespace: Kubectl
 ) -> None:
@@ -259,7 +258,6 @@ def test_jobs_outlive_an_upgrade_and_the_removal_of_the_operator(
 
 @pytest.mark.alone
 @pytest.mark.landing
-@pytest.mark.timeout(600, func_only=True)
 def test_without_namespaces_the_operator_runs_the_jobs_of_all(
     request: pytest.FixtureRequest, operator_image: str, namespace: Kubectl
 ) -> None:

@@ -15,7 +15,6 @@ BENCHMARK = product_images.REPOSITORY / "tests" / "benchmarks" / "recovery.py"
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(400, func_only=True)
 def test_small_form_prints_figures_and_bars(kubectl: Kubectl, image_tools: Hooks) -> None:
     benchmark = mortal.command(sys.executable, BENCHMARK, "--quick", "--cluster=existing")
     variables = {"KUBECONFIG": str(kubectl.kubeconfig), **image_tools.variables()}

@@ -28,7 +28,7 @@ from disttrain.transport.header import Reason, Role, Verb
 from disttrain.transport.keys import parse
 from disttrain_operator.cluster import credentials
 
-pytestmark = [pytest.mark.landing, pytest.mark.timeout(500, func_only=True)]
+pytestmark = pytest.mark.landing
 RELEASE = "disttrain"
 STEP_SECONDS = 1.0
 """The job lasts for longer than all tests."""
@@ -53,6 +53,8 @@ def training(
     job = ClusterTraining(hooks, place)
     job.apply(step_seconds=STEP_SECONDS, stop={"epochs": 1000})
     job.train(0.03)
+    # Training begins before every replica does.
+    job.wait_until(lambda: job.progress().get("liveReplicas") == 2, "both replicas train")
     yield job
     job.delete()
     helm.uninstall(place, RELEASE)

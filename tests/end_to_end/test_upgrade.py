@@ -14,7 +14,7 @@ from cluster import Kubectl, images, namespaces
 from cluster.hooks import Hooks
 from disttrain.job import crd, document
 
-pytestmark = [pytest.mark.landing, pytest.mark.timeout(900, func_only=True)]
+pytestmark = pytest.mark.landing
 
 RELEASE: Final = "disttrain"
 NEXT: Final = "next"

@@ -19,7 +19,7 @@ from disttrain.replica import ledger as replica_ledger
 def audited(folder: Path) -> tuple[int, dict[str, Any]]:
     """Exit code and findings of the command."""
     command = [sys.executable, "-m", "disttrain", "audit", str(folder), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     return done.returncode, json.loads(done.stdout) if done.stdout else {}
 
 

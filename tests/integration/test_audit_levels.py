@@ -17,7 +17,7 @@ _OFTEN = ["spec.checkpoint.everySeconds=0.1", "spec.checkpoint.keepLast=1"]
 
 def audit(folder: Path) -> tuple[int, str]:
     command = [sys.executable, "-m", "disttrain", "audit", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 

@@ -14,7 +14,7 @@ from builders.runs import RunningJob
 def disttrain(*arguments: object) -> str:
     """What the command prints; it must succeed."""
     command = [sys.executable, "-m", "disttrain", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

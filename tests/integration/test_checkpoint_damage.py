@@ -11,20 +11,29 @@ from safetensors.torch import load_file
 
 from builders import small_disk as small_disk_builder
 from builders.commands import disttrain
-from builders.damage import flip, flip_newest
-from builders.runs import RunningJob
+from builders.damage import flip, flip_newest, stop_between_checkpoints
+from builders.runs import RunningJob, set_field
+from disttrain.cli import checkpoint_export
 
 SAMPLES = 1024
 EPOCHS = 2
 SLOW = "spec.task.arguments={step_seconds: 0.02}"
+SLOWER = "spec.task.arguments={step_seconds: 0.1}"
+OFTEN_AND_LONG = (
+    SLOW,
+    "spec.stop.epochs=6",
+    "spec.checkpoint.everySeconds=0.4",
+    # A coordinator that is stopped for longer is taken for one that hangs.
+    "spec.coordinator.memberTimeoutSeconds=120",
+)
 
 
 @pytest.fixture(scope="module")
 def stopped_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output folder of a run that was interrupted and has several checkpoints."""
     folder = tmp_path_factory.mktemp("stopped")
-    with RunningJob(folder, [SLOW, "spec.checkpoint.everySeconds=0.4"]) as job:
-        job.wait_until(lambda status: status["samples"] >= SAMPLES // 2)
+    with RunningJob(folder, [SLOWER, "spec.checkpoint.everySeconds=0.4"]) as job:
+        job.wait_until(lambda status: status["checkpoints"] >= 3)
         job.interrupt()
         assert job.wait() == 130
         job.assert_promises_held()
@@ -80,6 +89,7 @@ def test_the_run_goes_on_from_the_previous_checkpoint_once_the_damaged_one_is_de
     run: Path,
 ) -> None:
     shutil.rmtree(checkpoints(run)[-1])
+    set_field(run, "task.arguments", {})
     with RunningJob.resumed(run) as job:
         assert job.wait() == 0
 
@@ -111,10 +121,10 @@ def test_a_checkpoint_of_another_model_names_the_first_difference(run: Path) -> 
 
 
 def test_a_shard_that_dies_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path: Path) -> None:
-    with RunningJob(tmp_path, [SLOW, "spec.checkpoint.everySeconds=0.4"]) as job:
+    with RunningJob(tmp_path, OFTEN_AND_LONG) as job:
         job.wait_until(lambda status: status["checkpoints"] >= 2)
         # So that none is committed before the shard is back.
-        job.signal("coordinator", signal.SIGSTOP)
+        stop_between_checkpoints(job)
         flip_newest(job.output / "checkpoints")
         job.kill("shard-1")
         job.wait_until(lambda _: "the one before it is tried" in job.log("shard-1"))
@@ -131,9 +141,9 @@ def test_a_shard_that_dies_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_
 
 def test_a_job_without_a_whole_checkpoint_says_so(tmp_path: Path) -> None:
     """Nothing is left to go on from. `disttrain audit` would find the damage, as it should."""
-    with RunningJob(tmp_path, [SLOW, "spec.checkpoint.everySeconds=0.4"]) as job:
+    with RunningJob(tmp_path, OFTEN_AND_LONG) as job:
         job.wait_until(lambda status: status["checkpoints"] >= 1)
-        job.signal("coordinator", signal.SIGSTOP)
+        stop_between_checkpoints(job)
         for folder in checkpoints(job.output):
             flip(folder)
         job.kill("shard-1")
@@ -156,13 +166,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_training_goes_on_while_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
     places = [f"spec.checkpoint.uri={small_disk}", "spec.checkpoint.everySeconds=0.3"]
     ballast = small_disk / "ballast"
-    # Long beside the command that is run meanwhile.
     with RunningJob(tmp_path, [SLOW, "spec.stop.epochs=10", *places]) as job:
         job.wait_until(lambda status: status["checkpoints"] >= 1)
         small_disk_builder.fill(ballast)
         full = job.wait_until(lambda status: status["checkpointFailures"] >= 2)
         old = sorted(small_disk.glob("[0-9]*"))[-1]
-        assert disttrain("export", old, tmp_path / "old.safetensors").code == 0
+        checkpoint_export.run(str(old), tmp_path / "old.safetensors")
         job.wait_until(lambda status: status["samples"] > full["samples"] + 100)
         ballast.unlink()
         job.wait_until(lambda status: status["checkpoints"] > full["checkpoints"])

@@ -23,6 +23,7 @@ SAMPLES = 1024
 EPOCHS = 2
 SLOW = "spec.task.arguments={step_seconds: 0.02}"
 SLOWER = "spec.task.arguments={step_seconds: 0.1}"
+ENDLESS = (SLOW, "spec.stop.epochs=100000")
 PROCESSES = ("coordinator", "shard-0", "shard-1", "replica-0", "replica-1")
 
 SERVED = {
@@ -66,7 +67,7 @@ def half_way(status: dict[str, Any]) -> bool:
 
 
 def test_a_running_job_tells_its_state_and_every_process_its_metrics(tmp_path: Path) -> None:
-    with RunningJob(tmp_path, [SLOWER]) as job:
+    with RunningJob(tmp_path, ENDLESS) as job:
         job.wait_until(half_way)
         code, said, _ = disttrain("status", job.output, "--json")
         status = json.loads(said)
@@ -101,7 +102,7 @@ def test_a_running_job_tells_its_state_and_every_process_its_metrics(tmp_path: P
 
 
 def test_a_resumed_run_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    with RunningJob(tmp_path, [SLOW, "spec.checkpoint.everySeconds=30"]) as job:
+    with RunningJob(tmp_path, [SLOWER, "spec.checkpoint.everySeconds=30"]) as job:
         job.wait_until(half_way)
         job.interrupt()
         assert job.wait() == 130
@@ -112,6 +113,7 @@ def test_a_resumed_run_loses_and_repeats_nothing(tmp_path: Path) -> None:
         assert not (job.output / "model.safetensors").exists()
         assert_resumes_by_no_other_seed(job.output)
 
+        set_field(job.output, "task.arguments", {"step_seconds": 0.02})
         job.resume()
         resumed = job.wait_until(begun)
         assert resumed["samples"] >= stopped["samples"]
@@ -230,9 +232,9 @@ DIVERGES = (
     [
         (finish, ()),
         (fail, DIVERGES),
-        (interrupt, (SLOW,)),
-        (kill_launcher, (SLOW,)),
-        (hang_and_kill_launcher, (SLOW,)),
+        (interrupt, ENDLESS),
+        (kill_launcher, ENDLESS),
+        (hang_and_kill_launcher, ENDLESS),
     ],
 )
 def test_nothing_is_left_behind(
@@ -240,7 +242,7 @@ def test_nothing_is_left_behind(
 ) -> None:
     with RunningJob(tmp_path, assignments) as job:
         end(job)
-        assert psutil.wait_procs(still_there(job), timeout=20)[1] == []
+        assert psutil.wait_procs(still_there(job), timeout=60)[1] == []
         job.assert_promises_held()
     assert users_of(segments_of(job)) == set()
 

@@ -66,7 +66,7 @@ def test_undisturbed_run_applies_every_sample_once_per_epoch(tmp_path: Path) -> 
 
 def test_killed_replica_is_replaced_and_its_portions_are_done(tmp_path: Path) -> None:
     with RunningJob(tmp_path, [SLOW]) as job:
-        job.wait_until(half_way)
+        job.wait_until(lambda status: half_way(status) and status["liveReplicas"] == 2)
         survivor = job.pid("replica-1")
         job.kill("replica-0")
         assert job.wait() == 0
@@ -80,7 +80,7 @@ def test_killed_replica_is_replaced_and_its_portions_are_done(tmp_path: Path) ->
 @pytest.mark.parametrize("shard", [0, 1])
 def test_killed_shard_comes_back_from_its_checkpoint(tmp_path: Path, shard: int) -> None:
     with RunningJob(tmp_path, [SLOW]) as job:
-        job.wait_until(half_way)
+        job.wait_until(lambda status: half_way(status) and status["checkpoints"] >= 1)
         replicas = job.pid("replica-0"), job.pid("replica-1")
         job.kill(f"shard-{shard}")
         assert job.wait() == 0

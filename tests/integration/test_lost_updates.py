@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from builders.runs import TASKS, RunningJob
 from disttrain.checkpoint.store import Store
 from disttrain.launch.process import SERVERS_VARIABLE
+from tasks.counting import STEPS_BEFORE_THE_GATE
 from tasks.doomed_shard import DEATHS, PUSHES
 
 pytestmark = pytest.mark.landing
@@ -24,9 +25,13 @@ def pushes_in_the_first_checkpoint(job: RunningJob) -> int:
 def test_every_lost_update_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVERS_VARIABLE, "shard=doomed_shard")
     monkeypatch.setenv("PYTHONPATH", str(TASKS), prepend=":")
-    # The first checkpoint is made before the first death: no other life of a shard begins empty.
-    slow = "spec.task.arguments={step_seconds: 0.02}"
-    with RunningJob(tmp_path, ["spec.checkpoint.everySeconds=60", slow]) as job:
+    gate = tmp_path / "gate"
+    gated = f"spec.task.arguments={{step_seconds: 0.02, gate: {gate}}}"
+    with RunningJob(tmp_path, ["spec.checkpoint.everySeconds=60", gated]) as job:
+        # No other life of a shard begins empty: at the gate its first death is still to come.
+        assert 2 * STEPS_BEFORE_THE_GATE < PUSHES
+        job.wait_until(lambda status: status["checkpoints"] >= 1)
+        gate.touch()
         assert job.wait() == 0
 
         summary = job.summary()

@@ -59,7 +59,7 @@ class Server:
         await response.prepare(request)
         for job in self.later:
             await response.write(f'{{"type":"ADDED","object":{job}}}\n'.encode())
-        await asyncio.sleep(30)
+        await asyncio.sleep(300)
         return response
 
     @staticmethod
@@ -90,7 +90,7 @@ def listed(server: Server) -> list[dict[str, Any]]:
     async def scenario() -> list[dict[str, Any]]:
         runner, credentials = await serving(server)
         try:
-            async with Client(credentials, random.Random(0)) as client, asyncio.timeout(30):
+            async with Client(credentials, random.Random(0)) as client, asyncio.timeout(120):
                 pages = client.pages(Query(kind=Kind.DistTrainJob))
                 return [body async for page in pages for body in page.items]
         finally:
@@ -127,7 +127,7 @@ def test_the_watch_of_jobs_goes_on_after_one_that_no_parser_takes(arguments: str
 
         work = asyncio.create_task(watching.run(credentials, (), on_event, asyncio.Event()))
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 return [(await seen.get())["metadata"]["name"] for _ in range(5)]
         finally:
             work.cancel()

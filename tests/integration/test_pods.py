@@ -1,6 +1,7 @@
 """Processes started by environment alone, as pods are; nobody watches them but the test."""
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,13 @@ def assert_nothing_was_lost_or_repeated(job: PodJob) -> None:
 
 
 def test_processes_started_in_any_order_train_to_the_end(tmp_path: Path) -> None:
-    with PodJob(tmp_path) as job:
+    gate = tmp_path / "gate"
+    with PodJob(tmp_path, {"spec.task.arguments": {"gate": str(gate)}}) as job:
         announced = job.announce("shard-0")
         job.start("replica-a", "shard-1", "shard-0", "replica-b")
         job.start("coordinator")
+        job.wait_until(lambda status: status["liveReplicas"] == 2)
+        gate.touch()
         job.complete()
         assert job.member("shard-0")["address"] == announced
 
@@ -82,7 +86,8 @@ def test_a_killed_replica_takes_its_place_again_at_once(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     with PodJob(tmp_path, {"spec.task.arguments": {"gate": str(gate)}}) as job:
         job.start(*ALL)
-        job.wait_until(begun)
+        # One replica alone may come so far; one that is killed before it joined has no second life.
+        job.wait_until(lambda status: begun(status) and status["liveReplicas"] == 2)
         job.restart("replica-a")
         job.wait_until(lambda status: status["restarts"]["replica"] == 1)
         gate.touch()
@@ -99,7 +104,7 @@ def test_a_killed_replica_takes_its_place_again_at_once(tmp_path: Path) -> None:
 def test_a_killed_shard_comes_back_and_no_replica_ends(tmp_path: Path) -> None:
     with PodJob(tmp_path, SLOW) as job:
         job.start(*ALL)
-        job.wait_until(begun)
+        job.wait_until(lambda status: begun(status) and status["checkpoints"] >= 1)
         job.restart("shard-1")
         job.complete()
 
@@ -197,7 +202,7 @@ def test_replicas_come_and_go_while_the_job_trains(tmp_path: Path) -> None:
         job.wait_until(lambda status: begun(status) and status["liveReplicas"] == 3)
         job.tell_to_end("replica-a", "replica-c")
         assert [job.wait("replica-a"), job.wait("replica-c")] == [0, 0]
-        job.wait_until(lambda status: status["liveReplicas"] == 1, timeout=5)
+        job.wait_until(lambda status: status["liveReplicas"] == 1, timeout=15)
         job.complete()
 
         assert_nothing_was_lost_or_repeated(job)
@@ -232,6 +237,10 @@ def test_a_task_that_fails_while_it_trains_fails_the_job(tmp_path: Path) -> None
         assert [job.wait(name) for name in MEMBERS] == [0, 0, 0, 0]
 
 
+def is_ready(job: PodJob, address: str) -> bool:
+    return job.ask(address, "/ready") == (200, "ready\n")
+
+
 def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:
     with PodJob(tmp_path, SLOW) as job:
         job.start(*ALL)
@@ -239,7 +248,8 @@ def test_processes_say_whether_they_live_and_are_ready(tmp_path: Path) -> None:
         addresses = [each["metricsAddress"] for each in (status, *status["members"])]
         for address in addresses:
             assert job.ask(address, "/healthz") == (200, "alive\n")
-            assert job.ask(address, "/ready") == (200, "ready\n")
+            # A replica is ready a moment after the status tells of it.
+            wait_until(partial(is_ready, job, address), f"{address} is ready")
             assert "disttrain_" in job.ask(address, "/metrics").body
 
 

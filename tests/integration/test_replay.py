@@ -26,7 +26,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def replayed(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, findings and error of the command."""
     command = [sys.executable, "-m", "disttrain", "replay", str(folder), "--json", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
 
 
@@ -35,7 +35,7 @@ def run(output: Path, *assignments: str) -> Path:
     command = [sys.executable, "-m", "disttrain", "run", str(EXAMPLES / "digits/job-small.yaml")]
     for assignment in ("spec.record=true", *assignments):
         command += ["--set", assignment]
-    subprocess.run([*command, "--output", str(output)], timeout=120, check=True)
+    subprocess.run([*command, "--output", str(output)], timeout=240, check=True)
     return output
 
 

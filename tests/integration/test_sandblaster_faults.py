@@ -13,7 +13,7 @@ from torch import Tensor
 
 from builders import batch_jobs
 from builders.batch_jobs import BATCH_JOB
-from builders.damage import flip_newest
+from builders.damage import flip_newest, stop_between_checkpoints
 from builders.runs import RunningJob
 
 pytestmark = pytest.mark.landing
@@ -78,10 +78,12 @@ def test_a_replica_that_is_told_to_leave_leaves_its_groups_to_others(
 def test_all_go_on_from_the_checkpoint_before_a_damaged_one(
     tmp_path: Path, undisturbed: dict[str, Tensor]
 ) -> None:
-    with RunningJob(tmp_path, [SLOW, "spec.checkpoint.everySeconds=0.4"], BATCH_JOB) as job:
+    # A coordinator that is stopped for longer is taken for one that hangs.
+    often = ["spec.checkpoint.everySeconds=0.4", "spec.coordinator.memberTimeoutSeconds=120"]
+    with RunningJob(tmp_path, [SLOW, *often], BATCH_JOB) as job:
         job.wait_until(lambda status: status["checkpoints"] >= 3)
         # So that none is committed before the shard is back.
-        job.signal("coordinator", signal.SIGSTOP)
+        stop_between_checkpoints(job)
         flip_newest(job.output / "checkpoints")
         job.kill("shard-1")
         job.wait_until(lambda _: "the one before it is tried" in job.log("shard-1"))

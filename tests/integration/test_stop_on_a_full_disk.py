@@ -27,7 +27,7 @@ def test_an_interrupt_ends_the_job_as_stopped(tmp_path: Path, *, is_emptied: boo
         job.interrupt()
         if is_emptied:
             (disk / "ballast").unlink()
-        assert job.wait(60) == 130
+        assert job.wait() == 130
         assert job.summary()["phase"] == "Stopped"
 
 
@@ -61,4 +61,4 @@ def test_a_job_trains_on_and_says_what_is_not_saved_until_it_is(tmp_path: Path) 
         job.wait_until(lambda status: status["checkpointWarning"] is None)
         job.wait_until(lambda _: "has room again" in job.printed())
         job.interrupt()
-        assert job.wait(60) == 130
+        assert job.wait() == 130

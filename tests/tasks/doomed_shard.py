@@ -11,7 +11,7 @@ from disttrain.parameter_server import server
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.losses import Losses
 
-PUSHES = 60
+PUSHES = 100
 """Stored before the first death."""
 DEATHS = ("stored, not logged, not answered", "settled, not joined", "joined, not logged")
 

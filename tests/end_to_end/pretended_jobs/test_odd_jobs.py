@@ -11,7 +11,7 @@ from builders import cluster_jobs, operator_process
 from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, namespaces
 
-LIMIT = timedelta(seconds=60)
+LIMIT = timedelta(seconds=120)
 """For what takes five seconds on cores that nobody else uses."""
 ODD = {
     "deep": "[" * 300 + "]" * 300,

@@ -11,7 +11,7 @@ from builders import operator_process
 from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, namespaces
 
-pytestmark = [pytest.mark.landing, pytest.mark.timeout(180, func_only=True)]
+pytestmark = pytest.mark.landing
 SOON = timedelta(seconds=50)
 """For what takes five seconds at most on cores that nobody else uses."""
 PODS = 5

@@ -17,6 +17,8 @@ from disttrain.job import crd
 def image_of_jobs(kubectl: Kubectl, runtime_image: str) -> None:
     """The image that jobs run, on every node, and the definition of jobs."""
     kubectl.apply(crd.definition())
+    # An operator that finds none ends at once.
+    kubectl.wait_until("Established", f"crd/{crd.NAME}")
     # What the chart installs beside it, for coordinators.
     coordinators = [
         each for each in helm.rendered({}) if each["metadata"]["name"] == "disttrain-coordinator"

@@ -4,7 +4,7 @@ import pytest
 
 from builders.cluster_training import NAME, ClusterTraining
 
-pytestmark = [pytest.mark.landing, pytest.mark.timeout(500, func_only=True)]
+pytestmark = pytest.mark.landing
 
 
 def test_a_job_deleted_and_applied_again_at_once_leaves_nothing_behind(

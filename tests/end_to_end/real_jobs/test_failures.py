@@ -16,12 +16,9 @@ from builders.job_view import LIMIT
 from builders.operator_process import OperatorProcess
 from cluster import Cluster, commands, volumes
 
-pytestmark = pytest.mark.timeout(500, func_only=True)
 KILLED = 137
 MEMBERS = ("replica", "shard")
 OUTAGE_SECONDS = 60
-LONG_STEP_SECONDS = 0.8
-"""256 steps on two replicas then take 100 seconds: more than the outage."""
 
 
 def assert_deaths_are_told(job: ClusterTraining, *roles: str) -> None:
@@ -78,11 +75,11 @@ def samples_in(folder: Path) -> int:
 
 @pytest.mark.alone
 @pytest.mark.landing
-@pytest.mark.timeout(700, func_only=True)
+@pytest.mark.timeout(1200, func_only=True)
 def test_training_needs_neither_operator_nor_api_server(
     own_cluster: Cluster, job: ClusterTraining, operator_to_kill: OperatorProcess
 ) -> None:
-    job.apply(step_seconds=LONG_STEP_SECONDS, coordinator=PATIENT)
+    job.apply(coordinator=PATIENT)
     job.wait_until(lambda: job.leftovers() != [], "the first object of the job")
     operator_to_kill.kill()
     operator_to_kill.start()

@@ -26,7 +26,6 @@ PODS = 5
 """Of a job with two shards and two replicas."""
 CPU_MILLIS = 20
 """What each of them asks for."""
-STEP_SECONDS = 0.7
 """256 steps on two replicas take 90 seconds: long enough to be sent away."""
 
 
@@ -60,7 +59,7 @@ def test_a_job_waits_is_admitted_evicted_and_goes_on_from_its_checkpoint(
     # No checkpoint but the one that suspending writes.
     seldom = {"everySeconds": 1000}
     held: dict[str, Any] = {"suspend": True, "coordinator": PATIENT}
-    job.apply(step_seconds=STEP_SECONDS, checkpoint=seldom, **held)
+    job.apply(checkpoint=seldom, **held)
     queue.put(job.resource, "low")
     job.wait_until(lambda: queue.waits(job.name), "Kueue has no quota for it")
     job.wait_for_condition("Suspended")
@@ -93,8 +92,7 @@ def test_a_job_begins_with_the_replicas_that_there_is_quota_for(
 ) -> None:
     job = ClusterTraining(hooks, namespace, "elastic")
     queue.make(pods=PODS - 1, cpu_millis=CPU_MILLIS)
-    # One replica does all the steps: 90 seconds.
-    job.apply(step_seconds=STEP_SECONDS / 2, suspend=True, coordinator=PATIENT)
+    job.apply(suspend=True, coordinator=PATIENT)
     namespace.run("annotate", job.resource, "kueue.x-k8s.io/job-min-parallelism=1")
     queue.put(job.resource, "low")
 

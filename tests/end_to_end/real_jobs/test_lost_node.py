@@ -23,7 +23,7 @@ ON_ALL_NODES = {"volume": {"size": "1Mi", "accessModes": ["ReadWriteMany"]}}
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(800, func_only=True)
+@pytest.mark.timeout(1200, func_only=True)
 def test_jobs_whose_nodes_are_lost_go_on_elsewhere(
     own_cluster: Cluster, namespace: Kubectl, job: ClusterTraining
 ) -> None:

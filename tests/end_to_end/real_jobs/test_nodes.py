@@ -15,10 +15,8 @@ from builders.cluster_training import (
 from cluster import Kubectl
 from cluster.errors import CommandFailed
 
-pytestmark = [pytest.mark.alone, pytest.mark.landing, pytest.mark.timeout(600, func_only=True)]
+pytestmark = [pytest.mark.alone, pytest.mark.landing]
 CLAIM = "mine"
-STEP_SECONDS = 0.7
-"""256 steps on two replicas: long enough for three roles to start again."""
 
 
 def test_pods_of_every_role_are_evicted_while_the_job_trains(
@@ -29,7 +27,7 @@ def test_pods_of_every_role_are_evicted_while_the_job_trains(
     job.kubectl.apply(pods.claim(CLAIM))
     # No checkpoint but those that evicted processes write.
     checkpoint = {"everySeconds": 1000, "volume": {"claimName": CLAIM}}
-    job.apply(step_seconds=STEP_SECONDS, checkpoint=checkpoint, coordinator=PATIENT)
+    job.apply(checkpoint=checkpoint, coordinator=PATIENT)
     job.train(0.06)
     # They train before their kubelet and the controller of budgets say that they are ready.
     job.wait_until(lambda: may_be_disrupted(job), "a shard may go")

@@ -5,7 +5,7 @@ import pytest
 from builders import pods
 from builders.cluster_training import ClusterTraining
 
-pytestmark = [pytest.mark.landing, pytest.mark.timeout(500, func_only=True)]
+pytestmark = pytest.mark.landing
 PODS = 5
 CLAIM = "mine"
 

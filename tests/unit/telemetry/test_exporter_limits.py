@@ -11,6 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from builders import launches
 from disttrain.telemetry import exporter, metrics
 
 _HALF_REQUESTS = 300
@@ -33,7 +34,10 @@ def test_hundreds_of_half_requests_hold_few_threads_and_a_scrape_still_answers(
             with contextlib.suppress(OSError):
                 peer.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
         assert "disttrain_metrics_connections_cut_total" in _scrape(served.address)
-        assert threading.active_count() - threads <= exporter.MOST_CONNECTIONS
+        # A thread may leave a moment after its connection.
+        launches.wait_until(
+            lambda: threading.active_count() - threads <= exporter.MOST_CONNECTIONS, "few threads"
+        )
         held_here = _HALF_REQUESTS
         assert _descriptors() - descriptors - held_here <= exporter.MOST_CONNECTIONS
 

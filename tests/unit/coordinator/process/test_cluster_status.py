@@ -106,7 +106,7 @@ def test_a_server_that_is_busy_refuses_nothing(api: FakeApi, status: int) -> Non
 def test_a_server_that_nobody_vouches_for_gets_no_token(api: FakeApi, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    FakeApi(other).server.server_close()
+    tls.certify(other)
     shutil.copy(other / "ca.crt", api.folder / "ca.crt")
     with pytest.raises(OSError, match="certificate verify failed"):
         api.client.apply(b"{}")

@@ -20,7 +20,7 @@ def test_hundreds_of_half_requests_hold_few_connections_and_a_probe_still_answer
 def test_a_connection_without_a_whole_request_is_closed(
     sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(server, "_SILENCE_SECONDS", 1.0)
     assert asyncio.run(_said_to(sent)) == b""
 
 
