@@ -1,11 +1,13 @@
 """What shared memory promises beyond the contract: nothing is copied, and nothing stays behind."""
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from builders.transports import (
@@ -54,9 +56,13 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 def holders(name: str) -> list[str]:
-    """Processes that have the segment open or mapped."""
-    shown = (process.name for process in Path("/proc").glob("[0-9]*"))
-    return [process for process in shown if name in everything_held_by(process)]
+    """Of this process and its children those that have the segment open or mapped.
+
+    Tests of other workers give the same names.
+    """
+    own = psutil.Process()
+    ours = [str(process.pid) for process in (own, *own.children())]
+    return [process for process in ours if re.search(rf"{name}\b", everything_held_by(process))]
 
 
 def everything_held_by(process: str) -> str:

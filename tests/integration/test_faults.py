@@ -161,7 +161,8 @@ def test_late_pushes_of_a_paused_replica_are_applied_and_counted_as_repeated(
     tmp_path: Path,
 ) -> None:
     lease = ["spec.coordinator.leaseSeconds=1", "spec.coordinator.memberTimeoutSeconds=60"]
-    with RunningJob(tmp_path, [SLOW, *lease]) as job:
+    # At the end of a job who is silent is waited for no longer.
+    with RunningJob(tmp_path, [SLOW, "spec.stop.epochs=6", *lease]) as job:
         job.wait_until(half_way)
         job.signal("replica-0", signal.SIGSTOP)
         job.wait_until(lambda status: status["portionsRequeued"] >= 1)
@@ -171,7 +172,7 @@ def test_late_pushes_of_a_paused_replica_are_applied_and_counted_as_repeated(
         summary = job.summary()
         assert summary["restarts"]["replica"] == 0
         assert summary["portionsRequeued"] >= 1
-        assert_every_sample_was_applied(job)
+        assert_every_sample_was_applied(job, epochs=6)
         job.assert_promises_held()
 
 

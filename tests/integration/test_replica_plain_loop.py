@@ -46,7 +46,7 @@ class Run:
     def status(self) -> dict[str, Any]:
         try:
             status: dict[str, Any] = json.loads((self.folder / "status.json").read_bytes())
-        except FileNotFoundError:
+        except (OSError, ValueError):
             return {}
         return status
 

@@ -8,7 +8,12 @@ from disttrain.job.pod_layout import Variable
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher import reserved_port
 
-SLOW = {"spec.task.arguments": {"step_seconds": 0.2}, "spec.checkpoint.everySeconds": 1000}
+SLOW = {
+    "spec.task.arguments": {"step_seconds": 0.2},
+    "spec.checkpoint.everySeconds": 1000,
+    # A coordinator that nobody talks to declares all dead after it.
+    "spec.coordinator.memberTimeoutSeconds": 80,
+}
 
 
 def test_the_older_one_ends_by_itself_and_the_job_goes_on_with_the_newer(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 import threading
 
+import pytest
+
 from disttrain.coordinator.protocol.messages import GroupLease
+from disttrain.replica import held_groups
 from disttrain.replica.held_groups import HeldGroups
 
 
@@ -65,8 +68,11 @@ def test_a_wait_for_room_ends_when_a_group_is_computed() -> None:
     assert not waiting.is_alive()
 
 
-def test_after_an_evaluation_there_is_room_at_once_unless_more_of_it_is_given() -> None:
+def test_after_an_evaluation_there_is_room_at_once_unless_more_of_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Then the coordinator does not know that it is over, and would give it again and again."""
+    monkeypatch.setattr(held_groups, "_PAUSE_SECONDS", 1.0)
     held = HeldGroups()
     held.take(a_group(1))
     held.take(a_group(2))
