@@ -25,7 +25,7 @@ def test_a_model_that_misses_its_target_is_trained_on(tmp_path: Path) -> None:
         assert (summary["phase"], summary["reason"]) == ("Complete", "TargetMetric")
         assert summary["finalMeasures"] == {"reached": 1.0}
         assert summary["evaluations"] == 4
-        lines = [json.loads(line) for line in (job.output / "metrics.jsonl").open()]
+        lines = map(json.loads, (job.output / "metrics.jsonl").read_text().splitlines())
         missed = [line for line in lines if "evaluation" in line][1]
         assert summary["samples"] > missed["samples"]
         assert summary["restarts"] == {"coordinator": 0, "shard": 0, "replica": 0}
