@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders import measured_jobs
-from builders.report import Bar, print_report
+from builders.report import Bar, print_report, say
 
 TESTS = Path(__file__).resolve().parents[1]
 REPLICAS = (1, 2, 4)
@@ -112,7 +112,7 @@ def compare(work: Workload, seeds: range) -> dict[str, Any]:
     for replicas in REPLICAS:
         found = [samples_to(target, job_evaluations(work, s, replicas, target)) for s in seeds]
         told = f"{work.task}, {replicas} replicas: {found} samples to {target:.3f}"
-        sys.stderr.write(f"{told}, plainly {wanted}\n")
+        say(f"{told}, plainly {wanted}")
         figures["replicas"][replicas] = {
             "samples": found,
             "reached": sum(samples < float("inf") for samples in found),

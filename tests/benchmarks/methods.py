@@ -24,7 +24,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders.line_chart import LineChart, Points
-from builders.report import Bar, print_report
+from builders.report import Bar, print_report, say
 from builders.version import measured_version
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -172,7 +172,9 @@ def measure_all(folder: Path, scale: Scale) -> dict[str, list[Measured]]:
         start = run(folder, f"warm-{seed}", manifest(warm, scale, seed, stop))
         for at, method in enumerate(scale.methods):
             job = manifest(method, scale, seed, {"seconds": scale.seconds}, start)
-            found[method.name].append(measured(run(folder, f"{at}-{seed}", job)))
+            one = measured(run(folder, f"{at}-{seed}", job))
+            say(f"seed {seed}, {method.name}: best accuracy {one.best:.3f}")
+            found[method.name].append(one)
     return found
 
 

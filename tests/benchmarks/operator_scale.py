@@ -42,11 +42,11 @@ from builders.contenders import Contender
 from builders.frozen_script import FrozenScript
 from builders.jobset import JOBSET
 from builders.many_jobs import PODS
-from builders.measured_planes import BEGIN_SECONDS, prepared, say, told, wait
+from builders.measured_planes import BEGIN_SECONDS, prepared, told, wait
 from builders.operator_life import Plan
 from builders.operator_usage import Meter
 from builders.plane_usage import PlaneMeter
-from builders.report import Bar, print_report
+from builders.report import Bar, print_report, say
 from builders.tfjob import TFJOB
 from cluster import prerequisites
 from cluster.bare import ControlPlane

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders import measured_jobs
 from builders.line_chart import LineChart, Points
-from builders.report import Bar, print_report
+from builders.report import Bar, print_report, say
 from builders.version import measured_version
 
 TASKS = Path(__file__).resolve().parents[1] / "tasks"
@@ -87,8 +87,10 @@ def main() -> None:
     cases = [(in_flight, count) for in_flight in IN_FLIGHT for count in scale.replicas]
     found: dict[tuple[int, int], list[Run]] = {case: [] for case in cases}
     for seed in range(scale.seeds):
-        for case in cases:
-            found[case].append(measure(*case, seed, scale))
+        for in_flight, count in cases:
+            run = measure(in_flight, count, seed, scale)
+            say(f"seed {seed}, maxInFlight {in_flight}, {count} replicas: {run}")
+            found[in_flight, count].append(run)
     if options.output:
         write_page(options.output, found, scale)
     most = median(found[1, scale.replicas[-1]]).seconds / median(found[1, 1]).seconds

@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders import measured_jobs
-from builders.report import Bar, print_report
+from builders.report import Bar, print_report, say
 
 TESTS = Path(__file__).resolve().parents[1]
 EXAMPLES = TESTS.parent / "examples"
@@ -144,6 +144,7 @@ def downpour(work: Workload, seed: int, changes: dict[str, Any]) -> dict[str, An
     lines, summary, began, total = measured_jobs.run(MANIFEST, work.folder.glob("*.py"), fields)
     for line in lines:
         line["seconds_from_command"] = line["time"] - began
+    say(f"{work.entrypoint}, seed {seed}: {summary['samples']:,} samples in {total:.1f} s")
     return {
         "progress": [line for line in lines if "evaluation" not in line],
         "evaluations": [

@@ -1,7 +1,6 @@
 """A control plane with nodes that are not there, ready for many jobs, for benchmarks."""
 
 import asyncio
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -13,6 +12,7 @@ from builders import fake_nodes, many_at_once, many_jobs
 from builders.api_server import ApiServer
 from builders.fake_nodes import FakeNodes
 from builders.many_jobs import JOBS_PATH, PODS
+from builders.report import say
 from cluster.bare import ControlPlane
 from cluster.control_plane import Limits
 from disttrain.job import crd
@@ -85,8 +85,3 @@ def told(figures: dict[str, Any]) -> dict[str, Any]:
     """The same figures, for who waits."""
     say(" ".join(f"{name}={value:.3g}" for name, value in figures.items()))
     return figures
-
-
-def say(what: str) -> None:
-    """Tell who waits."""
-    sys.stderr.write(f"{what}\n")

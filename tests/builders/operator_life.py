@@ -12,8 +12,9 @@ from builders import ended_jobs, many_at_once, many_jobs
 from builders.api_server import APPLY, ApiServer
 from builders.fake_nodes import FakeNodes
 from builders.many_jobs import JOBS_PATH, PODS, SPACE
-from builders.measured_planes import say, wait
+from builders.measured_planes import wait
 from builders.operator_usage import OperatorUsage
+from builders.report import say
 from builders.told_objects import ToldObjects
 from disttrain.job.status import Phase
 from disttrain_operator.kinds import Kind

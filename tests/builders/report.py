@@ -35,3 +35,9 @@ def print_report(name: str, figures: dict[str, Any], bars: list[Bar]) -> None:
     ]
     json.dump({"benchmark": name, **figures, "bars": rows}, sys.stdout, indent=2)
     sys.stdout.write("\n")
+
+
+def say(what: str) -> None:
+    """Tell who waits, on standard error."""
+    sys.stderr.write(f"{what}\n")
+    sys.stderr.flush()
