@@ -26,6 +26,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders import (
     many_at_once,
+    many_jobs,
     measured_planes,
     operator_life,
     operator_rights,
@@ -142,11 +144,7 @@ async def contend(
 ) -> dict[str, Any]:
     """All jobs by another, until they run."""
     async with prepared(plane) as (api, nodes), contender.started(plane) as make:
-        await make("warm")
-        await wait(nodes, lambda told: told["ready"] == PODS, BEGIN_SECONDS)
-        await api.delete(f"{contender.path}/warm", {"propagationPolicy": "Background"})
-        await wait(nodes, lambda told: told["pods"] == 0, BEGIN_SECONDS)
-
+        await measured_planes.warm_up(api, nodes, make, contender.path)
         meter, began = PlaneMeter(plane), time.monotonic()
         await many_at_once.together((f"j{number}" for number in range(size)), make)
         created = time.monotonic() - began
@@ -166,9 +164,10 @@ async def contend(
 async def operator(plan: Plan, plane: ControlPlane, size: int, *, first: bool) -> dict[str, Any]:
     """The life of many jobs."""
     async with prepared(plane) as (api, nodes):
-        await measured_planes.warm_up(api, nodes)
         with operator_usage.measured(operator_rights.grant(plane.kubectl)) as own:
             await many_at_once.until(own.is_ready, BEGIN_SECONDS)
+            submit = partial(operator_life.submit, api)
+            await measured_planes.warm_up(api, nodes, submit, many_jobs.JOBS_PATH)
             found: dict[str, Any] = {}
             if first:
                 found |= told(await operator_life.singles(api, nodes, plan))

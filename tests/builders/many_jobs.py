@@ -5,13 +5,10 @@ from typing import Any
 
 from builders.api_server import ApiServer
 from disttrain.job.parsing import parse_job
-from disttrain_operator import keys
-from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.manifests import launch
+from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
-from disttrain_operator.manifests.keys import secret
 
 SPACE = "jobs"
 CLAIM = "checkpoints"
@@ -35,22 +32,12 @@ def job(name: str, replicas: int = 2) -> dict[str, Any]:
     return {**header, "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
 
 
-def plain_children(name: str) -> list[dict[str, Any]]:
-    """What the operator makes for a job, without an owner; each after what it names."""
+def children_of(name: str) -> list[dict[str, Any]]:
+    """The objects of its own that the operator makes for a job."""
     parsed = parse_job(json.dumps(job(name)))
     context = Context(name, SPACE, f"uid-{name}", parsed, ManifestConfig())
-    made = [
-        child.body for child in children(context, Scale(shards=2, replicas=2, coordinator=True))
-    ]
-    bodies = [secret(context, keys.new_pairs(), launch.launch_file(context)), *made]
-    for body in bodies:
-        del body["metadata"]["ownerReferences"]
-    return sorted(bodies, key=lambda body: Kind[body["kind"]] in WORKLOADS)
-
-
-def path_of(body: dict[str, Any]) -> str:
-    """Where an object of its kind is made."""
-    return Kind[body["kind"]].value.path(SPACE)
+    made = children(context, Scale(shards=2, replicas=2, coordinator=True))
+    return [child.body for child in made]
 
 
 async def make_space(api: ApiServer) -> None:

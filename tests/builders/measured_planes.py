@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from builders import fake_nodes, many_at_once, many_jobs
 from builders.api_server import ApiServer
+from builders.contenders import Maker
 from builders.fake_nodes import FakeNodes
 from builders.many_jobs import JOBS_PATH, PODS
 from builders.report import say
@@ -48,12 +49,6 @@ async def prepared(plane: ControlPlane) -> AsyncIterator[tuple[ApiServer, FakeNo
                 yield api, nodes
 
 
-async def create(api: ApiServer, bodies: Iterable[dict[str, Any]]) -> None:
-    """Make the objects of a job, one after the other."""
-    for body in bodies:
-        await api.post(many_jobs.path_of(body), body)
-
-
 async def serves(api: ApiServer, path: str) -> bool:
     """Whether the API server knows of the kind of this collection."""
     try:
@@ -63,14 +58,14 @@ async def serves(api: ApiServer, path: str) -> bool:
     return True
 
 
-async def warm_up(api: ApiServer, nodes: FakeNodes) -> None:
-    """Let the control plane meet each kind once, as its first requests take seconds."""
-    bodies = many_jobs.plain_children("warm")
-    await create(api, bodies)
+async def warm_up(api: ApiServer, nodes: FakeNodes, make: Maker, path: str) -> None:
+    """Let the control plane meet each kind once, as its first requests take seconds.
+
+    `make` makes one job, in the collection at `path`; whoever deletes it there deletes its pods.
+    """
+    await make("warm")
     await wait(nodes, lambda told: told["ready"] == PODS, BEGIN_SECONDS)
-    for body in bodies:
-        options = {"propagationPolicy": "Background"}
-        await api.delete(f"{many_jobs.path_of(body)}/{body['metadata']['name']}", options)
+    await api.delete(f"{path}/warm", {"propagationPolicy": "Background"})
     await wait(nodes, lambda told: told["pods"] == 0, BEGIN_SECONDS)
 
 

@@ -1,6 +1,7 @@
 """What the operator does for many jobs, phase by phase, for benchmarks."""
 
 import asyncio
+import math
 import statistics
 import time
 from collections import Counter
@@ -19,9 +20,12 @@ from builders.told_objects import ToldObjects
 from disttrain.job.status import Phase
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.watched import CHILDREN
+from disttrain_operator.policies import leases
 
 STATUS_SECONDS = 10
 QUIET_SECONDS = 12
+OF_ITS_LEASE = 3 * math.ceil(QUIET_SECONDS / leases.RENEW_SECONDS)
+"""Requests in so long that no job asks for: read and write its own, and list those of others."""
 HOLDER = {"coordinator": "disttrain-coordinator"}
 
 
@@ -62,6 +66,11 @@ async def singles(api: ApiServer, nodes: FakeNodes, plan: Plan) -> dict[str, Any
     return {"single_p50_seconds": half, "single_p99_seconds": longest}
 
 
+async def submit(api: ApiServer, name: str) -> None:
+    """Create a job."""
+    await api.post(JOBS_PATH, many_jobs.job(name))
+
+
 async def large(api: ApiServer, nodes: FakeNodes, own: OperatorUsage, plan: Plan) -> dict[str, Any]:
     """One job of very many replicas: until it runs, and is gone."""
     replicas, path = plan.large_replicas, f"{JOBS_PATH}/large"
@@ -88,9 +97,7 @@ async def begin(
 ) -> dict[str, Any]:
     """Create all jobs at once and wait until they run."""
     began = time.monotonic()
-    await many_at_once.together(
-        range(size), lambda number: api.post(JOBS_PATH, many_jobs.job(f"j{number}"))
-    )
+    await many_at_once.together((f"j{number}" for number in range(size)), partial(submit, api))
     created = time.monotonic() - began
     running = (
         await wait(nodes, lambda told: told["ready"] >= size * PODS, plan.wait_seconds) - began
@@ -159,8 +166,8 @@ async def late(api: ApiServer, plan: Plan) -> dict[str, Any]:
 
 async def idle(own: OperatorUsage, seconds: float) -> dict[str, Any]:
     """What the operator uses while nothing happens."""
-    requests = -1.0
-    while requests < own.requests():
+    requests = -math.inf
+    while own.requests() - requests > OF_ITS_LEASE:
         # Numbers of pods are written ten seconds after the end.
         requests = own.requests()
         await asyncio.sleep(QUIET_SECONDS)

@@ -96,7 +96,7 @@ def pod_templates(name: str) -> dict[str, tuple[int, dict[str, Any]]]:
     Without what only the operator's own objects provide, and with a policy that Jobs take.
     """
     found = {}
-    for body in many_jobs.plain_children(name):
+    for body in many_jobs.children_of(name):
         spec = body.get("spec", {})
         if "template" in spec:
             template = spec["template"]
