@@ -1,0 +1,44 @@
+"""The page that a benchmark wrote is what it writes today: nobody edited it, and it is not old."""
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+PAGES = TESTS.parent / "docs" / "methods"
+
+
+@pytest.fixture
+def methods(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The benchmark's module, at a commit that is nobody's."""
+    monkeypatch.syspath_prepend(str(TESTS / "benchmarks"))
+    module = importlib.import_module("methods")
+    monkeypatch.setattr(module, "measured_version", lambda: "0" * 10)
+    return module
+
+
+def without_figures(page: str) -> str:
+    """The page as every machine would have it, at every commit."""
+    page = re.sub(r"at commit [0-9a-f]{10}:", "at commit COMMIT:", page)
+    page = re.sub(r"\d+ cores", "CORES", page)
+    return re.sub(r"(?<=\| )(?:[\d.,]+|not met)(?= \|)", "FIGURE", page)
+
+
+def test_a_page_is_what_its_benchmark_writes(methods: Any) -> None:
+    run = methods.Measured(over_seconds=[(1.0, 0.6)], over_samples=[(64, 0.6)], load=1.0)
+    runs = {method.name: [run] for method in methods.FULL.methods}
+
+    written = methods.page(methods.summary(runs, methods.FULL), methods.FULL)
+
+    assert without_figures((PAGES / "figures.md").read_text()) == without_figures(written)
+
+
+@pytest.mark.parametrize("name", ["figures.md", "README.md"])
+def test_a_page_shows_pictures_that_exist(name: str) -> None:
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (PAGES / name).read_text())
+
+    assert pictures
+    assert [picture for picture in pictures if not (PAGES / picture).is_file()] == []
