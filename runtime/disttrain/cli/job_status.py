@@ -114,7 +114,14 @@ class JobStatus(_Part):
 
 def read_status(file: Path) -> JobStatus | None:
     """The status in a file; None before the coordinator has written one that can be read."""
+    found = read_written(file)
+    return None if found is None else found[1]
+
+
+def read_written(file: Path) -> tuple[bytes, JobStatus] | None:
+    """The same, and what stands in the file: of one reading, as it is written again and again."""
     try:
-        return JobStatus.model_validate_json(file.read_bytes())
+        written = file.read_bytes()
+        return written, JobStatus.model_validate_json(written)
     except (OSError, ValidationError):
         return None

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
 from disttrain.cli import wording
 from disttrain.cli.display import done
-from disttrain.cli.job_status import JobStatus
+from disttrain.cli.job_status import JobStatus, read_written
 from disttrain.launch.run_folder import RunFolder
 
 WIDTH_OF_PIPES = 160
@@ -37,11 +36,10 @@ class Found:
 def find(path: Path) -> Found | None:
     """The status of the run in a folder; None if there is none."""
     folder = RunFolder(path)
-    try:
-        written = folder.status.read_bytes()
-        status = JobStatus.model_validate_json(written)
-    except (OSError, ValidationError):
+    found = read_written(folder.status)
+    if found is None:
         return None
+    written, status = found
     running = folder.is_held()
     return Found(json.loads(written) | {"running": running}, status, running)
 
