@@ -150,8 +150,14 @@ class ClusterTraining(JobView):
         self.wait_until(self._has_ended, "the job ends")
         assert self.condition("Complete").get("status") == "True", self.status()
         assert self.status()["phase"] == "Complete"
-        self.wait_until(lambda: bool(self._read("summary.json")), "its summary can be read")
-        return self._read("summary.json")
+        summary: Status = {}
+
+        def is_read() -> bool:
+            summary.update(self._read("summary.json"))
+            return bool(summary)
+
+        self.wait_until(is_read, "its summary can be read")
+        return summary
 
     def trained(self) -> dict[str, Tensor]:
         """The model on the volume."""

@@ -25,13 +25,16 @@ def flip_newest(checkpoints: Path) -> None:
 def stop_between_checkpoints(job: RunningJob) -> None:
     """Stop the coordinator while no checkpoint is under way: it would commit that one later."""
     coordinator = psutil.Process(job.pid("coordinator"))
-    coordinator.suspend()
-    wait_until(lambda: coordinator.status() == psutil.STATUS_STOPPED, "the coordinator is stopped")
+    _suspend(coordinator)
     while _is_under_way(job):
         coordinator.resume()
         wait_until(lambda: not _is_under_way(job), "the checkpoint is made")
-        coordinator.suspend()
-        wait_until(lambda: coordinator.status() == psutil.STATUS_STOPPED, "it is stopped")
+        _suspend(coordinator)
+
+
+def _suspend(process: psutil.Process) -> None:
+    process.suspend()
+    wait_until(lambda: process.status() == psutil.STATUS_STOPPED, "it is stopped")
 
 
 def _is_under_way(job: RunningJob) -> bool:
