@@ -392,5 +392,12 @@ MUTANTS: tuple[Mutant, ...] = (
         new="self._losses_are_exact",
         tests=(f"{_UNIT}/coordinator/status/test_exact_losses.py",),
     ),
+    Mutant(
+        name="a folder that one who looks keeps others out of",
+        file=f"{_R}/launch/run_folder.py",
+        old="            if time.monotonic() >= end:",
+        new="            if True:",
+        tests=(f"{_UNIT}/launch/test_run_folder.py",),
+    ),
     *operator_table.MUTANTS,
 )
