@@ -1,7 +1,6 @@
 """How late jobs that have ended are deleted after their time, for benchmarks."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -9,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from builders import many_at_once, many_jobs
-from builders.api_server import METADATA, METADATA_LIST, ApiServer
+from builders.api_server import METADATA_LIST, ApiServer
 from builders.many_jobs import JOBS_PATH
-from disttrain.job import cluster_labels
+from disttrain.job.conditions import ConditionType
 
 KEEP_SECONDS = 2
 LIMIT_SECONDS = 120
@@ -40,12 +39,13 @@ def _short_lived(name: str) -> dict[str, Any]:
 
 
 async def _deleted(api: ApiServer, version: str) -> AsyncGenerator[dict[str, Any], None]:
-    async with aclosing(api.watch(JOBS_PATH, version, accept=METADATA)) as events:
+    async with aclosing(api.watch(JOBS_PATH, version)) as events:
         async for event in events:
             if event["type"] == "DELETED":
                 yield event["object"]
 
 
 def _ended_at(job: dict[str, Any]) -> float:
-    outcome = json.loads(job["metadata"]["annotations"][cluster_labels.OUTCOME])
-    return datetime.fromisoformat(outcome["time"]).timestamp()
+    conditions = {each["type"]: each for each in job["status"]["conditions"]}
+    told = conditions[ConditionType.COMPLETE]["lastTransitionTime"]
+    return datetime.fromisoformat(told).timestamp()

@@ -24,8 +24,8 @@ from disttrain_operator.policies import leases
 
 STATUS_SECONDS = 10
 QUIET_SECONDS = 12
-OF_ITS_LEASE = 3 * math.ceil(QUIET_SECONDS / leases.RENEW_SECONDS)
-"""Requests in so long that no job asks for: read and write its own, and list those of others."""
+OF_ITS_LEASE = 2 * math.ceil(QUIET_SECONDS / leases.RENEW_SECONDS)
+"""Requests in so long that no job asks for: write its own Lease, and list those of others."""
 HOLDER = {"coordinator": "disttrain-coordinator"}
 
 

@@ -74,6 +74,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_OPERATOR}/manifests/test_stored.py",),
     ),
     Mutant(
+        name="an operator that stops a job before its end is written",
+        file=f"{_O}/reconcile/reconciler.py",
+        old="        if _ends(job, planned):\n            job = await",
+        new="        if False:\n            job = await",
+        tests=(f"{_OPERATOR}/reconcile/test_reconciler.py",),
+    ),
+    Mutant(
+        name="an operator that believes whoever overwrites how a job ended",
+        file=f"{_O}/reconcile/act.py",
+        old="    if action.outcome is not None:",
+        new="    if False:",
+        tests=(f"{_OPERATOR}/reconcile/test_reconciler.py",),
+    ),
+    Mutant(
+        name="an operator that always reads the Lease that it wrote",
+        file=f"{_O}/reconcile/scope.py",
+        old="if known is not None and known.holder == me and leases.is_live(known, now):",
+        new="if False:",
+        tests=("tests/simulation/operator/test_two_operators.py",),
+    ),
+    Mutant(
         name="an operator that never asks why shards are missing",
         file=f"{_O}/reconcile/plan.py",
         old="    actions += _ask_why(situation, outcome)\n",
@@ -90,8 +111,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an operator that scales another workload of the name",
         file=f"{_O}/reconcile/act.py",
-        old='return {"metadata": {"uid": action.uid}, "spec": dict(action.spec)}',
-        new='return {"spec": dict(action.spec)}',
+        old='metadata: dict[str, Any] = {"uid": action.uid}',
+        new="metadata: dict[str, Any] = {}",
         tests=(f"{_OPERATOR}/reconcile/test_act.py",),
     ),
     Mutant(

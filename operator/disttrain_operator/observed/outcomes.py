@@ -1,24 +1,36 @@
-"""How a job ended: as its coordinator wrote it, as it stands in the job's annotation."""
+"""How a job ended: as its coordinator wrote it, as its status and its workloads tell."""
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from disttrain.job.conditions import ConditionStatus
 from disttrain_operator.observed.records import EndPhase, Outcome
 
 _LONGEST_MESSAGE = 1000
 _LONGEST_REASON = 64
 
 
-def from_annotation(content: object, otherwise: datetime) -> Outcome | None:
-    """The outcome; None if there is none, or nothing that can be understood.
+def from_conditions(
+    conditions: Mapping[str, dict[str, Any]], otherwise: datetime
+) -> Outcome | None:
+    """The outcome that a job's conditions, by their types, tell; None while it has not ended.
 
     `otherwise` is its time if that one is spoiled: the same at every sight, or each were news.
     """
+    for phase in EndPhase:
+        told = conditions.get(phase.value, {})
+        if told.get("status") == ConditionStatus.TRUE:
+            said = {**told, "phase": phase.value}
+            return _said(said, _time(told.get("lastTransitionTime")) or otherwise)
+    return None
+
+
+def from_annotation(content: object, otherwise: datetime) -> Outcome | None:
+    """The outcome that a stopped workload tells; None for anything else. `otherwise` as above."""
     found = _parsed(content)
-    said = _said(found, _time(found.get("time")) or otherwise)
-    return said and replace(said, by_operator=found.get("by") == "operator")
+    return _said(found, _time(found.get("time")) or otherwise)
 
 
 def to_annotation(outcome: Outcome) -> str:
@@ -28,7 +40,6 @@ def to_annotation(outcome: Outcome) -> str:
         "reason": outcome.reason,
         "message": outcome.message,
         "time": outcome.time.isoformat(),
-        "by": "operator" if outcome.by_operator else "coordinator",
     }
     return json.dumps(content)
 

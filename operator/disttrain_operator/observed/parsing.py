@@ -91,7 +91,7 @@ def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
         created=created,
         deleting="deletionTimestamp" in metadata,
         spec=kept(_spec(body.get("spec"))),
-        outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME), created),
+        outcome=outcomes.from_conditions(conditions(status), created),
         restarts=_restarts(annotations.get(RESTARTS)),
         written=_text_of({name: status[name] for name in sorted(own_fields & status.keys())}),
         phase=kept(status.get("phase", "")),
@@ -139,6 +139,7 @@ def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
     annotations = mapping(metadata.get("annotations"))
     owner = next(iter(items(metadata.get("ownerReferences"))), {})
     label_uid = str(labels.get(cluster_labels.JOB_UID, ""))
+    created = time(metadata.get("creationTimestamp")) or LONG_AGO
     return ChildRecord(
         kind=kind,
         name=kept(metadata.get("name")),
@@ -150,6 +151,7 @@ def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
         deleting="deletionTimestamp" in metadata,
         objects=kept(_not_too_long(annotations.get(stored.OBJECTS, ""))),
         templates=kept(annotations.get(stored.TEMPLATES, "")),
+        outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME), created),
         **_state(kind, body),
     )
 

@@ -27,7 +27,7 @@ class JobKey(NamedTuple):
 
 
 class EndPhase(StrEnum):
-    """How a job can end."""
+    """How a job can end, and the condition that tells it."""
 
     COMPLETE = "Complete"
     """A stop rule was met."""
@@ -35,16 +35,28 @@ class EndPhase(StrEnum):
     """It cannot go on."""
 
 
+class OperatorReason(StrEnum):
+    """Why the operator ends a job; every other reason is its coordinator's."""
+
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    PENDING_DEADLINE_EXCEEDED = "PendingDeadlineExceeded"
+    FAILED_BY_RULE = "FailedByRule"
+    TOO_MANY_RESTARTS = "TooManyRestarts"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """How a job ended, as it stands in its annotation."""
+    """How a job ended."""
 
     phase: EndPhase
     reason: str
     message: str
     time: datetime
-    by_operator: bool = False
-    """Whether the operator decided, so that the coordinator may still be running."""
+
+    @property
+    def by_operator(self) -> bool:
+        """Whether the operator decided, so that the coordinator may still be running."""
+        return self.reason in set(OperatorReason)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,6 +118,8 @@ class ChildRecord:
     """Of a workload: the text with all of the job's objects, as they were made first."""
     templates: str = ""
     """Of a workload: the digest of the user's pod templates that it was made from."""
+    outcome: Outcome | None = None
+    """Of a workload that was stopped for good: how its job ended."""
     wanted: int = 0
     """Of a workload: the pods that it shall have."""
     ready: int = 0

@@ -35,6 +35,8 @@ class _Fact:
     holds: bool
     reason: str
     message: str = ""
+    since: datetime | None = None
+    """When it began to hold; None: it is seen now."""
 
 
 def of(
@@ -110,7 +112,8 @@ def _ended(kind: ConditionType, phase: EndPhase, outcome: Outcome | None) -> _Fa
         return _Fact(kind, holds=False, reason="NotEnded")
     if outcome.phase is not phase:
         return _Fact(kind, holds=False, reason=outcome.phase.value)
-    return _Fact(kind, holds=True, reason=outcome.reason, message=outcome.message)
+    reason, message = outcome.reason, outcome.message
+    return _Fact(kind, holds=True, reason=reason, message=message, since=outcome.time)
 
 
 def _problems(problems: Iterable[Problem]) -> Iterable[_Fact]:
@@ -122,7 +125,8 @@ def _problems(problems: Iterable[Problem]) -> Iterable[_Fact]:
 def _condition(fact: _Fact, before: Condition | None, generation: int, now: datetime) -> Condition:
     status = ConditionStatus.TRUE if fact.holds else ConditionStatus.FALSE
     unchanged = before is not None and before.status is status
-    since = before.last_transition_time if before and unchanged else times.text(now)
+    begun = times.text(fact.since or now)
+    since = before.last_transition_time if before and unchanged else begun
     return Condition(
         type=fact.type,
         status=status,

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from disttrain.job.spec import Spec
-from disttrain_operator.observed.records import EndPhase, Outcome
+from disttrain_operator.observed.records import EndPhase, OperatorReason, Outcome
 
 
 class Since(NamedTuple):
@@ -27,20 +27,14 @@ def exceeded(spec: Spec, since: Since, now: datetime) -> Outcome | None:
     if not passed:
         return None
     first = min(passed)
-    return Outcome(
-        phase=EndPhase.FAILED,
-        reason=first.reason,
-        message=first.message,
-        time=now,
-        by_operator=True,
-    )
+    return Outcome(phase=EndPhase.FAILED, reason=first.reason, message=first.message, time=now)
 
 
 class _Deadline(NamedTuple):
     """When one passes, and what its job fails with then."""
 
     instant: datetime
-    reason: str
+    reason: OperatorReason
     message: str
 
 
@@ -50,9 +44,9 @@ def _deadlines(spec: Spec, since: Since) -> list[_Deadline]:
     if active is not None and since.started is not None:
         message = f"it ran for longer than spec.activeDeadlineSeconds ({active})"
         instant = since.started + timedelta(seconds=active)
-        found.append(_Deadline(instant, "DeadlineExceeded", message))
+        found.append(_Deadline(instant, OperatorReason.DEADLINE_EXCEEDED, message))
     if pending is not None and since.waits is not None:
         message = f"training had not begun after spec.pendingDeadlineSeconds ({pending})"
         instant = since.waits + timedelta(seconds=pending)
-        found.append(_Deadline(instant, "PendingDeadlineExceeded", message))
+        found.append(_Deadline(instant, OperatorReason.PENDING_DEADLINE_EXCEEDED, message))
     return found

@@ -1,21 +1,26 @@
-"""How a job ended, if it did: as recorded, as its coordinator said, as its Job shows."""
+"""How a job ended, if it did: as it was recorded, as its coordinator said, as its Job shows."""
 
 from datetime import datetime
 
-from disttrain.job.conditions import ConditionStatus
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, EndPhase, JobRecord, Outcome, PodRecord
-from disttrain_operator.policies import before
 
 UNKNOWN = "OutcomeUnknown"
 
 
 def found(job: JobRecord, observed: Observed, now: datetime) -> Outcome | None:
-    """The outcome; the recorded one counts, whatever was seen since."""
+    """The outcome; the recorded one counts, whatever was seen since.
+
+    Recorded in the status, and in the workloads should somebody else overwrite that.
+    """
     if job.outcome is not None:
         return job.outcome
+    children = observed.children.values()
+    recorded = [each.outcome for each in children if each.outcome and each.owner_uid == job.uid]
+    if recorded:
+        return recorded[0]
     pods = coordinators(job, observed)
     said = [pod.outcome for pod in pods if pod.outcome is not None]
     if said:
@@ -25,7 +30,7 @@ def found(job: JobRecord, observed: Observed, now: datetime) -> Outcome | None:
     ended = coordinator_job(job, observed)
     if ended is None or ended.ended is None or any(not pod.over for pod in pods):
         return None
-    return _from_status(job, now) or _from_job(ended, now)
+    return _from_job(ended, now)
 
 
 def is_guess(outcome: Outcome | None) -> bool:
@@ -43,15 +48,6 @@ def coordinator_job(job: JobRecord, observed: Observed) -> ChildRecord | None:
     children = observed.children.values()
     own = (each for each in children if each.kind is Kind.Job and each.owner_uid == job.uid)
     return next(own, None)
-
-
-def _from_status(job: JobRecord, now: datetime) -> Outcome | None:
-    """The end that the status tells of, should the annotation have been taken away."""
-    for condition in before.conditions(job.status):
-        if condition.type in set(EndPhase) and condition.status is ConditionStatus.TRUE:
-            phase, message = EndPhase(condition.type), condition.message
-            return Outcome(phase=phase, reason=condition.reason, message=message, time=now)
-    return None
 
 
 def _from_job(ended: ChildRecord, now: datetime) -> Outcome:

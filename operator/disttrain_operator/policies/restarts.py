@@ -8,7 +8,7 @@ from typing import Any
 
 from disttrain.job.failure_policy import FailureAction, FailurePolicy, MaxRestarts
 from disttrain.job.names import Role
-from disttrain_operator.observed.records import Death, EndPhase, Outcome, PodRecord
+from disttrain_operator.observed.records import Death, EndPhase, OperatorReason, Outcome, PodRecord
 from disttrain_operator.policies import failure_rules
 from disttrain_operator.policies.failure_rules import Verdict
 
@@ -109,7 +109,7 @@ def ended(counted: Counted, policy: FailurePolicy, now: datetime) -> Outcome | N
                 f"{failed.verdict.because} fails the job: pod {failed.pod.name} failed; "
                 "status.failures says more"
             )
-            return _outcome("FailedByRule", message, now)
+            return _outcome(OperatorReason.FAILED_BY_RULE, message, now)
     return _exceeded(counted, policy.max_restarts, now)
 
 
@@ -121,14 +121,12 @@ def _exceeded(counted: Counted, most: MaxRestarts, now: datetime) -> Outcome | N
                 f"{role}s were restarted {counted.charged[role]} times, more than "
                 f"spec.failurePolicy.maxRestarts.{role} ({budget}); status.failures says why"
             )
-            return _outcome("TooManyRestarts", message, now)
+            return _outcome(OperatorReason.TOO_MANY_RESTARTS, message, now)
     return None
 
 
-def _outcome(reason: str, message: str, now: datetime) -> Outcome:
-    return Outcome(
-        phase=EndPhase.FAILED, reason=reason, message=message, time=now, by_operator=True
-    )
+def _outcome(reason: OperatorReason, message: str, now: datetime) -> Outcome:
+    return Outcome(phase=EndPhase.FAILED, reason=reason, message=message, time=now)
 
 
 def _failures(pod: PodRecord, verdict: Verdict) -> int:

@@ -19,7 +19,7 @@ from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import keys
 from disttrain_operator.manifests.children import Child
 from disttrain_operator.manifests.context import Context
-from disttrain_operator.observed import nodes, parsing
+from disttrain_operator.observed import nodes, outcomes, parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import ChildRecord, JobRecord
 from disttrain_operator.policies import missing_pods
@@ -151,9 +151,6 @@ class Actor:
             self._inventory.put_job(await self._read(job))
             raise
         self._inventory.put_job(parsing.job(answer, report.FIELDS))
-        if action.because:
-            about = {"namespace": key.namespace, "job": key.name}
-            LOG.info("%s: %s", key, action.because, extra=about)
 
     async def _read(self, job: JobRecord) -> JobRecord:
         """The job of the name as it is now. Raises NotFound."""
@@ -349,7 +346,10 @@ def _wave(action: Action) -> tuple[Kind, ...]:
 
 def _scaled(action: Rescale) -> dict[str, Any]:
     """The patch; the API server refuses it for another object of the name."""
-    return {"metadata": {"uid": action.uid}, "spec": dict(action.spec)}
+    metadata: dict[str, Any] = {"uid": action.uid}
+    if action.outcome is not None:
+        metadata["annotations"] = {cluster_labels.OUTCOME: outcomes.to_annotation(action.outcome)}
+    return {"metadata": metadata, "spec": dict(action.spec)}
 
 
 def _is_owned(found: dict[str, Any], job: JobRecord) -> bool:

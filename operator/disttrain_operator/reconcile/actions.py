@@ -15,8 +15,6 @@ class Annotate:
 
     name: str
     value: str
-    because: str = ""
-    """For the log, what that means; empty: nothing that is worth a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +76,8 @@ class Rescale:
     spec: tuple[tuple[str, Any], ...]
     """Fields of the spec, and their values."""
     because: str = ""
+    outcome: Outcome | None = None
+    """Why it is for good; the workload keeps it."""
     is_told: bool = False
     """Whether an Event tells of it: at the end of a job, or when it is suspended, another does."""
 

@@ -3,12 +3,11 @@
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from disttrain.job import cluster_labels
 from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
 from disttrain.job.names import Role
 from disttrain.job.spec import Spec
 from disttrain_operator.manifests.config import ManifestConfig
-from disttrain_operator.observed import outcomes, parsing
+from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord, Outcome, PodRecord
 from disttrain_operator.policies import (
@@ -87,9 +86,9 @@ def _planned(situation: _Situation, spec: Spec) -> Plan:
     outcome = _outcome(situation, spec, counted)
     stage = stages.decide(job, spec, observed, outcome)
     problems = _problems(situation, outcome)
-    actions = [*_record(situation, outcome, counted), *_remove_lost(situation)]
+    actions = [*_count(situation, outcome, counted), *_remove_lost(situation)]
     actions += _ask_why(situation, outcome)
-    actions += _explained(_change(situation, spec, stage, problems), observed, stage)
+    actions += _explained(_change(situation, spec, stage, problems), observed, stage, outcome)
     due = ttl.due_at(outcome, spec.ttl_seconds_after_finished)
     if due is not None and due <= now:
         actions.append(DeleteJob())
@@ -143,16 +142,11 @@ def _problems(situation: _Situation, outcome: Outcome | None) -> tuple[Problem, 
     return tuple(problem for problem in found if problem is not None)
 
 
-def _record(
+def _count(
     situation: _Situation, outcome: Outcome | None, counted: restarts.Counted
 ) -> list[Action]:
     job = situation.job
     actions: list[Action] = []
-    if outcome is not None and job.outcome is None:
-        # Before anything is stopped: whoever comes after must know that this is the end.
-        words = f"ended as {outcome.phase.value}, {outcome.reason}: {outcome.message}"
-        written = outcomes.to_annotation(outcome)
-        actions.append(Annotate(cluster_labels.OUTCOME, written, words))
     if outcome is None and counted.restarts_all:
         # Before the failure counts as known: an operator that dies between does it again.
         pods = situation.observed.pods_of(job)
@@ -214,12 +208,15 @@ def _change(
     return changes
 
 
-def _explained(actions: list[Action], observed: Observed, stage: Stage) -> list[Action]:
+def _explained(
+    actions: list[Action], observed: Observed, stage: Stage, outcome: Outcome | None
+) -> list[Action]:
     """Say of each change of scale why it is made, and whether an Event shall tell of it."""
     return [
         replace(
             action,
             because=action.because or _WHY[stage],
+            outcome=outcome,
             is_told=_is_scaling(action, observed, stage),
         )
         if isinstance(action, Rescale)

@@ -97,16 +97,34 @@ class Reconciler:
     async def _act(self, look: _Look, job: JobRecord) -> Plan:
         await self._forget_what_is_gone(look.knowledge, job.key.namespace)
         planned = self._plan(look)
-        if not planned.actions:
+        if not planned.actions and not _ends(job, planned):
             look.knowledge.error, look.knowledge.made = None, True
             return planned
         if _needs_a_second_sight(look, job, planned):
             job = await self._look_again(job)
             await self._relist(job.key, job.uid)
             planned = self._plan(look)
+        if _ends(job, planned):
+            job = await self._record_end(look, job, planned)
         await self._actor(look, job).perform(job, planned.actions)
         look.knowledge.error = None
         return await self._settled(look)
+
+    async def _record_end(self, look: _Look, job: JobRecord, planned: Plan) -> JobRecord:
+        """Write how the job ended before anything is stopped: whoever comes after must know it.
+
+        Returns the job as it is then. Raises NotFound, Conflict or NotSettled if it could not.
+        """
+        await self._report(look, planned)
+        written = self._inventory.at(look.key).job
+        if written is None or written.outcome is None:
+            await self._look_again(job)
+            message = "how the job ended could not be written"
+            raise NotSettled(message)
+        found, about = written.outcome, {"namespace": job.key.namespace, "job": job.key.name}
+        words = (found.phase.value, found.reason, found.message)
+        LOG.info("%s: ended as %s, %s: %s", job.key, *words, extra=about)
+        return written
 
     async def _forget_what_is_gone(self, known: Knowledge, namespace: str) -> None:
         """Ask whether what stood in the way still does: making the rest to find out would run."""
@@ -220,9 +238,14 @@ def _earlier(*instants: datetime | None) -> datetime | None:
     return min((instant for instant in instants if instant is not None), default=None)
 
 
+def _ends(job: JobRecord, planned: Plan) -> bool:
+    """Whether the job has ended, and its status does not say so yet."""
+    return planned.outcome is not None and job.outcome is None
+
+
 def _needs_a_second_sight(look: _Look, job: JobRecord, planned: Plan) -> bool:
     """Whether something final rests on what was not seen, which watches may tell late."""
-    guesses = outcome.is_guess(planned.outcome) and job.outcome is None
+    guesses = outcome.is_guess(planned.outcome) and _ends(job, planned)
     # Of a Job that seems to have no pod one may just have been made.
     renews = any(isinstance(action, Renew) for action in planned.actions)
     # A job is deleted before its children are, but watches may tell it the other way.

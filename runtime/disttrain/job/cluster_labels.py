@@ -18,7 +18,7 @@ POD_INDEX = "apps.kubernetes.io/pod-index"
 """Label in which the StatefulSet's controller writes the index of a pod."""
 
 OUTCOME = "disttrain.dev/outcome"
-"""Annotation of a job that has ended: JSON with phase, reason, message and time."""
+"""Annotation of workloads that were stopped for good: JSON with phase, reason, message and time."""
 
 
 def of_namespace() -> dict[str, str]:

@@ -282,7 +282,7 @@ def test_a_queue_sends_a_job_to_other_nodes_while_it_is_suspended() -> None:
 @pytest.mark.parametrize(
     ("shards", "until_running", "whole_life"),
     # Several shards have a PodDisruptionBudget.
-    [(1, 7, 14), (2, 8, 15)],
+    [(1, 7, 13), (2, 8, 14)],
 )
 def test_a_job_costs_few_requests(shards: int, until_running: int, whole_life: int) -> None:
     world = World()

@@ -15,7 +15,7 @@ from builders.operator_in_memory import OperatorInMemory, WatchEvent
 from disttrain.errors import DistTrainError
 from disttrain_operator.errors import Forbidden
 from disttrain_operator.kinds import WORKLOADS, Kind
-from disttrain_operator.observed.records import JobKey
+from disttrain_operator.observed.records import EndPhase, JobKey
 from disttrain_operator.observed.watched import CHILDREN, KINDS
 
 SEEDS = range(int(os.environ.get("DISTTRAIN_SIMULATION_SEEDS", "8")))
@@ -206,7 +206,7 @@ def test_after_its_end_nothing_of_a_job_is_created(world: World, seed: int) -> N
         world.finish_coordinators(COMPLETE)
         operator.hear_some(chance, loss=0)
         await operator.look()
-        assert "annotations" in world.objects[JOB]["metadata"] or operator.pending
+        assert told_ends(world.objects[JOB]) or operator.pending
         await operator.relist()
         await operator.look()
         created = len(made_by_the_operator(world))
@@ -220,6 +220,14 @@ def test_after_its_end_nothing_of_a_job_is_created(world: World, seed: int) -> N
     for kind, body in children(world).items():
         if kind in WORKLOADS and kind is not Kind.Job:
             assert body["spec"]["replicas"] == 0
+
+
+def told_ends(job: dict[str, Any]) -> set[tuple[str, ...]]:
+    """How its status says that it ended, and when."""
+    told = ("type", "reason", "message", "lastTransitionTime")
+    found = job.get("status", {}).get("conditions", [])
+    over = [each for each in found if each["type"] in set(EndPhase) and each["status"] == "True"]
+    return {tuple(each[name] for name in told) for each in over}
 
 
 def made_by_the_operator(world: World) -> list[Any]:
@@ -237,13 +245,8 @@ def test_a_job_that_ends_among_faults_ends_once(world: World, seed: int) -> None
 
     asyncio.run(scenario())
 
-    outcomes = {
-        body["metadata"]["annotations"]["disttrain.dev/outcome"]
-        for kind, _, body in world.events
-        if kind is Kind.DistTrainJob
-        and "disttrain.dev/outcome" in body["metadata"].get("annotations", {})
-    }
-    assert len(outcomes) <= 1
+    jobs = [body for kind, _, body in world.events if kind is Kind.DistTrainJob]
+    assert len({end for body in jobs for end in told_ends(body)}) <= 1
 
 
 def test_a_new_job_of_the_same_name_waits_for_the_old_ones_objects(

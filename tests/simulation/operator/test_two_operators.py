@@ -110,6 +110,28 @@ def test_who_died_is_followed_after_its_time_and_who_restarts_need_not_wait() ->
     run(scenario)
 
 
+def test_who_renews_reads_its_lease_only_after_somebody_else_touched_it() -> None:
+    async def scenario(world: World) -> None:
+        each = contender(world, "a/first", "team")
+        place = (Kind.Lease, "team", leases.name(OURS))
+        assert await each.attempt() == ""
+
+        async def requests() -> int:
+            before = world.num_requests
+            later(world, leases.RENEW_SECONDS)
+            await each.scope.renew()
+            assert world.find(place)["spec"]["holderIdentity"] == "a/first"
+            return world.num_requests - before
+
+        assert [await requests() for _ in range(3)] == [1, 1, 1]
+        world.change(place, {"metadata": {"annotations": {"example.com/seen": "yes"}}})
+        assert [await requests() for _ in range(2)] == [3, 1]
+        world.delete(place)
+        assert [await requests() for _ in range(2)] == [3, 1]
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_among_broken_connections_never_two_hold_it(seed: int) -> None:
     chance = random.Random(seed)

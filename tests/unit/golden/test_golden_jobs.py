@@ -50,7 +50,7 @@ def test_what_coordinator_and_operator_said_of_a_running_job_is_read(body: dict[
 
 
 @pytest.mark.parametrize("body", objects("complete"))
-def test_the_end_of_a_job_is_known_from_its_annotation(body: dict[str, Any]) -> None:
+def test_the_end_of_a_job_is_known_from_its_status(body: dict[str, Any]) -> None:
     outcome = parsing.job(body, report.FIELDS).outcome
 
     assert outcome is not None

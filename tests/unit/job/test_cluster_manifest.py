@@ -20,7 +20,7 @@ metadata:
   finalizers: [example.org/keep]
   ownerReferences: [{kind: Experiment, name: one}]
   managedFields: [{manager: kubectl, fieldsV1: {"f:spec": {}}}]
-  annotations: {disttrain.dev/outcome: "{}"}
+  annotations: {disttrain.dev/restarts: "{}"}
 status: {phase: Running, observedGeneration: 3, somethingNew: [1]}
 """
 

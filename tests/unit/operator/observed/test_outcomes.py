@@ -8,27 +8,29 @@ import pytest
 
 from disttrain.job import cluster_labels
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed import outcomes
+from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import EndPhase, JobKey, Outcome
 from disttrain_operator.observed.watched import Sights
+from disttrain_operator.policies import conditions
+from disttrain_operator.policies.stages import Stage
+from disttrain_operator.reconcile import report
 
 CREATED = datetime(2026, 3, 1, tzinfo=UTC)
 ENDED = CREATED + timedelta(hours=1)
 KEY = JobKey("here", "digits")
 
 
-def a_job(annotation: str) -> dict[str, Any]:
+def a_job(*told: dict[str, Any]) -> dict[str, Any]:
     metadata = {
         "namespace": KEY.namespace,
         "name": KEY.name,
         "uid": "uid",
         "resourceVersion": "1",
         "creationTimestamp": CREATED.isoformat(),
-        "annotations": {cluster_labels.OUTCOME: annotation},
     }
-    return {"metadata": metadata, "spec": {}}
+    return {"metadata": metadata, "spec": {}, "status": {"conditions": list(told)}}
 
 
 def a_coordinator(finished: dict[str, str]) -> dict[str, Any]:
@@ -39,25 +41,42 @@ def a_coordinator(finished: dict[str, str]) -> dict[str, Any]:
         cluster_labels.JOB_UID: "uid",
         cluster_labels.COMPONENT: "coordinator",
     }
-    metadata = {**a_job("")["metadata"], "name": "digits-coordinator", "labels": labels}
+    metadata = {**a_job()["metadata"], "name": "digits-coordinator", "labels": labels}
     container = {"name": "disttrain", "state": {"terminated": ended}}
     status = {"phase": "Succeeded", "containerStatuses": [container]}
     return {"metadata": metadata, "status": status}
 
 
-def test_an_outcome_is_read_as_it_was_written() -> None:
-    outcome = Outcome(
-        phase=EndPhase.FAILED, reason="Diverged", message="loss", time=ENDED, by_operator=True
+@pytest.mark.parametrize(
+    ("reason", "by_operator"), [("Diverged", False), ("DeadlineExceeded", True)]
+)
+def test_an_outcome_is_read_as_it_was_written(reason: str, *, by_operator: bool) -> None:
+    outcome = Outcome(phase=EndPhase.FAILED, reason=reason, message="loss", time=ENDED)
+    situation = conditions.Situation(
+        stage=Stage.ENDED, outcome=outcome, shards=(0, 1), replicas=(0, 1), problems=()
     )
+    written = conditions.of(situation, {}, 1, ENDED + timedelta(seconds=7))
+    body = a_job(*(each.model_dump(mode="json", by_alias=True) for each in written))
+
+    job = parsing.job(body, report.FIELDS)
+
+    assert job.outcome == outcome
+    assert outcome.by_operator is by_operator
+
+
+def test_what_stopped_workloads_keep_of_an_outcome_is_the_same() -> None:
+    outcome = Outcome(phase=EndPhase.FAILED, reason="Diverged", message="loss", time=ENDED)
 
     assert outcomes.from_annotation(outcomes.to_annotation(outcome), CREATED) == outcome
 
 
-@pytest.mark.parametrize("time", [{}, {"time": "yesterday"}, {"time": None}])
+@pytest.mark.parametrize(
+    "time", [{}, {"lastTransitionTime": "yesterday"}, {"lastTransitionTime": None}]
+)
 def test_an_outcome_whose_time_is_spoiled_is_no_news_each_time(time: dict[str, Any]) -> None:
     inventory = Inventory()
     sights = Sights(inventory, frozenset())
-    body = a_job(json.dumps({"phase": "Complete", **time}))
+    body = a_job({"type": "Complete", "status": "True", **time})
 
     found = [sights.seen(Kind.DistTrainJob, body).news for _ in range(2)]
 
@@ -92,3 +111,16 @@ def test_a_coordinator_that_ended_at_an_unknown_time_is_no_news_each_time(
 def test_what_is_no_outcome_is_none(written: str) -> None:
     assert outcomes.from_annotation(written, CREATED) is None
     assert outcomes.from_termination(written, ENDED) is None
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        {},
+        {"type": "Complete"},
+        {"type": "Complete", "status": True},
+        {"type": [], "status": "True"},
+    ],
+)
+def test_a_condition_that_tells_of_no_end_is_none(spoiled: dict[str, Any]) -> None:
+    assert parsing.job(a_job(spoiled), report.FIELDS).outcome is None

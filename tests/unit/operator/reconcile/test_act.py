@@ -207,7 +207,7 @@ BODY = {"metadata": {"name": WORKLOAD[1], "namespace": KEY.namespace}, "spec": {
 @pytest.mark.parametrize(
     "action",
     [
-        Annotate("disttrain.dev/outcome", "{}"),
+        Annotate("disttrain.dev/restarts", "{}"),
         Rescale(WORKLOAD, "uid of the one before", (("replicas", 7),)),
     ],
     ids=["annotate", "rescale"],
@@ -243,6 +243,6 @@ def test_a_job_that_somebody_else_wrote_at_the_same_time_stays_known() -> None:
     actor = Actor(Contended(world), inventory, dict, None, knowledge, lambda: NOW)
 
     with pytest.raises(Conflict):
-        asyncio.run(actor.perform(record, [Annotate("disttrain.dev/outcome", "{}")]))
+        asyncio.run(actor.perform(record, [Annotate("disttrain.dev/restarts", "{}")]))
 
     assert inventory.at(KEY).job == record

@@ -408,15 +408,15 @@ def test_a_job_created_suspended_gets_nothing() -> None:
     assert made(Observed(job(suspend=True))).actions == ()
 
 
-def test_the_end_is_written_down_before_anything_stops() -> None:
+def test_at_the_end_shards_and_replicas_stop() -> None:
     ended = replace(PODS[0], phase="Succeeded", outcome=COMPLETE)
     found = made(observed(job(), (ended, *PODS[1:])))
 
-    assert isinstance(found.actions[0], Annotate)
-    assert {action.child[0] for action in found.actions[1:] if isinstance(action, Rescale)} == {
+    assert {action.child[0] for action in found.actions if isinstance(action, Rescale)} == {
         Kind.StatefulSet,
         Kind.ReplicaSet,
     }
+    assert found.outcome == COMPLETE
     assert conditions(found)["Complete"]["reason"] == "EpochsDone"
 
 
@@ -551,7 +551,7 @@ def test_a_job_that_is_refused_by_now_is_suspended_ended_and_deleted() -> None:
     ended = (replace(PODS[0], phase="Succeeded", outcome=COMPLETE), *PODS[1:])
     finished = made(replace(observed(job(), ended), job=job(**REFUSED)))
     assert finished.outcome == COMPLETE
-    assert isinstance(finished.actions[0], Annotate)
+    assert conditions(finished)["Complete"]["reason"] == "EpochsDone"
 
     over = made(Observed(job({"outcome": COMPLETE}, **REFUSED)), seconds=60)
     assert over.actions == (DeleteJob(),)

@@ -61,13 +61,13 @@ def test_a_rule_starts_the_whole_job_again_once() -> None:
     assert made(observed(known, *PODS)).actions == ()
 
 
-def test_a_rule_fails_the_job_before_the_failure_counts_as_known() -> None:
+def test_a_rule_fails_the_job() -> None:
     found = made(observed(job(failurePolicy=rules(FailureAction.FAIL_JOB)), *PODS))
 
     assert found.outcome is not None
     assert found.outcome.reason == "FailedByRule"
     names = [action.name for action in found.actions if isinstance(action, Annotate)]
-    assert names == ["disttrain.dev/outcome", "disttrain.dev/restarts"]
+    assert names == ["disttrain.dev/restarts"]
 
 
 def test_a_failure_outside_the_budget_never_ends_the_job() -> None:
@@ -93,16 +93,6 @@ def test_the_words_of_a_coordinator_whose_pod_is_gone_count() -> None:
     seen.words = inventory.at(record.key).words
     assert made(seen).outcome == COMPLETE
     assert not outcome_policy.is_guess(COMPLETE)
-
-
-def test_without_words_the_status_counts_and_nothing_starts_again() -> None:
-    told = made(observed(job({"outcome": COMPLETE}))).status
-    seen = observed(job({"status": told}), ended=EndPhase.COMPLETE)
-
-    found = made(seen)
-
-    assert found.outcome is not None
-    assert (found.outcome.phase, found.outcome.reason) == (EndPhase.COMPLETE, "EpochsDone")
 
 
 def test_an_end_of_which_nobody_knows_is_a_guess() -> None:

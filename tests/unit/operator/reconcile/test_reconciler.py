@@ -11,7 +11,7 @@ from builders import many_jobs
 from builders.fake_cluster import FakeClient, World
 from builders.operator_in_memory import OperatorInMemory
 from disttrain_operator.errors import Conflict, Unavailable
-from disttrain_operator.kinds import Kind
+from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.telemetry.metrics import REGISTRY
 
@@ -33,6 +33,18 @@ class Operator(OperatorInMemory):
         asyncio.run(self.reconciler.look(self.key, num_failures))
 
 
+class Failing(FakeClient):
+    """An API server that takes no status now and then."""
+
+    fails = False
+
+    async def apply(self, kind: Kind, body: dict[str, Any], subresource: str = "") -> Any:
+        if subresource and self.fails:
+            message = "no answer"
+            raise Unavailable(message)
+        return await super().apply(kind, body, subresource)
+
+
 def submit(world: World, **spec: Any) -> dict[str, Any]:
     body = many_jobs.job("digits")
     written = {"metadata": body["metadata"], "spec": {**body["spec"], **spec}}
@@ -44,15 +56,6 @@ def num_starts() -> float:
 
 
 def test_a_status_that_had_to_be_written_twice_is_counted_once() -> None:
-    class Failing(FakeClient):
-        fails = False
-
-        async def apply(self, kind: Kind, body: dict[str, Any], subresource: str = "") -> Any:
-            if subresource and self.fails:
-                message = "no answer"
-                raise Unavailable(message)
-            return await super().apply(kind, body, subresource)
-
     world = World()
     client = Failing(world)
     operator = Operator(world, client)
@@ -69,6 +72,66 @@ def test_a_status_that_had_to_be_written_twice_is_counted_once() -> None:
     operator.look()
     operator.look()
     assert num_starts() == before + 1
+
+
+def test_how_a_job_ended_is_written_before_anything_of_it_stops() -> None:
+    world = World()
+    client = Failing(world)
+    operator = Operator(world, client)
+    world.finish_coordinators(COMPLETE)
+    client.fails = True
+    before = len(world.events)
+    operator.hear()
+    with pytest.raises(Unavailable):
+        operator.look()
+    assert not [kind for kind, _, _ in world.events[before:] if kind in WORKLOADS]
+
+    client.fails = False
+    operator.look()
+
+    first, *others = [event for event in world.events[before:] if event[0] is not Kind.Event]
+    assert (first[0], first[2]["status"]["phase"]) == (Kind.DistTrainJob, "Complete")
+    assert {kind for kind, _, _ in others} == {Kind.StatefulSet, Kind.ReplicaSet}
+
+
+def test_of_a_job_whose_end_somebody_overwrote_nothing_is_made_again() -> None:
+    world = World()
+    operator = Operator(world)
+    world.finish_coordinators(COMPLETE)
+    operator.hear()
+    operator.look()
+    for key in [key for key in world.objects if key[0] in {Kind.Pod, Kind.Job, Kind.StatefulSet}]:
+        world.delete(key)
+    overwritten = {**world.find((Kind.DistTrainJob, *operator.key)), "status": {}}
+    world.put(Kind.DistTrainJob, overwritten, "MODIFIED")
+    before = list(world.created)
+
+    restarted = OperatorInMemory(world)
+    restarted.see_everything()
+    asyncio.run(restarted.reconciler.look(operator.key, 0))
+
+    assert world.created == before
+    told = world.find((Kind.DistTrainJob, *operator.key))["status"]
+    assert (told["phase"], conditions(operator)["Complete"]["reason"]) == ("Complete", "EpochsDone")
+
+
+def test_of_another_job_of_the_name_the_end_is_not_written() -> None:
+    class Meeting(FakeClient):
+        async def create(self, kind: Kind, body: dict[str, Any], *, dry_run: bool = False) -> Any:
+            if kind is Kind.Event:
+                world.delete((Kind.DistTrainJob, *operator.key))
+                submit(world)
+            return await super().create(kind, body, dry_run=dry_run)
+
+    world = World()
+    operator = Operator(world, Meeting(world))
+    world.finish_coordinators(COMPLETE)
+    operator.hear()
+
+    with pytest.raises(Conflict, match="another job by now"):
+        operator.look()
+
+    assert "status" not in world.find((Kind.DistTrainJob, *operator.key))
 
 
 def test_a_change_that_comes_just_before_a_status_is_looked_at() -> None:
