@@ -30,6 +30,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_OPERATOR}/observed/test_inventory.py",),
     ),
     Mutant(
+        name="an operator that lists everything while something happens",
+        file=f"{_O}/reconcile/relist.py",
+        old="            await asyncio.sleep(_WATCHES_TELL_SECONDS)\n",
+        new="",
+        tests=(f"{_OPERATOR}/reconcile/test_relist.py",),
+    ),
+    Mutant(
         name="an operator that drops what is made while it lists",
         file=f"{_O}/reconcile/relist.py",
         old="        before = set(self._inventory.versions(query.kind, query.namespace))\n"

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -22,6 +22,9 @@ from disttrain_operator.telemetry import metrics
 LOG = logging.getLogger(__name__)
 
 EVERY: Final = timedelta(minutes=10)
+
+_WATCHES_TELL_SECONDS: Final = 2.0
+"""After a list; of many jobs that start or end something is always on its way."""
 
 
 def queries(namespaces: tuple[str, ...]) -> list[Query]:
@@ -76,12 +79,19 @@ class Relister:
     async def check(self, query: Query) -> None:
         """List what a query is about if something of it was missed; the metadata tell."""
         listed: dict[str, int] = {}
-        known = self._inventory.versions(query.kind, query.namespace)
-        async for page in self._client.pages(replace(query, metadata_only=True)):
-            for body in page.items:
-                metadata = parsing.mapping(body.get("metadata"))
-                listed[str(metadata.get("uid"))] = parsing.number(metadata.get("resourceVersion"))
-        if listed != known:
+        before = self._inventory.versions(query.kind, query.namespace)
+        with self._sights.listing() as gone:
+            async for page in self._client.pages(replace(query, metadata_only=True)):
+                for body in page.items:
+                    metadata = parsing.mapping(body.get("metadata"))
+                    version = parsing.number(metadata.get("resourceVersion"))
+                    listed[str(metadata.get("uid"))] = version
+            if listed == before:
+                return
+            await asyncio.sleep(_WATCHES_TELL_SECONDS)
+        after = self._inventory.versions(query.kind, query.namespace)
+        left = {uid: version for uid, version in listed.items() if uid not in gone}
+        if is_missed(before, left, after):
             await self.list(query)
 
     async def all(self) -> dict[Query, str]:
@@ -132,3 +142,17 @@ class Relister:
                             changed(sight.job)
         self._newest[query.kind] = parsing.number(version)
         return listed, version
+
+
+def is_missed(
+    before: Mapping[str, int], listed: Mapping[str, int], after: Mapping[str, int]
+) -> bool:
+    """Whether a watch lost something: by the versions of what was known, of a list, and known then.
+
+    A list is never older than what watches told before it, unless etcd was restored.
+    """
+    kept = before.keys() & after.keys()
+    return not kept <= listed.keys() or any(
+        not before.get(uid, version) <= version <= after.get(uid, -1)
+        for uid, version in listed.items()
+    )

@@ -12,6 +12,7 @@ from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.observed.watched import Sights
+from disttrain_operator.reconcile import relist
 from disttrain_operator.reconcile.relist import Relister, queries
 
 KEY = JobKey("somewhere", "job")
@@ -22,6 +23,11 @@ LABELS = {
     "app.kubernetes.io/component": "replica",
     "disttrain.dev/job-uid": UID,
 }
+
+
+@pytest.fixture(autouse=True)
+def watches_that_tell_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relist, "_WATCHES_TELL_SECONDS", 0.0)
 
 
 def body(name: str) -> dict[str, Any]:
@@ -89,6 +95,54 @@ def test_while_nothing_was_missed_only_metadata_are_read() -> None:
     world.delete((Kind.ReplicaSet, KEY.namespace, "job-replica"))
     asyncio.run(operator.relister.check(query))
     assert not operator.inventory.at(KEY).children
+
+
+def test_what_a_watch_tells_soon_after_a_list_was_not_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    for name in ("job-replica", "job-other"):
+        world.create(Kind.ReplicaSet, body(name))
+    client = CountingClient(world)
+    operator = Operator(world, client)
+    query = Query(kind=Kind.ReplicaSet)
+    asyncio.run(operator.relister.list(query))
+    client.listed.clear()
+    changed = world.change(
+        (Kind.ReplicaSet, KEY.namespace, "job-replica"), {"spec": {"replicas": 7}}
+    )
+    going = world.find((Kind.ReplicaSet, KEY.namespace, "job-other"))
+
+    async def watches(_: float) -> None:
+        operator.sights.seen(Kind.ReplicaSet, changed)
+        operator.sights.gone(Kind.ReplicaSet, going)
+
+    monkeypatch.setattr(asyncio, "sleep", watches)
+    asyncio.run(operator.relister.check(query))
+
+    assert client.listed == [True]
+
+
+@pytest.mark.parametrize(
+    ("before", "listed", "after", "missed"),
+    [
+        ({}, {}, {}, False),
+        ({"a": 1}, {"a": 1}, {"a": 1}, False),
+        ({"a": 1}, {"a": 2}, {"a": 2}, False),
+        ({"a": 1}, {"a": 2}, {"a": 3}, False),
+        ({}, {}, {"a": 3}, False),
+        ({"a": 1}, {}, {}, False),
+        ({}, {"a": 2}, {}, True),
+        ({"a": 1}, {"a": 2}, {"a": 1}, True),
+        ({"a": 1}, {}, {"a": 1}, True),
+        # etcd was restored.
+        ({"a": 9}, {"a": 2}, {"a": 9}, True),
+    ],
+)
+def test_what_is_missed(
+    before: dict[str, int], listed: dict[str, int], after: dict[str, int], *, missed: bool
+) -> None:
+    assert relist.is_missed(before, listed, after) is missed
 
 
 def test_a_list_of_one_job_finds_its_lost_pods_and_leaves_others_alone() -> None:
