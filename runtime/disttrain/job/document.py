@@ -103,11 +103,18 @@ class _Loader(yaml.SafeLoader):
         return resolve(kind, value, (False, True))
 
 
+_LINE_ENDS = frozenset("\x85\u2028\u2029")
+"""Of YAML 1.1; texts may hold them. A newline keeps the style that suits it."""
+
+
 class _Dumper(yaml.SafeDumper):
     """Quotes what `read` would take for something else than text, by YAML 1.2 as by 1.1."""
 
     def represent_text(self, text: str) -> ScalarNode:
         quote = None if _is_text(text) else "'"
+        if _LINE_ENDS.intersection(text):
+            # Only there they are escaped; elsewhere they would be folded into spaces.
+            quote = '"'
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=quote)
 
 

@@ -3,7 +3,7 @@
 import json
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from builders.jobs import SMALL, a_job
@@ -118,6 +118,7 @@ def written(value: object) -> str:
 
 @patient
 @given(ASSIGNMENTS)
+@example({"spec.task.arguments": {"\x85": "a\u2028b"}})
 def test_a_job_that_is_written_down_and_read_again_is_the_same(
     assignments: dict[str, object],
 ) -> None:
