@@ -234,4 +234,25 @@ MUTANTS: tuple[Mutant, ...] = (
         new="self._send(request, aiohttp.ClientTimeout(total=None))",
         tests=(_CLIENT,),
     ),
+    Mutant(
+        name="a namespace with many jobs that holds up another's",
+        file=f"{_O}/reconcile/worker.py",
+        old="Queue(lambda key: key.namespace)",
+        new='Queue(lambda key: "")',
+        tests=(f"{_OPERATOR}/reconcile/test_worker.py",),
+    ),
+    Mutant(
+        name="a coordinator's own account that may not write the status",
+        file=f"{_O}/reconcile/workloads.py",
+        old="        wanted.append(children.of(binding))",
+        new="        pass",
+        tests=(f"{_OPERATOR}/reconcile/test_plan.py",),
+    ),
+    Mutant(
+        name="a pod of a node that was lost, taken for one that was evicted",
+        file=f"{_O}/observed/pods.py",
+        old='_BY_TAINT = "DeletionByTaintManager"',
+        new='_BY_TAINT = ""',
+        tests=(f"{_OPERATOR}/observed/test_deaths.py",),
+    ),
 )

@@ -1,9 +1,12 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from builders.operator_jobs import KEY, NOW, pod
+from disttrain.job import cluster_labels
 from disttrain.job.names import Role
-from disttrain_operator.observed import deaths
+from disttrain_operator.observed import deaths, pods
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import Death, PodRecord
 from disttrain_operator.policies import failures
@@ -47,3 +50,19 @@ def test_deaths_do_not_pile_up() -> None:
     ]
 
     assert len(sights(*many).earlier) == deaths.MOST
+
+
+@pytest.mark.parametrize(
+    ("reason", "tainted"),
+    [("DeletionByTaintManager", True), ("EvictionByEvictionAPI", False)],
+)
+def test_a_pod_of_a_node_that_was_lost_is_told_from_one_that_was_evicted(
+    reason: str, *, tainted: bool
+) -> None:
+    labels = {cluster_labels.COMPONENT: Role.SHARD.value}
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+
+    found = pods.record({"metadata": {"labels": labels}, "status": {"conditions": [condition]}})
+
+    assert found is not None
+    assert (found.tainted, found.disrupted) == (tainted, True)

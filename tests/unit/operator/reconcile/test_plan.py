@@ -204,6 +204,18 @@ def test_other_defaults_of_the_operator_touch_nothing_that_runs(config: Manifest
     assert made(seen, config=config).actions == ()
 
 
+def test_a_coordinator_with_an_account_of_its_own_keeps_its_right_to_write_the_status() -> None:
+    config = ManifestConfig(allowed_service_accounts=("irsa",))
+    own = {"template": {"spec": {"serviceAccountName": "irsa"}}}
+    seen = Observed(job(coordinator=own), {}, {}, common=COMMON)
+
+    made_at_once = [each for each in made(seen, config=config).actions if isinstance(each, Create)]
+
+    (binding,) = (each.child for each in made_at_once if each.child.kind is Kind.RoleBinding)
+    assert [each["name"] for each in binding.body["subjects"]] == ["irsa"]
+    assert binding.body["roleRef"]["kind"] == "ClusterRole"
+
+
 def test_what_is_made_again_is_what_it_was_whatever_the_operator_would_make_today() -> None:
     seen = observed(job())
     del seen.children[Kind.ReplicaSet, "digits-replica"]

@@ -37,6 +37,35 @@ def test_a_look_is_told_whether_others_wait_for_theirs(monkeypatch: pytest.Monke
     assert told == [("first", True), ("second", True), ("third", False)]
 
 
+def test_jobs_of_a_namespace_do_not_wait_for_all_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "_WORKERS", 1)
+    looked_at: list[JobKey] = []
+
+    async def scenario() -> None:
+        all_were_looked_at = asyncio.Event()
+
+        async def look(key: JobKey, num_failures: int, *, crowded: bool) -> None:
+            del num_failures, crowded
+            looked_at.append(key)
+            if len(looked_at) == 21:
+                all_were_looked_at.set()
+
+        workers = Workers(look)
+        for number in range(20):
+            workers.add(JobKey("crowd", f"job-{number}"))
+        workers.add(JobKey("alone", "job"))
+        task = asyncio.create_task(workers.run())
+        async with asyncio.timeout(10):
+            await all_were_looked_at.wait()
+        task.cancel()
+
+    asyncio.run(scenario())
+
+    assert JobKey("alone", "job") in looked_at[:2]
+
+
 async def ignore(key: JobKey, num_failures: int, *, crowded: bool) -> None:
     del key, num_failures, crowded
 
