@@ -399,5 +399,34 @@ MUTANTS: tuple[Mutant, ...] = (
         new="            if True:",
         tests=(f"{_UNIT}/launch/test_run_folder.py",),
     ),
+    Mutant(
+        name="a job that another coordinator has claimed, noticed only when something is written",
+        file=f"{_R}/coordinator/process/service.py",
+        old="            self._parts.journal.require_owner()\n",
+        new="            pass\n",
+        tests=(f"{_UNIT}/coordinator/process/test_service.py",),
+    ),
+    Mutant(
+        name="a repeated heartbeat that takes a replica's counts back",
+        file=f"{_R}/coordinator/decisions/machine.py",
+        old="report.steps >= before.steps",
+        new="True",
+        tests=(f"{_UNIT}/coordinator/decisions/test_own_data.py",),
+    ),
+    Mutant(
+        name="a default by which computing always runs ahead",
+        file=f"{_R}/replica/downpour.py",
+        old="from disttrain.replica.pace import MeasuredPace, Pace",
+        new="from disttrain.replica.pace import NeverWaits, Pace\n"
+        "MeasuredPace = lambda *_: NeverWaits()",
+        tests=(f"{_UNIT}/replica/test_downpour.py",),
+    ),
+    Mutant(
+        name="a line search that looks closer than the precision allows",
+        file=f"{_R}/coordinator/journal/batch_rules.py",
+        old="WolfeRules(resolution=_RESOLUTIONS[rules.precision])",
+        new="WolfeRules()",
+        tests=(f"{_UNIT}/coordinator/journal/test_batch_rules.py",),
+    ),
     *operator_table.MUTANTS,
 )

@@ -8,14 +8,13 @@ from typing import TypeVar
 
 from disttrain.layout import TRIAL_OF
 from disttrain.parameter_server.client import FetchResult, Stage
+from disttrain.replica.connection import CLOSE_SECONDS
 from disttrain.replica.exchange import StageSide, TrialSide
 from disttrain.replica.flat_model import FlatModel, Gradient
 from disttrain.replica.halt import Halt
 from disttrain.replica.transfers import Transfers
 
 T = TypeVar("T")
-
-_CLOSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +110,6 @@ class BatchConnection:
             self._push_thread.submit(self._sides.push.close),
             self._fetch_thread.submit(self._sides.fetch.close),
         ]
-        wait(ends, _CLOSE_SECONDS)
+        wait(ends, CLOSE_SECONDS)
         self._push_thread.shutdown(wait=False)
         self._fetch_thread.shutdown(wait=False)

@@ -11,7 +11,7 @@ from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.replica.push_thread import PushThread
 
-_CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
 """Longer than a send to a shard that takes nothing: see `TransportConfig.send_timeout`."""
 
 
@@ -61,6 +61,6 @@ class Connection:
         self._halt.say()
         self._sides.push.stop()
         self._sides.fetch.stop()
-        self.pushes.close(_CLOSE_SECONDS)
-        self.fetches.close(_CLOSE_SECONDS)
+        self.pushes.close(CLOSE_SECONDS)
+        self.fetches.close(CLOSE_SECONDS)
         self.ledger.close()

@@ -30,6 +30,9 @@ from disttrain.transport.memory import OrdinaryMemory
 AWAITED = DownpourConfig(waits_for_answers=True, local_learning_rate=0.05)
 
 
+_NEVER_WAITS = NeverWaits()
+
+
 class AlwaysWaits(NeverWaits):
     """Each step that fetches ends with its push answered and fresh parameters."""
 
@@ -57,8 +60,9 @@ class Trained:
         config: DownpourConfig,
         *,
         in_flight: int = 0,
-        pace: Pace | None = None,
+        pace: Pace | None = _NEVER_WAITS,
     ) -> None:
+        """`pace`: None is the one that a job has."""
         self.model = model
         self.halt = Halt()
         flat = FlatModel(
@@ -66,7 +70,7 @@ class Trained:
         )
         self.connection = Connection(flat, Sides(push=server, fetch=server), self.halt)
         self.connection.upload([0])
-        self.loop = Downpour(self.connection, config, pace or NeverWaits())
+        self.loop = Downpour(self.connection, config, pace)
         self.loop.begin(self.connection.first_fetch(meanwhile=lambda: None))
 
     def step(self, loaded: Loaded, first: Callable[[], object] = lambda: None) -> None:
@@ -244,6 +248,17 @@ def test_only_steps_that_fetch_wait_for_answers_and_are_measured() -> None:
 
     assert (len(server.pushes), trained.loop.samples) == (4, 32)
     assert pace.told == ["begun", "computed", "ended"] * 2
+    trained.connection.close()
+
+
+def test_a_job_begins_with_steps_that_wait() -> None:
+    server = OneShard(0.05)
+    trained = Trained(a_network(), server, DownpourConfig(), in_flight=1, pace=None)
+
+    for number, loaded in enumerate(batches(4), start=1):
+        trained.step(loaded)
+        assert (len(server.pushes), trained.loop.samples) == (number, 8 * number)
+
     trained.connection.close()
 
 

@@ -191,8 +191,11 @@ class Coordinator:
 
     def _heard(self, turn: Turn, request: messages.Heartbeat) -> messages.Reply:
         if request.replica is not None:
-            self.watch.replicas[request.member] = request.replica
             report = request.replica
+            before = self.watch.replicas.get(request.member)
+            # A heartbeat that is sent again may come after a later one.
+            if before is None or report.steps >= before.steps:
+                self.watch.replicas[request.member] = report
             membership.take_progress(turn, request.member, report.progress, report.non_finite)
         if request.shard is not None:
             self.watch.shards[request.member] = request.shard

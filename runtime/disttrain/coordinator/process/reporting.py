@@ -43,7 +43,7 @@ class Reporting:
         metrics: ServedMetrics,
         cluster: ClusterStatus | None = None,
         *,
-        losses_are_exact: bool = True,
+        losses_are_exact: bool,
     ) -> None:
         """`cluster`: writes the status of the job's object, if it has one.
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.journal.state import Phase, State
@@ -11,6 +12,9 @@ from disttrain.job.roles import Durability
 from disttrain.telemetry import exporter, metrics
 from disttrain.telemetry.health import Health
 from disttrain.transport.header import Role
+
+_MOST_MEASURES = 50
+"""A task chooses their names, and each is a series that a scraper keeps."""
 
 
 class ServedMetrics:
@@ -23,6 +27,7 @@ class ServedMetrics:
         self._batch = metrics.BatchMetrics.register(registry)
         self._counted: dict[str, float] = {}
         self._dropped: dict[str, int] = {}
+        self._measured: set[str] = set()
         self.health = Health()
         """Of the process."""
         self.address = exporter.start(address, registry, self.health)
@@ -98,7 +103,12 @@ class ServedMetrics:
         loss = status.loss(state, watch)
         found.loss.set(loss if loss is not None else 0.0)
         if state.evaluations:
-            for name, value in state.evaluations[-1].measures.items():
+            measures = dict(islice(state.evaluations[-1].measures.items(), _MOST_MEASURES))
+            # One by one: a scrape meanwhile must not miss those that stay.
+            for name in self._measured - measures.keys():
+                found.measure.remove(name)
+            self._measured = set(measures)
+            for name, value in measures.items():
                 found.measure.labels(name=name).set(value)
 
     def _update_expectations(self, state: State, settings: Settings) -> None:

@@ -67,7 +67,7 @@ class Parts:
     clock: Callable[[], float]
 
 
-def steady_clock(not_before: float = 0.0) -> Callable[[], float]:
+def steady_clock(not_before: float) -> Callable[[], float]:
     """Seconds since 1970 that do not jump while this process lives.
 
     `not_before`: what an earlier life decided at. On a node whose clock is behind, what is due

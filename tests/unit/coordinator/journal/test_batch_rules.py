@@ -3,6 +3,7 @@
 import pytest
 
 from builders.batch_machines import RULES, BatchMachine
+from disttrain.coordinator.journal import batch_rules
 from disttrain.coordinator.journal.state import Phase
 from disttrain.job.batch_optimizer import (
     Armijo,
@@ -13,6 +14,7 @@ from disttrain.job.batch_optimizer import (
     LineSearch,
 )
 from disttrain.job.sandblaster import Precision
+from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
 
 ARMIJO = LineSearch(armijo=Armijo())
 
@@ -48,3 +50,12 @@ def test_a_batch_is_rounded_up_to_whole_groups(samples: int, groups: int) -> Non
     rules = RULES.model_copy(update={"batch_size": samples})
     assert rules.groups_of_a_batch == groups
     assert RULES.groups_of_a_batch is None
+
+
+def test_a_line_search_sees_as_little_as_the_precision_allows() -> None:
+    found = {}
+    for precision in Precision:
+        rules = batch_rules.search(RULES.model_copy(update={"precision": precision}))
+        assert isinstance(rules, WolfeRules)
+        found[precision] = rules.resolution
+    assert 0 < found[Precision.FLOAT64] < found[Precision.FLOAT32] < 1e-5

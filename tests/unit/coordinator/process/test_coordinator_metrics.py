@@ -6,6 +6,7 @@ import pytest
 
 from builders import scraping
 from builders.machines import Machine
+from disttrain.coordinator.journal.state import Evaluation
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.job.roles import Durability
 from disttrain.transport.header import Role
@@ -79,3 +80,18 @@ def test_restarts_are_served_before_the_first() -> None:
 
 def safe_since(machine: Machine) -> float:
     return scraping.total(page(machine), "disttrain_job_checkpoint_timestamp_seconds")
+
+
+def test_measures_are_those_of_the_latest_evaluation_and_no_more_than_fifty() -> None:
+    machine = Machine()
+    served = ServedMetrics("127.0.0.1:0")
+    counts = []
+    for names in (["first"], [f"of_class_{number}" for number in range(60)], ["last"]):
+        evaluation = Evaluation(
+            epoch=1, samples=10, seconds=1.0, loss=0.5, measures=dict.fromkeys(names, 0.5)
+        )
+        machine.state.evaluations.append(evaluation)
+        served.update(machine.coordinator, machine.now)
+        lines = scraping.scraped(served.address).splitlines()
+        counts.append(sum(line.startswith("disttrain_measure{") for line in lines))
+    assert counts == [1, 50, 1]

@@ -116,7 +116,9 @@ class Served:
             machine=self.machine,
             journal=self.journal,
             checkpoints=Checkpoints(Store(folder), job),
-            reporting=Reporting(self.machine, RunFiles(folder), self.metrics),
+            reporting=Reporting(
+                self.machine, RunFiles(folder), self.metrics, losses_are_exact=True
+            ),
             leaving=self.leaving,
             farewells=self.farewells,
             supervisor=supervisor,
@@ -193,6 +195,21 @@ def test_a_coordinator_whose_job_another_one_has_claimed_commits_nothing(served:
         served.service.run()
 
     assert not list(served.folder.glob("*staging*"))
+
+
+def test_a_coordinator_whose_job_another_one_has_claimed_ends_though_it_decides_nothing(
+    served: Served,
+) -> None:
+    served.journal.claim("old")
+    Journal(served.folder / "journal").claim("new")
+
+    def a_second() -> None:
+        served.now += 1.0
+
+    served.listener.when_idle = a_second
+
+    with pytest.raises(Superseded, match="a newer coordinator"):
+        served.service.run()
 
 
 def test_the_launcher_fails_the_job(served: Served) -> None:

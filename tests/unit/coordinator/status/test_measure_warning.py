@@ -41,7 +41,8 @@ def test_the_log_and_the_status_warn_and_the_log_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine = Machine().coordinator
-    reporting = Reporting(machine, RunFiles(tmp_path), ServedMetrics("127.0.0.1:0"))
+    metrics = ServedMetrics("127.0.0.1:0")
+    reporting = Reporting(machine, RunFiles(tmp_path), metrics, losses_are_exact=True)
     for _ in range(2):
         evaluation = an_evaluation(accuracy=math.nan)
         machine.state.evaluations.append(evaluation)
