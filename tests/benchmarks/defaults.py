@@ -141,7 +141,6 @@ def plain_evaluations(work: Workload, seed: int) -> Evaluations:
         "arguments": work.arguments,
         "batch_size": 32,
         "channels_last": False,
-        "rate": 0.05,
         "evaluate_every_epochs": 1,
         "target": 1.1,
     }

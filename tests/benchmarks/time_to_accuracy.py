@@ -166,7 +166,6 @@ def plain(work: Workload, seed: int, *, threads: int, samples: int, **more: Any)
         "arguments": work.arguments,
         "batch_size": work.batch_size,
         "channels_last": work.channels_last,
-        "rate": 0.05,
         "evaluate_every_seconds": None,
         "target": 1.1,
     } | more

@@ -1,5 +1,7 @@
 """The plain PyTorch loop that benchmarks compare with: one process, torch.optim.Adagrad.
 
+It has the rate and the first sums of the manifest's default, at a constant rate.
+
 Run as a process of its own, so that thread settings are those of a fresh interpreter:
 `plain_training.py FOLDER MODULE:CLASS JSON`. Prints one JSON object.
 """
@@ -15,6 +17,8 @@ from typing import Any
 import torch
 
 from disttrain import Split, Task
+from disttrain.job.downpour import Downpour
+from disttrain.job.optimizer import Adagrad
 from disttrain.task import checks
 from disttrain.task.loading import load_task
 
@@ -38,8 +42,12 @@ def train(task: Task, options: dict[str, Any]) -> dict[str, Any]:
     model = task.model()
     if options["channels_last"]:
         model = model.to(memory_format=torch.channels_last)
+    rule = Downpour().optimizer.rule
+    assert isinstance(rule, Adagrad)
     optimizer = torch.optim.Adagrad(
-        model.parameters(), lr=options["rate"], initial_accumulator_value=0.1
+        model.parameters(),
+        lr=rule.learning_rate,
+        initial_accumulator_value=rule.initial_accumulator,
     )
     train_set: Any = task.dataset(Split.TRAIN)
     test_set: Any = task.dataset(Split.TEST)

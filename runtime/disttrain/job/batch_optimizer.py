@@ -38,8 +38,8 @@ class BatchRule(Section):
     """The method has converged when no element of the gradient is larger than this."""
 
     change_tolerance: NotNegative = 1e-9
-    """The method has converged when an iteration changes the loss by no more than this times the
-    loss, or times 1 if that is more."""
+    """The method has converged when three iterations in a row (five, if a batch is a part of the
+    data) each change the loss by no more than this times the loss, or times 1 if that is more."""
 
     line_search: LineSearch | None = None
     """How long the steps are. null: strongWolfe if the batch is all data, else armijo."""

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from disttrain.job.optimizer import Adagrad, Optimizer
+from disttrain.job.schedule import LinearWarmup, Schedule
 from disttrain.job.section import Count, NotNegative, Section
 
 
@@ -33,9 +34,15 @@ class Downpour(Section):
     """Rate of a replica's own steps between fetches, before the optimizer's schedule, which it
     follows. null: the optimizer's rate for sgd and momentum, 0 (no local steps) for adagrad."""
 
-    optimizer: Optimizer = Optimizer(adagrad=Adagrad(learning_rate=0.05, initial_accumulator=0.1))
+    optimizer: Optimizer = Optimizer(
+        adagrad=Adagrad(
+            learning_rate=0.03,
+            initial_accumulator=0.1,
+            schedule=Schedule(linear_warmup=LinearWarmup(samples=1024)),
+        )
+    )
     """The update rule on the shards. The default begins gently, since the first steps of all
-    replicas add up."""
+    replicas add up: its rate grows over 32 batches of 32 samples. Larger batches want as many."""
 
     warm_start: WarmStart | None = None
     """One replica alone first. null: all replicas begin at once."""

@@ -70,7 +70,7 @@ class Spec(Section):
 
     audit: Annotated[Audit, Field(strict=False)] | None = None
     """What is kept for `disttrain audit`. null: full with `record: true`, which needs it, else
-    summary, which takes no more disk the longer a run is."""
+    summary, which takes no more disk the longer a run is, if it writes checkpoints."""
 
     image: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
         default=None, json_schema_extra=ON_A_CLUSTER

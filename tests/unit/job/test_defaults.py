@@ -6,6 +6,7 @@ from builders.jobs import a_job
 from disttrain.job import defaults
 from disttrain.job.audit import Audit
 from disttrain.job.optimizer import Adagrad
+from disttrain.job.schedule import LinearWarmup
 
 OPTIMIZER = "spec.strategy.downpour.optimizer"
 
@@ -84,7 +85,8 @@ def test_a_strategy_without_an_optimizer_begins_gently_with_adagrad() -> None:
 
     rule = downpour.optimizer.rule
     assert isinstance(rule, Adagrad)
-    assert (rule.learning_rate, rule.initial_accumulator) == (0.05, 0.1)
+    assert (rule.learning_rate, rule.initial_accumulator) == (0.03, 0.1)
+    assert rule.schedule.rule == LinearWarmup(samples=1024)
 
 
 @pytest.mark.parametrize(
