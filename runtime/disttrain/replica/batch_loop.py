@@ -111,7 +111,11 @@ class BatchLoop:
                 self._loaded = None
 
     def drain(self) -> None:
-        """Drop what is not computed; wait until the shards have the rest, and tell it."""
+        """Drop what is not computed; wait until the shards have the rest, and tell it.
+
+        Raises ModelError if a frozen parameter has changed.
+        """
+        self._frozen.check()
         self._drained = True
         self._pipeline.drop()
         self._loaded = None

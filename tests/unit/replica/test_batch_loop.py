@@ -341,6 +341,20 @@ def test_a_frozen_parameter_that_the_loss_changes_is_refused() -> None:
     replica.connection.close()
 
 
+def test_a_frozen_parameter_that_changed_since_the_last_look_is_told_at_the_end() -> None:
+    model = nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 2))
+    model[1].requires_grad_(requires_grad=False)
+    replica = Replica(model)
+    replica.loop.begin()
+    replica.take(1, portions=3)
+    replica.run_until(lambda: replica.staging.groups == 1)
+    model.get_parameter("1.weight").data.add_(1.0)
+
+    with pytest.raises(ModelError, match=r"'1\.weight', which is frozen"):
+        replica.loop.drain()
+    replica.connection.close()
+
+
 def test_sums_with_counts_become_the_sum_of_a_group_and_its_count(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
