@@ -1,6 +1,7 @@
 import copy
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.parameter_server.client import FetchResult
-from disttrain.replica import downpour, gradient_check
+from disttrain.replica import downpour, gradient_check, loop, seeding
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, DownpourConfig
 from disttrain.replica.flat_model import FlatModel
@@ -22,7 +23,7 @@ from disttrain.replica.pace import NeverWaits, Pace
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.work import WorkItem
 from disttrain.task.errors import ModelError
-from disttrain.task.loss import BatchLoss
+from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
@@ -118,6 +119,31 @@ def test_sgd_with_answers_awaited_is_bit_identical_to_a_plain_loop() -> None:
     trained.loop.fetch_now()
 
     assert torch.equal(flat(model), flat(plain))
+    trained.connection.close()
+
+
+def test_a_loss_is_told_where_the_job_is_and_the_seed_of_its_batch() -> None:
+    told: list[LossContext] = []
+    model = a_network()
+
+    def loss(batch: Any, context: LossContext) -> BatchLoss:
+        told.append(context)
+        return BatchLoss(functional.cross_entropy(model(batch[0]), batch[1]))
+
+    trained = Trained(model, OneShard(0.05), AWAITED)
+    trained.step(next(batches(1)))
+
+    for portion, loaded in enumerate(batches(3)):
+        place = loaded.item._replace(epoch=7, portion=portion)
+        loop.step(trained.loop, loss, loaded._replace(item=place), 5)
+
+    assert [(context.step, context.epoch, context.samples) for context in told] == [
+        (1, 7, 8),
+        (2, 7, 16),
+        (3, 7, 24),
+    ]
+    seeds = [seeding.batch_seed(5, 7, portion, portion * 8) for portion in range(3)]
+    assert [context.seed for context in told] == seeds
     trained.connection.close()
 
 
