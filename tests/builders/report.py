@@ -5,6 +5,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from disttrain.coordinator.status import status
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -22,7 +24,7 @@ class Bar:
 
 
 def print_report(name: str, figures: dict[str, Any], bars: list[Bar]) -> None:
-    """Write the JSON object to standard output."""
+    """Write the JSON object to standard output; what was never reached is null in it."""
     rows = [
         {
             "name": bar.name,
@@ -33,7 +35,8 @@ def print_report(name: str, figures: dict[str, Any], bars: list[Bar]) -> None:
         }
         for bar in bars
     ]
-    json.dump({"benchmark": name, **figures, "bars": rows}, sys.stdout, indent=2)
+    report = status.finite({"benchmark": name, **figures, "bars": rows})
+    json.dump(report, sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
 
 
