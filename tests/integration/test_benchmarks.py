@@ -65,7 +65,8 @@ def test_small_form_prints_figures_and_bars(path: Path, tmp_path: Path) -> None:
     assert report["bars"], "nothing is held against a bound"
     for bar in report["bars"]:
         assert {"name", "value", "bound", "holds"} <= bar.keys()
-        assert isinstance(bar["value"], int | float)
+        # Null: not reached, which the small form is too short for.
+        assert bar["value"] is None or isinstance(bar["value"], int | float)
         assert bar["holds"] or bar["name"] not in COUNTS, bar
     assert_figures_are_there(report, FIGURES.get(path.stem, {}))
     if assert_page:
