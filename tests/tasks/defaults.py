@@ -106,7 +106,7 @@ class Table(disttrain.Task):
         first = torch.randn(20, 32, generator=teacher) * 2 / 20**0.5
         last = torch.randn(32, 10, generator=teacher)
         draw = torch.Generator().manual_seed(1 if split == Split.TRAIN else 2)
-        values = torch.randn(4000 if split == Split.TRAIN else 2000, 20, generator=draw)
+        values = torch.randn(4000 if split == Split.TRAIN else 10000, 20, generator=draw)
         labels = ((values @ first).tanh() @ last).argmax(dim=1)
         if split == Split.TRAIN:
             wrong = torch.arange(len(labels)) % 10 == 0
