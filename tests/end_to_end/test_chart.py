@@ -1,6 +1,7 @@
 """The chart: right in itself, installed, upgraded and removed on a real cluster."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,12 @@ from cluster.errors import CommandFailed
 from disttrain.job import cluster_names
 from disttrain_monitoring import labels
 from disttrain_operator import settings
+from disttrain_operator.manifests.config import (
+    DELETE,
+    DefaultVolume,
+    ManifestConfig,
+    PodSecurity,
+)
 
 MONITORED: Final[dict[str, Any]] = {
     "serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"}},
@@ -206,6 +213,48 @@ def test_what_the_chart_says_is_what_the_operator_reads(values: dict[str, Any]) 
     assert json.loads(found.manifests.pod_defaults) == values.get("podDefaults", {})
     chosen = json.loads(found.manifests.pod_security_context)
     assert ("runAsUser" in chosen) is ("podSecurityContext" not in values)
+
+
+def test_every_setting_of_the_operator_can_be_chosen_in_the_chart(kubectl: Kubectl) -> None:
+    peers = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    volume = {"size": "3Gi", "storageClassName": "fast", "accessModes": ["ReadWriteOnce"]}
+    chosen = EVERYTHING | {
+        "runtimeImage": {"repository": "runtime", "tag": "7", "pullPolicy": "Always"},
+        "defaultCheckpointVolume": volume | {"retentionPolicy": {"whenDeleted": "Delete"}},
+        "managedBy": "example.com/disttrain",
+        "forceDeleteLostPods": False,
+        "metrics": MONITORED | {"allowedFrom": peers},
+    }
+
+    found = settings.read(container_of(chosen))
+
+    assert found.namespaces == ("blue", "green")
+    assert found.manifests == ManifestConfig(
+        image="registry.example.com/team/runtime:7",
+        image_pull_policy="Always",
+        image_pull_secrets=("registry",),
+        default_volume=DefaultVolume(
+            size="3Gi", storage_class="fast", access_modes=("ReadWriteOnce",), when_deleted=DELETE
+        ),
+        pod_security=PodSecurity.BASELINE,
+        pod_security_context=compact(
+            {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        ),
+        pod_defaults=compact(EVERYTHING["podDefaults"]),
+        metrics_from=compact(peers),
+        allowed_service_accounts=("team-*",),
+        manager="example.com/disttrain",
+        removes_lost_pods=False,
+    )
+    default = ManifestConfig()
+    names = [each.name for each in fields(ManifestConfig)]
+    unheld = [name for name in names if getattr(found.manifests, name) == getattr(default, name)]
+    assert unheld == [], "this test says of none of them what it is by default"
+
+
+def compact(value: object) -> str:
+    """As the chart writes JSON."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def test_who_may_view_or_edit_a_namespace_may_so_with_jobs(kubectl: Kubectl) -> None:

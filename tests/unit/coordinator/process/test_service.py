@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from builders.batch_machines import RULES, BatchMachine
+from builders.control_members import LAYOUT
 from builders.machines import BASE, Machine
 from disttrain.checkpoint.store import Store
 from disttrain.coordinator.errors import Superseded
@@ -52,6 +53,8 @@ class ScriptedListener:
         self.arriving: deque[Request] = deque()
         self.answers: dict[int, messages.Reply] = {}
         self.unasked: list[messages.Reply] = []
+        self.lives: dict[int, set[int]] = {}
+        """Of the coordinator, as what it has sent says."""
         self.when_idle: Callable[[], object] = lambda: None
         self._said = 0
         self.idle = 0
@@ -77,6 +80,7 @@ class ScriptedListener:
         return self.arriving.popleft() if self.arriving else None
 
     def reply(self, to: Request | bytes, header: Header, payload: Payload = b"") -> bool:
+        self.lives.setdefault(header.verb, set()).add(header.incarnation)
         if isinstance(to, Request):
             assert isinstance(payload, bytes)
             self.answers[header.sequence] = payloads.parse_reply(payload)
@@ -172,6 +176,35 @@ def test_a_flood_of_requests_that_cannot_be_read_is_counted_and_fills_no_log(
     assert served.listener.refused["request"] == len(flood)
     lines = [one for one in caplog.records if one.message == "request refused"]
     assert 1 <= len(lines) < len(flood) // 10
+
+
+def test_answers_orders_and_news_say_which_life_of_the_coordinator_they_are_of(
+    served: Served,
+) -> None:
+    served.machine.state.incarnation = 3
+    replica = messages.Join(
+        role=Role.REPLICA,
+        index=0,
+        instance="r",
+        pid=2,
+        layout=LAYOUT,
+        train_samples=32,
+        test_samples=10,
+    )
+    served.listener.say(Role.SHARD, a_join("s"))
+    served.listener.say(Role.REPLICA, replica)
+
+    def stop_when_news_were_told() -> None:
+        if served.machine.state.phase is Phase.STOPPED:
+            # Nobody answers the orders.
+            served.now += 1000
+        elif served.listener.unasked:
+            served.listener.say(Role.LAUNCHER, STOP)
+
+    served.listener.when_idle = stop_when_news_were_told
+    served.service.run()
+
+    assert served.listener.lives == {Verb.CONTROL_REPLY: {3}, Verb.CONTROL_ORDER: {3}}
 
 
 def test_a_coordinator_of_whose_next_life_a_member_has_heard_ends(served: Served) -> None:
