@@ -250,7 +250,9 @@ def bars(found: Mapping[str, Sequence[Measured]]) -> list[Bar]:
 
 
 def _median(runs: Sequence[Measured], figure: Callable[[Measured], float]) -> float:
-    return statistics.median(figure(one) for one in runs)
+    """A run that never met the accuracy, whose figure is NaN, took longer than any other."""
+    figures = (figure(one) for one in runs)
+    return statistics.median(math.inf if math.isnan(one) else one for one in figures)
 
 
 # The page.
@@ -283,7 +285,7 @@ def _over_replicas(
     lines: dict[str, list[tuple[float, float]]] = {}
     for method in scale.methods:
         seconds = _median(found[method.name], lambda one: one.seconds_to(scale.accuracy))
-        if not math.isnan(seconds):
+        if math.isfinite(seconds):
             lines.setdefault(method.kind, []).append((method.replicas, seconds))
     return {kind: [points] for kind, points in lines.items()}
 
@@ -323,7 +325,7 @@ machine's, which has {os.cpu_count()} cores.
 
 
 def _told(figure: float, digits: int) -> str:
-    return "not met" if math.isnan(figure) else f"{figure:,.{digits}f}"
+    return f"{figure:,.{digits}f}" if math.isfinite(figure) else "not met"
 
 
 if __name__ == "__main__":

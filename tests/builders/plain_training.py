@@ -1,6 +1,7 @@
 """The plain PyTorch loop that benchmarks compare with: one process, torch.optim.Adagrad.
 
-It has the rate and the first sums of the manifest's default, at a constant rate.
+It has the rate, the first sums and the epsilon of the manifest's default; with `scheduled` also its
+schedule, else the rate is constant.
 
 Run as a process of its own, so that thread settings are those of a fresh interpreter:
 `plain_training.py FOLDER MODULE:CLASS JSON`. Prints one JSON object.
@@ -19,6 +20,7 @@ import torch
 from disttrain import Split, Task
 from disttrain.job.downpour import Downpour
 from disttrain.job.optimizer import Adagrad
+from disttrain.parameter_server import schedule
 from disttrain.task import checks
 from disttrain.task.loading import load_task
 
@@ -48,7 +50,9 @@ def train(task: Task, options: dict[str, Any]) -> dict[str, Any]:
         model.parameters(),
         lr=rule.learning_rate,
         initial_accumulator_value=rule.initial_accumulator,
+        eps=rule.epsilon,
     )
+    share = schedule.factor(rule.schedule.rule) if options["scheduled"] else schedule.constant
     train_set: Any = task.dataset(Split.TRAIN)
     test_set: Any = task.dataset(Split.TEST)
     seconds, samples, evaluations = 0.0, 0, []
@@ -61,6 +65,7 @@ def train(task: Task, options: dict[str, Any]) -> dict[str, Any]:
     for batch in batches(task, train_set, options["batch_size"]):
         optimizer.zero_grad()
         checks.check_loss(task.loss(model, batch)).mean.backward()  # type: ignore[no-untyped-call]
+        optimizer.param_groups[0]["lr"] = rule.learning_rate * share(samples)
         optimizer.step()
         samples += len(batch[1])
         now = seconds + time.perf_counter() - begin
