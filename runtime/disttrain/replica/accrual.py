@@ -80,7 +80,7 @@ class SeveralSteps:
 
     The first step's vector becomes the sum that the later ones are added to, so that a push needs
     two vectors while it accrues and one on its way. Where losses have counts, it is the gradient of
-    the loss over all steps' batches together, times the steps.
+    the loss over all steps' batches together, times the steps in which something counted.
     """
 
     def __init__(self, model: FlatModel, pushes: Buffers) -> None:
@@ -109,9 +109,9 @@ class SeveralSteps:
         if verdict.scale != 1.0:
             gradient.mul_(verdict.scale)
         self._samples += samples
-        self._steps += 1
         if count == 0:
             return 1.0
+        self._steps += 1
         if self._sum is None:
             self._sum, self._step = self._step, None
             self._unit, self._counted = count, 1.0

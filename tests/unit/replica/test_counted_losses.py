@@ -23,7 +23,11 @@ from disttrain.transport.memory import OrdinaryMemory
 LossOfModel = Callable[[nn.Module, tuple[Tensor, Tensor]], Loss]
 
 PADDING = -1
-LENGTHS = ([5, 1, 2], [7, 7, 6], [0, 0, 0], [1, 0, 0], [3, 4, 4], [7, 1, 1], [2, 2, 0], [6, 1, 3])
+NOTHING = [0, 0, 0]
+LENGTHS = (
+    *([5, 1, 2], [7, 7, 6], NOTHING, [1, 0, 0], [3, 4, 4], [7, 1, 1], [2, 2, 0], [6, 1, 3]),
+    *(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, [4, 4, 1], [2, 0, 0], [1, 1, 1]),
+)
 """Tokens of the samples of each batch."""
 
 
@@ -66,7 +70,7 @@ def pushes_of(push_every: int) -> list[range]:
 
 @pytest.mark.parametrize("loss", [tokens, weighted])
 @pytest.mark.parametrize("push_every", [1, 3, 4])
-def test_a_push_is_the_gradient_over_its_batches_together_times_its_steps(
+def test_a_push_is_the_gradient_over_its_batches_together_times_the_steps_that_count(
     push_every: int,
     loss: LossOfModel,
 ) -> None:
@@ -92,8 +96,9 @@ def test_a_push_is_the_gradient_over_its_batches_together_times_its_steps(
     for steps in pushes_of(push_every):
         losses = [loss(plain, a_batch(step)) for step in steps]
         total = torch.stack([one.sum for one in losses]).sum()
-        count = sum(float(one.count) for one in losses)
-        (total * len(steps) / max(count, 1e-30)).backward()  # type: ignore[no-untyped-call]
+        counts = [float(one.count) for one in losses]
+        share = sum(count > 0 for count in counts) / max(sum(counts), 1e-30)
+        (total * share).backward()  # type: ignore[no-untyped-call]
     wanted = torch.cat([one.grad.flatten() for one in plain.parameters() if one.grad is not None])
     moved = before - server.values[Vector.PARAMETERS]
     assert torch.allclose(moved, wanted, atol=1e-6)
