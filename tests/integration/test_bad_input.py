@@ -122,6 +122,10 @@ TASK_FAULTS = {
         ("spec.task.arguments={fault: frozen model}",),
         ("the model Linear has no trainable parameter (2 frozen)",),
     ),
+    "frozen parameter that the loss changes": (
+        ("spec.task.arguments={fault: frozen teacher}",),
+        ("the loss changes the parameter 'teacher', which is frozen", "register_buffer"),
+    ),
     "parameter that is not float32": (
         ("spec.task.arguments={fault: double model}",),
         ("the parameter 'weight' is float64; parameters must be float32",),

@@ -63,6 +63,8 @@ class Faulty(disttrain.Task):
         model = nn.Linear(3, 2)
         if self.fault == "frozen model":
             model.requires_grad_(requires_grad=False)
+        if self.fault == "frozen teacher":
+            model.register_parameter("teacher", nn.Parameter(torch.zeros(3), requires_grad=False))
         return model.double() if self.fault == "double model" else model
 
     def dataset(self, split: Split) -> Dataset[Any]:
@@ -80,6 +82,8 @@ class Faulty(disttrain.Task):
         if self.fault == "loss raises":
             message = f"cannot use a batch of {len(outputs)}"
             raise ValueError(message)
+        if self.fault == "frozen teacher":
+            model.get_parameter("teacher").add_(1)
         if self.fault == "gradient raises":
             outputs = Irreversible.apply(outputs)
         return outputs.square().mean()

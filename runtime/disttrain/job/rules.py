@@ -183,7 +183,7 @@ def _target_may_never_be_met(spec: Spec) -> str | None:
 
 def _pushes_keep_the_rate(spec: Spec) -> str | None:
     found = spec.strategy.downpour
-    if found is None or found.push_every == 1 or found.optimizer.sgd is not None:
+    if found is None or found.push_every == 1:
         return None
     steps = found.push_every
     if found.optimizer.adagrad is not None:
@@ -191,9 +191,11 @@ def _pushes_keep_the_rate(spec: Spec) -> str | None:
             f"makes Adagrad square the sum of {steps} gradients, so that its steps become smaller; "
             f"take about {math.sqrt(steps):.2g} times the learningRate of pushEvery 1"
         )
+    if found.optimizer.momentum is None:
+        return None
     return (
-        f"makes one step of the velocity of {steps} gradients, so that momentum lasts {steps} "
-        "times as long; take a smaller momentum and learningRate, or sgd"
+        f"makes one step of the velocity of {steps} gradients, so that it remembers {steps} times "
+        "as many; keep the learningRate while that many gradients at once are stable"
     )
 
 

@@ -40,7 +40,7 @@ def test_the_chosen_strategy_is_the_only_one_there_is() -> None:
     ("optimizer", "push_every", "said"),
     [
         ("adagrad", 4, "makes Adagrad square the sum of 4 gradients, .* take about 2 times"),
-        ("momentum", 16, "makes one step of the velocity of 16 gradients"),
+        ("momentum", 16, "velocity of 16 gradients, .* keep the learningRate"),
         ("adagrad", 1, None),
         ("momentum", 1, None),
         ("sgd", 16, None),
