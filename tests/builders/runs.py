@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import yaml
+
+from builders.warm_command import WarmCommand
 
 TASKS = Path(__file__).parents[1] / "tasks"
 TIMEOUT_SECONDS = 240.0
@@ -50,7 +51,7 @@ class RunningJob:
             shutil.copy(task, folder)
         job = folder / "job.yaml"
         job.write_text(manifest)
-        command = [sys.executable, "-m", "disttrain", "run", str(job), "--output", str(self.output)]
+        command = ["run", str(job), "--output", str(self.output)]
         for assignment in assignments:
             command += ["--set", assignment]
         self._start(command)
@@ -80,7 +81,7 @@ class RunningJob:
 
     def resume(self) -> None:
         """Continue the run after its launcher has ended."""
-        self._start([sys.executable, "-m", "disttrain", "resume", str(self.output)])
+        self._start(["resume", str(self.output)])
         self._wait_started()
 
     def wait(self, timeout: float = TIMEOUT_SECONDS) -> int:
@@ -138,11 +139,9 @@ class RunningJob:
 
     def assert_promises_held(self) -> None:
         """`disttrain audit` finds nothing violated in the logs of this run."""
-        command = [sys.executable, "-m", "disttrain", "audit", str(self.output)]
-        found = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
-        )
-        assert found.returncode == 0, found.stdout + found.stderr
+        found = self.output.parent / "audit"
+        code = WarmCommand(["audit", str(self.output)], found).wait(TIMEOUT_SECONDS)
+        assert code == 0, found.read_text()
 
     def wait_until(
         self, holds: Callable[[dict[str, Any]], bool], timeout: float = TIMEOUT_SECONDS
@@ -160,8 +159,7 @@ class RunningJob:
 
     def _start(self, command: Sequence[str]) -> None:
         self._printed = self.output.parent / "printed"
-        with self._printed.open("a") as printed:
-            self._process = subprocess.Popen(command, stdout=printed, stderr=printed)
+        self._process = WarmCommand(command, self._printed)
 
     def _wait_started(self) -> None:
         end = time.monotonic() + TIMEOUT_SECONDS

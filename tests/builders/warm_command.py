@@ -1,0 +1,161 @@
+"""`disttrain` as a command whose imports are made already: half of a small job's time.
+
+One process per test process imports what the command, shards and replicas import, torch with it,
+and forks for each command. The command's first fork server is forked beside it, before it has
+threads; what starts later, and the coordinator, are programs of their own as always.
+"""
+
+import atexit
+import functools
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+from disttrain.cli import main as command_line
+from disttrain.launch import linux
+from disttrain.launcher import fork_server, hosts
+from disttrain.telemetry import append_file
+
+_PRELOADED = [
+    __name__,
+    "pytest",
+    "disttrain.cli.app",
+    "disttrain.launcher.local",
+    "disttrain.launcher.coordinator_link",
+    "disttrain.parameter_server.server",
+    "disttrain.replica.server",
+]
+_FORK_SERVER = "disttrain.launcher.fork_server"
+
+
+class WarmCommand:
+    """As much of `subprocess.Popen` as tests ask for."""
+
+    def __init__(self, arguments: Sequence[str], printed: Path) -> None:
+        self._process: ForkServerProcess = _context().Process(
+            target=_run, args=(list(arguments), printed, Path.cwd(), dict(os.environ))
+        )
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if (code := self._process.exitcode) is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired("disttrain", timeout)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+@functools.cache
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    with _environment(hosts.FORK_ENVIRONMENT):
+        forkserver.ensure_running()
+    return context
+
+
+@contextmanager
+def _environment(added: dict[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _run(arguments: list[str], printed: Path, folder: Path, environment: dict[str, str]) -> None:
+    """In the forked process: be the command."""
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    _redirect(printed)
+    hosts._run = _first_warm(_Spare(), hosts._run)
+    sys.argv = ["disttrain", *arguments]
+    code = command_line.main()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+class _Spare:
+    """A fork server to be, forked from a process of one thread: waits to be told its socket."""
+
+    def __init__(self) -> None:
+        self._told, told = socket.socketpair()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._told.close()
+            _become_fork_server(told, parent)
+        told.close()
+
+    def start(self, descriptor: int, log: Path) -> None:
+        socket.send_fds(self._told, [os.fsencode(log)], [descriptor])
+        self._told.close()
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        os.waitpid(self.pid, 0)
+
+
+def _become_fork_server(told: socket.socket, parent: int) -> None:
+    linux.end_with_parent(parent, signal.SIGKILL)
+    log, descriptors, _, _ = socket.recv_fds(told, 4096, 1)
+    told.close()
+    if not log:
+        os._exit(0)
+    os.setsid()
+    _redirect(Path(os.fsdecode(log)))
+    sys.argv = [_FORK_SERVER, str(descriptors[0]), str(parent)]
+    fork_server.main()
+
+
+def _first_warm(spare: _Spare, cold: Any) -> Any:
+    left = [spare]
+
+    def run(module: str, argument: str, *, log: Path, **more: Any) -> Any:
+        if module != _FORK_SERVER or not left:
+            return cold(module, argument, log=log, **more)
+        left[0].start(int(argument), log)
+        return left.pop()
+
+    return run
+
+
+def _redirect(file: Path) -> None:
+    source = os.open(os.devnull, os.O_RDONLY)
+    target = append_file.descriptor(file)
+    os.dup2(source, 0)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    os.close(source)
+    os.close(target)
