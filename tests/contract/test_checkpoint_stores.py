@@ -103,6 +103,8 @@ def test_an_empty_manifest_hides_no_other_checkpoint(at: Location) -> None:
     empty_manifest(at, 2)
     store = stores.open_store(at)
     assert store.latest() == whole
+    assert store.list() == (whole,)
+    assert store.numbers() == (1, 2)
     assert store.next_number() == 3
     with pytest.raises(Corrupt):
         store.read(whole.path.with_name(names.folder(2)))

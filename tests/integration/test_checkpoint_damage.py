@@ -139,13 +139,18 @@ def test_a_shard_that_dies_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_
         job.assert_promises_held()
 
 
-def test_a_job_without_a_whole_checkpoint_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "reason"), [(flip, "its hash is"), (halve, "its manifest cannot be read")]
+)
+def test_a_job_without_a_whole_checkpoint_says_so(
+    tmp_path: Path, damage: Callable[[Path], None], reason: str
+) -> None:
     """Nothing is left to go on from. `disttrain audit` would find the damage, as it should."""
     with RunningJob(tmp_path, OFTEN_AND_LONG) as job:
         job.wait_until(lambda status: status["checkpoints"] >= 1)
         stop_between_checkpoints(job)
         for folder in checkpoints(job.output):
-            flip(folder)
+            damage(folder)
         job.kill("shard-1")
         job.wait_until(lambda _: "a restart would not help" in job.log("shard-1"))
         job.signal("coordinator", signal.SIGCONT)
@@ -153,7 +158,7 @@ def test_a_job_without_a_whole_checkpoint_says_so(tmp_path: Path) -> None:
 
         summary = job.summary()
         assert (summary["phase"], summary["reason"]) == ("Failed", "CheckpointDamaged")
-        assert "its hash is" in summary["message"]
+        assert reason in summary["message"]
 
 
 @pytest.fixture

@@ -141,6 +141,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_snapshot.py",),
     ),
     Mutant(
+        name="damaged manifests that nobody hears of",
+        file=f"{_R}/parameter_server/restoring.py",
+        old="        return own, damaged\n",
+        new="        return own, ()\n",
+        tests=(f"{_UNIT}/parameter_server/test_snapshot.py",),
+    ),
+    Mutant(
+        name="damaged manifests as if there was no checkpoint",
+        file=f"{_R}/parameter_server/restoring.py",
+        old="if damage is None and damaged:",
+        new="if False:",
+        tests=(f"{_UNIT}/parameter_server/test_snapshot.py",),
+    ),
+    Mutant(
         name="a descriptor swapped after its name was checked",
         file=f"{_R}/transport/segments.py",
         old='        _check_name(f"/proc/self/fd/{descriptor}", description, job)\n',

@@ -54,11 +54,11 @@ class ObjectStore:
 
     def next_number(self) -> int:
         """See `CheckpointStore`."""
-        return max(self._numbers(), default=0) + 1
+        return max(self.numbers(), default=0) + 1
 
     def begin(self, number: int) -> ObjectStaging:
         """See `CheckpointStore`."""
-        if number in self._numbers():
+        if number in self.numbers():
             message = (
                 f"{self.objects.uri}/{object_names.manifest(number)} exists already; "
                 f"begin checkpoint {self.next_number()} instead"
@@ -98,12 +98,17 @@ class ObjectStore:
             if not kept:
                 return old
             # Damaged ones, too: as long as one is there, nothing is sure to be unnamed.
-            old = tuple(number for number in self._numbers() if number < kept[0])
+            old = tuple(number for number in self.numbers() if number < kept[0])
             self.objects.delete(object_names.manifest(number) for number in old)
             self._delete_unnamed(kept)
         except CheckpointError as error:
             LOG.warning("what no checkpoint needs stays until the next", reason=str(error))
         return old
+
+    def numbers(self) -> tuple[int, ...]:
+        """See `CheckpointStore`."""
+        found = map(object_names.number, self.objects.sizes(object_names.CHECKPOINTS))
+        return tuple(sorted(number for number in found if number is not None))
 
     def list(self) -> tuple[Checkpoint, ...]:
         """See `CheckpointStore`."""
@@ -116,7 +121,7 @@ class ObjectStore:
     def read(self, path: Path) -> Checkpoint:
         """See `CheckpointStore`."""
         number = names.number(path.name)
-        if number is None or number not in self._numbers():
+        if number is None or number not in self.numbers():
             message = f"{self.objects.uri} holds no checkpoint {path.name}"
             raise NoCheckpoint(message)
         return self._read(number)
@@ -163,7 +168,7 @@ class ObjectStore:
     def _delete_unnamed(self, kept: Iterable[int]) -> None:
         # Listed before the manifests are read: what comes meanwhile is not deleted.
         there = self.objects.sizes(object_names.DATA)
-        manifests = [self._read(number).manifest for number in {*kept, *self._numbers()}]
+        manifests = [self._read(number).manifest for number in {*kept, *self.numbers()}]
         named = {object_names.data(entry) for one in manifests for entry in one.files}
         self._unsettled |= self.objects.delete(there.keys() - named)
 
@@ -176,13 +181,9 @@ class ObjectStore:
             raise NotWritten(message)
 
     def _newest_first(self) -> Iterator[Checkpoint]:
-        for number in reversed(self._numbers()):
+        for number in reversed(self.numbers()):
             with suppress(Corrupt):
                 yield self._read(number)
-
-    def _numbers(self) -> tuple[int, ...]:
-        found = map(object_names.number, self.objects.sizes(object_names.CHECKPOINTS))
-        return tuple(sorted(number for number in found if number is not None))
 
     def _read(self, number: int) -> Checkpoint:
         name = object_names.manifest(number)

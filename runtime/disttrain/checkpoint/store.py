@@ -52,7 +52,7 @@ class Store:
 
     def next_number(self) -> int:
         """A number higher than every one that is there, from 1; damaged ones count."""
-        return max(self._numbers(), default=0) + 1
+        return max(self.numbers(), default=0) + 1
 
     def begin(self, number: int) -> Staging:
         """An empty staging folder; what an earlier attempt at this number left is deleted.
@@ -87,10 +87,15 @@ class Store:
         """Delete what was staged; nothing happens if there is nothing."""
         shutil.rmtree(self.folder / names.staging(number), ignore_errors=True)
 
+    def numbers(self) -> tuple[int, ...]:
+        """Of all that are there, oldest first; damaged ones count."""
+        numbers = (names.number(path.name) for path in self._entries())
+        return tuple(sorted(number for number in numbers if number is not None))
+
     def list(self) -> tuple[Checkpoint, ...]:
         """The checkpoints with a good manifest, oldest first. Damaged ones are left out."""
         found = []
-        for number in self._numbers():
+        for number in self.numbers():
             with suppress(Corrupt, NoCheckpoint):
                 found.append(reading.read(self.folder / names.folder(number)))
         return tuple(found)
@@ -128,7 +133,7 @@ class Store:
 
     def folders(self) -> tuple[Path, ...]:
         """All that have a number, the newest first, damaged or not."""
-        return tuple(self.folder / names.folder(number) for number in reversed(self._numbers()))
+        return tuple(self.folder / names.folder(number) for number in reversed(self.numbers()))
 
     def retain(self, keep: int) -> tuple[int, ...]:
         """Delete all but the newest `keep` (at least 1) checkpoints; the numbers deleted.
@@ -172,10 +177,6 @@ class Store:
         for folder in self.folders():
             with suppress(Corrupt, NoCheckpoint):
                 yield reading.read(folder)
-
-    def _numbers(self) -> tuple[int, ...]:
-        numbers = (names.number(path.name) for path in self._entries())
-        return tuple(sorted(number for number in numbers if number is not None))
 
     def _entries(self) -> tuple[Path, ...]:
         try:

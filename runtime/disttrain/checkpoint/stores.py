@@ -50,6 +50,9 @@ class CheckpointStore(Protocol):
     def retain(self, keep: int) -> tuple[int, ...]:
         """Delete all but the newest `keep` (at least 1); the numbers deleted. Never raises."""
 
+    def numbers(self) -> tuple[int, ...]:
+        """Of all that are there, oldest first; damaged ones count."""
+
     def list(self) -> tuple[Checkpoint, ...]:
         """The checkpoints with a good manifest, oldest first. Their files may not be at hand."""
 

@@ -31,12 +31,12 @@ def restore(config: LaunchConfig, chunk_bytes: int) -> RestoredShard | None:
 
 def _restore(config: LaunchConfig, chunk_bytes: int) -> RestoredShard | None:
     wanted = _wanted(config, chunk_bytes)
-    candidates = _candidates(config)
+    candidates, damaged = _candidates(config)
     saved = _saved_at_stop(saver(config), wanted)
     newest = candidates[0].manifest if candidates else None
     if saved is not None and stopped.is_newer(saved, wanted.shard, newest):
-        return saved
-    return _restored(config, candidates, wanted)
+        return restoring.with_damaged(saved, damaged)
+    return _restored(config, candidates, wanted, damaged)
 
 
 def reloading(config: LaunchConfig, chunk_bytes: int) -> Reload:
@@ -45,7 +45,7 @@ def reloading(config: LaunchConfig, chunk_bytes: int) -> Reload:
     own = replace(config, resume_from=None)
 
     def reload(number: int) -> RestoredShard:
-        found = [one for one in _candidates(own) if one.manifest.number == number]
+        found = [one for one in _candidates(own)[0] if one.manifest.number == number]
         wanted = _wanted(config, chunk_bytes)
         # Who returns to the end of the warm start is not of it any more.
         others = (*wanted.other_rules, *wanted.earlier)
@@ -60,13 +60,16 @@ def reloading(config: LaunchConfig, chunk_bytes: int) -> Reload:
 
 
 def _restored(
-    config: LaunchConfig, candidates: list[Checkpoint], wanted: Wanted
+    config: LaunchConfig,
+    candidates: list[Checkpoint],
+    wanted: Wanted,
+    damaged: tuple[int, ...] = (),
 ) -> RestoredShard | None:
     store = stores.open_store(config.checkpoints)
     # Those of a life that was killed meanwhile may be torn, as the machine may have died with it.
     store.drop_copies()
     try:
-        return restoring.restore(candidates, replace(wanted, bring=store.bring))
+        return restoring.restore(candidates, replace(wanted, bring=store.bring), damaged)
     finally:
         store.drop_copies()
 
@@ -84,7 +87,7 @@ def _wanted(config: LaunchConfig, chunk_bytes: int) -> Wanted:
     )
 
 
-def _candidates(config: LaunchConfig) -> list[Checkpoint]:
+def _candidates(config: LaunchConfig) -> tuple[list[Checkpoint], tuple[int, ...]]:
     store = stores.open_store(config.checkpoints)
     return restoring.newest(store, config.job_uid, config.resume_from)
 

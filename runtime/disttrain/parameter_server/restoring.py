@@ -86,17 +86,28 @@ def answers_for(shard: int, shards: int, former_shards: int) -> range:
     return range(shard, former_shards, shards)
 
 
-def newest(store: CheckpointStore, job_uid: str, resume_from: Path | None) -> list[Checkpoint]:
-    """Checkpoints to try, the best first: this run's, then the one that it began with."""
-    own = [c for c in reversed(store.list()) if c.manifest.job.uid == job_uid]
+def newest(
+    store: CheckpointStore, job_uid: str, resume_from: Path | None
+) -> tuple[list[Checkpoint], tuple[int, ...]]:
+    """Checkpoints to try, the best first: this run's, then the one that it began with.
+
+    And the numbers of those whose manifests are damaged, so that nobody knows whose they are.
+    """
+    # Before the list: what is committed meanwhile is not damaged.
+    numbers = store.numbers()
+    good = store.list()
+    damaged = tuple(sorted(set(numbers) - {c.manifest.number for c in good}))
+    own = [c for c in reversed(good) if c.manifest.job.uid == job_uid]
     if resume_from is None:
-        return own
+        return own, damaged
     first = store.read(resume_from)
-    return [c for c in own if c.manifest.number > first.manifest.number] + [first]
+    return [c for c in own if c.manifest.number > first.manifest.number] + [first], damaged
 
 
-def restore(candidates: list[Checkpoint], wanted: Wanted) -> RestoredShard | None:
-    """The newest one whose files are whole; None if there is none at all.
+def restore(
+    candidates: list[Checkpoint], wanted: Wanted, damaged: tuple[int, ...] = ()
+) -> RestoredShard | None:
+    """The newest one whose files are whole; None if there is none at all, damaged ones included.
 
     Raises Corrupt when every one of them is damaged, WrongSnapshot when it is of another job.
     """
@@ -108,11 +119,21 @@ def restore(candidates: list[Checkpoint], wanted: Wanted) -> RestoredShard | Non
             LOG.error("a checkpoint is damaged, the one before it is tried", error=error)
             damage = error
         else:
-            damaged = tuple(each.manifest.number for each in candidates[:tried])
-            return replace(restored, damaged=damaged)
+            passed_over = {each.manifest.number for each in candidates[:tried]}
+            return with_damaged(restored, passed_over.union(damaged))
+    if damage is None and damaged:
+        damage = Corrupt(f"checkpoint {max(damaged)}", "its manifest cannot be read")
     if damage is not None:
         raise damage
     return None
+
+
+def with_damaged(restored: RestoredShard, damaged: Iterable[int]) -> RestoredShard:
+    """It says which of the damaged checkpoints are newer than it is."""
+    newer = sorted({number for number in damaged if number > restored.checkpoint}, reverse=True)
+    if newer:
+        LOG.error("goes on without checkpoints that are damaged", numbers=newer)
+    return replace(restored, damaged=tuple(newer))
 
 
 def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:

@@ -1,6 +1,7 @@
 """With which checkpoint a shard begins, and to which it returns."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from builders import batch_shards
 from builders.batch_shards import CHUNK_BYTES
 from builders.jobs import a_batch_job
+from disttrain.checkpoint import names
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.job import location
 from disttrain.job.names import Role
@@ -56,3 +58,17 @@ def test_it_returns_to_no_other_checkpoint_than_the_one_that_was_named(
     assert reload(1).checkpoint == 1
     with pytest.raises(NoCheckpoint, match="there is no checkpoint 3"):
         reload(3)
+
+
+def test_who_goes_on_from_a_stop_tells_of_a_damaged_checkpoint_after_it(
+    config: LaunchConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = beginning.reloading(config, CHUNK_BYTES)(2)
+    monkeypatch.setattr(beginning, "_saved_at_stop", lambda *_: saved)
+    (config.checkpoints.folder / names.folder(3)).mkdir()
+
+    found = beginning.restore(replace(config, resume_from=None), CHUNK_BYTES)
+
+    assert found is not None
+    assert found.values is saved.values
+    assert found.damaged == (3,)

@@ -221,7 +221,8 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     content = bytearray(file.read_bytes())
     content[-CHUNK_BYTES] ^= 1
     file.write_bytes(content)
-    restored = restoring.restore(restoring.newest(Store(tmp_path), "job", None), wanted())
+    (candidates, damaged), wants = restoring.newest(Store(tmp_path), "job", None), wanted()
+    restored = restoring.restore(candidates, wants, damaged)
     assert restored is not None
     assert (restored.checkpoint, restored.version) == (1, 1)
     told = reporting.restored_report(restored, {})
@@ -229,6 +230,24 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     assert told.damaged == (2,)
     with pytest.raises(Corrupt):
         restoring.restore([newest], wanted())
+
+
+def test_checkpoints_without_a_good_manifest_are_told_and_no_reason_to_begin_anew(
+    tmp_path: Path,
+) -> None:
+    shard = a_shard(Sgd(learning_rate=1.0))
+    folders = [commit(tmp_path, [take_cut(shard)], number=each).path for each in (1, 2, 3, 4)]
+    for folder in (folders[0], folders[2], folders[3]):
+        (folder / names.MANIFEST).write_bytes(b"")
+    candidates, damaged = restoring.newest(Store(tmp_path), "job", None)
+    restored = restoring.restore(candidates, wanted(), damaged)
+    assert restored is not None
+    assert (restored.checkpoint, restored.damaged) == (2, (4, 3))
+
+    (folders[1] / names.MANIFEST).unlink()
+    candidates, damaged = restoring.newest(Store(tmp_path), "job", None)
+    with pytest.raises(Corrupt, match="checkpoint 4: its manifest cannot be read"):
+        restoring.restore(candidates, wanted(), damaged)
 
 
 def test_a_checkpoint_of_another_rule_is_refused(tmp_path: Path) -> None:
@@ -239,7 +258,7 @@ def test_a_checkpoint_of_another_rule_is_refused(tmp_path: Path) -> None:
 
 def test_another_jobs_checkpoints_are_not_taken(tmp_path: Path) -> None:
     commit(tmp_path, [take_cut(a_shard(Sgd(learning_rate=1.0)))])
-    assert restoring.newest(Store(tmp_path), "another", None) == []
+    assert restoring.newest(Store(tmp_path), "another", None) == ([], ())
 
 
 def test_a_join_tells_what_all_lives_of_the_shard_have_lost() -> None:
