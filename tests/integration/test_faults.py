@@ -1,6 +1,7 @@
 """Processes of a running job are killed and paused; what was counted shows each update."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 from safetensors.torch import load_file
 from torch import Tensor
 
-from builders.runs import RunningJob
+from builders.launches import wait_until
+from builders.runs import RunningJob, set_field
 from disttrain.checkpoint import names
+from disttrain.coordinator.journal import journal, owners
 
 SAMPLES = 1024
 EPOCHS = 2
@@ -123,6 +126,33 @@ def test_shard_killed_as_soon_as_it_is_a_member_comes_back(tmp_path: Path) -> No
 
         if not job.summary()["updatesLost"]:
             assert_every_sample_was_applied(job)
+        job.assert_promises_held()
+
+
+def test_a_coordinator_that_dies_before_it_has_gone_on_from_a_checkpoint_tries_again(
+    tmp_path: Path,
+) -> None:
+    with RunningJob(tmp_path, [SLOW]) as job:
+        job.wait_until(half_way)
+        job.interrupt()
+        assert job.wait() == 130
+        # Nothing can be claimed: the journal stays that of the run that was stopped.
+        claims = job.output / "checkpoints" / journal.FOLDER / owners.FOLDER
+        shutil.rmtree(claims)
+        claims.touch()
+        gate = tmp_path / "gate"
+        set_field(job.output, "task.arguments", {"gate": str(gate)})
+        job.resume()
+        wait_until(lambda: "starts again in" in job.printed(), "the coordinator has died")
+        claims.unlink()
+
+        job.wait_until(lambda status: status["liveReplicas"] == 2)
+        assert "state=checkpoint" in job.log("coordinator")
+        job.kill("coordinator")
+        gate.touch()
+        assert job.wait() == 0, job.printed()
+        assert "state=journal" in job.log("coordinator")
+        assert_every_sample_was_applied(job)
         job.assert_promises_held()
 
 

@@ -107,6 +107,14 @@ class RunFolder:
         return self.path / "launch" / "boots"
 
     @property
+    def resumed(self) -> Path:
+        """There when the journal is no longer that of the run's life before.
+
+        Written by the coordinator of a run that goes on from a checkpoint.
+        """
+        return self.path / "launch" / "resumed"
+
+    @property
     def lock_file(self) -> Path:
         """Locked by the launcher as long as it lives."""
         return self.path / "launch" / "lock"

@@ -128,7 +128,7 @@ class Launcher:
         now = time.monotonic()
         for process in self._supervision.due(now, self._fleet.can_start):
             config = self._run.configs[process.name]
-            if process.restarts:
+            if process.restarts and self._has_begun(process.name):
                 # The coordinator goes on from its journal, a shard from the newest checkpoint of
                 # this job that is whole: which one that is, it has to read them to know.
                 config = replace(config, resume_from=None)
@@ -140,6 +140,11 @@ class Launcher:
             self._fleet.start(process.name)
         if self._supervision.is_any_due(now):
             self._fleet.prepare_replicas()
+
+    def _has_begun(self, name: str) -> bool:
+        """Whether what a life before has left is there for this one to go on from."""
+        # Until then the journal is that of the life of the run that was stopped.
+        return name != names.COORDINATOR or self._run.folder.resumed.exists()
 
     def _wait(self, interrupts: interruption.Interrupts) -> None:
         due = self._supervision.next_due()

@@ -111,7 +111,7 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
             raise NothingToResume(message)
         place = _place(job, folder, held, task_folder=record.task_folder)
         place = replace(place, job_uid=record.job_uid, resume_from=checkpoint)
-        for told_before in (folder.summary, folder.status):
+        for told_before in (folder.summary, folder.status, folder.resumed):
             told_before.unlink(missing_ok=True)
         return _prepared(job, folder, place, held.pop_all())
 

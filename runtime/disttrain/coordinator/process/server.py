@@ -109,6 +109,9 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
     kept.claim(config.place or config.coordinator_address)
     begun = start.first_state(config, store)
     kept.begin(begun.state)
+    if config.resume_from is not None:
+        # Before anybody is told anything: a next life that began anew would tell the same lives.
+        RunFolder(config.run_folder).resumed.touch()
     machine = Coordinator(begun.state, _settings(config), _places(config, store))
     parts = Parts(
         machine=machine,
