@@ -1,10 +1,13 @@
 """A process that lives and does nothing is ended by whoever started it, and the job completes."""
 
 import signal
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from builders.launches import wait_until
 from builders.runs import RunningJob
 
 PATIENCE = "spec.coordinator={heartbeatSeconds: 0.2, leaseSeconds: 2, memberTimeoutSeconds: 6}"
@@ -25,3 +28,40 @@ def test_a_process_that_is_stopped_for_ever_is_killed_and_started_again(
         assert job.wait() == 0
 
         job.assert_promises_held()
+
+
+class ImpatientJob(RunningJob):
+    """One whose launcher gives members less time to begin than users have to."""
+
+    def _start(self, command: Sequence[str]) -> None:
+        program = (
+            "import sys; from disttrain.cli import main; from disttrain.launcher import hangs; "
+            "hangs.IDLE_SECONDS = dict.fromkeys(hangs.IDLE_SECONDS, 10.0); sys.exit(main.main())"
+        )
+        _, _, _, *arguments = command
+        super()._start([sys.executable, "-c", program, *arguments])
+
+
+def test_a_shard_that_is_stopped_for_ever_before_it_has_joined_is_started_again(
+    tmp_path: Path,
+) -> None:
+    with ImpatientJob(tmp_path, [PATIENCE]) as job:
+        wait_until(lambda: bool(_pid(job, "coordinator")), "the coordinator has begun")
+        # So that nobody has joined before the shard is stopped.
+        job.signal("coordinator", signal.SIGSTOP)
+        wait_until(lambda: bool(_pid(job, "shard-1")), "the shard has begun")
+        stopped = job.signal("shard-1", signal.SIGSTOP)
+        job.signal("coordinator", signal.SIGCONT)
+        said = "shard-1 hangs (has not joined, and did nothing for"
+        wait_until(lambda: said in job.printed(), "it is killed")
+        assert job.wait() == 0, job.printed()
+
+        assert job.pid("shard-1") != stopped
+        job.assert_promises_held()
+
+
+def _pid(job: RunningJob, name: str) -> int:
+    try:
+        return job.pid(name)
+    except KeyError:
+        return 0

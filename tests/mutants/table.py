@@ -318,8 +318,22 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a launcher that was stopped and takes that for a hang",
         file=f"{_R}/launcher/hangs.py",
-        old="self._silent_seconds += min(since, _MOST_SECONDS_OF_A_LOOK)",
-        new="self._silent_seconds += since",
+        old="min(now - self._looked, _MOST_SECONDS_OF_A_LOOK)",
+        new="now - self._looked",
+        tests=(f"{_UNIT}/launcher/test_hangs.py",),
+    ),
+    Mutant(
+        name="a member that hangs before it has joined",
+        file=f"{_R}/launcher/hangs.py",
+        old="        found += self._idle_ones(processes, since)\n",
+        new="",
+        tests=(f"{_UNIT}/launcher/test_hangs.py",),
+    ),
+    Mutant(
+        name="a member that computes for long before it has joined",
+        file=f"{_R}/launcher/hangs.py",
+        old="if before is not None and before.ticks == ticks:",
+        new="if before is not None:",
         tests=(f"{_UNIT}/launcher/test_hangs.py",),
     ),
     Mutant(

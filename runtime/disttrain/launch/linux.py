@@ -46,6 +46,16 @@ def children() -> list[int]:
     return [int(pid) for text in texts for pid in text.split()]
 
 
+def used_ticks(pid: int) -> int:
+    """Processor time of a process and of the children it has waited for; 0 if it is gone."""
+    try:
+        # The name, in brackets, may have spaces.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return sum(int(ticks) for ticks in fields[11:15])
+
+
 def set_process_name(name: str) -> None:
     """The name that ps and top show; its first 15 bytes."""
     buffer = ctypes.create_string_buffer(name.encode()[:15])

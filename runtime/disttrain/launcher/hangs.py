@@ -1,13 +1,18 @@
 """Which processes live and do nothing any more, so that they are to be killed. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from disttrain.job import names
+from disttrain.job.names import Role
 from disttrain.launcher.supervision import Process, State
 
 START_SECONDS = 600.0
 """For the coordinator's first word of a life: it may have to wait for what it goes on from."""
+IDLE_SECONDS = {Role.SHARD: 600.0, Role.REPLICA: 3600.0}
+"""Without any processor time before a member has joined. Whoever reads, imports or asks to join
+uses some; a task may wait for what it has started, or for a replica that prepares the data of all.
+"""
 _MOST_SECONDS_OF_A_LOOK = 1.0
 """Looks that are farther apart: the launcher itself was stopped, and heard nothing meanwhile."""
 
@@ -21,16 +26,40 @@ class Hang:
     reason: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Heard:
+    """What the coordinator said of members."""
+
+    dead: tuple[Hang, ...] = ()
+    """Whom it has declared dead."""
+    joined: frozenset[tuple[str, int]] = frozenset()
+    """Whom it knows, dead or not: names and process ids."""
+
+
+@dataclass(slots=True)
+class _Idle:
+    """How long a process has used no processor time."""
+
+    ticks: int
+    seconds: float = 0.0
+
+
 class Hangs:
     """Looks at the processes again and again; tells of each life once.
 
     A member hangs when the coordinator has declared it dead and its process is there: it was
-    silent, and nothing that it says counts any more. The coordinator hangs when it is silent.
+    silent, and nothing that it says counts any more; and before it has joined, when it does nothing
+    for long. The coordinator hangs when it is silent.
     """
 
-    def __init__(self, patience_seconds: float) -> None:
+    def __init__(self, patience_seconds: float, used_ticks: Callable[[int], int]) -> None:
+        """`used_ticks`: a process's processor time, in any unit."""
         self._patience_seconds = patience_seconds
         """For a coordinator that has said something in its life."""
+        self._used_ticks = used_ticks
+        self._joined: frozenset[tuple[str, int]] = frozenset()
+        self._idle: dict[int, _Idle] = {}
+        """By process: those that have not joined."""
         self._looked: float | None = None
         self._coordinator = 0
         """The process whose silence is counted."""
@@ -39,15 +68,19 @@ class Hangs:
         self._told: set[int] = set()
         """Processes, as long as they live: the system gives their numbers to others later."""
 
-    def look(
-        self, processes: Mapping[str, Process], dead: tuple[Hang, ...] | None, now: float
-    ) -> list[Hang]:
-        """Those found now. `dead`: what the coordinator said of members; None if it said nothing.
+    def look(self, processes: Mapping[str, Process], heard: Heard | None, now: float) -> list[Hang]:
+        """Those found now. `heard`: None if the coordinator said nothing.
 
         `now` is in seconds of one clock that never goes back.
         """
-        self._count(processes[names.COORDINATOR], now, has_spoken=dead is not None)
-        found = [hang for hang in dead or () if _lives(processes.get(hang.name), hang.pid)]
+        since = 0.0 if self._looked is None else min(now - self._looked, _MOST_SECONDS_OF_A_LOOK)
+        self._looked = now
+        self._count(processes[names.COORDINATOR], since, has_spoken=heard is not None)
+        if heard is not None:
+            self._joined = heard.joined
+        dead = () if heard is None else heard.dead
+        found = [hang for hang in dead if _lives(processes.get(hang.name), hang.pid)]
+        found += self._idle_ones(processes, since)
         patience = self._patience_seconds if self._has_spoken else START_SECONDS
         if self._silent_seconds >= patience:
             why = f"silent for {self._silent_seconds:.1f} s"
@@ -57,9 +90,25 @@ class Hangs:
         self._told.update(hang.pid for hang in new)
         return new
 
-    def _count(self, coordinator: Process, now: float, *, has_spoken: bool) -> None:
-        since = 0.0 if self._looked is None else now - self._looked
-        self._looked = now
+    def _idle_ones(self, processes: Mapping[str, Process], since: float) -> list[Hang]:
+        if not self._has_spoken:
+            # Nobody can join, or who has is not known.
+            return []
+        found, idle = [], {}
+        for role, process in _members(processes):
+            if (process.name, process.pid) in self._joined:
+                continue
+            ticks, before = self._used_ticks(process.pid), self._idle.get(process.pid)
+            now = idle[process.pid] = _Idle(ticks)
+            if before is not None and before.ticks == ticks:
+                now.seconds = before.seconds + since
+            if now.seconds >= IDLE_SECONDS[role]:
+                why = f"has not joined, and did nothing for {now.seconds:.1f} s"
+                found.append(Hang(process.name, process.pid, why))
+        self._idle = idle
+        return found
+
+    def _count(self, coordinator: Process, since: float, *, has_spoken: bool) -> None:
         if coordinator.state is not State.RUNNING or coordinator.pid != self._coordinator:
             self._coordinator = coordinator.pid
             self._has_spoken = False
@@ -68,7 +117,14 @@ class Hangs:
             self._has_spoken = True
             self._silent_seconds = 0.0
         else:
-            self._silent_seconds += min(since, _MOST_SECONDS_OF_A_LOOK)
+            self._silent_seconds += since
+
+
+def _members(processes: Mapping[str, Process]) -> list[tuple[Role, Process]]:
+    """The members that live, with their roles."""
+    living = [each for each in processes.values() if each.state is State.RUNNING]
+    found = [(names.role_and_index(each.name)[0], each) for each in living]
+    return [(role, each) for role, each in found if role in IDLE_SECONDS]
 
 
 def _living(processes: Mapping[str, Process]) -> set[int]:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
-from disttrain.launch import failure_file
+from disttrain.launch import failure_file, linux
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher import interruption, outcome, room, told
 from disttrain.launcher.fleet import FORK_SERVER, Fleet
@@ -95,7 +95,7 @@ class Launcher:
         self._open_link = open_link
         self._watcher = watcher
         self._supervision = Supervision(run.configs, run.policy)
-        self._hangs = Hangs(defaults.coordinator_patience_seconds(run.job.spec))
+        self._hangs = Hangs(defaults.coordinator_patience_seconds(run.job.spec), linux.used_ticks)
         self._deadline: float | None = None
         self._given_up: Outcome | None = None
         self._killed = False
@@ -176,8 +176,8 @@ class Launcher:
     def _kill_hanging(self, heard: Told | None) -> None:
         """Whoever hangs is ended, so that it is started again as anybody who ended by itself."""
         processes = self._supervision.processes
-        dead = None if heard is None else heard.dead
-        for hang in self._hangs.look(processes, dead, time.monotonic()):
+        said = None if heard is None else heard.heard
+        for hang in self._hangs.look(processes, said, time.monotonic()):
             LOG.warning("killed", process=hang.name, pid=hang.pid, reason=hang.reason)
             self._watcher.event(f"{hang.name} hangs ({hang.reason}) and is killed")
             self._fleet.kill(hang.pid)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from disttrain.launcher.hangs import Hang
+from disttrain.launcher.hangs import Hang, Heard
 from disttrain.launcher.outcome import Result
 
 _DEAD = "dead"
@@ -31,15 +31,17 @@ class Told(BaseModel):
         return self.phase in set(Result)
 
     @property
-    def dead(self) -> tuple[Hang, ...]:
-        """The members that the coordinator has declared dead."""
-        return tuple(
-            Hang(each.name, each.pid, each.reason) for each in self.members if each.state == _DEAD
+    def heard(self) -> Heard:
+        """What it says of the members."""
+        dead = (each for each in self.members if each.state == _DEAD)
+        return Heard(
+            dead=tuple(Hang(each.name, each.pid, each.reason) for each in dead),
+            joined=frozenset((each.name, each.pid) for each in self.members),
         )
 
     def has_joined(self, name: str, pid: int) -> bool:
         """Whether this process has been a member, so that it was told of the job's end."""
-        return any((each.name, each.pid) == (name, pid) for each in self.members)
+        return (name, pid) in self.heard.joined
 
 
 def read(path: Path) -> Told | None:

@@ -22,8 +22,9 @@ def test_the_phases_that_end_a_job_are_known(phase: Phase) -> None:
 
 def test_the_dead_are_found_among_the_members() -> None:
     members = [a_member("shard-0", 7), a_member("replica-0", 8, LifeState.DEAD)]
-    found = Told.model_validate({"phase": "Running", "members": members})
+    found = Told.model_validate({"phase": "Running", "members": members}).heard
     assert found.dead == (Hang("replica-0", 8, "silent"),)
+    assert found.joined == {("shard-0", 7), ("replica-0", 8)}
 
 
 def test_a_later_life_has_not_joined_because_an_earlier_one_had(tmp_path: Path) -> None:
