@@ -297,8 +297,22 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a shard that is over and saves over what the next one saved",
         file=f"{_R}/parameter_server/stopped.py",
-        old="            if newest > state.incarnation:",
-        new="            if False:",
+        old="                if newest > incarnation:",
+        new="                if False:",
+        tests=(f"{_UNIT}/parameter_server/test_stopped.py",),
+    ),
+    Mutant(
+        name="a shard that is over and saves as the next one joins",
+        file=f"{_R}/parameter_server/stopped.py",
+        old=" or (begun is not None and begun.has_passed_over(stop))",
+        new="",
+        tests=(f"{_UNIT}/parameter_server/test_stopped.py",),
+    ),
+    Mutant(
+        name="what was saved at a stop, passed over after one death",
+        file=f"{_R}/parameter_server/stopped.py",
+        old="is_older = stop.incarnation < self.incarnation and self.saved_by != stop.incarnation",
+        new="is_older = stop.incarnation < self.incarnation",
         tests=(f"{_UNIT}/parameter_server/test_stopped.py",),
     ),
     Mutant(

@@ -28,6 +28,14 @@ class Parting:
         self._saver = saver
         self._since: float | None = None
 
+    def begin(self, saved_by: int) -> None:
+        """Keep older lives of this shard from saving; `saved_by` as in `RestoredShard`."""
+        state = self._shard.state
+        try:
+            self._saver.begin(state.index, state.incarnation, saved_by)
+        except CheckpointError as error:
+            LOG.warning("what an older life saves from now on may be gone on from", error=error)
+
     def is_due(self, now: float) -> bool:
         """Whether nobody needs the shard's answers any more; the first question begins the wait."""
         if not self._shard.keeps_updates:

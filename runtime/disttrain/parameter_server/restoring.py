@@ -77,6 +77,8 @@ class RestoredShard:
     """The checkpoint is of another number of shards."""
     damaged: tuple[int, ...] = ()
     """Newer checkpoints, which could not be restored."""
+    saved_by: int = 0
+    """The life that saved it at its stop; 0: it is of a checkpoint."""
     former: dict[int, FormerShard] = field(default_factory=dict)
     """Shards of the checkpoint for whose losses this one answers: see `answers_for`."""
 

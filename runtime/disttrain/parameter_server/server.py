@@ -211,7 +211,7 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
         shard.restore(restored)
     _admit(shard, joined, transport.chunk_bytes)
     metrics.life(joined.member.incarnation)
-    saver = beginning.saver(config)
+    parting = _parting(config, shard, restored)
     serving = Serving(listener, shard)
     open_parts = stores.open_parts(config.checkpoints)
     book = OrderBook(shard, serving, transport.chunk_bytes, metrics, open_parts)
@@ -227,8 +227,17 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
         book=book,
         reporter=Reporter(shard),
         metrics=metrics,
-        parting=None if saver is None else Parting(shard, saver),
+        parting=parting,
     )
+
+
+def _parting(config: LaunchConfig, shard: Shard, restored: RestoredShard | None) -> Parting | None:
+    saver = beginning.saver(config)
+    if saver is None:
+        return None
+    parting = Parting(shard, saver)
+    parting.begin(restored.saved_by if restored is not None else 0)
+    return parting
 
 
 def _over(joined: Joined, restored: RestoredShard | None, losses: Losses) -> set[SenderLife]:

@@ -1,13 +1,14 @@
 """The exact values of a shard that was told to end, kept for its next life.
 
 Nothing is lost then, however long ago the last checkpoint is. Two files in a folder beside the
-checkpoints: the shard's, as in a checkpoint, and after it a small one that says what it is.
+checkpoints: the shard's, as in a checkpoint, and after it a small one that says what it is. A third
+one says which life has joined last: what older ones save after that is of no use to anybody.
 """
 
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -27,6 +28,8 @@ FOLDER = "stopped"
 """Beside the checkpoints."""
 
 _LARGEST_BYTES = 65_536
+
+Told = TypeVar("Told")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +52,25 @@ class Stop:
     """Of the life that saved it; earlier versions did not say."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Begun:
+    """The newest life of a shard that has joined, and what it began with."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+    job_uid: str
+    incarnation: int
+    saved_by: int
+    """As in `RestoredShard`."""
+
+    def has_passed_over(self, stop: Stop) -> bool:
+        """Whether that was not there yet as this life began, and is of an older one."""
+        is_older = stop.incarnation < self.incarnation and self.saved_by != stop.incarnation
+        return is_older and self.job_uid == stop.job_uid
+
+
 _STOP = TypeAdapter(Stop)
+_BEGUN = TypeAdapter(Begun)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,13 +83,27 @@ class Saver:
     objects: Objects | None = None
     """Where they go from the folder; None: they stay there."""
 
+    def begin(self, index: int, incarnation: int, saved_by: int) -> None:
+        """Note that this life has joined, so that no older one saves anything any more.
+
+        Raises CheckpointError.
+        """
+        durable.make_folder(self.folder)
+        self._refuse_older(index, incarnation)
+        path = self.folder / names.shard_file(index)
+        begun = Begun(job_uid=self.job_uid, incarnation=incarnation, saved_by=saved_by)
+        with DurableFile(_begun(path)) as file:
+            file.write(_BEGUN.dump_json(begun))
+        if self.objects is not None:
+            stopped_objects.send_joined(self.objects, _begun(path))
+
     def save(self, state: ShardState, values: Values, checkpoint: int) -> None:
         """Write everything, on disk; nothing may be applied meanwhile or after it.
 
         `checkpoint` as in `Stop`. Raises CheckpointError.
         """
         durable.make_folder(self.folder)
-        self._refuse_older(state)
+        self._refuse_older(state.index, state.incarnation)
         cut = writing.cut(checkpoint, state, values)
         path = self.folder / names.shard_file(state.index)
         written = shard_file.write(path, writing.contents(cut), cut.metadata)
@@ -89,17 +124,18 @@ class Saver:
         if self.objects is not None:
             stopped_objects.send(self.objects, _entry(path, stop), _said(path))
 
-    def _refuse_older(self, state: ShardState) -> None:
-        """What a newer life has saved stays: this one, perhaps on a lost node, is fenced."""
-        path = self.folder / names.shard_file(state.index)
+    def _refuse_older(self, index: int, incarnation: int) -> None:
+        """What a newer life goes on from stays: this one, perhaps on a lost node, is fenced."""
+        path = self.folder / names.shard_file(index)
         if self.objects is not None:
-            stopped_objects.bring_said(self.objects, path.name, _said(path))
-        with suppress(Corrupt):
-            found = _read(_said(path)) if _said(path).exists() else None
-            newest = 0 if found is None or found.job_uid != self.job_uid else found.incarnation
-            if newest > state.incarnation:
-                message = f"life {newest} of this shard has saved; life {state.incarnation} is over"
-                raise NotWritten(message)
+            stopped_objects.bring_told(self.objects, path.name, _said(path), _begun(path))
+        for told in (_read_stop, _read_begun):
+            with suppress(Corrupt):
+                found = told(path)
+                newest = 0 if found is None or found.job_uid != self.job_uid else found.incarnation
+                if newest > incarnation:
+                    message = f"life {newest} of this shard has begun; life {incarnation} is over"
+                    raise NotWritten(message)
 
 
 def read(
@@ -111,10 +147,10 @@ def read(
     """
     path = folder / names.shard_file(wanted.shard)
     if objects is not None:
-        stopped_objects.bring_said(objects, path.name, _said(path))
-    if not _said(path).exists():
+        stopped_objects.bring_told(objects, path.name, _said(path), _begun(path))
+    stop, begun = _read_stop(path), _read_begun(path)
+    if stop is None or (begun is not None and begun.has_passed_over(stop)):
         return None
-    stop = _read(_said(path))
     make = wanted.room(stop.update_rule)
     if (stop.job_uid, stop.shards) != (job_uid, wanted.shards) or make is None:
         return None
@@ -143,9 +179,23 @@ def _said(path: Path) -> Path:
     return path.with_suffix(".json")
 
 
-def _read(path: Path) -> Stop:
+def _begun(path: Path) -> Path:
+    return path.with_suffix(".life.json")
+
+
+def _read_stop(path: Path) -> Stop | None:
+    return _read(_said(path), _STOP)
+
+
+def _read_begun(path: Path) -> Begun | None:
+    return _read(_begun(path), _BEGUN)
+
+
+def _read(path: Path, adapter: TypeAdapter[Told]) -> Told | None:
+    if not path.exists():
+        return None
     try:
-        return _STOP.validate_json(shard_file.small_content(path, _LARGEST_BYTES))
+        return adapter.validate_json(shard_file.small_content(path, _LARGEST_BYTES))
     except ValidationError as error:
         raise Corrupt(path, f"it says nothing of a shard: {error.errors()[0]['msg']}") from error
 
@@ -170,4 +220,5 @@ def _restored(file: ShardFile, stop: Stop, wanted: Wanted, make: MakeValues) -> 
         samples=stop.samples,
         delivered=delivered,
         former={wanted.shard: FormerShard(version=stop.version, delivered=delivered)},
+        saved_by=stop.incarnation,
     )

@@ -25,16 +25,22 @@ def send(objects: Objects, shard: FileEntry, said: Path) -> None:
     objects.delete(earlier.keys() - {name})
 
 
-def bring_said(objects: Objects, shard: str, said: Path) -> None:
-    """Copy what tells of a shard's file, if there is such a thing. Raises StoreAway, StoreDenied.
+def bring_told(objects: Objects, shard: str, said: Path, joined: Path) -> None:
+    """Copy what tells of a shard's file and lives, if it is there. Raises StoreAway, StoreDenied.
 
     What an earlier life has left there, and could not upload, is deleted.
     """
-    said.unlink(missing_ok=True)
-    name = _said(shard)
-    if name in objects.sizes(object_names.STOPPED):
-        durable.make_folder(said.parent)
-        said.write_bytes(objects.read(name, _LARGEST_BYTES))
+    there = objects.sizes(object_names.STOPPED)
+    for name, file in ((_said(shard), said), (_joined(joined), joined)):
+        file.unlink(missing_ok=True)
+        if name in there:
+            durable.make_folder(file.parent)
+            file.write_bytes(objects.read(name, _LARGEST_BYTES))
+
+
+def send_joined(objects: Objects, joined: Path) -> None:
+    """Upload the file that tells of a life. Raises NotWritten, StoreAway, StoreDenied."""
+    objects.write(_joined(joined), joined.read_bytes())
 
 
 def bring(objects: Objects, shard: FileEntry, folder: Path) -> None:
@@ -44,6 +50,10 @@ def bring(objects: Objects, shard: FileEntry, folder: Path) -> None:
 
 def _said(shard: str) -> str:
     return f"{object_names.STOPPED}/{shard}.json"
+
+
+def _joined(joined: Path) -> str:
+    return f"{object_names.STOPPED}/{joined.name}"
 
 
 def _folder(shard: FileEntry) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from disttrain.checkpoint import model_map, names
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.manifest import FileEntry, Manifest, ShardEntry
 from disttrain.job.optimizer import Momentum
-from disttrain.parameter_server import assembly, stopped
+from disttrain.parameter_server import assembly, beginning, server, stopped
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
 from disttrain.parameter_server.parting import LINGER_SECONDS, QUIET_SECONDS, Parting
@@ -83,6 +84,63 @@ def test_what_a_newer_life_has_saved_stays(tmp_path: Path) -> None:
     assert found.version == 12
     newer.state.count = 13
     assert Parting(newer, a_saver(tmp_path)).save(6)
+
+
+@pytest.fixture(name="objects", params=["folder", "object store"])
+def _objects(request: pytest.FixtureRequest) -> FlakyObjects | None:
+    return FlakyObjects() if request.param == "object store" else None
+
+
+def a_parting(folder: Path, objects: FlakyObjects | None, incarnation: int) -> Parting:
+    """Of a life whose values are those of `a_shard`, on a node of its own with an object store."""
+    shard = a_shard()
+    shard.state.incarnation = incarnation
+    own = folder if objects is None else folder / str(incarnation)
+    return Parting(shard, replace(a_saver(own), objects=objects))
+
+
+def test_an_older_life_saves_nothing_once_a_newer_one_has_joined(
+    tmp_path: Path, objects: FlakyObjects | None
+) -> None:
+    zombie = a_parting(tmp_path, objects, 4)
+    a_parting(tmp_path, objects, 5).begin(0)
+
+    assert not zombie.save(6)
+    zombie.begin(0)
+
+    assert not zombie.save(6)
+    assert stopped.read(tmp_path / "6", "job", WANTED, objects) is None
+    assert a_parting(tmp_path, objects, 5).save(6)
+
+
+def test_what_an_older_life_saved_as_a_newer_one_joined_is_passed_over(
+    tmp_path: Path, objects: FlakyObjects | None
+) -> None:
+    """It began before the newer one had joined, and saving takes long."""
+    assert a_parting(tmp_path, objects, 4).save(6)
+    a_parting(tmp_path, objects, 5).begin(0)
+
+    assert stopped.read(tmp_path, "job", WANTED, objects) is None
+
+
+def test_a_shard_that_joins_notes_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beginning, "saver", lambda _: a_saver(tmp_path))
+    server._parting(Mock(), a_shard(), None)
+
+    assert not a_parting(tmp_path, None, 3).save(6)
+
+
+def test_what_was_saved_is_gone_on_from_again_after_a_death(
+    tmp_path: Path, objects: FlakyObjects | None
+) -> None:
+    assert a_parting(tmp_path, objects, 4).save(6)
+    for incarnation in (5, 6):
+        found = stopped.read(tmp_path, "job", WANTED, objects)
+        assert found is not None
+        assert found.saved_by == 4
+        a_parting(tmp_path, objects, incarnation).begin(found.saved_by)
 
 
 @pytest.mark.parametrize(
