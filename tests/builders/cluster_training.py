@@ -85,7 +85,11 @@ class ClusterTraining(JobView):
         self.volume.start()
 
     def kill(self, role: str) -> None:
-        """SIGKILL for the process in a pod of a role that runs: others may still begin."""
+        """SIGKILL for the process in a pod of a role."""
+        self.hooks.kill(self.kubectl.namespace, self.running(role), CONTAINER)
+
+    def running(self, role: str) -> str:
+        """A pod of a role that runs: others may still begin."""
         found: list[str] = []
 
         def runs() -> bool:
@@ -93,7 +97,7 @@ class ClusterTraining(JobView):
             return bool(found)
 
         self.wait_until(runs, f"a {role} runs")
-        self.hooks.kill(self.kubectl.namespace, found[0], CONTAINER)
+        return found[0]
 
     def _running(self, role: str) -> list[str]:
         return [

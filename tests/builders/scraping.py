@@ -1,5 +1,6 @@
 """The Prometheus metrics of a running process, as a scraper sees them."""
 
+import urllib.error
 import urllib.request
 
 
@@ -8,6 +9,16 @@ def scraped(address: str) -> str:
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as reply:
         text: str = reply.read().decode()
         return text
+
+
+def answered(address: str, path: str) -> int:
+    """The HTTP status with which `host:port` answers."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
 
 
 def total(page: str, series: str) -> float:

@@ -177,6 +177,10 @@ class Cluster:
         """Kill the first process of a container of a pod with SIGKILL, as no one expects."""
         nodes.kill_container(self.kubectl.within(namespace), pod, container)
 
+    def stop_container(self, namespace: str, pod: str, container: str) -> None:
+        """Stop the first process of a container of a pod for ever: it lives and does nothing."""
+        nodes.kill_container(self.kubectl.within(namespace), pod, container, signal.SIGSTOP)
+
     def remove_node(self, node: layout.Node) -> None:
         """Remove a node that was added, its pods and every trace of it."""
         nodes.remove(self.kubectl, node)

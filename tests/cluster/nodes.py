@@ -58,11 +58,13 @@ def load(archive: Path, name: str) -> None:
             ctr.import_archive(node, archive)
 
 
-def kill_container(kubectl: Kubectl, pod: str, container: str) -> None:
-    """Send SIGKILL to the first process of a container of a pod."""
+def kill_container(
+    kubectl: Kubectl, pod: str, container: str, number: signal.Signals = signal.SIGKILL
+) -> None:
+    """Send a signal to the first process of a container of a pod."""
     found = kubectl.get("pod", pod)
     statuses = found["status"]["containerStatuses"]
     identity = next(each["containerID"] for each in statuses if each["name"] == container)
     node = next(node for node in existing() if node.name == found["spec"]["nodeName"])
     container_id = identity.removeprefix("containerd://")
-    os.kill(ctr.process_id(node, container_id), signal.SIGKILL)
+    os.kill(ctr.process_id(node, container_id), number)

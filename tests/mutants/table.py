@@ -386,6 +386,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_evaluation.py",),
     ),
     Mutant(
+        name="a coordinator whose loop may hang for ever",
+        file=f"{_R}/coordinator/process/reporting.py",
+        old="        self._metrics.health.begin(patience_seconds)\n",
+        new="",
+        tests=(f"{_UNIT}/coordinator/process/test_service.py",),
+    ),
+    Mutant(
         name="an end of the job that nobody who waits hears",
         file=f"{_R}/coordinator/protocol/client.py",
         old="if isinstance(order.order, End):",

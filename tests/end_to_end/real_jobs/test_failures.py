@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders.cluster_training import (
+    CONTAINER,
     PATIENT,
     ClusterTraining,
     assert_every_sample_was_applied,
@@ -66,6 +67,22 @@ def test_a_killed_shard_restarts_no_replica(job: ClusterTraining) -> None:
     # An element of the first shard counts that shard's updates; what it lost is told.
     applied = int(job.trained()["first_updates"][0])
     assert applied + summary["updatesLost"] >= summary["steps"]
+
+
+@pytest.mark.landing
+def test_a_shard_that_hangs_is_restarted_by_its_kubelet(
+    own_cluster: Cluster, job: ClusterTraining
+) -> None:
+    # Who is stopped cannot use the time to end.
+    job.apply(pods={"terminationGracePeriodSeconds": 5})
+    job.train()
+    own_cluster.stop_container(job.kubectl.namespace, job.running("shard"), CONTAINER)
+
+    job.wait_until(lambda: sorted(job.restarts("shard")) == [0, 1], "the shard's restart")
+    told = [event["message"] for event in job.kubectl.items("events")]
+    assert any("failed liveness probe" in message for message in told), told
+    summary = job.complete()
+    assert summary["restarts"] == {"coordinator": 0, "shard": 1, "replica": 0}
 
 
 def samples_in(folder: Path) -> int:

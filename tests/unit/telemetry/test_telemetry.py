@@ -4,13 +4,13 @@ import json
 import logging
 import re
 import stat
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from builders import scraping
 from disttrain.telemetry import exporter, logs, metrics
 from disttrain.telemetry.errors import MetricsAddressError
 from disttrain.telemetry.health import Health
@@ -72,21 +72,12 @@ def test_the_exporter_serves_what_was_counted_on_a_free_port() -> None:
 def test_a_process_lives_at_once_and_is_ready_when_it_says_so() -> None:
     health = Health()
     with exporter.Exporter("127.0.0.1:0", metrics.new_registry(), health) as served:
-        assert _status(served.address, "/healthz") == 200
-        assert _status(served.address, "/ready") == 503
+        assert scraping.answered(served.address, "/healthz") == 200
+        assert scraping.answered(served.address, "/ready") == 503
         health.is_ready = True
-        assert _status(served.address, "/ready?verbose") == 200
+        assert scraping.answered(served.address, "/ready?verbose") == 200
         health.begin(limit_seconds=-1.0)
-        assert _status(served.address, "/healthz") == 503
-
-
-def _status(address: str, path: str) -> int:
-    try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
+        assert scraping.answered(served.address, "/healthz") == 503
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000"])

@@ -1,6 +1,7 @@
 """The coordinator's loop against a scripted listener: who may say what, and when it answers."""
 
 import errno
+import itertools
 import json
 import os
 import threading
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import scraping
 from builders.batch_machines import RULES, BatchMachine
 from builders.control_members import LAYOUT
 from builders.machines import BASE, Machine
@@ -115,14 +117,15 @@ class Served:
         self.listener = ScriptedListener()
         self.metrics = ServedMetrics("127.0.0.1:0")
         self.leaving = Leaving(self.machine, self.journal)
+        self.reporting = Reporting(
+            self.machine, RunFiles(folder), self.metrics, losses_are_exact=True
+        )
         job = Job(uid="u", name="n", seed=1, update_rule="sgd", batch_rule="lbfgs", keep_last=1)
         parts = Parts(
             machine=self.machine,
             journal=self.journal,
             checkpoints=Checkpoints(Store(folder), job),
-            reporting=Reporting(
-                self.machine, RunFiles(folder), self.metrics, losses_are_exact=True
-            ),
+            reporting=self.reporting,
             leaving=self.leaving,
             farewells=self.farewells,
             supervisor=supervisor,
@@ -150,6 +153,15 @@ def test_each_turn_of_the_loop_shows_over_http(
     served.service.run()
 
     assert turns
+
+
+def test_a_loop_that_hangs_shows_over_http(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.chain([0.0, 60.0], itertools.repeat(60.1))
+    monkeypatch.setattr(served.metrics.health, "_clock", lambda: next(seconds))
+    served.reporting.ready(patience_seconds=60.0)
+
+    assert scraping.answered(served.metrics.address, "/healthz") == 200
+    assert scraping.answered(served.metrics.address, "/healthz") == 503
 
 
 @pytest.mark.parametrize("role", [Role.REPLICA, Role.SHARD])
