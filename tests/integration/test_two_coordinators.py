@@ -1,8 +1,12 @@
 """A second coordinator takes a job over while the first one still runs, as after a lost node."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from builders import object_stores
 from builders.pod_processes import ALL, PodJob
 from disttrain.job.pod_layout import Variable
 from disttrain.launch.exit_code import ExitCode
@@ -16,11 +20,22 @@ SLOW = {
 }
 
 
-def test_the_older_one_ends_by_itself_and_the_job_goes_on_with_the_newer(tmp_path: Path) -> None:
-    with PodJob(tmp_path, SLOW) as job, closing(reserved_port.reserve()) as port:
+@pytest.fixture(name="bucket")
+def _bucket() -> Iterator[str]:
+    with object_stores.s3_server() as uri:
+        yield uri
+
+
+@pytest.mark.parametrize("kind", ["folder", pytest.param("s3", marks=pytest.mark.landing)])
+def test_the_older_one_ends_by_itself_and_the_job_goes_on_with_the_newer(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    uri = object_stores.location(request, kind).uri
+    journal = {"spec.checkpoint.uri": uri} if uri else {}
+    with PodJob(tmp_path, SLOW | journal) as job, closing(reserved_port.reserve()) as port:
         job.start(*ALL)
         job.wait_until(lambda status: status["samples"] > 0)
-        # On another node, with the same volume; nobody is connected to it yet.
+        # On another node, with the same volume or store; nobody is connected to it yet.
         elsewhere = {str(Variable.LISTEN_ADDRESS): f"tcp://127.0.0.1:{port.number}"}
         job.changed["coordinator-2"] = elsewhere
         job.start("coordinator-2")
