@@ -281,6 +281,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/journal/test_file_lines.py",),
     ),
     Mutant(
+        name="a journal that trusts a folder of claims that cannot be read",
+        file=f"{_R}/coordinator/journal/journal.py",
+        old="        self._unowned = not self._is_still_owner()\n",
+        new="        self._is_still_owner()\n",
+        tests=(f"{_UNIT}/coordinator/journal/test_journal.py",),
+    ),
+    Mutant(
+        name="a journal that is synced whoever has claimed it",
+        file=f"{_R}/coordinator/journal/journal.py",
+        old="        self._unowned = not self._is_still_owner()\n",
+        new="",
+        tests=(f"{_UNIT}/coordinator/journal/test_journal.py",),
+    ),
+    Mutant(
         name="two coordinators that take over from each other for ever",
         file=f"{_R}/coordinator/journal/owners.py",
         old="    if mine:\n",

@@ -95,11 +95,13 @@ class Journal:
         self._owners = OwnerFolder(folder / owners.FOLDER)
         self._claim = 0
         """0: nobody else is looked for."""
+        self._unowned = False
+        """Claims could not be read: a newer one may have replayed less than was written here."""
 
     @property
     def is_behind(self) -> bool:
         """Some entries may not be on disk: it is full or fails."""
-        return bool(self._backlog) or self._doubtful
+        return bool(self._backlog) or self._doubtful or self._unowned
 
     @property
     def is_long(self) -> bool:
@@ -112,9 +114,7 @@ class Journal:
 
     def require_owner(self) -> None:
         """See `DecisionJournal`. A folder that cannot be read leaves it open."""
-        if self._claim:
-            with contextlib.suppress(OSError):
-                owners.require_newest(self._claim, self._owners.numbers())
+        self._is_still_owner()
 
     def begin(self, found: State) -> None:
         """Begins a new file with a snapshot; the older ones are deleted.
@@ -185,8 +185,11 @@ class Journal:
             self._doubtful = True
             LOG.error("nothing is decided until a new journal is on disk", reason=str(error))
             return
+        # Else the next turn syncs and looks again.
+        self._unowned = not self._is_still_owner()
+        if self._unowned:
+            return
         self._unsynced = False
-        self.require_owner()
         if not self._backlog:
             self._mark_synced()
 
@@ -199,6 +202,17 @@ class Journal:
                 self.sync()
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def _is_still_owner(self) -> bool:
+        """Whether nobody has claimed it since; False if that cannot be read. Raises Superseded."""
+        if not self._claim:
+            return True
+        try:
+            claims = self._owners.numbers()
+        except OSError:
+            return False
+        owners.require_newest(self._claim, claims)
+        return True
 
     def _write(self) -> None:
         """Raises OSError; what it wrote until then is written over next time."""
@@ -229,7 +243,7 @@ class Journal:
         """Goes on in this file, whose every byte is on disk."""
         old, self._descriptor = self._descriptor, descriptor
         self._length, self._reserved = length, 0
-        self._backlog, self._unsynced = b"", False
+        self._backlog, self._unsynced, self._unowned = b"", False, False
         self._decisions = self._synced = 0
         if old >= 0:
             with contextlib.suppress(OSError):

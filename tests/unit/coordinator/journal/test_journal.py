@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disttrain.coordinator.errors import JournalDamaged
-from disttrain.coordinator.journal import entries, fold, journal, state
+from disttrain.coordinator.errors import JournalDamaged, Superseded
+from disttrain.coordinator.journal import entries, fold, journal, owners, state
 from disttrain.coordinator.journal.journal import Journal
 from disttrain.coordinator.journal.state import Evaluation, Phase, State
 
@@ -242,6 +242,30 @@ def test_an_old_file_that_stays_harms_nobody(
     written.begin(State(phase=Phase.RUNNING))
     assert len(list(tmp_path.iterdir())) == 2
     _assert_it_goes_on(written, tmp_path, Phase.DRAINING)
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_what_is_synced_counts_as_written_once_it_is_known_whose_the_journal_is(
+    tmp_path: Path, *, is_claimed: bool
+) -> None:
+    written, claims = Journal(tmp_path), tmp_path / owners.FOLDER
+    written.claim("first")
+    written.begin(State())
+    written.append(_change(Phase.RUNNING, 1.0))
+    if is_claimed:
+        Journal(tmp_path).claim("second")
+    claims.rename(tmp_path / "away")
+    for _ in range(2):
+        written.sync()
+        assert written.is_behind
+
+    (tmp_path / "away").rename(claims)
+    if is_claimed:
+        with pytest.raises(Superseded):
+            written.sync()
+        return
+    written.sync()
+    assert not written.is_behind
 
 
 def test_closing_on_a_failing_disk_raises_nothing(
