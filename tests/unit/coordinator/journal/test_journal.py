@@ -268,6 +268,29 @@ def test_what_is_synced_counts_as_written_once_it_is_known_whose_the_journal_is(
     assert not written.is_behind
 
 
+def test_a_page_that_did_not_reach_the_disk_costs_nothing_that_was_synced(tmp_path: Path) -> None:
+    """The pages of what was written since reach it in any order; others are zeros."""
+    written = Journal(tmp_path)
+    written.begin(State())
+    written.append(_change(Phase.RUNNING, 1.0))
+    written.sync()
+    (file,) = tmp_path.glob("*.jsonl")
+    synced = len(file.read_bytes().rstrip(b"\0"))
+    for number in range(200):
+        written.append(_change(Phase.DRAINING, float(number)))
+    content = bytearray(file.read_bytes())
+    page = -(-synced // 4096) * 4096
+    content[page : page + 4096] = bytes(4096)
+    assert content[page + 4096 :].strip(b"\0")
+    file.write_bytes(content)
+
+    replayed = journal.replay(tmp_path)
+
+    assert replayed is not None
+    assert 1 <= replayed.decisions < 200
+    assert replayed.state.began == 1.0
+
+
 def test_closing_on_a_failing_disk_raises_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
