@@ -9,6 +9,13 @@ _OLDER = "if old is not None and old.uid == record.uid and old.version > record.
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="a status deeper than the operator writes it",
+        file=f"{_O}/observed/parsing.py",
+        old="    except TypeError:\n        return _text_of({})\n",
+        new="    except ZeroDivisionError:\n        return _text_of({})\n",
+        tests=(f"{_OPERATOR}/observed/test_odd_jobs.py",),
+    ),
+    Mutant(
         name="an older sight of a job by the operator",
         file=f"{_O}/observed/inventory.py",
         old=f"old = place.job\n        {_OLDER}",

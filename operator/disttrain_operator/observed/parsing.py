@@ -93,7 +93,7 @@ def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
         spec=kept(_spec(body.get("spec"))),
         outcome=outcomes.from_conditions(conditions(status), created),
         restarts=_restarts(annotations.get(RESTARTS)),
-        written=_text_of({name: status[name] for name in sorted(own_fields & status.keys())}),
+        written=_written({name: status[name] for name in sorted(own_fields & status.keys())}),
         phase=kept(status.get("phase", "")),
         strategy=kept(status.get("strategy", "")),
         training=number(mapping(status.get("training")).get("samples")) > 0,
@@ -113,6 +113,14 @@ def _spec(value: object) -> str:
         limit = json_text.LARGEST_SPEC_BYTES
         return _text_of(f"must be at most {limit} bytes as JSON, got {len(found)}")
     return found.decode()
+
+
+def _written(status: dict[str, Any]) -> str:
+    """The operator's own fields as JSON; deeper than it writes them they count as none."""
+    try:
+        return _text_of(status)
+    except TypeError:
+        return _text_of({})
 
 
 def _restarts(value: object) -> str:

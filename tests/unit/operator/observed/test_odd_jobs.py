@@ -97,6 +97,17 @@ def test_a_status_that_somebody_filled_is_not_kept() -> None:
     assert job.status == {}
 
 
+@pytest.mark.parametrize("levels", [100, 252, 254, 255, 300, 900])
+def test_a_status_of_any_depth_leaves_the_job_in_sight(levels: int) -> None:
+    text = text_of_job("1").replace(
+        b'"status": {', b'"status": {"message": %s,' % nested(levels).encode()
+    )
+    job = parsing.job(json_text.read_jobs(text, Level.OBJECT), frozenset({"message", "phase"}))
+    assert job.key.name == "odd"
+    assert job.phase == "Pending"
+    assert ("message" in job.status) == (levels < 254)
+
+
 @pytest.mark.parametrize("text", [b"", b'{"a"', b'"' * 100_001, b"[" * 100_000, b"<html>"])
 def test_what_is_no_json_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"line \d+ column \d+"):
