@@ -93,7 +93,7 @@ PIN := $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-u
 
 lock: .venv/ready ## pin the newest versions that pyproject.toml allows, for images too
 	$(PIN) --upgrade --all-extras -o requirements.lock pyproject.toml
-	$(PIN) --constraint requirements.lock --extra examples pyproject.toml -o images/runtime/requirements.lock
+	$(PIN) --constraint requirements.lock --extra examples --extra object-stores pyproject.toml -o images/runtime/requirements.lock
 	$(PIN) --constraint requirements.lock images/operator/requirements.in -o images/operator/requirements.lock
 	$(PIN) --constraint requirements.lock images/build.in -o images/build.lock
 	$(PIN) --upgrade scripts/uv.in -o scripts/uv.lock

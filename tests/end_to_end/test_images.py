@@ -48,11 +48,26 @@ def test_an_unchanged_image_keeps_its_identity(base_image: str, tmp_path: Path) 
     assert images.build(recipe) == images.build(recipe) == images.identity(TAG)
 
 
-def output_of(namespace: Kubectl, name: str) -> str:
+def test_the_runtime_reaches_object_stores_without_another_image(
+    runtime_image: str, namespace: Kubectl
+) -> None:
+    find = "from fsspec import get_filesystem_class as find; print(find('s3'), find('gs'))"
+    command = ["/opt/disttrain/bin/python", "-P", "-W", "error", "-c", find]
+
+    found = output_of(namespace, "stores", runtime_image, command)
+
+    assert "s3fs." in found
+    assert "gcsfs." in found
+
+
+def output_of(
+    namespace: Kubectl, name: str, tag: str = TAG, command: list[str] | None = None
+) -> str:
     pod = pods.restricted(name)
     pod["spec"]["restartPolicy"] = "Never"
-    pod["spec"]["containers"][0]["image"] = TAG
-    del pod["spec"]["containers"][0]["command"]
+    container = pod["spec"]["containers"][0]
+    # Without a command of the pod the image's own is run.
+    container |= {"image": tag, "command": command}
     namespace.apply(pod)
     namespace.wait_until("jsonpath={.status.phase}=Succeeded", f"pod/{name}")
     return namespace.run("logs", name)

@@ -49,6 +49,17 @@ def test_the_operators_image_has_what_its_extra_names_and_what_reads_manifests()
     assert names([line for line in lines if not line.startswith("#")]) == wanted
 
 
+def test_the_runtimes_image_has_what_examples_and_object_stores_need() -> None:
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    entries = pinned(IMAGES / "runtime" / "requirements.lock")
+
+    found = {entry.partition("==")[0] for entry in entries}
+
+    assert found >= names(extras["examples"]) | names(extras["object-stores"])
+
+
 def test_the_operators_image_has_no_pytorch() -> None:
     entries = pinned(IMAGES / "operator" / "requirements.lock")
 
