@@ -1,5 +1,6 @@
 """What keeps a job from running, or from running as asked for, in words for its conditions."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -48,3 +49,11 @@ class Problem:
     message: str
     reason: str = ""
     """A word for programs; empty: the type itself."""
+
+
+def first_of_each_type(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """What a status can tell: it has one condition of a type."""
+    found: dict[ProblemType, Problem] = {}
+    for each in problems:
+        found.setdefault(each.type, each)
+    return tuple(found.values())

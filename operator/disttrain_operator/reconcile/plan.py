@@ -23,7 +23,7 @@ from disttrain_operator.policies import (
     ttl,
 )
 from disttrain_operator.policies import outcome as outcome_policy
-from disttrain_operator.policies.problem import Problem
+from disttrain_operator.policies.problem import Problem, first_of_each_type
 from disttrain_operator.policies.stages import Stage
 from disttrain_operator.reconcile import desired, refused, report, workloads
 from disttrain_operator.reconcile.actions import (
@@ -139,7 +139,7 @@ def _problems(situation: _Situation, outcome: Outcome | None) -> tuple[Problem, 
         *starting.problems(situation.job, observed, knowledge.lacks, situation.now),
         knowledge.error,
     ]
-    return tuple(problem for problem in found if problem is not None)
+    return first_of_each_type(problem for problem in found if problem is not None)
 
 
 def _count(

@@ -21,6 +21,7 @@ def replicas(**spec: Any) -> dict[str, Any]:
     return {"replicas": {"count": 1, "template": {"spec": spec}}}
 
 
+HOST_NETWORK = {"spec": {"hostNetwork": True}}
 TOO_FEW_GROUPS = {
     "strategy": {"sandblaster": {"optimizer": {"lbfgs": {}}, "batchSize": 8, "portionSize": 8}},
     "batchSize": None,
@@ -35,6 +36,11 @@ NOTHING_IS_MADE = {"InvalidTemplate", "InvalidManifest", "NotSupported"}
     [
         (replicas(nodeSelectr={"disk": "fast"}), "InvalidTemplate", "nodeSelectr"),
         (replicas(hostNetwork=True), "InvalidTemplate", "hostNetwork"),
+        (
+            replicas(hostNetwork=True) | {"coordinator": {"template": HOST_NETWORK}},
+            "InvalidTemplate",
+            "coordinator",
+        ),
         (TOO_FEW_GROUPS, "InvalidManifest", "must make at least 3 groups"),
         ({"replicas": {"count": 1, "partitions": 2}}, "NotSupported", "must be 1, got 2"),
         (
@@ -46,7 +52,7 @@ NOTHING_IS_MADE = {"InvalidTemplate", "InvalidManifest", "NotSupported"}
         (replicas(nodeSelector={"disk": "fast"}), "CannotStart", "Unschedulable"),
     ],
     ids=[
-        *("unknown field", "host network", "invalid", "partitions"),
+        *("unknown field", "host network", "two roles", "invalid", "partitions"),
         *("pod security", "no image", "no node"),
     ],
 )

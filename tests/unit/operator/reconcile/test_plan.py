@@ -151,6 +151,17 @@ def test_what_cannot_run_is_told_and_nothing_is_made(
     assert conditions(found)["Degraded"]["status"] == "True"
 
 
+def test_a_status_has_one_condition_of_a_type() -> None:
+    """With two of a type the API server would not take it."""
+    config = ManifestConfig(pod_defaults='{"spec":{"hostNetwork":true}}')
+
+    status = made(Observed(job()), config=config).status
+
+    assert status is not None
+    types = [each["type"] for each in status["conditions"]]
+    assert types.count("InvalidTemplate") == 1
+
+
 def test_a_job_without_a_place_for_checkpoints_is_told_so() -> None:
     found = made(Observed(job()), config=ManifestConfig(default_volume=None))
 
