@@ -262,4 +262,18 @@ MUTANTS: tuple[Mutant, ...] = (
         new='_BY_TAINT = ""',
         tests=(f"{_OPERATOR}/observed/test_deaths.py",),
     ),
+    Mutant(
+        name="an operator that makes again what is no longer allowed",
+        file=f"{_O}/reconcile/new_pods.py",
+        old="if isinstance(change, Create | Renew) and change.child.kind in _ROLES:",
+        new="if False:",
+        tests=(f"{_OPERATOR}/reconcile/test_new_pods.py",),
+    ),
+    Mutant(
+        name="an operator that resumes what is no longer allowed",
+        file=f"{_O}/reconcile/new_pods.py",
+        old="elif isinstance(change, Rescale) and _grows(change, observed):",
+        new="elif False:",
+        tests=(f"{_OPERATOR}/reconcile/test_new_pods.py",),
+    ),
 )

@@ -81,6 +81,12 @@ class Rescale:
     is_told: bool = False
     """Whether an Event tells of it: at the end of a job, or when it is suspended, another does."""
 
+    @property
+    def wanted(self) -> int:
+        """The pods that it shall have."""
+        told = dict(self.spec)
+        return int(told.get("replicas", 0 if told.get("suspend") else 1))
+
 
 @dataclass(frozen=True, slots=True)
 class RemovePod:

@@ -57,9 +57,7 @@ def scaled(rescale: Rescale, seen: ChildRecord | None) -> Deed:
     """A workload at another scale."""
     kind, name = rescale.child
     before = "" if seen is None else f" from {seen.wanted}"
-    told = dict(rescale.spec)
-    after = told.get("replicas", 0 if told.get("suspend") else 1)
-    message = f"{kind.name} {name} was scaled{before} to {after}: {rescale.because}"
+    message = f"{kind.name} {name} was scaled{before} to {rescale.wanted}: {rescale.because}"
     return Deed("Scaled", f"{kind.name} {name}", message, is_told=rescale.is_told)
 
 

@@ -14,7 +14,7 @@ from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import identity, launch, pod_security, shape, stored, volume
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import ManifestConfig
-from disttrain_operator.manifests.context import Context, Scale
+from disttrain_operator.manifests.context import Context, Object, Scale
 from disttrain_operator.manifests.pod import given, pod_template
 from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.observed.records import JobRecord
@@ -82,14 +82,31 @@ def rendered(job: JobRecord, config: ManifestConfig) -> str:
 
 def objects(text: str, context: Context) -> Objects | None:
     """The objects that a text holds; None if it is not one that an operator wrote for the job."""
-    size = len(text) * _UNPACKED_PER_BYTE
-    found = _unpacked.get(_digest(text), size, lambda: stored.unpack(text))
+    found = unpacked(text)
     return None if found is None or stored.is_strange(found, context) else found
+
+
+def unpacked(text: str) -> Objects | None:
+    """The objects that a text holds, whosever they are; None if no operator wrote it."""
+    size = len(text) * _UNPACKED_PER_BYTE
+    return _unpacked.get(_digest(text), size, lambda: stored.unpack(text))
 
 
 def is_readable(text: str) -> bool:
     """Whether a text holds the objects of a job."""
     return bool(_readable.get(_digest(text), 1, lambda: stored.unpack(text) is not None))
+
+
+def refused(template: Object, role: Role, config: ManifestConfig) -> Problem | None:
+    """What in a role's pods is beyond what the administrator allows, or no pod template at all."""
+    if wrong := shape.wrong(template):
+        return Problem(ProblemType.INVALID_TEMPLATE, f"the {role}'s template: {wrong}")
+    own = cluster_names.COORDINATOR_ACCOUNT
+    if found := identity.violations(template, role, own, config):
+        return _not_allowed(f"the {role}'s template", found)
+    level = config.pod_security
+    beyond = pod_security.violations(template, level)
+    return _not_allowed(f"the {role}'s pods at the level {level}", beyond) if beyond else None
 
 
 _wanted: Remembered[_Key, Desired] = Remembered(_REMEMBERED_BYTES)
@@ -166,18 +183,12 @@ def _wrong_template(context: Context, role: Role) -> Problem | None:
     wrong = theirs and shape.wrong({"metadata": theirs.metadata, "spec": theirs.spec})
     if wrong:
         return Problem(ProblemType.INVALID_TEMPLATE, f"the {role}'s template: {wrong}")
-    merged, config = pod_template(context, role), context.config
-    own = cluster_names.COORDINATOR_ACCOUNT
-    if refused := identity.violations(merged, role, own, config):
-        return _not_allowed(f"the {role}'s template", refused)
-    level = config.pod_security
-    beyond = pod_security.violations(merged, level)
-    return _not_allowed(f"the {role}'s pods at the level {level}", beyond) if beyond else None
+    return refused(pod_template(context, role), role, context.config)
 
 
-def _not_allowed(what: str, refused: list[str]) -> Problem:
+def _not_allowed(what: str, found: list[str]) -> Problem:
     message = (
-        f"{what}: {'; '.join(refused[:_MOST_TOLD])}; change the template, or let the "
+        f"{what}: {'; '.join(found[:_MOST_TOLD])}; change the template, or let the "
         "administrator change podSecurity or allowedServiceAccounts of the operator's chart"
     )
     return Problem(ProblemType.INVALID_TEMPLATE, message, "NotAllowed")

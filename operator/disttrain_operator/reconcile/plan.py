@@ -25,7 +25,7 @@ from disttrain_operator.policies import (
 from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.policies.problem import Problem, first_of_each_type
 from disttrain_operator.policies.stages import Stage
-from disttrain_operator.reconcile import desired, refused, report, workloads
+from disttrain_operator.reconcile import desired, new_pods, refused, report, workloads
 from disttrain_operator.reconcile.actions import (
     Action,
     Annotate,
@@ -61,7 +61,7 @@ class _Situation:
     knowledge: Knowledge
     wanted: Desired
     now: datetime
-    removes_lost_pods: bool
+    config: ManifestConfig
 
 
 def make(observed: Observed, knowledge: Knowledge, config: ManifestConfig, now: datetime) -> Plan:
@@ -70,8 +70,7 @@ def make(observed: Observed, knowledge: Knowledge, config: ManifestConfig, now: 
     if job is None or job.deleting:
         return Plan()
     wanted = desired.of(job, config)
-    removes = config.removes_lost_pods
-    situation = _Situation(job, observed, knowledge, wanted, now, removes)
+    situation = _Situation(job, observed, knowledge, wanted, now, config)
     # What runs by a manifest that an older operator accepted is looked after to its end.
     spec = refused.spec(job.spec) if wanted.context is None else wanted.context.job.spec
     if (spec.managed_by or MANAGED_BY_OPERATOR) != config.manager:
@@ -88,7 +87,11 @@ def _planned(situation: _Situation, spec: Spec) -> Plan:
     problems = _problems(situation, outcome)
     actions = [*_count(situation, outcome, counted), *_remove_lost(situation)]
     actions += _ask_why(situation, outcome)
-    actions += _explained(_change(situation, spec, stage, problems), observed, stage, outcome)
+    wished = _change(situation, spec, stage, problems)
+    changes, beyond = new_pods.allowed(wished, observed, situation.config)
+    if beyond is not None:
+        problems = first_of_each_type((*problems, beyond))
+    actions += _explained(changes, observed, stage, outcome)
     due = ttl.due_at(outcome, spec.ttl_seconds_after_finished)
     if due is not None and due <= now:
         actions.append(DeleteJob())
@@ -159,7 +162,7 @@ def _count(
 
 
 def _remove_lost(situation: _Situation) -> list[Action]:
-    if not situation.removes_lost_pods:
+    if not situation.config.removes_lost_pods:
         return []
     known = situation.knowledge.answered
     overdue = lost_pods.overdue(situation.job, situation.observed, known, situation.now)
@@ -240,7 +243,7 @@ def _wake_at(
 ) -> datetime | None:
     job, now = situation.job, situation.now
     instants = [due]
-    if situation.removes_lost_pods:
+    if situation.config.removes_lost_pods:
         known = situation.knowledge.answered
         instants.append(lost_pods.next_instant(job, situation.observed, known))
     if outcome is None:
