@@ -116,9 +116,11 @@ class Actor:
 
     async def _take_back(self, job: JobRecord) -> None:
         """Delete the workloads that were made before it was seen that a name is taken."""
+        taken = self._knowledge.in_the_way[0]
         for each in self._workloads(job):
             with suppress(NotFound, Conflict):
                 await self._client.delete(each.kind, job.key.namespace, each.name, each.uid)
+                await self._tell(job, deeds.taken_back(each, taken))
             self._inventory.drop_child(job.key, (each.kind, each.name), each.uid)
 
     def _do(self, job: JobRecord, action: Action) -> Awaitable[None]:

@@ -47,6 +47,16 @@ def renewed(renew: Renew) -> Deed:
     return Deed("JobRenewed", f"{kind.name} {name}", message)
 
 
+def taken_back(made: ChildRecord, taken: ChildRecord) -> Deed:
+    """A workload that was made before it was seen that another's name is taken."""
+    what = f"{made.kind.name} {made.name}"
+    message = (
+        f"{what} was made and deleted again: the name of {taken.kind.name} {taken.name} is taken, "
+        "and of a job that cannot run as a whole nothing runs"
+    )
+    return Deed("TakenBack", what, message, good=False)
+
+
 def made_again(kind: Kind, name: str) -> Deed:
     """A child that was deleted by somebody else."""
     message = f"{kind.name} {name} of the running job was missing, and was made again"

@@ -12,12 +12,13 @@ from builders import many_jobs
 from builders.fake_cluster import FakeClient, World
 from builders.operator_in_memory import OperatorInMemory
 from disttrain_operator.errors import Unavailable
-from disttrain_operator.kinds import Kind
+from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.observed.records import JobKey
 
 KEY = JobKey(many_jobs.SPACE, "digits")
 JOB = (Kind.DistTrainJob, *KEY)
 COORDINATOR = (Kind.Job, KEY.namespace, "digits-coordinator")
+SUSPENDED = {"suspend": True}
 COMPLETE = json.dumps({"phase": "Complete", "reason": "EpochsDone", "message": ""})
 
 
@@ -97,6 +98,50 @@ def test_a_coordinators_job_that_is_made_anew_is_told(log: pytest.LogCaptureFixt
     assert "Job digits-coordinator was deleted and made anew" in message
     assert count == 2
     assert log.text.count(message) == 2
+
+
+def test_workloads_made_anew_from_other_templates_are_told_one_by_one(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    operator = Operator(suspend=True)
+    operator.world.change(JOB, {"spec": {"suspend": False}})
+    operator.turn()
+    operator.world.change(JOB, {"spec": {"suspend": True}})
+    for _ in range(3):
+        operator.turn()
+    template = {"spec": {"nodeSelector": {"pool": "spot"}}}
+    operator.world.change(JOB, {"spec": {"suspend": False, "replicas": {"template": template}}})
+
+    operator.turn()
+
+    told = sorted(message.split(":")[0] for message, _ in operator.told("JobRenewed"))
+    assert told == [
+        "Job digits-coordinator was deleted and made anew",
+        "ReplicaSet digits-replica was deleted and made anew",
+        "StatefulSet digits-shard was deleted and made anew",
+    ]
+
+
+def test_what_was_made_before_a_name_was_seen_to_be_taken_is_told_as_it_goes(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    namespace = KEY.namespace
+    metadata = {"namespace": namespace, "name": "digits-coordinator"}
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": SUSPENDED}
+    world.create(Kind.Job, body)
+
+    operator = Operator(FakeClient(world))
+
+    assert {key[2] for key in world.objects if key[0] in WORKLOADS} == {"digits-coordinator"}
+    told = operator.told("TakenBack")
+    assert {message.partition(" was made and deleted again: ")[0] for message, _ in told} == {
+        "StatefulSet digits-shard",
+        "ReplicaSet digits-replica",
+    }
+    for message, _ in told:
+        assert "the name of Job digits-coordinator is taken" in message
+        assert message in log.text
 
 
 def test_what_somebody_deleted_is_told_as_it_is_made_again(
