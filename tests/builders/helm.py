@@ -28,8 +28,6 @@ def only_in(namespace: Kubectl) -> dict[str, Any]:
     return {
         "imagePrefix": product_images.PREFIX,
         "watchNamespaces": [namespace.namespace],
-        # Of several releases at a time none may take the others' roles for people away.
-        "rbac": {"aggregateToUserRoles": False},
         "podDefaults": {
             "spec": {"containers": [{"name": "disttrain", "resources": AS_SMALL_AS_OTHERS}]}
         },

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from builders import helm, kubernetes_schemas, monitoring_schemas, product_images
+from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, binaries, commands, namespaces
 from cluster.errors import CommandFailed
 from disttrain.job import cluster_names
@@ -69,6 +70,7 @@ EVERYTHING: Final[dict[str, Any]] = {
 }
 ALL_VALUES: Final = {"defaults": {}, "everything": EVERYTHING}
 CRD: Final = "disttrainjobs.disttrain.dev"
+OF_PEOPLE: Final = ("disttrain-operator-jobs-view", "disttrain-operator-jobs-edit")
 NOT_OURS: Final = {"managedBy": "example.com/nobody"}
 """No operator of ours touches such a job: only whether it is kept is asked then."""
 
@@ -259,8 +261,9 @@ def compact(value: object) -> str:
 
 def test_who_may_view_or_edit_a_namespace_may_so_with_jobs(kubectl: Kubectl) -> None:
     found = {each["metadata"]["name"]: each for each in helm.rendered({})}
-    view = found["disttrain-operator-jobs-view"]
-    edit = found["disttrain-operator-jobs-edit"]
+    view, edit = (found[name] for name in OF_PEOPLE)
+    kept = {"helm.sh/resource-policy": "keep"}
+    assert (view["metadata"]["annotations"], edit["metadata"]["annotations"]) == (kept, kept)
     to = "rbac.authorization.k8s.io/aggregate-to-"
     assert view["metadata"]["labels"][f"{to}view"] == "true"
     assert {edit["metadata"]["labels"][f"{to}{role}"] for role in ("edit", "admin")} == {"true"}
@@ -299,10 +302,35 @@ def test_jobs_outlive_an_upgrade_and_the_removal_of_the_operator(
     assert namespace.items("deployments") == []
     assert namespace.items("roles") == []
     assert namespace.get("crd", CRD)["metadata"]["name"] == CRD
+    assert all(namespace.get("clusterrole", name) for name in OF_PEOPLE)
     assert namespace.get("disttrainjob", "kept")["metadata"]["uid"] == identity
 
     helm.upgrade(namespace, operator, helm.only_in(namespace))
     assert namespace.get("disttrainjob", "kept")["metadata"]["uid"] == identity
+
+
+@pytest.mark.landing
+@pytest.mark.usefixtures("operator_image", "small_image")
+def test_installed_again_elsewhere_an_operator_goes_on_with_the_jobs_that_are_there(
+    namespace: Kubectl,
+) -> None:
+    helm.upgrade(namespace, "disttrain", helm.only_in(namespace))
+    kept = PretendedTraining(namespace, "kept")
+    kept.start()
+    kept.patch(suspend=True)
+    kept.wait_for_phase("Suspended")
+    helm.uninstall(namespace, "disttrain")
+
+    elsewhere = namespaces.make(namespace, f"{namespace.namespace}-elsewhere")
+    helm.upgrade(elsewhere, "disttrain", helm.only_in(namespace))
+    kept.patch(suspend=False)
+    kept.wait_until(lambda: len(kept.pods()) == 5, "all pods are back")
+    kept.finish()
+
+    kept.wait_for_phase("Complete")
+    kept.delete()
+    helm.uninstall(elsewhere, "disttrain")
+    namespaces.remove(elsewhere, elsewhere.namespace)
 
 
 @pytest.mark.alone
