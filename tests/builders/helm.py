@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -41,23 +41,31 @@ def lint(values: Values) -> None:
         commands.run(_helm(), "lint", "--strict", KUBERNETES, f"--values={file}", CHART)
 
 
-def template(values: Values, namespace: str = "disttrain-system") -> str:
-    """Return the manifests that `helm install disttrain` would apply."""
+def template(values: Values, namespace: str = "disttrain-system", files: Sequence[str] = ()) -> str:
+    """Return the manifests that `helm install disttrain` would apply, or those of some files."""
+    chosen = [f"--show-only=templates/{file}" for file in files]
     with _file(values) as file:
         where = (KUBERNETES, f"--namespace={namespace}", f"--values={file}")
-        return commands.run(_helm(), "template", "disttrain", CHART, *where)
+        return commands.run(_helm(), "template", "disttrain", CHART, *where, *chosen)
 
 
-def rendered(values: Values) -> list[dict[str, Any]]:
+def rendered(
+    values: Values, namespace: str = "disttrain-system", files: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Return the same as objects."""
-    return [found for found in yaml.safe_load_all(template(values)) if found]
+    return [found for found in yaml.safe_load_all(template(values, namespace, files)) if found]
 
 
-def upgrade(namespace: Kubectl, release: str, values: Values, chart: Path = CHART) -> None:
-    """Install the chart, or upgrade the release; returns when the operator is ready."""
+def upgrade(
+    namespace: Kubectl, release: str, values: Values, chart: Path = CHART, user: str = ""
+) -> None:
+    """Install the chart, or upgrade the release; returns when the operator is ready.
+
+    `user`: who does it, in place of the cluster's administrator.
+    """
     with _file(values) as file:
         # The CRD belongs to the whole cluster: another release may have brought it.
-        how = ("--install", "--take-ownership", "--wait", f"--values={file}")
+        how = ("--install", "--take-ownership", "--wait", f"--values={file}", *_as(user))
         limit = f"--timeout={INSTALL_LIMIT.total_seconds():.0f}s"
         try:
             _run(namespace, "upgrade", release, chart, *how, limit)
@@ -73,15 +81,19 @@ def test(namespace: Kubectl, release: str) -> None:
     _run(namespace, "test", release, "--timeout=180s")
 
 
-def uninstall(namespace: Kubectl, release: str) -> None:
-    """Remove the release; returns when its objects are gone."""
-    _run(namespace, "uninstall", release, "--wait", "--timeout=180s")
+def uninstall(namespace: Kubectl, release: str, user: str = "") -> None:
+    """Remove the release; returns when its objects are gone. `user`: as for `upgrade`."""
+    _run(namespace, "uninstall", release, "--wait", "--timeout=180s", *_as(user))
 
 
 def _run(namespace: Kubectl, *arguments: str | Path) -> None:
     target = (f"--kubeconfig={namespace.kubeconfig}", f"--namespace={namespace.namespace}")
     limit = INSTALL_LIMIT + timedelta(seconds=20)
     commands.run(_helm(), *arguments, *target, limit=limit)
+
+
+def _as(user: str) -> list[str]:
+    return [f"--kube-as-user={user}"] if user else []
 
 
 def _helm() -> Path:

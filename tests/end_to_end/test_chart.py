@@ -12,7 +12,7 @@ from builders import helm, kubernetes_schemas, monitoring_schemas, product_image
 from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, binaries, commands, namespaces
 from cluster.errors import CommandFailed
-from disttrain.job import cluster_names
+from disttrain.job import cluster_names, crd
 from disttrain_monitoring import labels
 from disttrain_operator import settings
 from disttrain_operator.manifests.config import (
@@ -331,6 +331,33 @@ def test_installed_again_elsewhere_an_operator_goes_on_with_the_jobs_that_are_th
     kept.delete()
     helm.uninstall(elsewhere, "disttrain")
     namespaces.remove(elsewhere, elsewhere.namespace)
+
+
+@pytest.mark.landing
+@pytest.mark.usefixtures("operator_image", "small_image")
+def test_who_has_a_namespace_alone_installs_there_what_an_administrator_prepared(
+    namespace: Kubectl,
+) -> None:
+    """As docs/kubernetes.md says it for those without rights on the cluster."""
+    values = helm.only_in(namespace)
+    owner = "owner"
+    namespace.run("create", "rolebinding", owner, "--clusterrole=admin", f"--user={owner}")
+    files = ("coordinators.yaml", "user_roles.yaml", "rbac.yaml")
+    namespace.apply(crd.definition(), *helm.rendered(values, namespace.namespace, files))
+    without = {"create": False, "aggregateToUserRoles": False}
+
+    install = values | {"crds": {"enabled": False}, "rbac": without}
+    helm.upgrade(namespace, "disttrain", install, user=owner)
+
+    job = PretendedTraining(namespace, "owned")
+    job.start()
+    job.finish()
+    job.wait_for_phase("Complete")
+    job.delete()
+    helm.uninstall(namespace, "disttrain", user=owner)
+    with_roles = install | {"rbac": without | {"create": True}}
+    with pytest.raises(CommandFailed, match="attempting to grant RBAC permissions"):
+        helm.upgrade(namespace, "other", with_roles, user=owner)
 
 
 @pytest.mark.alone
