@@ -16,8 +16,10 @@ GRACE_SECONDS = 120
 UNREACHABLE_SECONDS = 30
 """After so long on a lost node a pod is deleted; the default is five minutes."""
 
-_NO_SIDECARS = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled"}
-"""A mesh would stand between processes that encrypt already, and keep Jobs from ending."""
+_NO_MESH_LABELS = {"sidecar.istio.io/inject": "false", "istio.io/dataplane-mode": "none"}
+_NO_MESH_ANNOTATIONS = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled"}
+"""A mesh would stand between processes that encrypt already, and keep Jobs from ending. Istio looks
+at labels, in its ambient mode at the second; older releases and Linkerd at annotations."""
 
 
 def pod_template(context: Context, role: Role) -> Object:
@@ -57,9 +59,8 @@ def _ours(context: Context, role: Role) -> Object:
         spec["affinity"] = {"podAffinity": _beside_each_other(context)}
     if context.config.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in context.config.image_pull_secrets]
-    # Istio looks at the label, older releases and Linkerd at the annotation.
-    istio = {"sidecar.istio.io/inject": "false"}
-    metadata = {"labels": {**context.labels(role), **istio}, "annotations": dict(_NO_SIDECARS)}
+    labels = {**context.labels(role), **_NO_MESH_LABELS}
+    metadata = {"labels": labels, "annotations": dict(_NO_MESH_ANNOTATIONS)}
     return {"metadata": metadata, "spec": spec}
 
 

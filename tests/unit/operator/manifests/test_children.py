@@ -65,6 +65,18 @@ def test_the_coordinator_is_one_pod_never_two() -> None:
     assert spec["template"]["spec"]["subdomain"] == "digits"
 
 
+@pytest.mark.parametrize("role", list(Role))
+def test_no_mesh_takes_the_pods_unless_a_template_wants_it(role: Role) -> None:
+    metadata = pod_template(context(), role)["metadata"]
+    assert metadata["labels"]["sidecar.istio.io/inject"] == "false"
+    assert metadata["labels"]["istio.io/dataplane-mode"] == "none"
+    assert metadata["annotations"]["linkerd.io/inject"] == "disabled"
+
+    wanted = '{"metadata": {"labels": {"istio.io/dataplane-mode": "ambient"}}}'
+    chosen = pod_template(context(ManifestConfig(pod_defaults=wanted)), role)["metadata"]
+    assert chosen["labels"]["istio.io/dataplane-mode"] == "ambient"
+
+
 def test_only_the_coordinator_has_a_token() -> None:
     found = context()
     given = {role: pod_template(found, role)["spec"] for role in Role}
