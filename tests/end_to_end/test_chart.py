@@ -1,6 +1,7 @@
 """The chart: right in itself, installed, upgraded and removed on a real cluster."""
 
 import json
+import logging
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from disttrain_operator.manifests.config import (
     ManifestConfig,
     PodSecurity,
 )
+from disttrain_operator.telemetry import logs
 
 MONITORED: Final[dict[str, Any]] = {
     "serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"}},
@@ -217,6 +219,20 @@ def test_what_the_chart_says_is_what_the_operator_reads(values: dict[str, Any]) 
     assert ("runAsUser" in chosen) is ("podSecurityContext" not in values)
 
 
+def test_the_chart_chooses_the_operators_log(
+    values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(logging, "basicConfig", lambda **found: given.update(found))
+
+    logs.configure(container_of(values))
+
+    (handler,) = given["handlers"]
+    assert given["level"] == values.get("logLevel", "INFO")
+    is_json = isinstance(handler.formatter, logs.JsonLines)
+    assert is_json == (values.get("logFormat", "text") == "json")
+
+
 def test_every_setting_of_the_operator_can_be_chosen_in_the_chart(kubectl: Kubectl) -> None:
     peers = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
     volume = {"size": "3Gi", "storageClassName": "fast", "accessModes": ["ReadWriteOnce"]}
@@ -358,6 +374,29 @@ def test_who_has_a_namespace_alone_installs_there_what_an_administrator_prepared
     with_roles = install | {"rbac": without | {"create": True}}
     with pytest.raises(CommandFailed, match="attempting to grant RBAC permissions"):
         helm.upgrade(namespace, "other", with_roles, user=owner)
+
+
+@pytest.mark.landing
+def test_what_the_clusters_roles_allow_is_allowed_with_jobs(
+    operator: str, namespace: Kubectl
+) -> None:
+    roles = ("view", "edit", "admin")
+    for role in roles:
+        namespace.run("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}")
+
+    def may(role: str, verb: str, part: str = "") -> bool:
+        what = ("disttrainjobs.disttrain.dev", f"--subresource={part}", f"--as={role}")
+        return commands.succeeds(*namespace.command("auth", "can-i", verb, *what))
+
+    # What is added to them takes its controller a moment.
+    commands.wait_until(lambda: may("view", "list") and may("edit", "create"), "jobs are added")
+    commands.wait_until(lambda: may("admin", "create"), "jobs are added for administrators, too")
+    assert all(may(role, "get", part) for role in roles for part in ("", "status", "scale"))
+    writes = [("create", ""), ("patch", ""), ("delete", ""), ("patch", "scale")]
+    assert not [write for write in writes if may("view", *write)]
+    assert all(may(role, *write) for role in ("edit", "admin") for write in writes)
+    # What happened is for the operator and coordinators to say.
+    assert not [role for role in roles if may(role, "patch", "status")]
 
 
 @pytest.mark.alone

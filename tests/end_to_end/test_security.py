@@ -12,8 +12,9 @@ from dataclasses import replace
 import pytest
 import zmq
 
-from builders import forwarding, helm
+from builders import cluster_jobs, forwarding, helm
 from builders.cluster_training import NAME, ClusterTraining
+from builders.pretended_training import PretendedTraining
 from builders.strangers import a_message, a_peer, answer
 from cluster import Kubectl, commands, namespaces
 from cluster.errors import CommandFailed
@@ -30,6 +31,7 @@ from disttrain_operator.cluster import credentials
 
 pytestmark = pytest.mark.landing
 RELEASE = "disttrain"
+OWN_ACCOUNT = "bucket"
 STEP_SECONDS = 1.0
 """The job lasts for longer than all tests."""
 ORDERED_NUMBER = 99_999_999
@@ -49,7 +51,7 @@ def training(
 ) -> Iterator[ClusterTraining]:
     """A job that trains, of an operator from the chart."""
     place = namespaces.make(kubectl, f"security-{os.urandom(3).hex()}")
-    helm.upgrade(place, RELEASE, helm.only_in(place))
+    helm.upgrade(place, RELEASE, helm.only_in(place) | {"allowedServiceAccounts": [OWN_ACCOUNT]})
     job = ClusterTraining(hooks, place)
     job.apply(step_seconds=STEP_SECONDS, stop={"epochs": 1000})
     job.train(0.03)
@@ -127,6 +129,29 @@ def test_the_coordinators_token_is_for_its_own_status_alone(
     answers = {what: ask(training.kubectl, token, question) for what, question in refused.items()}
     assert answers == dict.fromkeys(refused, 403)
     training.kubectl.run("delete", "disttrainjob", "other")
+
+
+@pytest.mark.usefixtures("small_image")
+def test_a_coordinator_with_an_account_of_its_own_writes_its_status_alone(
+    training: ClusterTraining,
+) -> None:
+    place = training.kubectl
+    place.run("create", "serviceaccount", OWN_ACCOUNT)
+    job = PretendedTraining(place, "own-account")
+    coordinator = cluster_jobs.pretending(job.name)["spec"]["coordinator"]
+    coordinator["template"]["spec"]["serviceAccountName"] = OWN_ACCOUNT
+    job.start(coordinator=coordinator)
+    (pod,) = job.pods("coordinator")
+    assert pod["spec"]["serviceAccountName"] == OWN_ACCOUNT
+    place.wait_until("Ready", f"pod/{pod['metadata']['name']}")
+    token = place.run("exec", pod["metadata"]["name"], "--", "cat", TOKEN).strip()
+
+    jobs = JOBS.format(place.namespace)
+    status: object = {"status": {}}
+    assert ask(place, token, ("PATCH", f"{jobs}/{job.name}/status", status)) == 200
+    assert ask(place, token, ("PATCH", f"{jobs}/{NAME}/status", status)) == 403
+    assert ask(place, token, ("GET", f"{jobs}/{job.name}", None)) == 403
+    job.delete()
 
 
 @pytest.mark.parametrize("role", ["shard", "replica"])

@@ -33,6 +33,16 @@ def test_it_completes_and_leaves_only_its_volume(job: PretendedTraining) -> None
     assert job.has(f"persistentvolumeclaim/{job.name}-checkpoints")
 
 
+def test_a_claim_that_shall_go_with_its_job_does(job: PretendedTraining) -> None:
+    job.start(checkpoint={"volume": {"size": "8Mi", "retentionPolicy": {"whenDeleted": "Delete"}}})
+    claim = f"persistentvolumeclaim/{job.name}-checkpoints"
+    assert job.has(claim)
+
+    job.delete()
+
+    job.wait_until(lambda: not job.has(claim), "the claim is gone")
+
+
 def test_all_children_deleted_by_hand_come_back(job: PretendedTraining) -> None:
     job.start()
     before = job.identities(job.children)

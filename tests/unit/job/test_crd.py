@@ -194,6 +194,10 @@ def test_kubectl_shows_and_scales_jobs() -> None:
         each["name"] for each in version["additionalPrinterColumns"] if not each.get("priority")
     ]
     assert columns == ["Phase", "Strategy", "Shards", "Replicas", "Progress", "Measure", "Age"]
+    paths = {each["name"]: each["jsonPath"] for each in version["additionalPrinterColumns"]}
+    # For people: there are numbers of the same things, too.
+    assert paths["Samples/s"] == ".status.training.speed"
+    assert paths["Loss"] == ".status.training.recentLoss"
 
 
 def test_columns_show_fields_that_there_are() -> None:
