@@ -27,7 +27,7 @@ CLUSTER_REPORT = -q --durations=20 --cluster=$(CLUSTER) $(CLUSTER_OPTIONS)
 BEFORE_A_PUSH = not landing and not nightly
 BEFORE_LANDING = not nightly
 CHOSEN ?= $(BEFORE_A_PUSH)
-LEFT_OUT = cd tests && ../$(BIN)/python -m cluster reason; echo "left out:"
+LEFT_OUT = $(BIN)/python tests/left_out.py $(CLUSTER)
 
 quick: .venv/ready ## in a minute: style, types and the unit tests of the folders that changed
 	$(BIN)/ruff check $(CODE)

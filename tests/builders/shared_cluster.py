@@ -84,8 +84,16 @@ def in_worker(config: pytest.Config) -> Cluster:
     return Cluster()
 
 
+def is_ours() -> bool:
+    """Whether the caller's KUBECONFIG is that of a cluster of this machine."""
+    return os.environ.get("KUBECONFIG") == str(Cluster().kubeconfig)
+
+
 def there_is_none(config: pytest.Config, reason: str) -> NoReturn:
-    """Skip the test that needs a cluster, or fail it where the caller wants one to be there."""
+    """Skip the test that needs a cluster, or fail it where the caller wants one to be there.
+
+    The same for what tests on a cluster need beside it.
+    """
     if config.getoption("--require-cluster"):
         pytest.fail(f"--require-cluster: {reason}", pytrace=False)
     pytest.skip(reason)

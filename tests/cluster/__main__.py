@@ -42,13 +42,6 @@ def prepare(_: argparse.Namespace) -> None:
     binaries.build_missing(_say)
 
 
-def reason(_: argparse.Namespace) -> None:
-    """Say why no cluster can run here; nothing where one can."""
-    against = prerequisites.reason_against()
-    if against is not None:
-        _say(f"left out: all tests on a Kubernetes: {against}")
-
-
 def up(_: argparse.Namespace) -> None:
     """Start a cluster and leave it running; prints how to reach it."""
     began = time.monotonic()
@@ -109,7 +102,7 @@ def _say(line: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m cluster", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    for action in (build, prepare, reason, up, down, status, add_node, load, kill, kubectl):
+    for action in (build, prepare, up, down, status, add_node, load, kill, kubectl):
         name = action.__name__.replace("_", "-")
         command = commands.add_parser(name, help=action.__doc__)
         command.set_defaults(action=action)

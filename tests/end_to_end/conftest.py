@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builders import diagnosis, helm, product_images, shared_cluster
+from builders import diagnosis, helm, product_images, prometheus, shared_cluster
 from cluster import Cluster, Kubectl, Unavailable, binaries, debian, hooks, namespaces
 from cluster.hooks import Hooks
 
@@ -90,22 +90,32 @@ def existing(tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
 @pytest.fixture(scope="session", name="hooks")
 def hooks_of_the_cluster(request: pytest.FixtureRequest, kubectl: Kubectl) -> Hooks:
     """How images get into the cluster, and how its containers are killed."""
-    if not _is_existing(request.config) or _is_ours():
+    if not _is_existing(request.config) or shared_cluster.is_ours():
         return Hooks(hooks.OURS)
     try:
         return hooks.given()
     except Unavailable as error:
-        pytest.skip(str(error))
+        shared_cluster.there_is_none(request.config, str(error))
 
 
 @pytest.fixture(scope="session")
-def image_tools(hooks: Hooks) -> Hooks:
+def image_tools(request: pytest.FixtureRequest, hooks: Hooks) -> Hooks:
     """The same, where this machine can build images for the cluster."""
     try:
         debian.install_missing()
     except Unavailable as error:
-        pytest.skip(f"images are built by Debian's programs: {error}")
+        reason = f"images are built by Debian's programs: {error}"
+        shared_cluster.there_is_none(request.config, reason)
     return hooks
+
+
+@pytest.fixture(scope="session")
+def prometheus_programs(request: pytest.FixtureRequest) -> None:
+    """Prometheus and promtool are on this machine."""
+    try:
+        prometheus.install()
+    except Unavailable as error:
+        shared_cluster.there_is_none(request.config, str(error))
 
 
 @pytest.fixture(scope="session")
@@ -168,12 +178,8 @@ def _is_existing(config: pytest.Config) -> bool:
     return str(config.getoption("--cluster")) == "existing"
 
 
-def _is_ours() -> bool:
-    return os.environ.get("KUBECONFIG") == str(Cluster().kubeconfig)
-
-
 def _left_running() -> Cluster:
-    if not _is_ours():
+    if not shared_cluster.is_ours():
         pytest.skip("this test breaks parts of the cluster: not of one that is not ours")
     try:
         return Cluster.attach()

@@ -5,25 +5,16 @@ from typing import Final
 
 import pytest
 
-from builders import prometheus, rule_tests
+from builders import rule_tests
 from builders.rule_tests import JOB, Firing, raw_series, series
-from cluster import Unavailable
 from disttrain_monitoring import alerts
 from disttrain_monitoring.alerts import ALERTS, Alert
 
-pytestmark = pytest.mark.landing
+pytestmark = [pytest.mark.landing, pytest.mark.usefixtures("prometheus_programs")]
 
 RUNNING: Final = series("disttrain_job_phase", "1x60", phase="Running")
 EVALUATING: Final = series("disttrain_job_phase", "0x60", phase="Running")
 """Or any other phase."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _promtool() -> None:
-    try:
-        prometheus.install()
-    except Unavailable as error:
-        pytest.skip(str(error))
 
 
 def always(value: str) -> str:

@@ -18,7 +18,7 @@ from builders.helm import CHART
 from builders.job_view import JobView
 from builders.product_images import REPOSITORY
 from builders.prometheus import Prometheus
-from cluster import Kubectl, Unavailable, commands
+from cluster import Kubectl, commands
 from cluster.errors import NotInTime
 from cluster.hooks import Hooks
 from disttrain_monitoring import labels, query
@@ -102,7 +102,9 @@ class Scene:
 
 
 @pytest.fixture
-def scene(namespace: Kubectl, operator: str, runtime_image: str, tmp_path: Path) -> Iterator[Scene]:
+def scene(
+    prometheus_programs: None, namespace: Kubectl, operator: str, runtime_image: str, tmp_path: Path
+) -> Iterator[Scene]:
     """The job trains already."""
     targets = tmp_path / "targets.json"
     with watching(namespace, targets, tmp_path) as asked:
@@ -221,10 +223,6 @@ def apply_digits(namespace: Kubectl) -> None:
 @contextmanager
 def watching(namespace: Kubectl, targets: Path, folder: Path) -> Iterator[Prometheus]:
     """A Prometheus with the chart's rules, configured as the docs say but for how it finds pods."""
-    try:
-        prometheus.install()
-    except Unavailable as error:
-        pytest.skip(str(error))
     config = documented_config()
     config["global"] = {
         "scrape_interval": f"{SCRAPE_SECONDS}s",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from builders import mortal, product_images
+from builders import mortal, product_images, shared_cluster
 from cluster import prerequisites
 
 LIMIT_SECONDS = 600
@@ -21,10 +21,10 @@ APART = "mount -t sysfs sysfs /sys && ip link set lo up && exec "
 
 @pytest.mark.nightly
 @pytest.mark.timeout(LIMIT_SECONDS + 60, func_only=True)
-def test_small_form_prints_figures_and_bars(tmp_path: Path) -> None:
+def test_small_form_prints_figures_and_bars(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     reason = prerequisites.reason_against()
     if reason is not None:
-        pytest.skip(reason)
+        shared_cluster.there_is_none(request.config, reason)
     script = f"{APART} {sys.executable} {BENCHMARK} --quick --jobs 3 --large 20"
 
     done = subprocess.run(
