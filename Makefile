@@ -97,7 +97,7 @@ lock: .venv/ready ## pin the newest versions that pyproject.toml allows, for ima
 	$(PIN) --constraint requirements.lock --extra examples --extra object-stores pyproject.toml -o images/runtime/requirements.lock
 	$(PIN) --constraint requirements.lock images/operator/requirements.in -o images/operator/requirements.lock
 	$(PIN) --constraint requirements.lock images/build.in -o images/build.lock
-	$(PIN) --upgrade scripts/uv.in -o scripts/uv.lock
+	for name in uv sbom scan; do $(PIN) --upgrade scripts/$$name.in -o scripts/$$name.lock || exit 1; done
 
 IMAGE_BUILDER ?= $(firstword $(notdir $(foreach tool,buildah podman docker,$(shell command -v $(tool)))))
 IMAGE_PREFIX ?=

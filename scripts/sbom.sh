@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 folder=$1
 
 mkdir -p "$folder"
+scripts/locked_programs.sh sbom
 for image in operator runtime; do
-    uv tool run --from cyclonedx-bom==7.1.0 cyclonedx-py requirements "images/$image/requirements.lock" -o "$folder/$image.cdx.json"
+    .venv/sbom/bin/cyclonedx-py requirements "images/$image/requirements.lock" -o "$folder/$image.cdx.json"
 done

@@ -13,4 +13,5 @@ monitored=
 for part in serviceMonitor podMonitor prometheusRule dashboards; do monitored="$monitored --set metrics.$part.enabled=true"; done
 # shellcheck disable=SC2086
 helm template disttrain charts/disttrain-operator --namespace disttrain-system --kube-version 1.34.0 $monitored --set kueue.enabled=true >"$folder/chart.yaml"
-uv tool run --from checkov==3.3.30 checkov --skip-download --quiet --compact --directory "$folder" --framework kubernetes dockerfile
+scripts/locked_programs.sh scan
+.venv/scan/bin/checkov --skip-download --quiet --compact --directory "$folder" --framework kubernetes dockerfile

@@ -1,4 +1,4 @@
-"""What the images install is what the repository's own lock says, package by package."""
+"""What is installed is what a lock says, package by package and with its hash."""
 
 import re
 import tomllib
@@ -9,6 +9,24 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 IMAGES = REPOSITORY / "images"
 LOCKS = [IMAGES / "build.lock", *IMAGES.glob("*/requirements.lock")]
+EVERY_LOCK = [REPOSITORY / "requirements.lock", *LOCKS, *(REPOSITORY / "scripts").glob("*.lock")]
+CONTAINERFILES = sorted(IMAGES.glob("*/Containerfile"))
+SCRIPTS = [*CONTAINERFILES, *IMAGES.glob("*.sh"), *(REPOSITORY / "scripts").glob("*.sh")]
+WITHOUT_HASH = {
+    "--torch-backend cpu": "PyTorch's CPU build, which only its own index knows",
+    '--index-url "$TORCH_INDEX"': "the same",
+    "--editable .": "our own code",
+    "/build/wheels/disttrain-": "our own code",
+    '--wheel-dir /build/wheels "$1"': "our own code",
+}
+
+
+def installing(script: Path) -> list[str]:
+    """The commands in it that fetch packages; functions that only hand arguments on are none."""
+    commands = re.sub(r"\\\n\s*", "", script.read_text()).splitlines()
+    fetching = re.compile(r"\bpip\b.* (install|sync|wheel) |^ *install |\b(uv tool|uvx|uv run) ")
+    found = [each for each in commands if fetching.search(each) and not each.startswith("#")]
+    return [each for each in found if not each.endswith('"$@"')]
 
 
 def pinned(lock: Path) -> dict[str, tuple[str, ...]]:
@@ -64,3 +82,41 @@ def test_the_operators_image_has_no_pytorch() -> None:
     entries = pinned(IMAGES / "operator" / "requirements.lock")
 
     assert not [entry for entry in entries if entry.startswith(("torch", "nvidia", "triton"))]
+
+
+@pytest.mark.parametrize("lock", EVERY_LOCK, ids=lambda lock: str(lock.relative_to(REPOSITORY)))
+def test_every_entry_of_a_lock_is_one_version_with_hashes(lock: Path) -> None:
+    entries = pinned(lock)
+
+    assert entries
+    assert all("==" in entry and hashes for entry, hashes in entries.items())
+
+
+def test_every_lock_is_looked_at() -> None:
+    tracked = set(REPOSITORY.glob("[!.]*/**/*.lock")) - {*EVERY_LOCK}
+
+    assert not tracked
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: str(script.relative_to(REPOSITORY)))
+def test_what_installs_packages_asks_for_their_hashes(script: Path) -> None:
+    for command in installing(script):
+        excused = [part for part in WITHOUT_HASH if part in command]
+        assert ("--require-hashes" in command) != bool(excused), command
+
+
+def test_the_commands_that_install_packages_are_found() -> None:
+    found = [command for script in SCRIPTS for command in installing(script)]
+
+    assert sum("--require-hashes" in command for command in found) >= 8
+    assert all(any(part in command for command in found) for part in WITHOUT_HASH)
+
+
+@pytest.mark.parametrize("file", CONTAINERFILES, ids=lambda file: file.parent.name)
+def test_an_image_is_built_from_a_digest(file: Path) -> None:
+    text = file.read_text()
+
+    bases = set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) - {"scratch"}
+    assert bases <= {"${BASE_IMAGE}"}
+    for default in re.findall(r"^ARG BASE_IMAGE=(.*)", text, re.MULTILINE):
+        assert re.fullmatch(r"docker\.io/library/python@sha256:[0-9a-f]{64}", default)
