@@ -45,13 +45,7 @@ class Attacked:
     stranger: "zmq.Socket[bytes]"
 
     def raw_connection(self) -> socket.socket:
-        if self.kind is TransportKind.TCP:
-            host, port = self.listener.address.removeprefix("tcp://").split(":")
-            return socket.create_connection((host, int(port)), PATIENCE)
-        connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(PATIENCE)
-        connection.connect(self.listener.address.removeprefix("ipc://"))
-        return connection
+        return raw_connection(self.kind, self.listener)
 
     def check_unharmed(self) -> None:
         """The friend still gets through, and the next request is its own."""
@@ -74,6 +68,16 @@ def attacked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Attacke
         stranger.connect(listener.address)
         yield Attacked(kind, listener, friend, stranger)
         stranger.close()
+
+
+def raw_connection(kind: TransportKind, listener: Listener) -> socket.socket:
+    if kind is TransportKind.TCP:
+        host, port = listener.address.removeprefix("tcp://").split(":")
+        return socket.create_connection((host, int(port)), PATIENCE)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(PATIENCE)
+    connection.connect(listener.address.removeprefix("ipc://"))
+    return connection
 
 
 def a_frame(header: Header, *place: int) -> bytes:
@@ -104,6 +108,24 @@ def test_half_open_connections_are_closed_and_cost_no_memory(attacked: Attacked)
             assert time.monotonic() < end
         connection.close()
     assert resident_bytes() - before < 8 << 20
+
+
+@pytest.mark.parametrize("kind", list(TransportKind))
+def test_without_another_limit_a_silent_stranger_has_two_seconds(
+    kind: TransportKind, tmp_path: Path
+) -> None:
+    assert Limits().handshake == timedelta(seconds=2)
+    with opened(a_config(kind)) as transport:
+        listener = transport.listen(an_address(kind, tmp_path))
+        connection = raw_connection(kind, listener)
+        began = time.monotonic()
+        connection.sendall(b"\xff\0\0\0\0\0\0\0\1\x7f")
+
+        # It ends in time, and not before. Without a limit of ours ZeroMQ would wait for 30 s.
+        while read_or_end(connection):
+            assert time.monotonic() - began < PATIENCE
+        assert time.monotonic() - began > 1.9
+        connection.close()
 
 
 def read_or_end(connection: socket.socket) -> bytes:
