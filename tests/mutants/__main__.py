@@ -1,7 +1,7 @@
 """`python -m mutants [WORD...]`: remove each guard of the table and see a test fail.
 
-Works on a copy of the tree. Names that contain one of the words are taken, or all of them.
-Exit code 1 when a mutant survives, or when its text is not in its file any more.
+Works on copies of the tree, one for each worker. Names that contain one of the words are taken, or
+all of them. Exit code 1 when a mutant is not caught.
 """
 
 import os
@@ -10,32 +10,65 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeVar
 
+from mutants import trial
 from mutants.mutant import Mutant
 from mutants.table import MUTANTS
 
 ROOT = Path(__file__).parents[2]
-LIMIT_SECONDS = 600
-"""Of one mutant's tests; a mutant may make one wait for ever."""
+WORKERS = 2
+_Found = TypeVar("_Found")
 
 
 def main() -> int:
-    """Try the chosen mutants; prints one line each, and how many were caught and survived."""
+    """Try the chosen mutants; prints one line each, and how many were caught and were not."""
     words = sys.argv[1:]
     chosen = [each for each in MUTANTS if not words or any(word in each.name for word in words)]
-    survived = 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copy = Path(folder)
+        verdicts = _try_all(chosen, Path(folder))
+    caught = verdicts.count(trial.CAUGHT)
+    sys.stdout.write(f"mutants: {caught} caught, {len(verdicts) - caught} not caught\n")
+    return int(caught < len(verdicts))
+
+
+def _try_all(chosen: list[Mutant], folder: Path) -> list[str]:
+    copies: SimpleQueue[Path] = SimpleQueue()
+    for number in range(WORKERS):
+        copy = folder / str(number)
         _copy_tree(copy)
-        for mutant in chosen:
-            began = time.monotonic()
-            verdict = _try(mutant, copy)
-            survived += verdict != "caught"
-            sys.stdout.write(f"{verdict:>8} {time.monotonic() - began:4.0f} s  {mutant.name}\n")
+        copies.put(copy)
+
+    def in_a_copy(action: Callable[[Path], _Found]) -> _Found:
+        copy = copies.get()
+        try:
+            return action(copy)
+        finally:
+            copies.put(copy)
+
+    def tried(mutant: Mutant) -> tuple[Mutant, str, float]:
+        began = time.monotonic()
+        seconds = usual[mutant.tests]
+        word = in_a_copy(lambda copy: trial.verdict(mutant, copy, _run_tests, seconds))
+        return mutant, word, time.monotonic() - began
+
+    def unchanged(tests: tuple[str, ...]) -> float | None:
+        return in_a_copy(lambda copy: trial.usual_seconds(tests, copy, _run_tests))
+
+    verdicts = []
+    with ThreadPoolExecutor(WORKERS) as workers:
+        sets = list(dict.fromkeys(mutant.tests for mutant in chosen))
+        usual = dict(zip(sets, workers.map(unchanged, sets), strict=True))
+        for mutant, word, seconds in workers.map(tried, chosen):
+            verdicts.append(word)
+            sys.stdout.write(f"{word:>8} {seconds:4.0f} s  {mutant.name}\n")
             sys.stdout.flush()
-    sys.stdout.write(f"mutants: {len(chosen) - survived} caught, {survived} survived\n")
-    return int(bool(survived))
+    return verdicts
 
 
 def _copy_tree(copy: Path) -> None:
@@ -51,31 +84,23 @@ def _copy_tree(copy: Path) -> None:
             shutil.copy(ROOT / name, copy / name)
 
 
-def _try(mutant: Mutant, copy: Path) -> str:
-    file = copy / mutant.file
-    source = file.read_text()
-    if source.count(mutant.old) != 1:
-        return "lost"
-    file.write_text(source.replace(mutant.old, mutant.new))
-    try:
-        code = _run_tests(mutant, copy)
-    except subprocess.TimeoutExpired:
-        return "caught"
-    finally:
-        file.write_text(source)
-    return {0: "survived", 1: "caught"}.get(code, f"exit {code}")
-
-
-def _run_tests(mutant: Mutant, copy: Path) -> int:
+def _run_tests(copy: Path, tests: tuple[str, ...], limit_seconds: float) -> int | None:
     paths = [str(copy / folder) for folder in ("runtime", "operator", "monitoring")]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutant.tests]
-    return subprocess.run(
-        command, cwd=copy, env=environment, capture_output=True, timeout=LIMIT_SECONDS, check=False
-    ).returncode
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    with suppress(subprocess.TimeoutExpired):
+        return subprocess.run(
+            command,
+            cwd=copy,
+            env=environment,
+            capture_output=True,
+            timeout=limit_seconds,
+            check=False,
+        ).returncode
+    return None
 
 
 if __name__ == "__main__":

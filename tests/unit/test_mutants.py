@@ -1,9 +1,11 @@
-"""Every mutant of the table still removes a guard that is there, and names tests that are."""
+"""Every mutant of the table removes a guard that is there; and what counts as caught."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mutants import trial
 from mutants.mutant import Mutant
 from mutants.table import MUTANTS
 
@@ -19,3 +21,54 @@ def test_a_mutant_finds_its_guard_once_and_its_tests(mutant: Mutant) -> None:
 
 def test_no_two_mutants_have_one_name() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    (tmp_path / "guard.py").write_text("if is_wrong: refuse()\n")
+    return tmp_path
+
+
+def ending(code: int | None) -> trial.Run:
+    return lambda _copy, _tests, _seconds: code
+
+
+def a_mutant(**fields: Any) -> Mutant:
+    usual = {"name": "a wrong one", "file": "guard.py", "old": "if is_wrong", "new": "if False"}
+    return Mutant(**{**usual, "tests": ("tests",), **fields})
+
+
+@pytest.mark.parametrize(
+    ("code", "word"), [(1, "caught"), (0, "survived"), (None, "timeout"), (4, "exit 4")]
+)
+def test_only_a_test_that_fails_catches_a_mutant(copy: Path, code: int | None, word: str) -> None:
+    assert trial.verdict(a_mutant(), copy, ending(code), 1.0) == word
+
+
+def test_a_mutant_that_makes_its_tests_wait_says_so(copy: Path) -> None:
+    assert trial.verdict(a_mutant(hangs=True), copy, ending(None), 1.0) == "caught"
+    assert trial.verdict(a_mutant(hangs=True), copy, ending(0), 1.0) == "survived"
+
+
+def test_tests_that_fail_anyway_catch_nothing(copy: Path) -> None:
+    for code in (1, 5, None):
+        usual = trial.usual_seconds(("tests",), copy, ending(code))
+        assert trial.verdict(a_mutant(), copy, ending(1), usual) == "unsound"
+    assert trial.usual_seconds(("tests",), copy, ending(0)) is not None
+
+
+def test_a_guard_that_is_not_there_is_not_removed(copy: Path) -> None:
+    assert trial.verdict(a_mutant(old="if is_bad"), copy, ending(1), 1.0) == "lost"
+
+
+def test_tests_see_the_mutant_and_nobody_sees_it_afterwards(copy: Path) -> None:
+    seen = []
+
+    def run(folder: Path, _tests: tuple[str, ...], _seconds: float) -> int:
+        seen.append((folder / "guard.py").read_text())
+        return 1
+
+    trial.verdict(a_mutant(), copy, run, 1.0)
+
+    assert seen == ["if False: refuse()\n"]
+    assert (copy / "guard.py").read_text() == "if is_wrong: refuse()\n"
