@@ -9,6 +9,20 @@ _UNIT = "tests/unit"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="a run below a stranger's folder",
+        file=f"{_R}/launch/run_folder.py",
+        old="        _require_no_stranger_above(self.path)\n",
+        new="",
+        tests=(f"{_UNIT}/launch/test_run_folder.py",),
+    ),
+    Mutant(
+        name="a folder of all runs that others may write into",
+        file=f"{_R}/cli/live.py",
+        old="require_own(folder.parent)",
+        new="pass",
+        tests=(f"{_UNIT}/cli/test_output_folder.py",),
+    ),
+    Mutant(
         name="a container of version 1 that takes all cores",
         file=f"{_R}/launch/cores.py",
         old='for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):',

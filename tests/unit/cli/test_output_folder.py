@@ -48,6 +48,16 @@ def test_an_output_that_can_be_no_folder_is_refused(
     assert said in message
 
 
+def test_a_folder_for_all_runs_that_others_may_write_into_is_refused(
+    manifest: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("runs").mkdir()
+    Path("runs").chmod(0o757)
+    assert ended(monkeypatch, "run", manifest) == 2
+    assert "error: everybody may write into runs; " in capsys.readouterr().err
+    assert not list(Path("runs").iterdir())
+
+
 def test_checkpoints_where_no_folder_can_be_are_refused_before_anything_is_made(
     manifest: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
