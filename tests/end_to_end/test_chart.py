@@ -125,10 +125,21 @@ def test_dashboards_and_alerts_are_what_was_generated(kubectl: Kubectl) -> None:
     )
 
 
+def test_alerts_without_a_page_have_no_link(kubectl: Kubectl) -> None:
+    monitored = {**MONITORED, "prometheusRule": {"enabled": True}}
+    found = {each["kind"]: each for each in helm.rendered({"metrics": monitored})}
+
+    rules = found["PrometheusRule"]["spec"]["groups"][0]["rules"]
+    assert rules
+    assert all(set(rule["annotations"]) == {"summary", "description"} for rule in rules)
+
+
 def test_monitors_give_the_labels_that_dashboards_ask_for(kubectl: Kubectl) -> None:
     found = {each["kind"]: each for each in helm.rendered({"metrics": MONITORED})}
 
-    (jobs,) = found["PodMonitor"]["spec"]["podMetricsEndpoints"]
+    pods = found["PodMonitor"]["spec"]
+    assert (pods["sampleLimit"], pods["bodySizeLimit"]) == (5000, "4MB")
+    (jobs,) = pods["podMetricsEndpoints"]
     given = {each["targetLabel"] for each in jobs["relabelings"]}
     # The Prometheus operator itself gives the others.
     assert given == set(labels.ALL) - {labels.NAMESPACE, labels.POD}
