@@ -14,7 +14,7 @@ class Device(StrEnum):
     """Where a replica computes."""
 
     AUTO = "auto"
-    """A GPU if the machine has one, else the CPU."""
+    """A GPU if the machine has one, else the CPU. Replicas on one machine share its first GPU."""
     CPU = "cpu"
     """The CPU, whatever the machine has."""
     CUDA = "cuda"
