@@ -364,11 +364,11 @@ def test_what_is_closed_says_so(pair: Pair) -> None:
 
 
 def test_closing_does_not_wait_for_messages_to_nobody(kind: TransportKind, tmp_path: Path) -> None:
-    with opened(a_config(kind)) as transport:
+    with opened(a_config(kind, send_timeout=600.0)) as transport:
         channel = transport.connect(an_address(kind, tmp_path).replace(":0", ":9"))
         channel.send(a_header(Verb.HELLO))
         start = time.monotonic()
-    assert time.monotonic() - start < 2.0
+    assert time.monotonic() - start < 60.0
 
 
 def test_a_client_killed_in_the_middle_leaves_its_push_readable(pair: Pair) -> None:

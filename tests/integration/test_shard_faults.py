@@ -26,13 +26,14 @@ from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY, Identity
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import ElementType, Header, Reason, Role, Vector, Verb
-from disttrain.transport.interface import Slice
+from disttrain.transport.interface import Channel, Slice
 
 KINDS = list(TransportKind)
 ELEMENTS = 40_000
 CHUNK_BYTES = 16 << 10
 CHUNK = CHUNK_BYTES // 4
 TOTAL = {Vector.PARAMETERS: ELEMENTS}
+PATIENCE = 120.0
 
 
 def a_plan(kind: TransportKind, folder: Path, **more: object) -> ShardPlan:
@@ -126,7 +127,7 @@ def test_a_shard_killed_in_the_middle_is_waited_for(kind: TransportKind, tmp_pat
             entries[:] = [second[0].directory_entry]
             with replica(kind, second) as uploader:
                 upload_zeros(uploader)
-            pushing.join(30)
+            pushing.join(PATIENCE)
             assert not pushing.is_alive()
             after = one.fetch(TOTAL)[Vector.PARAMETERS]
         assert torch.equal(after, torch.ones(ELEMENTS))
@@ -137,19 +138,26 @@ def test_a_shard_killed_in_the_middle_is_waited_for(kind: TransportKind, tmp_pat
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_shard_that_is_stopped_for_long_applies_everything_once(
-    kind: TransportKind, tmp_path: Path
+    kind: TransportKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is greeted again meanwhile, over a new connection at last."""
     with running([a_plan(kind, tmp_path)]) as shards, replica(kind, shards) as one:
         upload_zeros(one)
         one.pushes.push(one_everywhere(one, 1))
+        connect, connected = one.transport.connect, threading.Event()
+
+        def note_and_connect(address: str, listener: Role = Role.COORDINATOR) -> Channel:
+            connected.set()
+            return connect(address, listener)
+
+        monkeypatch.setattr(one.transport, "connect", note_and_connect)
         shards[0].signal(signal.SIGSTOP)
         pushing = threading.Thread(target=one.pushes.push, args=(one_everywhere(one, 2),))
         pushing.start()
-        pushing.join(4.5)
+        assert connected.wait(PATIENCE)
         assert pushing.is_alive()
         shards[0].signal(signal.SIGCONT)
-        pushing.join(30)
+        pushing.join(PATIENCE)
         assert not pushing.is_alive()
         after = one.fetch(TOTAL)[Vector.PARAMETERS]
     assert torch.equal(after, torch.full((ELEMENTS,), 2.0))

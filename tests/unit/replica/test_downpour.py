@@ -1,5 +1,7 @@
 import copy
+import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -358,7 +360,9 @@ def test_computing_goes_on_until_max_in_flight_pushes_are_unanswered(in_flight: 
     trained.connection.close()
 
 
-def test_the_step_after_max_in_flight_waits_and_says_how_long() -> None:
+def test_the_step_after_max_in_flight_waits_and_says_how_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     server = OneShard(0.05)
     trained = Trained(a_network(), server, DownpourConfig(), in_flight=1)
     waited = trained.connection.pushes.waited_seconds
@@ -368,14 +372,26 @@ def test_the_step_after_max_in_flight_waits_and_says_how_long() -> None:
     trained.step(steps[1])
     third = threading.Thread(target=trained.step, args=[steps[2]], daemon=True)
 
+    pushes = trained.connection.pushes
+    get, waits = pushes._halt.get, threading.Event()
+
+    def note_and_get(source: "queue.SimpleQueue[Any]") -> Any:
+        if source is pushes._free:
+            waits.set()
+        return get(source)
+
+    monkeypatch.setattr(pushes._halt, "get", note_and_get)
     third.start()
-    third.join(1.0)
+    assert waits.wait(20)
+    began = time.perf_counter()
+    third.join(0.1)
     assert third.is_alive()
+    held = time.perf_counter() - began
     server.gate.set()
     third.join(20)
 
     assert not third.is_alive()
-    assert trained.connection.pushes.waited_seconds - waited > 0.1
+    assert trained.connection.pushes.waited_seconds - waited >= held
     trained.connection.close()
 
 

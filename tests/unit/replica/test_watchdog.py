@@ -55,14 +55,17 @@ def test_a_call_of_a_process_that_was_stopped_has_its_time_again() -> None:
 
 
 def test_many_short_calls_are_never_overdue() -> None:
-    told: list[Call] = []
-    looks = threading.Event()
-    end = time.monotonic() + 4
-    with Watchdog(3.0, lambda call, _: told.append(call), last_resort=spare):
-        while time.monotonic() < end:
+    """On a machine that stands still for a moment one call may be, by its own time alone."""
+    told: list[float] = []
+    longest = 0.0
+    pause = threading.Event()
+    end = time.monotonic() + 1.0
+    with Watchdog(0.3, lambda _, seconds: told.append(seconds), last_resort=spare):
+        while (began := time.monotonic()) < end:
             with calls.noted("Digits.loss()"):
-                looks.wait(0.001)
-    assert told == []
+                pause.wait(0.001)
+            longest = max(longest, time.monotonic() - began)
+    assert max(told, default=0.0) <= longest
 
 
 def test_without_a_limit_nothing_watches() -> None:
