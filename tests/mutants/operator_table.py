@@ -339,4 +339,18 @@ MUTANTS: tuple[Mutant, ...] = (
         new="return False",
         tests=(f"{_OPERATOR}/reconcile/test_plan.py",),
     ),
+    Mutant(
+        name="an end of a job at a time to which nothing can be added",
+        file=f"{_O}/observed/outcomes.py",
+        old="if found.year not in _YEARS:",
+        new="if False:",
+        tests=("tests/unit/test_any_bytes.py",),
+    ),
+    Mutant(
+        name="a message that no text can hold",
+        file=f"{_O}/observed/outcomes.py",
+        old='kept.encode(errors="replace").decode()',
+        new="kept",
+        tests=("tests/unit/test_any_bytes.py",),
+    ),
 )

@@ -10,6 +10,8 @@ from disttrain_operator.observed.records import EndPhase, Outcome
 
 _LONGEST_MESSAGE = 1000
 _LONGEST_REASON = 64
+_YEARS = range(1970, 3000)
+"""In which a job may have ended: nothing can be added to what a datetime holds at most."""
 
 
 def from_conditions(
@@ -76,12 +78,16 @@ def _reason(value: object, otherwise: str) -> str:
 
 
 def _message(value: object) -> str:
-    return value[:_LONGEST_MESSAGE] if isinstance(value, str) else ""
+    """As UTF-8 has it: escapes in JSON, and names of files, may be half characters."""
+    kept = value[:_LONGEST_MESSAGE] if isinstance(value, str) else ""
+    return kept.encode(errors="replace").decode()
 
 
 def _time(value: object) -> datetime | None:
     try:
         found = datetime.fromisoformat(str(value))
     except ValueError:
+        return None
+    if found.year not in _YEARS:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
