@@ -125,6 +125,17 @@ def test_a_commit_is_refused_when_a_file_is_missing_or_short(at: Location) -> No
     assert numbers(at) == [1]
 
 
+def test_a_commit_is_refused_that_no_reader_would_take(at: Location) -> None:
+    store = stores.open_store(at)
+    own = store.begin(1).write_coordinator(b"{}")
+    parts = stores.open_parts(at)(store.staging(1))
+    entry = put_shard(parts, 0, model_map.ranges(LAYOUT, 0, 1), counting(LAYOUT))
+    lying = replace(entry, file=replace(entry.file, name="../shard-00000.safetensors"))
+    with pytest.raises(Corrupt, match="its file is"):
+        store.commit(a_manifest([lying], layout=LAYOUT, coordinator=own))
+    assert numbers(at) == []
+
+
 def test_a_number_is_not_used_twice(at: Location) -> None:
     a_checkpoint(at, 1)
     with pytest.raises(AlreadyThere, match="begin checkpoint 2 instead"):
