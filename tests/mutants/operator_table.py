@@ -353,4 +353,11 @@ MUTANTS: tuple[Mutant, ...] = (
         new="kept",
         tests=("tests/unit/test_any_bytes.py",),
     ),
+    Mutant(
+        name="an operator whose metrics port holds any number of connections",
+        file=f"{_O}/telemetry/server.py",
+        old="server.connections[: len(server.connections) - MOST_CONNECTIONS + 1]",
+        new="[]",
+        tests=(f"{_OPERATOR}/telemetry/test_server_limits.py",),
+    ),
 )

@@ -9,6 +9,20 @@ _UNIT = "tests/unit"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="a metrics port that holds any number of connections",
+        file=f"{_R}/telemetry/exporter.py",
+        old="while len(self._open) >= MOST_CONNECTIONS:",
+        new="while False:",
+        tests=(f"{_UNIT}/telemetry/test_exporter_limits.py",),
+    ),
+    Mutant(
+        name="a checkpoint in an object store that no reader takes",
+        file=f"{_R}/checkpoint/object_store.py",
+        old="        require_consistent(manifest, self.place(manifest.number))\n",
+        new="",
+        tests=("tests/contract/test_checkpoint_stores.py",),
+    ),
+    Mutant(
         name="a run below a stranger's folder",
         file=f"{_R}/launch/run_folder.py",
         old="        _require_no_stranger_above(self.path)\n",

@@ -23,8 +23,14 @@ def served() -> Iterator[exporter.Exporter]:
         yield served
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's silence ends a connection here, only their number."""
+    monkeypatch.setattr(exporter, "_SILENCE_SECONDS", 600)
+
+
 def test_hundreds_of_half_requests_hold_few_threads_and_a_scrape_still_answers(
-    served: exporter.Exporter,
+    patient: None, served: exporter.Exporter
 ) -> None:
     threads, descriptors = threading.active_count(), _descriptors()
     with ExitStack() as open_ones:
