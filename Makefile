@@ -62,7 +62,7 @@ test-cluster: .venv/ready ## those on a real Kubernetes: as root on Linux one is
 test-fast: .venv/ready ## two minutes: the tests that start no processes of a job
 	$(BIN)/pytest tests/unit tests/contract -n 2 -q
 
-mutants: .venv/ready ## five minutes: remove each guard of tests/mutants/table.py and see a test fail
+mutants: .venv/ready ## ten minutes: remove each guard of tests/mutants/table.py and see a test fail
 	cd tests && ../$(BIN)/python -m mutants
 
 check: .venv/ready ## style, types, layers, generated files
