@@ -1,14 +1,13 @@
 """A real Kueue on the test cluster, and a queue of it with a quota that tests change."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any, Final
 
 import yaml
 
-from builders import helm, product_images, queue_programs
+from builders import helm, installations, product_images, queue_programs
 from cluster import Kubectl, commands
 from cluster.errors import CommandFailed
 from cluster.hooks import Hooks
@@ -21,8 +20,6 @@ FLAVOR: Final = {"kubernetes.io/os": "linux"}
 """The labels of its nodes; every node of the test cluster has them."""
 EXTERNAL: Final = "DistTrainJob.v1alpha1.disttrain.dev"
 PRIORITIES: Final = {"low": 10, "high": 100}
-LIMIT: Final = timedelta(minutes=5)
-"""Their certificates take a minute to reach them, on cores that nobody else uses."""
 _OURS: Final = "disttrain-kueue"
 _API: Final = "kueue.x-k8s.io/v1beta1"
 _NOT_HAD: Final = {"APIService"}
@@ -57,8 +54,7 @@ class Queue:
 
     def resize(self, pods: int) -> None:
         """Give it room for so many pods."""
-        change = json.dumps({"spec": self._quota(pods)})
-        self.kubectl.run("patch", "clusterqueue", NAME, "--type=merge", "-p", change)
+        self._change(self._quota(pods))
 
     def put(self, resource: str, priority: str) -> None:
         """Put a job into it."""
@@ -78,6 +74,10 @@ class Queue:
         )
         return next(reasons, "")
 
+    def _change(self, spec: dict[str, Any]) -> None:
+        change = json.dumps({"spec": spec})
+        self.kubectl.run("patch", "clusterqueue", NAME, "--type=merge", "-p", change)
+
     def _conditions(self, job: str) -> list[dict[str, str]]:
         return [
             each
@@ -96,43 +96,29 @@ class Queue:
 def installed(kubectl: Kubectl, hooks: Hooks) -> Iterator[None]:
     """Kueue, and what the chart brings for it, as long as the context lasts."""
     kubectl = kubectl.within(NAMESPACE)
-    for name in queue_programs.PROGRAMS.packages:
-        product_images.build_and_load(hooks, queue_programs.image(name))
+    programs = {"kueue": queue_programs.OTHERS, _OURS: queue_programs.OWN}
+    for name, source in programs.items():
+        product_images.build_and_load(hooks, queue_programs.image(source, name))
     objects = [*_kueue(kubectl), *_ours()]
     try:
-        _each_namespace(kubectl, objects, Kubectl.apply)
-        _wait(kubectl, "kueue-controller-manager")
-        _wait(kubectl, _OURS)
-        commands.wait_until(lambda: _answers(kubectl), "Kueue's webhooks answer", limit=LIMIT)
+        installations.make(kubectl, objects)
+        installations.wait(kubectl, "kueue-controller-manager")
+        installations.wait(kubectl, _OURS)
+        limit = installations.LIMIT
+        commands.wait_until(lambda: _answers(kubectl), "Kueue's webhooks answer", limit=limit)
         yield
     finally:
         # While their controllers run, which take their finalizers away.
         if _answers(kubectl):
-            kubectl.run("delete", _KINDS, "--all", "--ignore-not-found", limit=LIMIT)
-        _each_namespace(kubectl, objects[::-1], _delete)
-
-
-def _each_namespace(
-    kubectl: Kubectl, objects: list[dict[str, Any]], act: Callable[..., None]
-) -> None:
-    """Act on those of each namespace by themselves, as kubectl wants it; on those of none first."""
-    found: dict[str, list[dict[str, Any]]] = {"": []}
-    for each in objects:
-        found.setdefault(each["metadata"].get("namespace", ""), []).append(each)
-    for namespace, inside in found.items():
-        act(kubectl.within(namespace or "default"), *inside)
-
-
-def _delete(kubectl: Kubectl, *objects: dict[str, Any]) -> None:
-    content = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    kubectl.run("delete", "--ignore-not-found", "-f", "-", stdin=content, limit=LIMIT)
+            kubectl.run("delete", _KINDS, "--all", "--ignore-not-found", limit=installations.LIMIT)
+        installations.remove(kubectl, objects)
 
 
 def _kueue(kubectl: Kubectl) -> list[dict[str, Any]]:
-    objects = queue_programs.installation(kubectl)
+    objects = queue_programs.installation(kubectl, queue_programs.KUEUE)
     for each in objects:
         if each["kind"] == "Deployment":
-            _run(each, "kueue")
+            installations.run(each, queue_programs.image(queue_programs.OTHERS, "kueue").tag)
         if each["kind"] == "ConfigMap":
             (file, text), *_ = each["data"].items()
             configuration = yaml.safe_load(text)
@@ -140,13 +126,6 @@ def _kueue(kubectl: Kubectl) -> list[dict[str, Any]]:
             configuration["featureGates"] = {"VisibilityOnDemand": False}
             each["data"][file] = yaml.safe_dump(configuration)
     return [each for each in objects if each["kind"] not in _NOT_HAD]
-
-
-def _run(deployment: dict[str, Any], name: str) -> None:
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    container["image"] = queue_programs.image(name).tag
-    container["imagePullPolicy"] = "IfNotPresent"
-    container["resources"] = {"requests": {"cpu": "50m", "memory": "64Mi"}}
 
 
 def _ours() -> list[dict[str, Any]]:
@@ -158,10 +137,6 @@ def _ours() -> list[dict[str, Any]]:
     ]
     assert len(found) == 7
     return found
-
-
-def _wait(kubectl: Kubectl, deployment: str) -> None:
-    kubectl.wait_until("Available", f"deployment/{deployment}", LIMIT)
 
 
 def _answers(kubectl: Kubectl) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builders import queue_programs, queues
+from builders import installations, queue_programs, queues
 from builders.cluster_training import (
     EPOCHS,
     PATIENT,
@@ -40,14 +40,13 @@ def kueue(kubectl: Kubectl, image_tools: Hooks, image_of_jobs: None) -> Iterator
 def queue(kueue: None, namespace: Kubectl, operator_to_kill: OperatorProcess) -> Iterator[Queue]:
     """A queue of the test's namespace; jobs are gone before it is."""
     yield Queue(namespace)
-    namespace.run(
-        "delete", "disttrainjobs,localqueues", "--all", "--ignore-not-found", limit=queues.LIMIT
-    )
+    kinds = "disttrainjobs,localqueues"
+    namespace.run("delete", kinds, "--all", "--ignore-not-found", limit=installations.LIMIT)
 
 
 def test_the_own_program_passes_its_tests(kubectl: Kubectl) -> None:
     # The cluster's fixture says why where nothing can be built.
-    queue_programs.PROGRAMS.run_own_tests()
+    queue_programs.OWN.run_own_tests()
 
 
 def test_a_job_waits_is_admitted_evicted_and_goes_on_from_its_checkpoint(
