@@ -80,7 +80,15 @@ class ClusterTraining(JobView):
         template = {"spec": {**_SMALL, **(pods or {})}}
         for part in ("coordinator", "parameterServer", "replicas"):
             manifest["spec"][part] |= {"template": template}
-        self.kubectl.apply(_code(), manifest)
+        self.submit(manifest, _code())
+
+    def submit(self, manifest: dict[str, Any], code: dict[str, Any]) -> None:
+        """Apply the job's manifest beside its code."""
+        self.kubectl.apply(code, manifest)
+        self.meet()
+
+    def meet(self) -> None:
+        """Note which job it is, and begin to show its volume."""
         self.uid = self.get()["metadata"]["uid"]
         self.volume.start()
 
@@ -149,8 +157,7 @@ class ClusterTraining(JobView):
 
     def end(self) -> Status:
         """Let the task hurry, and wait for the end, which is good; the summary."""
-        self.volume.wait()
-        self.kubectl.run("exec", self.volume.pod, "--", "touch", HURRY)
+        self.hurry()
         self.wait_until(self._has_ended, "the job ends")
         assert self.condition("Complete").get("status") == "True", self.status()
         assert self.status()["phase"] == "Complete"
@@ -162,6 +169,11 @@ class ClusterTraining(JobView):
 
         self.wait_until(is_read, "its summary can be read")
         return summary
+
+    def hurry(self) -> None:
+        """Let the task hurry."""
+        self.volume.wait()
+        self.kubectl.run("exec", self.volume.pod, "--", "touch", HURRY)
 
     def trained(self) -> dict[str, Tensor]:
         """The model on the volume."""

@@ -56,6 +56,14 @@ class Queue:
         """Give it room for so many pods."""
         self._change(self._quota(pods))
 
+    def stop(self) -> None:
+        """Send all away that it has let in."""
+        self._change({"stopPolicy": "HoldAndDrain"})
+
+    def go_on(self) -> None:
+        """Let them in again."""
+        self._change({"stopPolicy": "None"})
+
     def put(self, resource: str, priority: str) -> None:
         """Put a job into it."""
         labels = (f"{QUEUE_LABEL}={NAME}", f"{PRIORITY_LABEL}={priority}")
