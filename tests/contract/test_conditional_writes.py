@@ -1,5 +1,8 @@
 """An object that must not be written over is not: on a disk, in memory, and in a real S3 server."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from builders import object_stores
@@ -33,6 +36,22 @@ def test_an_object_without_content_is_one_too(store: objects.Objects) -> None:
 def test_said_again_after_a_lost_answer_it_is_no_other(store: objects.Objects) -> None:
     store.create("a/b", b"mine")
     store.create("a/b", b"mine")
+
+
+@pytest.mark.parametrize("put", [objects.Objects.write, objects.Objects.create])
+def test_on_a_disk_what_is_listed_has_its_content(
+    request: pytest.FixtureRequest, put: Callable[[objects.Objects, str, bytes], None]
+) -> None:
+    """S3 promises it; the server that stands for it here does not keep that."""
+    store = objects.open_objects(object_stores.location(request, "disk").uri)
+    content, seen = b"c" * (8 << 20), set[int]()
+    with ThreadPoolExecutor(1) as other:
+        written = other.submit(lambda: [put(store, f"a/{one}", content) for one in range(10)])
+        while not written.done():
+            seen.update(store.sizes("a").values())
+    written.result()
+
+    assert seen <= {len(content)}
 
 
 def test_a_store_without_conditional_writes_is_told_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -26,7 +26,15 @@ def _bucket() -> Iterator[str]:
         yield uri
 
 
-@pytest.mark.parametrize("kind", ["folder", pytest.param("s3", marks=pytest.mark.landing)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "folder",
+        pytest.param("disk", marks=pytest.mark.landing),
+        # Its server lists an object before it has the content, which S3 does not.
+        pytest.param("s3", marks=pytest.mark.nightly),
+    ],
+)
 def test_the_older_one_ends_by_itself_and_the_job_goes_on_with_the_newer(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:

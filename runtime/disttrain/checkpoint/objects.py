@@ -8,9 +8,10 @@ objects that must not change have names that say what is in them.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import BoundedSemaphore, Thread
 from typing import Any, TypeVar
@@ -92,7 +93,7 @@ class Objects:
         """
         path = self._path(name)
         seconds = _SECONDS + len(content) / _SLOWEST
-        self._write(name, lambda: self._filesystem.pipe_file(path, content), seconds)
+        self._write(name, lambda: self._put(path, content), seconds)
 
     def create(self, name: str, content: bytes) -> None:
         """Write an object that is not there. Raises AlreadyThere, and as `write`.
@@ -132,13 +133,34 @@ class Objects:
             return asked
         return frozenset()
 
+    def _put(self, path: str, content: bytes) -> None:
+        if _on_disk(self.uri):
+            with self._whole_file(path, content) as file:
+                file.replace(path)
+            return
+        self._filesystem.pipe_file(path, content)
+
     def _put_new(self, path: str, content: bytes) -> None:
         if _on_disk(self.uri):
-            self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
-            with self._filesystem.open(path, "xb") as file:
-                file.write(content)
+            with self._whole_file(path, content) as file:
+                os.link(file, path)
             return
         self._filesystem.pipe_file(path, content, mode="create")
+
+    @contextmanager
+    def _whole_file(self, path: str, content: bytes) -> Iterator[Path]:
+        """For a disk, where a file is seen before it has its content: one that gets its name last.
+
+        It lies where nobody looks for objects.
+        """
+        file = Path(self._path(".new"), uuid.uuid4().hex)
+        for folder in (file.parent, Path(path).parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            file.write_bytes(content)
+            yield file
+        finally:
+            file.unlink(missing_ok=True)
 
     def _is_there(self, name: str, content: bytes) -> bool:
         with suppress(CheckpointError):
