@@ -45,8 +45,13 @@ def test_on_a_disk_what_is_listed_has_its_content(
     """S3 promises it; the server that stands for it here does not keep that."""
     store = objects.open_objects(object_stores.location(request, "disk").uri)
     content, seen = b"c" * (8 << 20), set[int]()
+
+    def put_all() -> None:
+        for number in range(10):
+            put(store, f"a/{number}", content)
+
     with ThreadPoolExecutor(1) as other:
-        written = other.submit(lambda: [put(store, f"a/{one}", content) for one in range(10)])
+        written = other.submit(put_all)
         while not written.done():
             seen.update(store.sizes("a").values())
     written.result()

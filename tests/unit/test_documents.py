@@ -43,6 +43,9 @@ def merged(whole: Any, part: Any) -> Any:
 
 def as_job(shown: dict[str, Any]) -> dict[str, Any] | None:
     """A manifest with what a block shows of one; None if it is about something else."""
+    if shown.get("kind") == "AppWrapper":
+        (component,) = shown["spec"]["components"]
+        shown = component["template"]
     if "task" in shown.get("spec", {}) and "kind" in shown:
         return shown
     if "sandblaster" in shown:
