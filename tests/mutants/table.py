@@ -23,13 +23,6 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/contract/test_checkpoint_stores.py",),
     ),
     Mutant(
-        name="a run below a stranger's folder",
-        file=f"{_R}/launch/run_folder.py",
-        old="        _require_no_stranger_above(self.path)\n",
-        new="",
-        tests=(f"{_UNIT}/launch/test_run_folder.py",),
-    ),
-    Mutant(
         name="a folder of all runs that others may write into",
         file=f"{_R}/cli/live.py",
         old="require_own(folder.parent)",

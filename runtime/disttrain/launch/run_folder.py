@@ -187,7 +187,6 @@ class RunFolder:
         """
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         require_own(self.path)
-        _require_no_stranger_above(self.path)
         for part in (self.logs, self.lock_file.parent, self.ledger):
             part.mkdir(mode=0o700, exist_ok=True)
 
@@ -291,18 +290,3 @@ def require_own(folder: Path) -> None:
             "or choose a new folder with --output"
         )
         raise OutputFolderUnusable(message)
-
-
-def _require_no_stranger_above(folder: Path) -> None:
-    """Raise OutputFolderUnusable if a folder above is a stranger's, who could exchange this one.
-
-    One of a group of this user is shared on purpose.
-    """
-    for above in (*folder.absolute().parents, *folder.resolve().parents):
-        found = above.stat()
-        if found.st_uid not in {0, os.geteuid()} and found.st_gid not in os.getgroups():
-            message = (
-                f"{above} belongs to another user ({found.st_uid}), who could put another folder "
-                f"in the place of {folder}; choose one with --output whose parents are yours"
-            )
-            raise OutputFolderUnusable(message)

@@ -75,42 +75,6 @@ def test_a_folder_of_another_user_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.fixture
-def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the owner and group of nobody who is here."""
-    folder = tmp_path / "theirs"
-    folder.mkdir()
-    stat_of = Path.stat
-
-    def stat_with_owner(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
-        found = stat_of(path, follow_symlinks=follow_symlinks)
-        if path != folder:
-            return found
-        return os.stat_result((*found[:4], 70_001, 70_002, *found[6:10]))
-
-    monkeypatch.setattr(Path, "stat", stat_with_owner)
-    return folder
-
-
-@pytest.mark.parametrize("way", ["theirs/mine/run", "link/run"])
-def test_a_folder_below_a_strangers_is_refused(
-    tmp_path: Path, strangers: Path, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    (strangers / "mine").mkdir()
-    (tmp_path / "link").symlink_to(strangers / "mine")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(OutputFolderUnusable, match=rf"^{strangers} belongs to .* \(70001\)"):
-        RunFolder(Path(way)).claim()
-    assert not list(tmp_path.rglob("launch"))
-
-
-def test_a_folder_below_one_of_the_users_group_is_taken(
-    strangers: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "getgroups", lambda: [70_002])
-    os.close(RunFolder(strangers / "run").claim())
-
-
 def test_who_only_looks_keeps_nobody_out(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     folder.create()
