@@ -29,7 +29,7 @@ def allowed(
     problem = next((each for each in found if each is not None), None)
     if problem is None:
         return changes, None
-    message = f"it is no longer allowed what was stored with the job: {problem.message}"
+    message = f"what was stored with the job is no longer allowed: {problem.message}"
     ending = [each for each in changes if isinstance(each, Rescale) and not _grows(each, observed)]
     return [*ending], replace(problem, message=message)
 
