@@ -102,7 +102,7 @@ def _make(kept: Path, run: _Run) -> None:
         kept.mkdir()
         for part in _parts(run):
             _copy(job.output / part, kept / part)
-        for journal in kept.glob("checkpoints/journal/*"):
+        for journal in kept.glob("checkpoints/journal/*.jsonl"):
             _shorten(journal)
         if run.in_objects:
             _copy(_place(job, uri), kept / found.OBJECTS)
