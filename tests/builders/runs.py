@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -42,6 +43,8 @@ spec:
 
 class RunningJob:
     """One `disttrain run`; leaves no process behind."""
+
+    _process: "WarmCommand | subprocess.Popen[bytes]"
 
     def __init__(
         self, folder: Path, assignments: Sequence[str] = (), manifest: str = COUNTING

@@ -1,6 +1,7 @@
 """A process that lives and does nothing is ended by whoever started it, and the job completes."""
 
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,8 +39,11 @@ class ImpatientJob(RunningJob):
             "import sys; from disttrain.cli import main; from disttrain.launcher import hangs; "
             "hangs.IDLE_SECONDS = dict.fromkeys(hangs.IDLE_SECONDS, 10.0); sys.exit(main.main())"
         )
-        _, _, _, *arguments = command
-        super()._start([sys.executable, "-c", program, *arguments])
+        self._printed = self.output.parent / "printed"
+        with self._printed.open("a") as printed:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", program, *command], stdout=printed, stderr=printed
+            )
 
 
 def test_a_shard_that_is_stopped_for_ever_before_it_has_joined_is_started_again(
