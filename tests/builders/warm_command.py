@@ -5,7 +5,6 @@ and forks for each command. The command's first fork server is forked beside it,
 threads; what starts later, and the coordinator, are programs of their own as always.
 """
 
-import atexit
 import functools
 import multiprocessing
 import os
@@ -13,17 +12,17 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from disttrain.cli import main as command_line
 from disttrain.launch import linux
 from disttrain.launcher import fork_server, hosts
-from disttrain.telemetry import append_file
 
 _PRELOADED = [
     __name__,
@@ -73,20 +72,11 @@ class WarmCommand:
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
-    with _environment(hosts.FORK_ENVIRONMENT):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in hosts.FORK_ENVIRONMENT.items():
+            patch.setenv(name, value)
         forkserver.ensure_running()
     return context
-
-
-@contextmanager
-def _environment(added: dict[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _run(arguments: list[str], printed: Path, folder: Path, environment: dict[str, str]) -> None:
@@ -94,14 +84,10 @@ def _run(arguments: list[str], printed: Path, folder: Path, environment: dict[st
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    _redirect(printed)
+    fork_server.redirect(printed)
     hosts._run = _first_warm(_Spare(), hosts._run)
     sys.argv = ["disttrain", *arguments]
-    code = command_line.main()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    fork_server.end_child(command_line.main())
 
 
 class _Spare:
@@ -134,7 +120,7 @@ def _become_fork_server(told: socket.socket, parent: int) -> None:
     if not log:
         os._exit(0)
     os.setsid()
-    _redirect(Path(os.fsdecode(log)))
+    fork_server.redirect(Path(os.fsdecode(log)))
     sys.argv = [_FORK_SERVER, str(descriptors[0]), str(parent)]
     fork_server.main()
 
@@ -149,13 +135,3 @@ def _first_warm(spare: _Spare, cold: Any) -> Any:
         return left.pop()
 
     return run
-
-
-def _redirect(file: Path) -> None:
-    source = os.open(os.devnull, os.O_RDONLY)
-    target = append_file.descriptor(file)
-    os.dup2(source, 0)
-    os.dup2(target, 1)
-    os.dup2(target, 2)
-    os.close(source)
-    os.close(target)

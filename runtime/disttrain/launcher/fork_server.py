@@ -123,7 +123,7 @@ class ForkServer:
         self._connection.close()
         for child in self._children.values():
             os.close(child.pidfd)
-        _redirect(Path(start.log))
+        redirect(Path(start.log))
 
     def _reap(self, child: _Child) -> None:
         process_group.kill(child.pid)
@@ -155,7 +155,8 @@ def _threads() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
 
 
-def _redirect(log: Path) -> None:
+def redirect(log: Path) -> None:
+    """Let this process write to the end of a file, and read nothing."""
     source = os.open(os.devnull, os.O_RDONLY)
     target = append_file.descriptor(log)
     os.dup2(source, 0)
@@ -169,7 +170,11 @@ def _run_child(start: Start) -> NoReturn:
     config_file = Path(start.config)
     gc.enable()
     _set_threads(launch_config.read(config_file).threads)
-    code = process.run(config_file)
+    end_child(process.run(config_file))
+
+
+def end_child(code: int) -> NoReturn:
+    """End this forked process as a program ends, but for what it imported."""
     # The interpreter's own end tears down torch and takes long, and is a place to crash in.
     atexit._run_exitfuncs()  # noqa: SLF001 - as multiprocessing does
     sys.stdout.flush()
