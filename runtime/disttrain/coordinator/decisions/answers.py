@@ -117,13 +117,15 @@ def _written(turn: Turn, shard: MemberId, number: int, part: ShardWritten) -> No
 def _evaluated(turn: Turn, order: Evaluate, result: Evaluated) -> None:
     state = turn.state
     measures = {name: total / max(result.samples, 1) for name, total in result.sums.items()}
+    # Of the final model nothing is trained meanwhile.
+    final = order.model_file is not None
     evaluation = Evaluation(
-        epoch=state.data.epochs_done,
-        samples=state.samples,
+        epoch=state.data.epochs_done if final else state.evaluated_epoch,
+        samples=state.samples if final else state.evaluating_samples,
         seconds=state.seconds(turn.now),
         loss=result.loss,
         measures=measures,
-        final=order.model_file is not None,
+        final=final,
     )
     turn.record(entries.EvaluationEnded(evaluation=evaluation))
     target = turn.settings.stop.target_metric

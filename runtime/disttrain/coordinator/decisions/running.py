@@ -107,8 +107,7 @@ def _evaluate_if_due(turn: Turn) -> None:
 
 def evaluate(turn: Turn, replicas: Sequence[Life]) -> None:
     """One of the replicas shall measure the shards' values, if need be another one than before."""
-    if not turn.state.evaluating:
-        turn.record(entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
+    turn.record(entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
     turn.issue(_evaluator(turn, replicas).member, evaluation(turn, None))
 
 

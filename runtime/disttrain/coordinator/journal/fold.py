@@ -340,6 +340,7 @@ def _saved(opened: OpenCheckpoint) -> Saved:
 @_meaning(entries.EvaluationBegun)
 def _(entry: entries.EvaluationBegun, state: State) -> None:
     state.evaluating = True
+    state.evaluating_samples = state.samples
     state.evaluation_tried = entry.now
     state.evaluated_epoch = max(state.evaluated_epoch, entry.epoch)
     if state.batch is not None:

@@ -176,9 +176,9 @@ class Evaluation(Strict):
     epoch: int
     """Epochs completed at its start."""
     samples: int
-    """Samples processed at its end."""
+    """Samples processed at its start: those that its parameters had seen."""
     seconds: float
-    """Since the job began."""
+    """From the job's beginning to its end."""
     loss: float | None
     measures: dict[str, float]
     final: bool = False
@@ -257,6 +257,8 @@ class State(Strict):
     evaluated_epoch: int = 0
     evaluating: bool = False
     """An evaluation was begun and not answered, whoever does it."""
+    evaluating_samples: int = 0
+    """Processed when the latest evaluation was begun."""
     totals: Totals = field(default_factory=Totals)
     resumed_from: str = ""
     first_incarnation: int = 0

@@ -241,3 +241,22 @@ def test_a_target_that_nothing_measures_fails_the_job(sums: dict[str, float], kn
     assert machine.state.phase is Phase.FAILED
     assert machine.state.reason == messages.FailureReason.EVALUATION_FAILED
     assert f"is 'accuracy', and Task.measure() measures {known}: name" in machine.state.message
+
+
+def test_an_evaluation_counts_the_samples_that_its_parameters_had_seen() -> None:
+    machine, (_, two) = _evaluating()
+    begun = machine.state.samples
+    _epoch(machine, two)
+    assert machine.state.samples > begun
+    machine.obey()
+    found = machine.state.evaluations[0]
+    assert (found.samples, found.epoch) == (begun, 1)
+
+
+def test_an_evaluation_that_another_replica_does_counts_anew() -> None:
+    machine, (_, two) = _evaluating()
+    asked, begun = _evaluations(machine)[0].member, machine.state.samples
+    machine.process(two)
+    _die(machine, asked)
+    machine.obey()
+    assert machine.state.evaluations[0].samples > begun
