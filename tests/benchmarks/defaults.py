@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -119,11 +119,14 @@ def compare(work: Workload, seeds: range) -> dict[str, Any]:
     figures: dict[str, Any] = {"epochs": work.epochs, "target": target}
     figures |= {"plain_samples": wanted, "plain_best": best, "replicas": {}}
     for replicas in REPLICAS:
-        found = [samples_to(target, job_evaluations(work, s, replicas, target)) for s in seeds]
+        jobs = [run_job(work, seed, replicas, target) for seed in seeds]
+        found = [samples_to(target, job.evaluations) for job in jobs]
         ratio = statistics.median(found) / least
-        say(f"{work.task}, {replicas} replicas: {found} samples, ratio {ratio:.2f}")
+        staleness = [job.staleness_p50 for job in jobs]
+        say(f"{work.task}, {replicas} replicas: {found} samples, {ratio=:.2f}, {staleness=}")
         figures["replicas"][replicas] = {
             "samples": found,
+            "staleness_p50": staleness,
             "reached": sum(samples < float("inf") for samples in found),
             "ratio": ratio,
         }
@@ -161,7 +164,15 @@ def plain_evaluations(work: Workload, seed: int, *, scheduled: bool) -> Evaluati
     return [(one["samples"], one["accuracy"]) for one in found]
 
 
-def job_evaluations(work: Workload, seed: int, replicas: int, target: float) -> Evaluations:
+class Job(NamedTuple):
+    """What a job showed."""
+
+    evaluations: Evaluations
+    staleness_p50: float | None
+    """Updates, over the whole job."""
+
+
+def run_job(work: Workload, seed: int, replicas: int, target: float) -> Job:
     """One `disttrain run` until the target."""
     fields: dict[str, Any] = {
         "task": {"entrypoint": f"defaults:{work.task}", "arguments": work.arguments},
@@ -172,9 +183,14 @@ def job_evaluations(work: Workload, seed: int, replicas: int, target: float) -> 
         "replicas.count": replicas,
         "seed": seed,
     }
-    lines = measured_jobs.run(MANIFEST, [TESTS / "tasks" / "defaults.py"], fields).lines
-    measured = [line for line in lines if "evaluation" in line and not line["evaluation"]["final"]]
-    return [(line["samples"], line["evaluation"]["accuracy"]) for line in measured]
+    job = measured_jobs.run(MANIFEST, [TESTS / "tasks" / "defaults.py"], fields)
+    measured = [line for line in job.lines if "evaluation" in line]
+    evaluations = [
+        (line["samples"], line["evaluation"]["accuracy"])
+        for line in measured
+        if not line["evaluation"]["final"]
+    ]
+    return Job(evaluations, job.summary["staleness"]["p50"])
 
 
 if __name__ == "__main__":
