@@ -21,6 +21,8 @@ def test_a_process_that_is_stopped_for_ever_is_killed_and_started_again(
     gate, role = tmp_path / "gate", name.partition("-")[0]
     with RunningJob(tmp_path, [f"spec.task.arguments={{gate: {gate}}}", PATIENCE]) as job:
         job.wait_until(lambda status: status["checkpoints"] >= 1 and status["liveReplicas"] == 2)
+        # Who has not said anything yet may begin for long, and is not missed.
+        wait_until(lambda: "the coordinator answers" in job.log("launcher"), "the launcher hears")
         stopped = job.signal(name, signal.SIGSTOP)
         job.wait_until(lambda _: f"{name} hangs (silent for" in job.printed())
         job.wait_until(lambda status: status["restarts"][role] >= 1)

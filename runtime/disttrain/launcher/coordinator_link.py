@@ -13,9 +13,12 @@ from disttrain.job import defaults, names
 from disttrain.launch.config import LaunchConfig
 from disttrain.launcher.restart_policy import Exit
 from disttrain.launcher.told import Told
+from disttrain.telemetry import logs
 from disttrain.transport.config import CurveKeys
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
+
+LOG = logs.get(__name__)
 
 _ASK_SECONDS = 1.0
 """Between an answer about the members and the next question, at most."""
@@ -36,6 +39,7 @@ class ControlLink:
         self._pause_seconds = min(_ASK_SECONDS, patience / _QUESTIONS_PER_PATIENCE)
         self._asked: Future[messages.Reply] | None = None
         self._ask_at = 0.0
+        self._has_answered = False
 
     def died(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
         """Send MemberDied."""
@@ -63,6 +67,9 @@ class ControlLink:
             return None
         reply, self._asked = self._asked.result(), None
         self._ask_at = now + self._pause_seconds
+        if not self._has_answered:
+            LOG.info("the coordinator answers")
+            self._has_answered = True
         return _told(reply)
 
     def close(self) -> None:
