@@ -12,7 +12,6 @@ the messages which they would send, at the CPU that each of them took.
 import argparse
 import os
 import resource
-import socket
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from builders import free_port
 from builders.control_members import LAYOUT, CoordinatorProcess, tell
 from builders.report import Bar, print_report
 from disttrain.checkpoint import digest, names
@@ -29,6 +29,7 @@ from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.control import ControlConnection, Received
 from disttrain.coordinator.protocol.fields import Lease, Position, Progress, SenderPosition
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ReplicaReport, ShardReport
+from disttrain.launch import linux
 from disttrain.transport.header import Role
 
 PORTION_SAMPLES = 2048
@@ -208,7 +209,7 @@ class Job:
             f"spec.portionSize={PORTION_SAMPLES}",
             "spec.stop={epochs: 1000000}",
         )
-        address = f"tcp://127.0.0.1:{_free_port()}"
+        address = f"tcp://127.0.0.1:{free_port.find()}"
         self.process.launch = replace(
             self.process.launch, coordinator_address=address, listen_address=address
         )
@@ -253,8 +254,7 @@ class Job:
 
     def cpu_seconds(self) -> float:
         """Of the coordinator's process since its start."""
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return linux.used_ticks(self._pid) / os.sysconf("SC_CLK_TCK")
 
     def most_memory_mb(self) -> float:
         lines = Path(f"/proc/{self._pid}/status").read_text().splitlines()
@@ -331,13 +331,6 @@ def measure(job: Job, seconds: float) -> dict[str, float]:
 
 def _sent(job: Job) -> int:
     return sum(member.sent for member in job.members)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ second: medians of interleaved rounds. Only ratios inside one run mean anything.
 import argparse
 import multiprocessing
 import os
-import socket
 import statistics
 import sys
 import tempfile
@@ -25,7 +24,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from builders import shard_process, transfers
+from builders import free_port, shard_process, transfers
 from builders.report import Bar, print_report
 from builders.shard_process import ShardPlan, ShardProcess
 from disttrain.transport.config import TransportKind
@@ -145,7 +144,7 @@ class Field:
         """Plain sockets without any work."""
         contender = Contender(f"raw socket {pairs} pairs", self._nbytes(pairs))
         for _ in range(pairs):
-            port, nbytes = str(_free_port()), 4 * self.elements
+            port, nbytes = str(free_port.find()), 4 * self.elements
             server = self._context.Process(
                 target=transfers.raw_server, args=(port, nbytes), daemon=True
             )
@@ -157,7 +156,7 @@ class Field:
 
     def bare(self) -> None:
         """The same work over pyzmq without DistTrain."""
-        contender, port = Contender("bare pyzmq", self._nbytes(1)), _free_port()
+        contender, port = Contender("bare pyzmq", self._nbytes(1)), free_port.find()
         server = self._context.Process(
             target=transfers.bare_shard, args=(port, self.elements), daemon=True
         )
@@ -169,7 +168,7 @@ class Field:
 
     def pair(self, name: str, worker: Callable[..., None]) -> None:
         """Two workers that meet at a port."""
-        contender, port = Contender(name, self._nbytes(1)), _free_port()
+        contender, port = Contender(name, self._nbytes(1)), free_port.find()
         for rank in range(2):
             contender.add(self._context, worker, port, rank, self.elements)
         self._take(contender)
@@ -302,12 +301,6 @@ def bars(groups: dict[str, dict[str, Any]]) -> list[Bar]:
 def load_average() -> float:
     """Processes that wanted a core in the last minute, those of others included."""
     return round(os.getloadavg()[0], 2)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def main(arguments: Sequence[str]) -> None:

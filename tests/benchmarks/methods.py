@@ -10,7 +10,6 @@ import argparse
 import json
 import math
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders.line_chart import LineChart, Points
-from builders.report import Bar, print_report, say
+from builders.report import Bar, median, print_report, say, told
 from builders.version import measured_version
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -250,9 +249,7 @@ def bars(found: Mapping[str, Sequence[Measured]]) -> list[Bar]:
 
 
 def _median(runs: Sequence[Measured], figure: Callable[[Measured], float]) -> float:
-    """A run that never met the accuracy, whose figure is NaN, took longer than any other."""
-    figures = (figure(one) for one in runs)
-    return statistics.median(math.inf if math.isnan(one) else one for one in figures)
+    return median(figure(one) for one in runs)
 
 
 # The page.
@@ -300,8 +297,8 @@ def titles(scale: Scale) -> tuple[str, ...]:
 def page(rows: Sequence[Mapping[str, Any]], scale: Scale) -> str:
     """The text of figures.md."""
     table = "\n".join(
-        f"| {row['name']} | {row['best_accuracy']:.3f} | {_told(row['seconds_to_accuracy'], 1)} "
-        f"| {_told(row['samples_to_accuracy'], 0)} | {row['samples']:,.0f} | {row['load']:.0f} |"
+        f"| {row['name']} | {row['best_accuracy']:.3f} | {told(row['seconds_to_accuracy'], 1)} "
+        f"| {told(row['samples_to_accuracy'], 0)} | {row['samples']:,.0f} | {row['load']:.0f} |"
         for row in rows
     )
     return f"""# Methods beside each other: figures
@@ -322,10 +319,6 @@ machine's, which has {os.cpu_count()} cores.
 
 ![seconds over replicas](seconds-over-replicas.svg)
 """
-
-
-def _told(figure: float, digits: int) -> str:
-    return f"{figure:,.{digits}f}" if math.isfinite(figure) else "not met"
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders import measured_jobs
 from builders.line_chart import LineChart, Points
-from builders.report import Bar, print_report, say
+from builders.report import Bar, median, print_report, say, told
 from builders.version import measured_version
 
 TASKS = Path(__file__).resolve().parents[1] / "tasks"
@@ -93,7 +93,7 @@ def main() -> None:
             found[in_flight, count].append(run)
     if options.output:
         write_page(options.output, found, scale)
-    most = median(found[1, scale.replicas[-1]]).seconds / median(found[1, 1]).seconds
+    most = median_run(found[1, scale.replicas[-1]]).seconds / median_run(found[1, 1]).seconds
     name = f"seconds with {scale.replicas[-1]} replicas, ratio to one"
     figures = [dict(zip(TITLES, row, strict=True)) for row in rows(found)]
     print_report("replicas", {"runs": figures}, [Bar(name, most, 0.6, at_least=False)])
@@ -120,22 +120,18 @@ def measure(in_flight: int, replicas: int, seed: int, scale: Scale) -> Run:
     return Run(math.nan, math.nan, staleness)
 
 
-def median(runs: Sequence[Run]) -> Run:
-    """Of each figure; a run that never met the accuracy took longer than any other."""
+def median_run(runs: Sequence[Run]) -> Run:
+    """The median of each figure."""
     return Run(
-        seconds=_median([run.seconds for run in runs]),
-        samples=_median([run.samples for run in runs]),
-        staleness=_median([run.staleness for run in runs]),
+        seconds=median([run.seconds for run in runs]),
+        samples=median([run.samples for run in runs]),
+        staleness=median([run.staleness for run in runs]),
     )
-
-
-def _median(figures: Sequence[float]) -> float:
-    return statistics.median(math.inf if math.isnan(one) else one for one in figures)
 
 
 def rows(found: Found) -> list[tuple[float, ...]]:
     """Medians over the seeds, in the order of `TITLES`."""
-    medians = {case: median(runs) for case, runs in found.items()}
+    medians = {case: median_run(runs) for case, runs in found.items()}
     return [
         (count, in_flight, run.seconds, run.samples, run.samples / run.seconds, run.staleness)
         for (in_flight, count), run in medians.items()
@@ -148,7 +144,7 @@ def write_page(folder: Path, found: Found, scale: Scale) -> None:
     seconds: dict[str, list[Points]] = {}
     samples: dict[str, list[Points]] = {}
     for in_flight in IN_FLIGHT:
-        runs = [(n, median(found[in_flight, n])) for n in scale.replicas]
+        runs = [(n, median_run(found[in_flight, n])) for n in scale.replicas]
         name = f"maxInFlight: {in_flight}"
         seconds[name] = [[(n, run.seconds) for n, run in runs if math.isfinite(run.seconds)]]
         samples[name] = [
@@ -165,8 +161,8 @@ def write_page(folder: Path, found: Found, scale: Scale) -> None:
 def page(found: Found, scale: Scale) -> str:
     """The text of the page."""
     table = "\n".join(
-        f"| {count:.0f} | {in_flight:.0f} | {_told(seconds, 1)} | {_told(samples, 0)} "
-        f"| {_told(speed, 0)} | {_told(staleness, 0)} |"
+        f"| {count:.0f} | {in_flight:.0f} | {told(seconds, 1)} | {told(samples, 0)} "
+        f"| {told(speed, 0)} | {told(staleness, 0)} |"
         for count, in_flight, seconds, samples, speed, staleness in rows(found)
     )
     return f"""# More replicas: figures
@@ -184,10 +180,6 @@ Medians over {scale.seeds} seeds, on {os.cpu_count()} cores.
 
 ![samples over staleness](sleeping-samples-over-staleness.svg)
 """
-
-
-def _told(figure: float, digits: int) -> str:
-    return f"{figure:,.{digits}f}" if math.isfinite(figure) else "not met"
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ class ClusterTraining(JobView):
         """The job's folder on the volume."""
         return f"{self.name}-{self.uid}"
 
-    def has_ended_well(self) -> bool:
+    def has_summary(self) -> bool:
         """Whether the volume has a summary of the job."""
         return f"{self.folder}/summary.json" in self.volume.files()
 

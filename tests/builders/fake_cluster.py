@@ -210,11 +210,9 @@ class FakeClient(Client):
         key = (kind, namespace, name)
         found = self._world.find(key)
         patch = patch if subresource or kind not in _HAVE_STATUS else _without_status(patch)
-        api_rules.check_same(key, found, patch)
-        changed = api_rules.merged(found, patch)
-        api_rules.check_change(kind, found, changed)
+        changed = self._world.change(key, patch)
         api_rules.note_update(found, changed, self._owned(found))
-        return self._world.replace(key, changed)
+        return changed
 
     def _make(self, kind: Kind, body: Object) -> Object:
         """Make an object by an apply, unless it is to be a certain one."""
@@ -298,10 +296,6 @@ def _field(body: Object, path: str) -> Any:
 def watched_events(world: World, since: int) -> list[tuple[Kind, str, Object]]:
     """The events of what the operator watches, from a place in the list."""
     return [event for event in world.events[since:] if event[0] in KINDS]
-
-
-def a_moment(seconds: float) -> timedelta:
-    return timedelta(seconds=seconds)
 
 
 def _event_for(how: str, *, is_known: bool, is_selected: bool) -> EventType | None:

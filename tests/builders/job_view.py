@@ -66,6 +66,14 @@ class JobView:
         of_role = "" if role is None else f",app.kubernetes.io/component={role}"
         return self.kubectl.items("pods", f"{self._selector}{of_role}")
 
+    def uids(self, role: str | None = None) -> set[str]:
+        """The identities of its pods."""
+        return {pod["metadata"]["uid"] for pod in self.pods(role)}
+
+    def uids_of_jobs(self) -> set[str]:
+        """Which jobs of its name have pods."""
+        return {pod["metadata"]["labels"]["disttrain.dev/job-uid"] for pod in self.pods()}
+
     def restarts(self, role: str) -> list[int]:
         """How often the container of each pod of a role was restarted, as its kubelet tells it."""
         return [

@@ -17,6 +17,7 @@ from builders.measured_planes import wait
 from builders.operator_usage import OperatorUsage
 from builders.report import say
 from builders.told_objects import ToldObjects
+from disttrain.job.cluster_names import COORDINATOR_FIELD_MANAGER
 from disttrain.job.status import Phase
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.watched import CHILDREN
@@ -26,7 +27,6 @@ STATUS_SECONDS = 10
 QUIET_SECONDS = 12
 OF_ITS_LEASE = 2 * math.ceil(QUIET_SECONDS / leases.RENEW_SECONDS)
 """Requests in so long that no job asks for: write its own Lease, and list those of others."""
-HOLDER = {"coordinator": "disttrain-coordinator"}
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ async def tell(api: ApiServer, turn: int, number: int) -> None:
     """Write a job's status as its coordinator does."""
     training = {"epoch": turn, "samples": 1000 * (turn + 1), "loss": 1 / (turn + 1)}
     header = {key: many_jobs.job(f"j{number}")[key] for key in ("apiVersion", "kind", "metadata")}
-    path = f"{JOBS_PATH}/j{number}/status?fieldManager={HOLDER['coordinator']}&force=true"
+    path = f"{JOBS_PATH}/j{number}/status?fieldManager={COORDINATOR_FIELD_MANAGER}&force=true"
     await api.patch(path, {**header, "status": {"training": training}}, APPLY)
 
 

@@ -49,7 +49,3 @@ class PretendedTraining(JobView):
         words = cluster_jobs.outcome(phase, reason, message)
         script = f"echo '{words}' > {cluster_jobs.FINISH}"
         self.kubectl.run("exec", name, "--", "sh", "-c", script)
-
-    def uids(self, role: str | None = None) -> set[str]:
-        """The identities of the pods."""
-        return {pod["metadata"]["uid"] for pod in self.pods(role)}

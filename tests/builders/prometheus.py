@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -16,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from builders import mortal
+from builders import free_port, mortal
 from cluster import commands, debian
 
 PACKAGES: Final = {"prometheus": "prometheus", "promtool": "prometheus"}
@@ -97,7 +96,7 @@ def running(config: Json, folder: Path) -> Iterator[Prometheus]:
 
 def _started(file: Path, folder: Path) -> tuple[subprocess.Popen[bytes], Prometheus]:
     for attempt in range(_ATTEMPTS):
-        port = _free_port()
+        port = free_port.find()
         prometheus = Prometheus(f"127.0.0.1:{port}")
         log = folder / f"prometheus-{attempt}.log"
         process = _process(file, folder / f"data-{attempt}", port, log)
@@ -124,10 +123,3 @@ def _process(file: Path, data: Path, port: int, log: Path) -> subprocess.Popen[b
     )
     with log.open("wb") as stream:
         return subprocess.Popen(mortal.command(program, *options), stdout=stream, stderr=stream)
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port

@@ -1,7 +1,10 @@
 """What every benchmark prints: one JSON object with all figures and their bars."""
 
 import json
+import math
+import statistics
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +41,16 @@ def print_report(name: str, figures: dict[str, Any], bars: list[Bar]) -> None:
     report = status.finite({"benchmark": name, **figures, "bars": rows})
     json.dump(report, sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def told(figure: float, digits: int) -> str:
+    """A figure in a page; NaN and infinity are those of runs that never came there."""
+    return f"{figure:,.{digits}f}" if math.isfinite(figure) else "not met"
+
+
+def median(figures: Iterable[float]) -> float:
+    """Of runs, where one that never came there, whose figure is NaN, took longer than any other."""
+    return statistics.median(math.inf if math.isnan(one) else one for one in figures)
 
 
 def say(what: str) -> None:

@@ -19,8 +19,9 @@ from cluster.hooks import Hooks
 TEST_TIMEOUT_SECONDS = 900
 """More than `job_view.LIMIT`, which tells what was waited for in vain."""
 USUAL_SECONDS = 20
+"""Of a test without a real job, waiting included."""
 TRAINING_SECONDS = 60
-"""Of a test in which a real job trains, more or less; and of any other, waiting included."""
+"""Of a test in which a real job trains, more or less."""
 RELEASE = "disttrain"
 _IMAGES = {"operator_image", "runtime_image"}
 

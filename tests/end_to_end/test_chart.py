@@ -178,6 +178,7 @@ def of_the_operator(values: dict[str, Any]) -> list[dict[str, Any]]:
     return helm.rendered({**values, "kueue": {"enabled": False}})
 
 
+@pytest.mark.usefixtures("kubectl")
 def test_the_program_that_speaks_to_kueue_may_do_no_more_than_that() -> None:
     names = {each["metadata"]["name"] for each in of_the_operator(EVERYTHING)}
     added = [x for x in helm.rendered(EVERYTHING) if x["metadata"]["name"] not in names]

@@ -10,6 +10,7 @@ import pytest
 from safetensors import torch as safetensors
 
 from builders import product_images
+from builders.job_view import JobView
 from builders.volume_reader import VolumeReader
 from cluster import Kubectl, commands
 
@@ -18,10 +19,6 @@ PARAMETERS: Final = 38_282
 TARGET: Final = 0.98
 TRAINING_LIMIT: Final = timedelta(minutes=10)
 """PyTorch is imported six times and at most 30 epochs pass, on two cores that others use, too."""
-OWN_KINDS: Final = (
-    "pods,jobs,replicasets,statefulsets,services,configmaps,secrets,serviceaccounts,roles,"
-    "rolebindings,poddisruptionbudgets,networkpolicies"
-)
 
 
 @pytest.mark.usefixtures("runtime_image", "operator")
@@ -44,7 +41,9 @@ def test_digits_are_learned_from_apply_to_a_model_on_the_volume(namespace: Kubec
     assert sum(tensor.numel() for tensor in model.values()) == PARAMETERS
 
     namespace.run("delete", "disttrainjob", "digits")
-    commands.wait_until(lambda: leftovers(namespace) == [], "all but the claim is gone")
+    commands.wait_until(
+        lambda: JobView(namespace, "digits").leftovers() == [], "all but the claim is gone"
+    )
     claim = namespace.get("persistentvolumeclaim", "digits-checkpoints")
     assert claim["status"]["phase"] == "Bound"
     assert len(volume.content(path)) > 4 * PARAMETERS
@@ -60,9 +59,3 @@ def readme_commands() -> list[list[str]]:
 def run(namespace: Kubectl, words: list[str]) -> str:
     command = namespace.command(*words)
     return commands.run(*command, folder=product_images.REPOSITORY, limit=TRAINING_LIMIT)
-
-
-def leftovers(namespace: Kubectl) -> list[str]:
-    return namespace.run(
-        "get", OWN_KINDS, "-o", "name", "--selector=app.kubernetes.io/instance=digits"
-    ).split()

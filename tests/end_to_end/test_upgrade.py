@@ -70,19 +70,19 @@ def training(
 def test_upgrades_touch_nothing_that_runs_and_the_next_operator_looks_after_it(
     training: ClusterTraining, image_tools: Hooks, chart_before: Path, tmp_path: Path
 ) -> None:
-    job, before = training, uids(training)
+    job, before = training, training.uids()
     assert len(before) == len(job.pods())
     assert "seed" not in job.get()["spec"]
 
     helm.upgrade(job.kubectl, RELEASE, another_version(job, image_tools, tmp_path))
     assert job.get()["spec"]["seed"] == 0
     trains_on(job)
-    assert uids(job) == before
+    assert job.uids() == before
     assert_nothing_ails(job)
 
     job.kubectl.run("scale", job.resource, "--replicas=3")
     job.wait_until(lambda: len(job.pods("replica")) == 3, "a third replica is made")
-    assert before < uids(job)
+    assert before < job.uids()
     job.patch(suspend=True)
     job.wait_for_phase("Suspended")
     job.wait_until(lambda: job.pods() == [], "no pod is left")
@@ -92,10 +92,10 @@ def test_upgrades_touch_nothing_that_runs_and_the_next_operator_looks_after_it(
     assert {image(pod) for pod in job.pods()} == {product_images.RUNTIME}
     assert {pod["spec"]["terminationGracePeriodSeconds"] for pod in job.pods()} == {120}
 
-    resumed = uids(job)
+    resumed = job.uids()
     helm.upgrade(job.kubectl, RELEASE, helm.only_in(job.kubectl), chart_before)
     trains_on(job)
-    assert uids(job) == resumed
+    assert job.uids() == resumed
     assert_nothing_ails(job)
     job.kubectl.run("delete", f"replicaset/{job.name}-replica")
     job.wait_until(lambda: len(job.pods("replica")) == 3, "lost replicas are made again")
@@ -112,10 +112,6 @@ def another_version(job: ClusterTraining, hooks: Hooks, folder: Path) -> dict[st
     product_images.build_and_load(hooks, images.Recipe(containerfile=file, context=folder, tag=tag))
     wanted = {"image": {"tag": NEXT}, "runtimeImage": {"tag": "nowhere"}, "podLabels": {"a": "b"}}
     return {**helm.only_in(job.kubectl), **wanted}
-
-
-def uids(job: ClusterTraining) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in job.pods()}
 
 
 def image(pod: dict[str, Any]) -> str:

@@ -15,5 +15,3 @@ class Mutant:
     new: str
     tests: tuple[str, ...]
     """Files or folders of which one test must fail."""
-    hangs: bool = False
-    """Without the guard something waits for ever: so do the tests, until they are ended."""

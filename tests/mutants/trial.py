@@ -41,5 +41,5 @@ def verdict(mutant: Mutant, copy: Path, run: Run, usual: float | None) -> str:
     finally:
         file.write_text(source)
     if code is None:
-        return CAUGHT if mutant.hangs else "timeout"
+        return "timeout"
     return {0: "survived", 1: CAUGHT}.get(code, f"exit {code}")

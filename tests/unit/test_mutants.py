@@ -45,11 +45,6 @@ def test_only_a_test_that_fails_catches_a_mutant(copy: Path, code: int | None, w
     assert trial.verdict(a_mutant(), copy, ending(code), 1.0) == word
 
 
-def test_a_mutant_that_makes_its_tests_wait_says_so(copy: Path) -> None:
-    assert trial.verdict(a_mutant(hangs=True), copy, ending(None), 1.0) == "caught"
-    assert trial.verdict(a_mutant(hangs=True), copy, ending(0), 1.0) == "survived"
-
-
 def test_tests_that_fail_anyway_catch_nothing(copy: Path) -> None:
     for code in (1, 5, None):
         usual = trial.usual_seconds(("tests",), copy, ending(code))

@@ -32,7 +32,6 @@ from disttrain.cli import (
     top,
     validate,
 )
-from disttrain.cli.exit_code import ExitCode
 from disttrain.cluster.errors import WrongInput
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.errors import DistTrainError
@@ -44,6 +43,7 @@ from disttrain.launch.errors import (
     OutputFolderInUse,
     OutputFolderUnusable,
 )
+from disttrain.launch.exit_code import ExitCode
 
 _REFUSED = (
     WrongInput,
@@ -84,22 +84,25 @@ app.command()(delete.delete)
 
 
 def call(name: str) -> int:
-    """Run the command line; the exit code is 2 for a bad manifest or call, 1 for failures."""
+    """Run the command line; the exit code is 2 for a bad manifest or call, 1 for failures.
+
+    After Ctrl-C it is 130.
+    """
     try:
         app(prog_name=name)
     except InvalidManifest as error:
         typer.echo(terminal_text.lines(str(error)), err=True)
-        return ExitCode.BAD_MANIFEST
+        return ExitCode.USAGE
     except _REFUSED as error:
         typer.echo(terminal_text.lines(f"error: {error}"), err=True)
-        return ExitCode.BAD_MANIFEST
+        return ExitCode.USAGE
     except DistTrainError as error:
         typer.echo(terminal_text.lines(f"error: {error}"), err=True)
         return ExitCode.FAILED
     except KeyboardInterrupt:
-        # Of the library's own beginnings; what comes later it takes for the same.
+        # Before a command has begun; within one, typer answers it itself.
         return ExitCode.INTERRUPTED
-    return ExitCode.SUCCESS
+    return ExitCode.COMPLETE
 
 
 def complete(words: Sequence[str]) -> int:
@@ -114,7 +117,7 @@ def complete(words: Sequence[str]) -> int:
     except SystemExit:
         # So ends a completion; kubectl still wants to hear that file names are no choice.
         typer.echo(":4")
-    return ExitCode.SUCCESS
+    return ExitCode.COMPLETE
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value.

@@ -25,7 +25,6 @@ class Member(_Part):
     """What a shard does just now."""
     pid: int = 0
     metrics_address: str | None = None
-    silent_seconds: float | None = None
     samples: int | None = None
     version: int | None = None
 
@@ -34,13 +33,8 @@ class BatchMethod(_Part):
     """How a batch method is doing."""
 
     iteration: int = 0
-    evaluations: int = 0
     gradient_norm: float | None = None
     stage: str = ""
-    groups_done: int = 0
-    groups: int = 0
-    requeued: int = 0
-    copies: int = 0
     warning: str | None = None
     """What the manifest had better say otherwise."""
 
@@ -73,9 +67,6 @@ class JobStatus(_Part):
     checkpoint_failures: int = 0
     checkpoints_damaged: int = 0
     warm_start: bool = False
-    portions_done: int = 0
-    portions_requeued: int = 0
-    samples_repeated: int = 0
     updates_lost: int = 0
     updates_lost_is_exact: bool = True
     """Else at least so many."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from disttrain.cli.exit_code import ExitCode
+from disttrain.launch.exit_code import ExitCode
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ import typer
 
 from disttrain.audit import audit, reading, report
 from disttrain.audit.errors import NothingToAudit
-from disttrain.cli.exit_code import ExitCode
+from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 
 
@@ -18,7 +18,7 @@ def run(folder: Path, *, as_json: bool) -> ExitCode:
         findings = audit.audit(reading.read(folder))
     except NothingToAudit as error:
         typer.echo(f"error: {error}", err=True)
-        return ExitCode.BAD_MANIFEST
+        return ExitCode.USAGE
     shown = report.to_json if as_json else report.text
     typer.echo(shown(findings, running=running), nl=False)
-    return ExitCode.SUCCESS if audit.is_clean(findings) else ExitCode.FAILED
+    return ExitCode.COMPLETE if audit.is_clean(findings) else ExitCode.FAILED

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from disttrain.cli.exit_code import ExitCode
+from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of the run.")]

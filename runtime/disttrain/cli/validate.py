@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from disttrain.cli.exit_code import ExitCode
 from disttrain.job import manifest_file, parsing, terminal_text
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.finding import located_lines
 from disttrain.job.parsing import Parsed
+from disttrain.launch.exit_code import ExitCode
 
 Files = Annotated[
     list[Path],
@@ -32,7 +32,7 @@ def validate(files: Files) -> None:
     """
     results = [_check(file) for file in files]
     if not all(results):
-        raise typer.Exit(ExitCode.BAD_MANIFEST)
+        raise typer.Exit(ExitCode.USAGE)
 
 
 def _check(file: Path) -> bool:

@@ -1,15 +1,15 @@
-"""What the exit code of a process means. No code above 127: those are left to signals."""
+"""What the exit code of a process means; those above 127 are of signals."""
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of the processes of a job and of `disttrain run`."""
+    """Exit codes of the processes of a job and of all commands."""
 
     COMPLETE = 0
-    """The job is complete; of a member: told to end."""
+    """The job is complete, the file is good, the question is answered; of a member: told to end."""
     FAILED = 1
-    """The job failed, by decision: its summary says why."""
+    """The job failed, by decision: its summary says why. Of a command: what it says."""
     USAGE = 2
     """A bad manifest or command line; nothing was started."""
     FINAL_ERROR = 3

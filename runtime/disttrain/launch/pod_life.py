@@ -8,7 +8,6 @@ Whoever watches it only sees its exit code and its termination message:
   whoever keeps them would start them again. Any other exit code asks for that.
 """
 
-import atexit
 import importlib
 import json
 import os
@@ -27,6 +26,7 @@ from disttrain.launch import (
     pod_config,
     pod_environment,
     process,
+    process_end,
     process_one,
     termination_log,
 )
@@ -54,12 +54,12 @@ def run(terminations: Terminations) -> NoReturn:
         config = _config(environment)
     except (InvalidLaunchConfig, InvalidManifest) as error:
         sys.stderr.write(f"{error}\n")
-        _exit(ExitCode.USAGE)
+        process_end.end(ExitCode.USAGE)
     process_one.reap_orphans()
     logs.configure(config.role.value, process.log_index(config), None)
     if config.role is Role.COORDINATOR:
-        _exit(_coordinate(config, environment.termination_log))
-    _exit(_take_part(config, environment.termination_log, terminations))
+        process_end.end(_coordinate(config, environment.termination_log))
+    process_end.end(_take_part(config, environment.termination_log, terminations))
 
 
 def _config(environment: PodEnvironment) -> LaunchConfig:
@@ -121,11 +121,3 @@ def _take_part(config: LaunchConfig, log: Path, terminations: Terminations) -> i
         terminations.wait()
         return ExitCode.COMPLETE
     return ExitCode.COMPLETE if code == ExitCode.INTERRUPTED else code
-
-
-def _exit(code: int) -> NoReturn:
-    # The interpreter's own end tears down torch and takes long, and is a place to crash in.
-    atexit._run_exitfuncs()  # noqa: SLF001 - as multiprocessing does
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)

@@ -9,7 +9,6 @@ with what they started, which the kernel does not know of; should it be stopped,
 it. While it imports, where nothing of its own code runs, the kernel kills it instead.
 """
 
-import atexit
 import faulthandler
 import gc
 import importlib
@@ -24,7 +23,7 @@ from typing import NoReturn
 
 from disttrain.job.names import Role
 from disttrain.launch import config as launch_config
-from disttrain.launch import linux, process
+from disttrain.launch import linux, process, process_end
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher import fork_messages, process_group
 from disttrain.launcher.fork_messages import Preload, Start
@@ -170,16 +169,7 @@ def _run_child(start: Start) -> NoReturn:
     config_file = Path(start.config)
     gc.enable()
     _set_threads(launch_config.read(config_file).threads)
-    end_child(process.run(config_file))
-
-
-def end_child(code: int) -> NoReturn:
-    """End this forked process as a program ends, but for what it imported."""
-    # The interpreter's own end tears down torch and takes long, and is a place to crash in.
-    atexit._run_exitfuncs()  # noqa: SLF001 - as multiprocessing does
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    process_end.end(process.run(config_file))
 
 
 def _set_threads(threads: int) -> None:

@@ -95,7 +95,7 @@ class Saver:
         with DurableFile(_begun(path)) as file:
             file.write(_BEGUN.dump_json(begun))
         if self.objects is not None:
-            stopped_objects.send_joined(self.objects, _begun(path))
+            stopped_objects.send_begun(self.objects, _begun(path))
 
     def save(self, state: ShardState, values: Values, checkpoint: int) -> None:
         """Write everything, on disk; nothing may be applied meanwhile or after it.

@@ -25,22 +25,22 @@ def send(objects: Objects, shard: FileEntry, said: Path) -> None:
     objects.delete(earlier.keys() - {name})
 
 
-def bring_told(objects: Objects, shard: str, said: Path, joined: Path) -> None:
+def bring_told(objects: Objects, shard: str, said: Path, begun: Path) -> None:
     """Copy what tells of a shard's file and lives, if it is there. Raises StoreAway, StoreDenied.
 
     What an earlier life has left there, and could not upload, is deleted.
     """
     there = objects.sizes(object_names.STOPPED)
-    for name, file in ((_said(shard), said), (_joined(joined), joined)):
+    for name, file in ((_said(shard), said), (_begun(begun), begun)):
         file.unlink(missing_ok=True)
         if name in there:
             durable.make_folder(file.parent)
             file.write_bytes(objects.read(name, _LARGEST_BYTES))
 
 
-def send_joined(objects: Objects, joined: Path) -> None:
+def send_begun(objects: Objects, begun: Path) -> None:
     """Upload the file that tells of a life. Raises NotWritten, StoreAway, StoreDenied."""
-    objects.write(_joined(joined), joined.read_bytes())
+    objects.write(_begun(begun), begun.read_bytes())
 
 
 def bring(objects: Objects, shard: FileEntry, folder: Path) -> None:
@@ -52,8 +52,8 @@ def _said(shard: str) -> str:
     return f"{object_names.STOPPED}/{shard}.json"
 
 
-def _joined(joined: Path) -> str:
-    return f"{object_names.STOPPED}/{joined.name}"
+def _begun(begun: Path) -> str:
+    return f"{object_names.STOPPED}/{begun.name}"
 
 
 def _folder(shard: FileEntry) -> str:

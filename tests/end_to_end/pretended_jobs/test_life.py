@@ -6,7 +6,6 @@ from functools import partial
 from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, commands
 
-"""For what takes two seconds at most on cores that nobody else uses."""
 HPA_MINIMUM = 3
 KEEP_SECONDS = 6
 SOON_SECONDS = 100
@@ -140,7 +139,7 @@ def test_deleted_and_applied_at_once_it_runs(job: PretendedTraining) -> None:
 
     after = job.get()["metadata"]["uid"]
     assert after != before
-    job.wait_until(lambda: _uids_of_jobs(job) == {after}, "the former job's pods are gone")
+    job.wait_until(lambda: job.uids_of_jobs() == {after}, "the former job's pods are gone")
 
 
 def test_deleted_at_any_stage_it_leaves_nothing(
@@ -178,10 +177,6 @@ STAGES: dict[str, dict[str, object]] = {
 
 def _is_gone(job: PretendedTraining) -> bool:
     return not job.has(job.resource) and job.leftovers() == []
-
-
-def _uids_of_jobs(job: PretendedTraining) -> set[str]:
-    return {pod["metadata"]["labels"]["disttrain.dev/job-uid"] for pod in job.pods()}
 
 
 def test_a_job_that_somebody_else_manages_is_left_alone(job: PretendedTraining) -> None:

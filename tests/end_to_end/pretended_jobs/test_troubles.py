@@ -118,7 +118,7 @@ def test_somebody_elses_object_is_not_touched(job: PretendedTraining) -> None:
 
 
 def test_a_quota_that_leaves_no_room_is_told(job: PretendedTraining) -> None:
-    # For the pods of this test alone: they say that they are of no priority of their own.
+    # For the pods of this test alone: nobody else has this priority.
     priority = f"of-{job.kubectl.namespace}"
     match = {"scopeName": "PriorityClass", "operator": "In", "values": [priority]}
     job.kubectl.apply(

@@ -19,15 +19,11 @@ def test_a_job_deleted_and_applied_again_at_once_leaves_nothing_behind(
     assert job.uid != first
     job.train()
     # A replica of the first job may end in its own time while the second one trains.
-    job.wait_until(lambda: uids_of_jobs(job) == {job.uid}, "the first job's pods are gone")
+    job.wait_until(lambda: job.uids_of_jobs() == {job.uid}, "the first job's pods are gone")
     job.delete()
     job.wait_until(lambda: job.leftovers() == [], "all but the volume is gone")
     claim = job.kubectl.get("persistentvolumeclaim", f"{NAME}-checkpoints")
     assert claim["status"]["phase"] == "Bound"
-
-
-def uids_of_jobs(job: ClusterTraining) -> set[str]:
-    return {pod["metadata"]["labels"]["disttrain.dev/job-uid"] for pod in job.pods()}
 
 
 def test_a_task_that_cannot_be_imported_fails_in_its_own_words(job: ClusterTraining) -> None:
@@ -54,4 +50,4 @@ def test_a_rule_fails_the_job_at_an_exit_code(job: ClusterTraining) -> None:
     job.wait_until(
         lambda: job.pods("replica") == [] and job.pods("shard") == [], "nothing tries again"
     )
-    assert not job.has_ended_well()
+    assert not job.has_summary()

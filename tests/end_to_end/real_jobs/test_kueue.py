@@ -27,7 +27,6 @@ PODS = 5
 """Of a job with two shards and two replicas."""
 CPU_MILLIS = 20
 """What each of them asks for."""
-"""256 steps on two replicas take 90 seconds: long enough to be sent away."""
 SELDOM = {"everySeconds": 1000}
 """No checkpoint but the one that suspending writes."""
 

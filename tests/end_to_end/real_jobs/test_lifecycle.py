@@ -18,7 +18,7 @@ def test_a_job_is_suspended_resumed_and_scaled_while_it_trains(job: ClusterTrain
     job.wait_until(lambda: job.pods() == [], "no pod is left")
     before, started = job.samples(), job.status()["startTime"]
     assert 0 < before < cluster_training.EPOCHS * cluster_training.SAMPLES
-    assert not job.has_ended_well()
+    assert not job.has_summary()
 
     job.patch(suspend=False)
     job.wait_until(lambda: job.samples() > before, "training goes on")

@@ -47,7 +47,7 @@ def test_pods_of_every_role_are_evicted_while_the_job_trains(
         evict(job, replica)
         evict(job, coordinator)
         job.wait_until(lambda: coordinator not in names(job, "coordinator"), "it is gone")
-    assert not job.has_ended_well(), "the job ended before"
+    assert not job.has_summary(), "the job ended before"
     job.wait_until(lambda: ready(job, "coordinator") == 1, "the coordinator is back")
 
     summary = job.complete()

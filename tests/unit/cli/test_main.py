@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from builders.jobs import SMALL
 from disttrain.cli import app as command_line
 from disttrain.cli.app import app
-from disttrain.cli.exit_code import ExitCode
 from disttrain.errors import DistTrainError, RetryableError
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.finding import Finding
 from disttrain.job.schema import job_schema
+from disttrain.launch.exit_code import ExitCode
 
 COMMANDS = sorted(
     command.name or command.callback.__name__
@@ -78,7 +78,7 @@ sys.exit(main())
 
 def test_an_unknown_command_names_the_nearest() -> None:
     result = started("-m", "disttrain", "validat")
-    assert result.returncode == ExitCode.BAD_MANIFEST
+    assert result.returncode == ExitCode.USAGE
     assert "'validate'" in result.stderr
 
 
@@ -87,7 +87,7 @@ def test_an_unknown_command_names_the_nearest() -> None:
     [
         (
             InvalidManifest("job.yaml", [Finding(path=("spec",), message="required", line=1)]),
-            ExitCode.BAD_MANIFEST,
+            ExitCode.USAGE,
             "job.yaml:1: spec: required\n",
         ),
         (RetryableError("the disk is full"), ExitCode.FAILED, "error: the disk is full\n"),

@@ -100,7 +100,7 @@ class Journal:
 
     @property
     def is_behind(self) -> bool:
-        """Some entries may not be on disk: it is full or fails."""
+        """Some entries may not be on disk, or whose the journal is now is not known."""
         return bool(self._backlog) or self._doubtful or self._unowned
 
     @property

@@ -19,7 +19,7 @@ _STATUS_SECONDS_PER_MEMBER = 0.003
 _METRICS_SECONDS = 2.0
 _HALTED = (
     "the journal beside the checkpoints takes nothing more: once replicas have done what they "
-    "hold, training halts until it has room, or its store answers"
+    "hold, training halts until it has room and its files or its store can be read"
 )
 _OfMember: TypeAlias = entries.MemberJoined | entries.LeasesExpired | entries.MemberLost
 _OfMethod: TypeAlias = (

@@ -1,11 +1,11 @@
 """What strangers on the operator's port can make it hold."""
 
 import asyncio
-import socket
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 
 import pytest
 
+from builders import free_port
 from disttrain_operator.telemetry import server
 
 _HALF_REQUESTS = 300
@@ -30,7 +30,7 @@ def test_a_connection_without_a_whole_request_is_closed(
 
 async def _flooded() -> bytes:
     """What a probe is answered once only as many half requests are open as may be."""
-    port = _free_port()
+    port = free_port.find()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(_serving(port))
         readers = []
@@ -45,7 +45,7 @@ async def _flooded() -> bytes:
 
 
 async def _said_to(sent: bytes) -> bytes:
-    port = _free_port()
+    port = free_port.find()
     async with _serving(port):
         return await asyncio.wait_for(_answer(port, sent), 20)
 
@@ -63,8 +63,3 @@ async def _answer(port: int, sent: bytes) -> bytes:
 
 def _serving(port: int) -> AbstractAsyncContextManager[None]:
     return server.serving(port, alive=lambda: True, ready=lambda: True, before_metrics=lambda: None)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
