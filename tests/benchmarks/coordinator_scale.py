@@ -10,7 +10,6 @@ the messages which they would send, at the CPU that each of them took.
 """
 
 import argparse
-import os
 import resource
 import sys
 import tempfile
@@ -18,6 +17,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -29,7 +30,6 @@ from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.control import ControlConnection, Received
 from disttrain.coordinator.protocol.fields import Lease, Position, Progress, SenderPosition
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ReplicaReport, ShardReport
-from disttrain.launch import linux
 from disttrain.transport.header import Role
 
 PORTION_SAMPLES = 2048
@@ -254,7 +254,8 @@ class Job:
 
     def cpu_seconds(self) -> float:
         """Of the coordinator's process since its start."""
-        return linux.used_ticks(self._pid) / os.sysconf("SC_CLK_TCK")
+        used = psutil.Process(self._pid).cpu_times()
+        return float(used.user + used.system)
 
     def most_memory_mb(self) -> float:
         lines = Path(f"/proc/{self._pid}/status").read_text().splitlines()

@@ -184,13 +184,8 @@ def run_job(work: Workload, seed: int, replicas: int, target: float) -> Job:
         "seed": seed,
     }
     job = measured_jobs.run(MANIFEST, [TESTS / "tasks" / "defaults.py"], fields)
-    measured = [line for line in job.lines if "evaluation" in line]
-    evaluations = [
-        (line["samples"], line["evaluation"]["accuracy"])
-        for line in measured
-        if not line["evaluation"]["final"]
-    ]
-    return Job(evaluations, job.summary["staleness"]["p50"])
+    found = [(line["samples"], line["evaluation"]["accuracy"]) for line in job.evaluations]
+    return Job(found, job.summary["staleness"]["p50"])
 
 
 if __name__ == "__main__":

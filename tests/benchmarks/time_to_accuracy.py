@@ -141,19 +141,18 @@ def downpour(work: Workload, seed: int, changes: dict[str, Any]) -> dict[str, An
     """One `disttrain run`: the lines of its metrics.jsonl, with seconds since the command."""
     fields: dict[str, Any] = {"seed": seed, "batchSize": work.batch_size, **changes}
     fields["task"] = {"entrypoint": work.entrypoint, "arguments": work.arguments}
-    lines, summary, began, total = measured_jobs.run(MANIFEST, work.folder.glob("*.py"), fields)
-    for line in lines:
-        line["seconds_from_command"] = line["time"] - began
-    say(f"{work.entrypoint}, seed {seed}: {summary['samples']:,} samples in {total:.1f} s")
+    job = measured_jobs.run(MANIFEST, work.folder.glob("*.py"), fields)
+    for line in job.lines:
+        line["seconds_from_command"] = line["time"] - job.began
+    samples = job.summary["samples"]
+    say(f"{work.entrypoint}, seed {seed}: {samples:,} samples in {job.seconds:.1f} s")
     return {
-        "progress": [line for line in lines if "evaluation" not in line],
+        "progress": [line for line in job.lines if "evaluation" not in line],
         "evaluations": [
-            line | {"accuracy": line["evaluation"]["accuracy"]}
-            for line in lines
-            if "evaluation" in line and not line["evaluation"]["final"]
+            line | {"accuracy": line["evaluation"]["accuracy"]} for line in job.evaluations
         ],
-        "total_seconds": total,
-        "summary": summary,
+        "total_seconds": job.seconds,
+        "summary": job.summary,
     }
 
 

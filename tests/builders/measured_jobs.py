@@ -21,6 +21,12 @@ class MeasuredJob(NamedTuple):
     seconds: float
     """Of the whole command."""
 
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The lines of evaluations while it trained."""
+        found = [line for line in self.lines if "evaluation" in line]
+        return [line for line in found if not line["evaluation"]["final"]]
+
 
 def run(manifest: str, sources: Iterable[Path], fields: Mapping[str, Any]) -> MeasuredJob:
     """Run a job beside the files of its task; `fields` of its spec are set by `--set`."""

@@ -1,6 +1,5 @@
 """Places in object stores: on this machine's disk, in this process, and in a real S3 server."""
 
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from http.client import HTTPConnection
 
 import pytest
 
+from builders import free_port
 from builders.checkpoints import SMALL, a_layout, a_manifest, counting, put_shard
 from disttrain.checkpoint import model_map, stores
 from disttrain.checkpoint.reading import Checkpoint
@@ -41,8 +41,7 @@ def location(request: pytest.FixtureRequest, kind: str) -> Location:
 @contextmanager
 def s3_server() -> Iterator[str]:
     """The uri of a bucket in an S3 server of its own, for this process and its children."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port.find()
     address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with (

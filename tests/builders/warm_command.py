@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from disttrain.cli import main as command_line
-from disttrain.launch import linux, process_end
+from disttrain.launch import linux, process
 from disttrain.launcher import fork_server, hosts
 
 _PRELOADED = [
@@ -87,7 +87,7 @@ def _run(arguments: list[str], printed: Path, folder: Path, environment: dict[st
     fork_server.redirect(printed)
     hosts._run = _first_warm(_Spare(), hosts._run)
     sys.argv = ["disttrain", *arguments]
-    process_end.end(command_line.main())
+    process.end(command_line.main())
 
 
 class _Spare:

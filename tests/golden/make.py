@@ -16,7 +16,7 @@ import psutil
 from builders.batch_jobs import BATCH_JOB
 from builders.runs import COUNTING, RunningJob
 from disttrain.job import object_uri
-from golden import found
+from golden import found, make_jobs
 
 _HERE = Path(__file__).parent
 _KEPT = ("job.yaml", "summary.json", "status.json", "ledger", "checkpoints")
@@ -90,6 +90,7 @@ def main() -> None:
     version.mkdir()
     for name, run in _RUNS.items():
         _make(version / name, run)
+    make_jobs.make(version)
 
 
 def _make(kept: Path, run: _Run) -> None:

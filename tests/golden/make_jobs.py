@@ -1,4 +1,4 @@
-"""Makes golden job objects of golden runs: `python -m golden.make_jobs v2` in `tests`.
+"""Makes golden job objects of golden runs.
 
 The operator decides on the cluster in memory; the coordinator's words are those for the state that
 the run's journal ends with.
@@ -6,7 +6,6 @@ the run's journal ends with.
 
 import asyncio
 import json
-import sys
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +23,6 @@ from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.records import JobKey
 from golden import found
 
-_HERE = Path(__file__).parent
 _RUNS = ("downpour", "sandblaster")
 _NAMESPACE = "golden"
 _ENDED = {"phase": "Complete", "reason": "Epochs", "message": "4 epochs"}
@@ -32,9 +30,8 @@ _ENDED = {"phase": "Complete", "reason": "Epochs", "message": "4 epochs"}
 Object = dict[str, Any]
 
 
-def main() -> None:
-    """Make `tests/golden/VERSION/jobs`, which must not be there."""
-    version = _HERE / sys.argv[1]
+def make(version: Path) -> None:
+    """Make the folder `jobs` beside the runs of a version; it must not be there."""
     kept = version / "jobs"
     kept.mkdir()
     for name in _RUNS:
@@ -96,7 +93,3 @@ def _said(run: Path, job: DistTrainJob) -> Object:
 
 def _keep(file: Path, body: Object) -> None:
     file.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n")
-
-
-if __name__ == "__main__":
-    main()

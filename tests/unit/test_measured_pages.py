@@ -34,3 +34,11 @@ def test_a_page_is_what_its_benchmark_writes(methods: Any) -> None:
     written = methods.page(methods.summary(runs, methods.FULL), methods.FULL)
 
     assert without_figures((PAGES / "figures.md").read_text()) == without_figures(written)
+
+
+@pytest.mark.parametrize("name", ["figures.md", "README.md"])
+def test_a_page_shows_pictures_that_exist(name: str) -> None:
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (PAGES / name).read_text())
+
+    assert pictures
+    assert [picture for picture in pictures if not (PAGES / picture).is_file()] == []

@@ -26,7 +26,6 @@ from disttrain.launch import (
     pod_config,
     pod_environment,
     process,
-    process_end,
     process_one,
     termination_log,
 )
@@ -54,12 +53,12 @@ def run(terminations: Terminations) -> NoReturn:
         config = _config(environment)
     except (InvalidLaunchConfig, InvalidManifest) as error:
         sys.stderr.write(f"{error}\n")
-        process_end.end(ExitCode.USAGE)
+        process.end(ExitCode.USAGE)
     process_one.reap_orphans()
     logs.configure(config.role.value, process.log_index(config), None)
     if config.role is Role.COORDINATOR:
-        process_end.end(_coordinate(config, environment.termination_log))
-    process_end.end(_take_part(config, environment.termination_log, terminations))
+        process.end(_coordinate(config, environment.termination_log))
+    process.end(_take_part(config, environment.termination_log, terminations))
 
 
 def _config(environment: PodEnvironment) -> LaunchConfig:

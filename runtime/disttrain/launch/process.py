@@ -3,6 +3,7 @@
 `python -m disttrain.launch.process CONFIG PARENT` runs a role by exec; the fork server calls `run`.
 """
 
+import atexit
 import faulthandler
 import importlib
 import os
@@ -10,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from disttrain.errors import DistTrainError, FinalError
 from disttrain.job.names import Role
@@ -81,6 +83,17 @@ def _entry(role: Role) -> Callable[[LaunchConfig], int]:
 def log_index(config: LaunchConfig) -> int | None:
     """The index in the name of the process's log; None if there is only one such process."""
     return None if config.role is Role.COORDINATOR else config.index
+
+
+def end(code: int) -> NoReturn:
+    """End this process as a program ends, but for what it imported.
+
+    The interpreter's own end tears down torch and takes long, and is a place to crash in.
+    """
+    atexit._run_exitfuncs()  # noqa: SLF001 - as multiprocessing does
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from disttrain.job.names import Role
 from disttrain.launch import config as launch_config
-from disttrain.launch import linux, process, process_end
+from disttrain.launch import linux, process
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher import fork_messages, process_group
 from disttrain.launcher.fork_messages import Preload, Start
@@ -169,7 +169,7 @@ def _run_child(start: Start) -> NoReturn:
     config_file = Path(start.config)
     gc.enable()
     _set_threads(launch_config.read(config_file).threads)
-    process_end.end(process.run(config_file))
+    process.end(process.run(config_file))
 
 
 def _set_threads(threads: int) -> None:

@@ -10,10 +10,6 @@ PODS = 5
 CLAIM = "mine"
 
 
-def identities(job: ClusterTraining) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in job.pods()}
-
-
 def make_claim(job: ClusterTraining) -> None:
     """A claim of the user's own."""
     job.claim = CLAIM
@@ -28,11 +24,11 @@ def test_a_rule_restarts_the_job_from_its_checkpoint_on_a_given_claim(
     volume = {"volume": {"claimName": CLAIM}, "everySeconds": 2}
     job.apply(failurePolicy={"rules": [rule]}, checkpoint=volume)
     job.train()
-    before = identities(job)
+    before = job.uids()
     job.kill("shard")
 
     def all_are_new() -> bool:
-        now = identities(job)
+        now = job.uids()
         return len(now) == PODS and not now & before
 
     job.wait_until(all_are_new, "all pods are new ones")
