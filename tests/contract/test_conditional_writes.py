@@ -33,6 +33,11 @@ def test_an_object_without_content_is_one_too(store: objects.Objects) -> None:
     assert store.sizes("a") == {"a/empty": 0}
 
 
+def test_an_object_of_the_folders_own_name_is_not_in_it(store: objects.Objects) -> None:
+    store.create("a", b"somebody else's")
+    assert store.sizes("a") == {}
+
+
 def test_said_again_after_a_lost_answer_it_is_no_other(store: objects.Objects) -> None:
     store.create("a/b", b"mine")
     store.create("a/b", b"mine")

@@ -55,7 +55,10 @@ class Objects:
     def sizes(self, folder: str) -> dict[str, int]:
         """The bytes of every object below `folder`, by name. Raises StoreAway, StoreDenied."""
         found = self._read(folder, lambda: self._find(folder), _SECONDS)
-        return {name.removeprefix(f"{self._root}/"): one["size"] for name, one in found.items()}
+        below = {name.removeprefix(f"{self._root}/"): one["size"] for name, one in found.items()}
+        # An object of the folder's own name is found, too.
+        below.pop(folder, None)
+        return below
 
     def read(self, name: str, limit_bytes: int) -> bytes:
         """A small object. Raises Corrupt when there is none or it is longer; as `sizes`."""
