@@ -110,6 +110,24 @@ def test_an_older_coordinator_answers_nothing_that_the_newer_one_has_not_replaye
     assert replayed(at) == (Phase.EXPORTING, 1)
 
 
+def test_an_older_coordinator_answers_nothing_once_the_newer_one_has_begun_its_journal(
+    at: Location,
+) -> None:
+    old = claimed(at, "old")
+    old.append(change(Phase.RUNNING))
+    old.sync()
+    new = journals.open_journal(at)
+    new.claim("new")
+    found = journals.replay(at)
+    assert found is not None
+    for _ in range(2):
+        new.begin(found.state)
+    old.append(change(Phase.DRAINING))
+    with pytest.raises(Superseded):
+        old.sync()
+    assert replayed(at) == (Phase.RUNNING, 0)
+
+
 def test_an_older_coordinator_neither_begins_anew_nor_deletes_the_newer_ones_journal(
     at: Location,
 ) -> None:

@@ -51,6 +51,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/journal/test_object_journal.py",),
     ),
     Mutant(
+        name="a seal that its own coordinator deletes",
+        file=f"{_R}/coordinator/journal/object_journal.py",
+        old="            if size\n",
+        new="",
+        tests=("tests/contract/test_journals.py",),
+    ),
+    Mutant(
         name="a loss of steps that ended long ago",
         file=f"{_R}/coordinator/status/watch.py",
         old="self._take_means(self.history[0], moment)",

@@ -9,9 +9,10 @@ decision carries its number: what comes twice is folded once. A snapshot of whic
 may become the newest generation at any time, so after it only a newer one can be trusted.
 
 Nothing is written over what is there (`Objects.create`). A coordinator that claims the journal
-seals the newest generation: it takes the name of its next segment, with nothing in it. An older
-coordinator then finds its next decision's name taken, and cannot answer what the newer one would
-not replay. Where a store has no conditional writes, claims are found at each checkpoint alone.
+seals the newest generation: it takes the name of its next segment, with nothing in it, and that
+stays. An older coordinator then finds its next decision's name taken, and cannot answer what the
+newer one would not replay. Where a store has no conditional writes, claims are found at each
+checkpoint alone.
 """
 
 import re
@@ -126,8 +127,14 @@ class ObjectJournal:
         self.require_owner()
         self._doubtful = self._failed = False
         self._segment, self._decisions, self._backlog = 1, 0, []
-        older = (number for number in generations if number < self._generation)
-        self._objects.delete(_name(each, part) for each in older for part in generations[each])
+        self._objects.delete(
+            _name(older, segment)
+            for older, segments in generations.items()
+            if older < self._generation
+            for segment, size in segments.items()
+            # Seals stay: however long an older coordinator was stopped, its name is taken.
+            if size
+        )
 
     def append(self, decided: entries.Decided) -> None:
         """See `DecisionJournal`."""
