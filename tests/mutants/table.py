@@ -9,6 +9,13 @@ _UNIT = "tests/unit"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="a worker forked in the midst of the first step",
+        file=f"{_R}/replica/pipeline.py",
+        old="if loader.num_workers > 0:",
+        new="if False:",
+        tests=(f"{_UNIT}/replica/test_pipeline.py",),
+    ),
+    Mutant(
         name="a metrics port that holds any number of connections",
         file=f"{_R}/telemetry/exporter.py",
         old="while len(self._open) >= MOST_CONNECTIONS:",

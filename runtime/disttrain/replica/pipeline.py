@@ -1,7 +1,9 @@
 """The data pipeline: read, process, train. The first two run beside the training step.
 
 PyTorch's DataLoader reads and processes: in worker processes (`workers` of the task's
-`input_pipeline`), or in a thread of this process when there are none.
+`input_pipeline`), or in a thread of this process when there are none. Workers are forked by the
+thread that makes the pipeline, before it trains: a lock that another thread holds over a fork, as
+that of a module which PyTorch imports in its first step, is held in the child for ever.
 """
 
 import queue
@@ -192,15 +194,20 @@ class _Reading:
         self._loader = loader
         self._items = items
         self._batches: Iterator[Loaded] | None = None
+        if loader.num_workers > 0:
+            # There is no lease yet, and so no batch: this only forks.
+            self._batches = iter(loader)
         self.is_over = False
         """There will be none any more."""
 
     def next(self, timeout: float) -> Loaded | None:
         """The next batch; None when no lease came for one in that time. Raises Halted."""
         while self._batches is not None or self._items.await_lease(timeout):
-            if self._batches is None:
-                self._batches = iter(self._loader)
-            loaded = _next_of(self._batches)
+            # In a worker the task's code cannot be seen from here: what takes long is the waiting.
+            with calls.noted("reading a batch"):
+                if self._batches is None:
+                    self._batches = iter(self._loader)
+                loaded: Loaded | None = next(self._batches, None)
             if loaded is not None:
                 return loaded
             self._batches = None
@@ -263,12 +270,6 @@ def _loader(batches: Batches, items: _Items, config: PipelineConfig) -> DataLoad
         # step, and what a model draws for dropout would depend on timing.
         generator=torch.Generator(),
     )
-
-
-def _next_of(batches: Iterator[Loaded]) -> Loaded | None:
-    # In a worker the task's code cannot be seen from here: what takes long is the waiting for it.
-    with calls.noted("reading a batch"):
-        return next(batches, None)
 
 
 def _shown(indices: list[int]) -> str:

@@ -1,8 +1,11 @@
 import gc
+import importlib
 import os
 import random
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -222,6 +225,51 @@ def test_the_workers_end_without_the_garbage_collector(
         launches.wait_until(lambda: not psutil.pid_exists(worker), "the worker has ended")
     finally:
         gc.enable()
+
+
+IMPORTED_AT_A_GATE = """
+import os, pathlib
+here = pathlib.Path(__file__).parent
+pathlib.Path(here, str(os.getpid())).touch()
+if os.getpid() == {pid}:
+    os.close(os.open(here / "gate", os.O_RDONLY))
+"""
+
+
+class Importing(Dataset[Tensor]):
+    def __getitem__(self, index: int) -> Tensor:
+        importlib.import_module("imported_at_a_gate")
+        return torch.tensor(index)
+
+
+def test_a_worker_waits_for_no_import_that_the_first_step_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # PyTorch imports in its first step what a worker imports with its first tensor. A worker that
+    # was forked in between inherits the module's lock, and no thread that would give it back.
+    (tmp_path / "imported_at_a_gate.py").write_text(IMPORTED_AT_A_GATE.format(pid=os.getpid()))
+    os.mkfifo(tmp_path / "gate")
+    monkeypatch.syspath_prepend(tmp_path)
+    begun = threading.Event()
+
+    class Later(Leases):
+        def next_within(self, seconds: float) -> Lease | None:
+            return super().next_within(seconds) if begun.wait(seconds) else None
+
+    pipeline = a_pipeline(Importing(), Later(a_lease(1)), PipelineConfig(workers=1))
+    step = threading.Thread(target=importlib.import_module, args=("imported_at_a_gate",))
+    step.start()
+    try:
+        launches.wait_until((tmp_path / str(os.getpid())).exists, "the import has begun")
+        begun.set()
+        assert [loaded.batch.tolist() for loaded in taken(pipeline, 2)] == [
+            [10, 11, 12, 13],
+            [14, 15],
+        ]
+    finally:
+        os.close(os.open(tmp_path / "gate", os.O_WRONLY))
+        step.join()
+        pipeline.drop()
 
 
 class BrokenAtOnce(Dataset[Tensor]):
