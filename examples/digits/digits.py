@@ -21,10 +21,10 @@ class Digits(disttrain.Task):
 
     def model(self) -> nn.Module:
         return nn.Sequential(
-            nn.Conv2d(1, self.width, 3, padding=1), nn.ReLU(),
-            nn.Conv2d(self.width, 2 * self.width, 3, padding=1), nn.ReLU(),
+            nn.Conv2d(1, self.width, 3, padding=1), nn.LeakyReLU(),
+            nn.Conv2d(self.width, 2 * self.width, 3, padding=1), nn.LeakyReLU(),
             nn.MaxPool2d(2), nn.Flatten(),
-            nn.Linear(2 * self.width * 4 * 4, self.hidden), nn.ReLU(),
+            nn.Linear(2 * self.width * 4 * 4, self.hidden), nn.LeakyReLU(),
             nn.Linear(self.hidden, 10),
         )  # fmt: skip
 

@@ -186,9 +186,9 @@ def digits(steps: int) -> tuple[Workload, nn.Module]:
     def network() -> nn.Module:
         torch.manual_seed(0)
         return nn.Sequential(
-            *(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU()),
-            *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
-            *(nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10)),
+            *(nn.Conv2d(1, 16, 3, padding=1), nn.LeakyReLU()),
+            *(nn.Conv2d(16, 32, 3, padding=1), nn.LeakyReLU(), nn.MaxPool2d(2), nn.Flatten()),
+            *(nn.Linear(512, 64), nn.LeakyReLU(), nn.Linear(64, 10)),
         )
 
     pixels = torch.randint(0, 256, (640, 1, 8, 8), dtype=torch.uint8)
