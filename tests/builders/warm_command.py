@@ -81,6 +81,8 @@ def _context() -> ForkServerContext:
 
 def _run(arguments: list[str], printed: Path, folder: Path, environment: dict[str, str]) -> None:
     """In the forked process: be the command."""
+    # What was forked by a fork server would start all its processes by one.
+    multiprocessing.set_start_method(None, force=True)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

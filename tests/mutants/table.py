@@ -9,6 +9,13 @@ _UNIT = "tests/unit"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="workers that are started as the interpreter's version has it",
+        file=f"{_R}/replica/pipeline.py",
+        old='multiprocessing_context="fork" if several else None,',
+        new="",
+        tests=(f"{_UNIT}/replica/test_pipeline.py",),
+    ),
+    Mutant(
         name="a worker forked in the midst of the first step",
         file=f"{_R}/replica/pipeline.py",
         old="if loader.num_workers > 0:",

@@ -265,6 +265,9 @@ def _loader(batches: Batches, items: _Items, config: PipelineConfig) -> DataLoad
         collate_fn=_as_it_is,
         pin_memory=config.pin_memory,
         prefetch_factor=max(1, config.prefetch) if several else None,
+        # Whatever the interpreter's default: a forked worker has the data set, unpickled, and
+        # PyTorch imported.
+        multiprocessing_context="fork" if several else None,
         persistent_workers=several,
         # By default a loader draws from the process's generator whenever it begins, beside the
         # step, and what a model draws for dropout would depend on timing.

@@ -1,5 +1,6 @@
 import gc
 import importlib
+import multiprocessing
 import os
 import random
 import threading
@@ -225,6 +226,18 @@ def test_the_workers_end_without_the_garbage_collector(
         launches.wait_until(lambda: not psutil.pid_exists(worker), "the worker has ended")
     finally:
         gc.enable()
+
+
+def test_a_worker_has_the_data_set_as_it_is_in_memory_whatever_pythons_default() -> None:
+    default = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method("forkserver", force=True)
+    try:
+        cannot_be_pickled = Noise(lambda: 7.0)
+        pipeline = a_pipeline(cannot_be_pickled, Leases(a_lease(1)), PipelineConfig(workers=1))
+        assert [batch.batch.tolist() for batch in taken(pipeline, 2)] == [[7.0] * 4, [7.0] * 2]
+        pipeline.drop()
+    finally:
+        multiprocessing.set_start_method(default, force=True)
 
 
 IMPORTED_AT_A_GATE = """
