@@ -29,8 +29,8 @@ class InputPipeline:
     """How a replica reads its samples."""
 
     workers: int = 0
-    """Processes that read and collate. 0: a thread of the replica does, which costs no start-up
-    and suits data that lies in memory."""
+    """Processes that read and collate, forked from the replica before its first step. 0: a thread
+    of the replica does, which costs no start-up and suits data that lies in memory."""
 
     prefetch: int = 2
     """Batches that are ready before the step that needs them, per worker."""
