@@ -18,8 +18,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a worker forked in the midst of the first step",
         file=f"{_R}/replica/pipeline.py",
-        old="if loader.num_workers > 0:",
-        new="if False:",
+        old="self._batches: Iterator[Loaded] | None = iter(loader)",
+        new="self._batches: Iterator[Loaded] | None = None",
         tests=(f"{_UNIT}/replica/test_pipeline.py",),
     ),
     Mutant(

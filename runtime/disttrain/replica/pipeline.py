@@ -193,10 +193,8 @@ class _Reading:
     def __init__(self, loader: DataLoader[Loaded], items: _Items) -> None:
         self._loader = loader
         self._items = items
-        self._batches: Iterator[Loaded] | None = None
-        if loader.num_workers > 0:
-            # There is no lease yet, and so no batch: this only forks.
-            self._batches = iter(loader)
+        # There is no lease yet, and so no batch: this only forks the workers.
+        self._batches: Iterator[Loaded] | None = iter(loader)
         self.is_over = False
         """There will be none any more."""
 
