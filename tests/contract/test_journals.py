@@ -26,6 +26,15 @@ def claimed(at: Location, identity: str) -> DecisionJournal:
     return kept
 
 
+def old_and_new(at: Location) -> tuple[DecisionJournal, DecisionJournal]:
+    """One that runs, and one that has claimed its journal and begins no new one yet."""
+    old, new = claimed(at, "old"), journals.open_journal(at)
+    old.append(change(Phase.RUNNING))
+    old.sync()
+    new.claim("new")
+    return old, new
+
+
 def change(phase: Phase) -> entries.Decided:
     return (entries.PhaseChanged(phase=phase, now=1.0),)
 
@@ -94,11 +103,7 @@ def test_the_next_life_goes_on_with_a_journal_of_its_own(at: Location) -> None:
 def test_an_older_coordinator_answers_nothing_that_the_newer_one_has_not_replayed(
     at: Location,
 ) -> None:
-    old = claimed(at, "old")
-    old.append(change(Phase.RUNNING))
-    old.sync()
-    new = journals.open_journal(at)
-    new.claim("new")
+    old, new = old_and_new(at)
     old.append(change(Phase.DRAINING))
     with pytest.raises(Superseded):
         old.sync()
@@ -113,11 +118,7 @@ def test_an_older_coordinator_answers_nothing_that_the_newer_one_has_not_replaye
 def test_an_older_coordinator_answers_nothing_once_the_newer_one_has_begun_its_journal(
     at: Location,
 ) -> None:
-    old = claimed(at, "old")
-    old.append(change(Phase.RUNNING))
-    old.sync()
-    new = journals.open_journal(at)
-    new.claim("new")
+    old, new = old_and_new(at)
     found = journals.replay(at)
     assert found is not None
     for _ in range(2):
