@@ -442,6 +442,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_evaluation.py",),
     ),
     Mutant(
+        name="a measure of scores in which the loss has written",
+        file=f"{_R}/replica/one_forward.py",
+        old=" and _versions(call.result) == call.returned\n",
+        new="\n",
+        tests=(f"{_UNIT}/replica/test_one_forward.py",),
+    ),
+    Mutant(
         name="a coordinator whose loop may hang for ever",
         file=f"{_R}/coordinator/process/reporting.py",
         old="        self._metrics.health.begin(patience_seconds)\n",

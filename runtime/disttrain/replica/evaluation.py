@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from disttrain.replica.one_forward import one_forward
 from disttrain.replica.pipeline import read
 from disttrain.replica.task_calls import Examples, TaskCalls
 from disttrain.task import checks
@@ -60,8 +61,10 @@ def _sums(
         for first in range(0, examples.count, batch_size):
             indices = list(range(first, min(first + batch_size, examples.count)))
             batch = place(task.collate(read(examples.dataset, indices)))
-            loss = task.loss_sum(model, batch, len(indices))
-            sums.add(len(indices), loss, task.measures(model, batch))
+            with one_forward(model):
+                loss = task.loss_sum(model, batch, len(indices))
+                measures = task.measures(model, batch)
+            sums.add(len(indices), loss, measures)
     return sums
 
 

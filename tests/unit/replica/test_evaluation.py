@@ -45,6 +45,40 @@ def evaluated(task: Numbers, model: nn.Module, batch_size: int) -> evaluation.Su
     return evaluation.evaluate(calls, model, examples, batch_size, lambda batch: batch)
 
 
+class Slope(nn.Module):
+    """A factor; counts forward passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(2.0))
+        self.passes = 0
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        self.passes += 1
+        return self.factor * numbers
+
+
+class Scored(Numbers):
+    """Its loss and its measure both call the model."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        mean: Tensor = model(batch[0]).mean()
+        return mean
+
+    def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        return {"sum": model(batch[0]).sum()}
+
+
+def test_loss_and_measures_of_a_batch_share_one_forward_pass() -> None:
+    model = Slope()
+
+    sums = evaluated(Scored(), model, batch_size=4)
+
+    assert sums.mean_loss == pytest.approx(9.0)
+    assert sums.measures == {"sum": 90.0}
+    assert model.passes == 3
+
+
 @pytest.mark.parametrize("batch_size", [1, 3, 10, 64])
 def test_loss_is_the_mean_over_samples_and_measures_are_sums(batch_size: int) -> None:
     task = Numbers()
