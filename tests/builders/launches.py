@@ -48,7 +48,8 @@ class LaunchedRun:
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start another command of disttrain in the same folder."""
-        known = {"PYTHONPATH": str(TESTS), "DISTTRAIN_SERVERS": STAND_INS, MARK: self.mark}
+        paths = os.pathsep.join([str(TESTS), *sys.path])
+        known = {"PYTHONPATH": paths, "DISTTRAIN_SERVERS": STAND_INS, MARK: self.mark}
         return subprocess.Popen(
             [sys.executable, "-m", "disttrain", *arguments],
             cwd=self._folder,

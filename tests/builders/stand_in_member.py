@@ -1,7 +1,7 @@
 """A shard or replica that only lives, and does what the file `PROCESS.do` in its run folder says.
 
-`child` starts a process that outlives it, `final` raises a final error, `crash` an unexpected one,
-a number is the exit code.
+`child` starts a process that outlives it, `daemon` one in a session of its own, `final` raises a
+final error, `crash` an unexpected one, a number is the exit code.
 """
 
 import subprocess
@@ -39,5 +39,5 @@ def _do(word: str) -> None:
     if word == "crash":
         message = "nobody expected this"
         raise RuntimeError(message)
-    if word == "child":
-        subprocess.Popen(["sleep", "1000"])
+    if word in {"child", "daemon"}:
+        subprocess.Popen(["sleep", "1000"], start_new_session=word == "daemon")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from builders.launches import wait_until
@@ -39,13 +40,19 @@ class ImpatientJob(RunningJob):
     def _start(self, command: Sequence[str]) -> None:
         program = (
             "import sys; from disttrain.cli import main; from disttrain.launcher import hangs; "
-            "hangs.IDLE_SECONDS = dict.fromkeys(hangs.IDLE_SECONDS, 10.0); sys.exit(main.main())"
+            "hangs.IDLE_SECONDS = dict.fromkeys(hangs.IDLE_SECONDS, 10.0); "
+            "hangs.ANSWER_SECONDS = 2.0; sys.exit(main.main())"
         )
         self._printed = self.output.parent / "printed"
         with self._printed.open("a") as printed:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", program, *command], stdout=printed, stderr=printed
             )
+
+    def fork_server(self) -> psutil.Process:
+        """The process that forks shards and replicas."""
+        children = psutil.Process(self._process.pid).children()
+        return next(each for each in children if each.name() == "dt:fork-server")
 
 
 def test_a_shard_that_is_stopped_for_ever_before_it_has_joined_is_started_again(
@@ -63,6 +70,24 @@ def test_a_shard_that_is_stopped_for_ever_before_it_has_joined_is_started_again(
         assert job.wait() == 0, job.printed()
 
         assert job.pid("shard-1") != stopped
+        job.assert_promises_held()
+
+
+def test_a_fork_server_that_is_stopped_for_ever_is_killed_when_it_is_needed(
+    tmp_path: Path,
+) -> None:
+    gate = tmp_path / "gate"
+    with ImpatientJob(tmp_path, [f"spec.task.arguments={{gate: {gate}}}"]) as job:
+        job.wait_until(lambda status: status["checkpoints"] >= 1 and status["liveReplicas"] == 2)
+        server = job.fork_server()
+        server.send_signal(signal.SIGSTOP)
+        killed = job.signal("shard-1", signal.SIGKILL)
+        wait_until(lambda: "fork-server hangs (owes an answer" in job.printed(), "it is killed")
+        wait_until(lambda: job.pid("shard-1") != killed, "the shard is started again")
+        gate.touch()
+        assert job.wait() == 0, job.printed()
+
+        assert not server.is_running()
         job.assert_promises_held()
 
 

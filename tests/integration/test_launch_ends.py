@@ -61,10 +61,11 @@ def test_a_full_disk_is_told_and_its_end_too(tmp_path: Path) -> None:
         assert code == 130
 
 
-def test_nothing_outlives_a_killed_launcher(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["child", "daemon"])
+def test_nothing_outlives_a_killed_launcher(tmp_path: Path, kind: str) -> None:
     with LaunchedRun(tmp_path) as run:
         run.wait_for("coordinator", "shard-0", "replica-0")
-        run.tell("replica-0", "child")
+        run.tell("replica-0", kind)
         wait_until(lambda: bool(run.children_named("sleep")), "a grandchild")
         run.command.kill()
         run.wait_until_nothing_is_left()

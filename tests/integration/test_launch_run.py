@@ -7,6 +7,8 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from builders.launches import LaunchedRun, wait_until
 
 ALL = ("coordinator", "shard-0", "shard-1", "replica-0", "replica-1")
@@ -137,6 +139,33 @@ def test_a_task_module_that_starts_threads_is_left_to_the_replicas(tmp_path: Pat
         run.wait_for("shard-0", "replica-0")
         assert (run.output / "replica-0.threads").read_text() == "1"
         assert "module starts threads" in (run.output / "logs" / "launcher.log").read_text()
+        run.complete()
+        assert run.end()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "how"),
+    [
+        ("import os; os._exit(3)", "exit code 3"),
+        ("import os; os.closerange(3, 5000)", "exit code 1"),
+        ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL"),
+    ],
+)
+def test_a_task_module_that_ends_the_fork_server_is_left_to_the_replicas(
+    tmp_path: Path, module: str, how: str
+) -> None:
+    with LaunchedRun(tmp_path, *QUICK_RESTARTS, module=module) as run:
+        run.wait_for_output(f"importing 'digits' ended the process that imports it for all ({how})")
+        run.wait_for("shard-0", "replica-0")
+        run.complete()
+        assert run.end()[0] == 0
+
+
+def test_a_task_module_that_closes_its_output_does_not_keep_replicas_from_starting(
+    tmp_path: Path,
+) -> None:
+    with LaunchedRun(tmp_path, module="import sys; sys.stdout.close()") as run:
+        run.wait_for("shard-0", "replica-0")
         run.complete()
         assert run.end()[0] == 0
 

@@ -442,6 +442,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_evaluation.py",),
     ),
     Mutant(
+        name="a fork server that may hang for ever",
+        file=f"{_R}/launcher/hangs.py",
+        old="[*self._not_joined(processes), *servers]",
+        new="self._not_joined(processes)",
+        tests=(f"{_UNIT}/launcher/test_hangs.py",),
+    ),
+    Mutant(
+        name="a fork server that leaves the daemons of replicas behind",
+        file=f"{_R}/launcher/fork_server.py",
+        old="    linux.adopt_orphans()\n",
+        new="",
+        tests=("tests/integration/test_launch_ends.py::test_nothing_outlives_a_killed_launcher",),
+    ),
+    Mutant(
         name="a measure of scores in which the loss has written",
         file=f"{_R}/replica/one_forward.py",
         old=" and _versions(call.result) == call.returned\n",

@@ -46,14 +46,31 @@ def children() -> list[int]:
     return [int(pid) for text in texts for pid in text.split()]
 
 
+def kill_children() -> None:
+    """Kill this process's children, and whom it adopts by that, until none is left."""
+    while found := children():
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
 def used_ticks(pid: int) -> int:
     """Processor time of a process and of the children it has waited for; 0 if it is gone."""
+    return sum(int(ticks) for ticks in _stat(pid)[11:15])
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or has ended and its parent has not asked how."""
+    return _stat(pid)[:1] in ([], ["Z"], ["X"])
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; empty if the process is gone."""
     try:
         # The name, in brackets, may have spaces.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return 0
-    return sum(int(ticks) for ticks in fields[11:15])
+        return []
 
 
 def set_process_name(name: str) -> None:

@@ -12,6 +12,7 @@ from disttrain.job.names import Role
 from disttrain.launch import linux
 from disttrain.launch.run_folder import RunFolder
 from disttrain.launcher.fork_messages import Ended, Event, Preloaded, Started
+from disttrain.launcher.hangs import Owing
 from disttrain.launcher.hosts import ExecHost, ForkHost, Host
 from disttrain.telemetry import logs
 
@@ -29,12 +30,21 @@ class UserModule:
     folder: Path
 
 
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the user should know: one sentence."""
+
+    text: str
+
+
 class Fleet:
     """The coordinator runs as a program, shards and replicas are forked by a fork server.
 
     Replicas wait until the fork server has imported the user's module: its imports often take as
     long as torch's. A module that starts threads makes the server unfit for forking; then a second
-    one without it forks what comes, and each replica imports the module itself.
+    one without it forks what comes, and each replica imports the module itself. So it is with a
+    module that ends the server or keeps it for ever: the replicas meet that, too, and their ends
+    are theirs, not everybody's.
     """
 
     def __init__(self, folder: RunFolder, module: UserModule) -> None:
@@ -69,13 +79,24 @@ class Fleet:
         """What to wait for: readable when `events` has something to tell."""
         return [descriptor for host in self._hosts() for descriptor in host.descriptors()]
 
-    def events(self) -> Iterator[Started | Ended]:
+    def events(self) -> Iterator[Started | Ended | Notice]:
         """Starts and ends of processes since the last call; waits for nothing."""
         for host in self._hosts():
             for event in host.events():
                 if told := self._handled(event):
                     yield told
+        for host in self._forks:
+            if not host.alive and self._is_importing():
+                yield self._without_module(host)
         self._forks = [host for host in self._forks if host.alive]
+
+    def owing(self) -> list[Owing]:
+        """The fork servers that owe an answer."""
+        return [
+            Owing(FORK_SERVER, host.pid, "owes an answer", host.patience_seconds)
+            for host in self._forks
+            if host.patience_seconds is not None
+        ]
 
     def kill(self, pid: int) -> None:
         """End a process that was started here and has not ended; `events` tells of its end."""
@@ -87,7 +108,7 @@ class Fleet:
         """Kill everything that was started, and everything that that started."""
         for host in self._hosts():
             host.close()
-        _kill_adopted()
+        linux.kill_children()
 
     def _hosts(self) -> list[Host]:
         return [self._programs, *self._forks]
@@ -101,6 +122,18 @@ class Fleet:
             self._preload_asked = False
             self._preloaded = False
         return self._forks[-1]
+
+    def _is_importing(self) -> bool:
+        """Whether the user's module is being imported, in the newest server."""
+        return self._preload_asked and not self._preloaded
+
+    def _without_module(self, server: ForkHost) -> Notice:
+        """Have each replica import the module itself, since it has ended the server."""
+        assert self._module is not None, "it is being imported"  # noqa: S101 - for ourselves.
+        name, self._module = self._module.name, None
+        log = self._folder.log(FORK_SERVER)
+        words = f"importing '{name}' ended the process that imports it for all ({server.exit})"
+        return Notice(f"{words}: each replica imports it; see {log}")
 
     def _handled(self, event: Event) -> Started | Ended | None:
         match event:
@@ -118,11 +151,3 @@ class Fleet:
             case _:
                 LOG.info("fork server ready", threads=event.threads)
         return None
-
-
-def _kill_adopted() -> None:
-    """Kill what processes left behind and this process adopted, until nothing is left."""
-    while children := linux.children():
-        for pid in children:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)

@@ -5,8 +5,8 @@ environment. It has one thread and starts none: a fork copies only the thread th
 whatever locks the others hold.
 
 Its children are killed by the kernel when it ends. When the launcher ends it kills them itself,
-with what they started, which the kernel does not know of; should it be stopped, the kernel wakes
-it. While it imports, where nothing of its own code runs, the kernel kills it instead.
+with all that they started, which it adopts and the kernel does not know of; should it be stopped,
+the kernel wakes it. While it imports, where none of its own code runs, the kernel kills it instead.
 """
 
 import faulthandler
@@ -17,6 +17,7 @@ import selectors
 import signal
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -73,11 +74,6 @@ class ForkServer:
                 if child := self._carry_out(fork_messages.parse_command(packet)):
                     return child
 
-    def kill_all(self) -> None:
-        """Kill every child with everything that it started."""
-        for child in self._children.values():
-            process_group.kill(child.pid)
-
     def _carry_out(self, command: fork_messages.Command) -> Start | None:
         match command:
             case Start():
@@ -93,8 +89,10 @@ class ForkServer:
         return told
 
     def _fork(self, start: Start) -> Start | None:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            # The user's module may have closed it.
+            with suppress(ValueError):
+                stream.flush()
         parent = os.getpid()
         try:
             pid = os.fork()
@@ -184,6 +182,7 @@ def main() -> None:
     descriptor, parent = map(int, sys.argv[1:])
     linux.end_with_parent(parent, signal.SIGKILL)
     linux.set_process_name("dt:fork-server")
+    linux.adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     # Nothing that an import makes is garbage; looking for some takes a tenth of the time.
@@ -191,15 +190,16 @@ def main() -> None:
     for role in (Role.SHARD, Role.REPLICA):
         importlib.import_module(process.server_module(role))
     server = ForkServer(socket.socket(fileno=descriptor), parent)
-    signal.signal(signal.SIGTERM, lambda *_: _end(server))
+    signal.signal(signal.SIGTERM, lambda *_: _end())
     gc.freeze()
     if start := server.serve():
         _run_child(start)
-    _end(server)
+    _end()
 
 
-def _end(server: ForkServer) -> NoReturn:
-    server.kill_all()
+def _end() -> NoReturn:
+    """Kill all that was forked, with what it started."""
+    linux.kill_children()
     os._exit(ExitCode.COMPLETE)
 
 

@@ -1,6 +1,6 @@
 """Which processes live and do nothing any more, so that they are to be killed. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from disttrain.job import names
@@ -13,6 +13,10 @@ IDLE_SECONDS = {Role.SHARD: 600.0, Role.REPLICA: 3600.0}
 """Without any processor time before a member has joined. Whoever reads, imports or asks to join
 uses some; a task may wait for what it has started, or for a replica that prepares the data of all.
 """
+ANSWER_SECONDS = 30.0
+"""Without any processor time while a fork server owes an answer."""
+IMPORT_SECONDS = 600.0
+"""The same while it imports; a task's module may wait for what it has started."""
 _MOST_SECONDS_OF_A_LOOK = 1.0
 """Looks that are farther apart: the launcher itself was stopped, and heard nothing meanwhile."""
 
@@ -36,6 +40,16 @@ class Heard:
     """Whom it knows, dead or not: names and process ids."""
 
 
+@dataclass(frozen=True, slots=True)
+class Owing:
+    """A process from which something is due, and for how long it may do nothing instead."""
+
+    name: str
+    pid: int
+    what: str
+    patience_seconds: float
+
+
 @dataclass(slots=True)
 class _Idle:
     """How long a process has used no processor time."""
@@ -49,7 +63,7 @@ class Hangs:
 
     A member hangs when the coordinator has declared it dead and its process is there: it was
     silent, and nothing that it says counts any more; and before it has joined, when it does nothing
-    for long. The coordinator hangs when it is silent.
+    for long. So does a fork server that owes an answer. The coordinator hangs when it is silent.
     """
 
     def __init__(self, patience_seconds: float, used_ticks: Callable[[int], int]) -> None:
@@ -59,7 +73,7 @@ class Hangs:
         self._used_ticks = used_ticks
         self._joined: frozenset[tuple[str, int]] = frozenset()
         self._idle: dict[int, _Idle] = {}
-        """By process: those that have not joined."""
+        """By process: those that owe something."""
         self._looked: float | None = None
         self._coordinator = 0
         """The process whose silence is counted."""
@@ -68,10 +82,17 @@ class Hangs:
         self._told: set[int] = set()
         """Processes, as long as they live: the system gives their numbers to others later."""
 
-    def look(self, processes: Mapping[str, Process], heard: Heard | None, now: float) -> list[Hang]:
+    def look(
+        self,
+        processes: Mapping[str, Process],
+        heard: Heard | None,
+        now: float,
+        servers: Sequence[Owing] = (),
+    ) -> list[Hang]:
         """Those found now. `heard`: None if the coordinator said nothing.
 
-        `now` is in seconds of one clock that never goes back.
+        `now` is in seconds of one clock that never goes back. `servers`: fork servers that owe an
+        answer.
         """
         since = 0.0 if self._looked is None else min(now - self._looked, _MOST_SECONDS_OF_A_LOOK)
         self._looked = now
@@ -80,31 +101,36 @@ class Hangs:
             self._joined = heard.joined
         dead = () if heard is None else heard.dead
         found = [hang for hang in dead if _lives(processes.get(hang.name), hang.pid)]
-        found += self._idle_ones(processes, since)
+        found += self._idle_ones([*self._not_joined(processes), *servers], since)
         patience = self._patience_seconds if self._has_spoken else START_SECONDS
         if self._silent_seconds >= patience:
             why = f"silent for {self._silent_seconds:.1f} s"
             found.append(Hang(names.COORDINATOR, self._coordinator, why))
-        self._told.intersection_update(_living(processes))
+        self._told.intersection_update(_living(processes) | {server.pid for server in servers})
         new = [hang for hang in found if hang.pid not in self._told]
         self._told.update(hang.pid for hang in new)
         return new
 
-    def _idle_ones(self, processes: Mapping[str, Process], since: float) -> list[Hang]:
+    def _not_joined(self, processes: Mapping[str, Process]) -> list[Owing]:
         if not self._has_spoken:
             # Nobody can join, or who has is not known.
             return []
+        return [
+            Owing(process.name, process.pid, "has not joined", IDLE_SECONDS[role])
+            for role, process in _members(processes)
+            if (process.name, process.pid) not in self._joined
+        ]
+
+    def _idle_ones(self, owing: Sequence[Owing], since: float) -> list[Hang]:
         found, idle = [], {}
-        for role, process in _members(processes):
-            if (process.name, process.pid) in self._joined:
-                continue
-            ticks, before = self._used_ticks(process.pid), self._idle.get(process.pid)
-            now = idle[process.pid] = _Idle(ticks)
+        for each in owing:
+            ticks, before = self._used_ticks(each.pid), self._idle.get(each.pid)
+            now = idle[each.pid] = _Idle(ticks)
             if before is not None and before.ticks == ticks:
                 now.seconds = before.seconds + since
-            if now.seconds >= IDLE_SECONDS[role]:
-                why = f"has not joined, and did nothing for {now.seconds:.1f} s"
-                found.append(Hang(process.name, process.pid, why))
+            if now.seconds >= each.patience_seconds:
+                why = f"{each.what}, and did nothing for {now.seconds:.1f} s"
+                found.append(Hang(each.name, each.pid, why))
         self._idle = idle
         return found
 

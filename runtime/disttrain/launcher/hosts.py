@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from disttrain.launcher import fork_messages, process_group
-from disttrain.launcher.fork_messages import Ended, Event, Preload, Start, Started
+from disttrain.launch import linux
+from disttrain.launcher import fork_messages, hangs, process_group
+from disttrain.launcher.fork_messages import Ended, Event, Preload, Preloaded, Ready, Start, Started
 from disttrain.launcher.outbox import Outbox
 from disttrain.launcher.restart_policy import Exit
 from disttrain.telemetry import append_file
@@ -28,6 +30,9 @@ FORK_ENVIRONMENT = MALLOC_ENVIRONMENT | {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+
+_END_SECONDS = 0.2
+"""Between the end of a process's socket and its own."""
 
 
 class Host(Protocol):
@@ -121,12 +126,30 @@ class ForkHost:
             )
         self._names: dict[int, str] = {}
         self._asked: set[str] = set()
+        self._is_importing = True
+        """Its own modules at first, then the user's."""
         self.alive = True
 
     @property
     def pid(self) -> int:
         """Process id of the fork server."""
         return self._server.pid
+
+    @property
+    def exit(self) -> Exit | None:
+        """How the server ended; None before that."""
+        code = self._server.returncode
+        return None if code is None else Exit(code)
+
+    @property
+    def patience_seconds(self) -> float | None:
+        """For how long the server may do nothing before it answers; None: it owes no answer."""
+        if not self.alive:
+            return None
+        if self._is_importing:
+            return hangs.IMPORT_SECONDS
+        owes = self._asked or any(linux.has_ended(pid) for pid in self._names)
+        return hangs.ANSWER_SECONDS if owes else None
 
     def start(self, name: str, config: Path, log: Path) -> None:
         """Have a process forked; at once or as soon as the server has imported everything."""
@@ -135,6 +158,7 @@ class ForkHost:
 
     def preload(self, module: str, folder: Path) -> None:
         """Have the user's module imported once for all processes forked later."""
+        self._is_importing = True
         self._send(Preload(module=module, folder=str(folder)))
 
     def descriptors(self) -> Sequence[int]:
@@ -155,6 +179,7 @@ class ForkHost:
             if packet:
                 yield self._noted(fork_messages.parse_event(packet))
             else:
+                self._let_end()
                 yield from self._ended()
 
     def close(self) -> None:
@@ -166,10 +191,17 @@ class ForkHost:
         if isinstance(event, Started):
             self._names[event.pid] = event.name
             self._asked.discard(event.name)
+        if isinstance(event, Ready | Preloaded):
+            self._is_importing = False
         if isinstance(event, Ended):
             self._names.pop(event.pid, None)
             self._asked.discard(event.name)
         return event
+
+    def _let_end(self) -> None:
+        """A moment for a server whose socket is closed: how it ended says more than a kill."""
+        with suppress(subprocess.TimeoutExpired):
+            self._server.wait(_END_SECONDS)
 
     def _ended(self) -> Iterator[Event]:
         if not self.alive:

@@ -12,7 +12,7 @@ from disttrain.launch import config as launch_config
 from disttrain.launch import failure_file, linux
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher import interruption, outcome, room, told
-from disttrain.launcher.fleet import FORK_SERVER, Fleet
+from disttrain.launcher.fleet import FORK_SERVER, Fleet, Notice
 from disttrain.launcher.fork_messages import Ended, Started
 from disttrain.launcher.hangs import Hangs
 from disttrain.launcher.outcome import Outcome, Result
@@ -177,7 +177,7 @@ class Launcher:
         """Whoever hangs is ended, so that it is started again as anybody who ended by itself."""
         processes = self._supervision.processes
         said = None if heard is None else heard.heard
-        for hang in self._hangs.look(processes, said, time.monotonic()):
+        for hang in self._hangs.look(processes, said, time.monotonic(), self._fleet.owing()):
             LOG.warning("killed", process=hang.name, pid=hang.pid, reason=hang.reason)
             self._watcher.event(f"{hang.name} hangs ({hang.reason}) and is killed")
             self._fleet.kill(hang.pid)
@@ -193,10 +193,14 @@ class Launcher:
 
     def _handle_events(self) -> None:
         for event in self._fleet.events():
-            if isinstance(event, Started):
-                self._started(event)
-            else:
-                self._ended(event)
+            match event:
+                case Started():
+                    self._started(event)
+                case Ended():
+                    self._ended(event)
+                case Notice(text):
+                    LOG.warning(text)
+                    self._watcher.event(text)
 
     def _started(self, event: Started) -> None:
         self._supervision.started(event.name, event.pid)

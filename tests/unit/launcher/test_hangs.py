@@ -3,7 +3,15 @@
 import pytest
 
 from disttrain.job.names import Role
-from disttrain.launcher.hangs import IDLE_SECONDS, START_SECONDS, Hang, Hangs, Heard
+from disttrain.launcher.hangs import (
+    ANSWER_SECONDS,
+    IDLE_SECONDS,
+    START_SECONDS,
+    Hang,
+    Hangs,
+    Heard,
+    Owing,
+)
 from disttrain.launcher.supervision import Process, State
 
 PATIENCE = 60.0
@@ -146,3 +154,35 @@ def test_the_next_life_of_a_member_has_as_long_to_join() -> None:
     assert without_joining(hangs, "shard-0", 2, 600) == []
     later = processes(member=Process("shard-0", State.RUNNING, pid=31))
     assert all(hangs.look(later, WORD, float(second)) == [] for second in range(602, 1202))
+
+
+SERVER = Owing("fork-server", 40, "owes an answer", ANSWER_SECONDS)
+
+
+def owed(hangs: Hangs, first: int, seconds: int) -> list[Hang]:
+    """What is found in so many seconds in which a fork server owes an answer."""
+    looks = [
+        hangs.look(processes(), WORD, float(first + second), [SERVER]) for second in range(seconds)
+    ]
+    return [hang for found in looks for hang in found]
+
+
+def test_a_fork_server_that_owes_an_answer_and_does_nothing_is_told_once() -> None:
+    hangs, limit = heard_once(), int(ANSWER_SECONDS)
+    assert owed(hangs, 2, limit) == []
+    assert owed(hangs, 2 + limit, 10) == [
+        Hang("fork-server", 40, f"owes an answer, and did nothing for {limit}.0 s")
+    ]
+
+
+def test_a_fork_server_that_answers_in_between_begins_anew() -> None:
+    hangs, limit = heard_once(), int(ANSWER_SECONDS)
+    assert owed(hangs, 2, limit) == []
+    assert hangs.look(processes(), WORD, 2.0 + limit) == []
+    assert owed(hangs, 3 + limit, limit) == []
+
+
+def test_a_fork_server_is_missed_before_the_coordinator_has_said_anything() -> None:
+    hangs = Hangs(PATIENCE, resting)
+    looks = [hangs.look(processes(), None, float(second), [SERVER]) for second in range(32)]
+    assert [hang.name for found in looks for hang in found] == ["fork-server"]
