@@ -161,6 +161,19 @@ def test_a_job_without_a_whole_checkpoint_says_so(
         assert reason in summary["message"]
 
 
+def test_a_job_whose_journal_is_deleted_says_so(tmp_path: Path) -> None:
+    """`disttrain audit` would find it missing, as it should."""
+    with RunningJob(tmp_path, OFTEN_AND_LONG) as job:
+        job.wait_until(lambda status: status["checkpoints"] >= 1)
+        journal = job.output / "checkpoints" / "journal"
+        journal.rename(tmp_path / "elsewhere")
+        assert job.wait() == 1
+
+        summary = job.summary()
+        assert summary["phase"] == "Failed"
+        assert f"{journal} was deleted or renamed" in summary["message"]
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MB."""

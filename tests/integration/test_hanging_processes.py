@@ -39,9 +39,10 @@ class ImpatientJob(RunningJob):
 
     def _start(self, command: Sequence[str]) -> None:
         program = (
-            "import sys; from disttrain.cli import main; from disttrain.launcher import hangs; "
+            "import sys; from disttrain.cli import main; "
+            "from disttrain.launcher import fleet, hangs; "
             "hangs.IDLE_SECONDS = dict.fromkeys(hangs.IDLE_SECONDS, 10.0); "
-            "hangs.ANSWER_SECONDS = 2.0; sys.exit(main.main())"
+            "hangs.ANSWER_SECONDS = 2.0; fleet.LONG_IMPORT_SECONDS = 1.0; sys.exit(main.main())"
         )
         self._printed = self.output.parent / "printed"
         with self._printed.open("a") as printed:
@@ -89,6 +90,14 @@ def test_a_fork_server_that_is_stopped_for_ever_is_killed_when_it_is_needed(
 
         assert not server.is_running()
         job.assert_promises_held()
+
+
+def test_a_long_import_of_the_task_is_told(tmp_path: Path) -> None:
+    with ImpatientJob(tmp_path, ["spec.task.entrypoint=slow_import:Counting"]) as job:
+        assert job.wait() == 0, job.printed()
+
+        told = "importing 'slow_import' has not returned for 1 s: no replica starts before it has"
+        assert job.printed().count(told) == 1
 
 
 def _pid(job: RunningJob, name: str) -> int:

@@ -103,6 +103,18 @@ def test_a_launcher_killed_with_news_unread_takes_everything_along(tmp_path: Pat
         run.wait_until_nothing_is_left()
 
 
+@pytest.mark.parametrize("part", ["", "launch"])
+def test_a_run_whose_folder_is_gone_ends(tmp_path: Path, part: str) -> None:
+    with LaunchedRun(tmp_path) as run:
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        (run.output / part).rename(tmp_path / "elsewhere")
+        code, output = run.end()
+        assert code == 1
+        assert "Failed (RunFolderGone)" in output
+        assert f"{run.output} was deleted or renamed" in output
+        run.wait_until_nothing_is_left(5)
+
+
 HANGING = """
 import pathlib, signal, time
 signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))

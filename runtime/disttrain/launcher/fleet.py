@@ -1,7 +1,9 @@
 """All processes of a job on this machine: one place to start, watch and kill them."""
 
+import math
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ LOG = logs.get(__name__)
 
 FORK_SERVER = "fork-server"
 """Name of its log."""
+LONG_IMPORT_SECONDS = 60.0
+"""After which the user is told what the job waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Fleet:
         self._forks: list[ForkHost] = []
         self._preload_asked = False
         self._preloaded = False
+        self._tell_of_import_at = math.inf
 
     def can_start(self, name: str) -> bool:
         """Whether a process of this name may be started now."""
@@ -74,6 +79,7 @@ class Fleet:
         elif not self._preload_asked:
             server.preload(self._module.name, self._module.folder)
             self._preload_asked = True
+            self._tell_of_import_at = time.monotonic() + LONG_IMPORT_SECONDS
 
     def descriptors(self) -> list[int]:
         """What to wait for: readable when `events` has something to tell."""
@@ -89,6 +95,9 @@ class Fleet:
             if not host.alive and self._is_importing():
                 yield self._without_module(host)
         self._forks = [host for host in self._forks if host.alive]
+        if self._is_importing() and time.monotonic() >= self._tell_of_import_at:
+            self._tell_of_import_at = math.inf
+            yield self._long_import()
 
     def owing(self) -> list[Owing]:
         """The fork servers that owe an answer."""
@@ -127,10 +136,15 @@ class Fleet:
         """Whether the user's module is being imported, in the newest server."""
         return self._preload_asked and not self._preloaded
 
+    def _long_import(self) -> Notice:
+        assert self._module is not None, "it is being imported"  # noqa: S101 - for ourselves.
+        words = f"importing '{self._module.name}' has not returned for {LONG_IMPORT_SECONDS:.0f} s"
+        return Notice(f"{words}: no replica starts before it has")
+
     def _without_module(self, server: ForkHost) -> Notice:
         """Have each replica import the module itself, since it has ended the server."""
         assert self._module is not None, "it is being imported"  # noqa: S101 - for ourselves.
-        name, self._module = self._module.name, None
+        name, self._module, self._preload_asked = self._module.name, None, False
         log = self._folder.log(FORK_SERVER)
         words = f"importing '{name}' ended the process that imports it for all ({server.exit})"
         return Notice(f"{words}: each replica imports it; see {log}")

@@ -108,6 +108,9 @@ class Launcher:
                 self._start_due()
                 self._link = self._open_link()
                 while not self._over(time.monotonic()):
+                    if not self._run.has_folder():
+                        self._given_up = _folder_gone(self._run.folder.path)
+                        break
                     self._start_due()
                     self._wait(interrupts)
                     self._interrupt(interrupts.take())
@@ -295,6 +298,14 @@ class Launcher:
         result = outcome.RESULTS.get(exit_.code, Result.FAILED)
         message = f"the coordinator ended with {exit_} and left no {self._run.folder.summary.name}"
         return Outcome(result=result, message=message)
+
+
+def _folder_gone(folder: Path) -> Outcome:
+    message = (
+        f"{folder} was deleted or renamed while the job ran: nothing can be saved there any more; "
+        "a renamed folder goes on with `disttrain resume`"
+    )
+    return Outcome(result=Result.FAILED, reason="RunFolderGone", message=message)
 
 
 def early_end(process: Process) -> str | None:

@@ -53,6 +53,10 @@ class Run:
         """Name of the task's module."""
         return self.job.spec.task.entrypoint.partition(":")[0]
 
+    def has_folder(self) -> bool:
+        """Whether the folder is still there: the file whose lock this process holds lies in it."""
+        return self.folder.lock_file.exists()
+
     def note_pid(self, name: str, pid: int) -> None:
         """Write the process id of a new life into run.json."""
         self._pids[name] = pid

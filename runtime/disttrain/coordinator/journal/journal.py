@@ -175,7 +175,7 @@ class Journal:
     def sync(self) -> None:
         """What was appended survives the machine, too, unless the journal is behind afterwards.
 
-        Raises Superseded.
+        Raises Superseded, JournalDamaged.
         """
         if not self._unsynced or self._doubtful:
             return
@@ -198,17 +198,28 @@ class Journal:
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._length)
-            with contextlib.suppress(Superseded):
+            with contextlib.suppress(Superseded, JournalDamaged):
                 self.sync()
             os.close(self._descriptor)
             self._descriptor = -1
 
     def _is_still_owner(self) -> bool:
-        """Whether nobody has claimed it since; False if that cannot be read. Raises Superseded."""
+        """Whether nobody has claimed it since; False if that cannot be read.
+
+        Raises Superseded, and JournalDamaged when the whole journal is gone.
+        """
         if not self._claim:
             return True
         try:
             claims = self._owners.numbers()
+        except FileNotFoundError as error:
+            if self._folder.exists():
+                return False
+            message = (
+                f"{self._folder} was deleted or renamed while the job ran; resume the job from its "
+                "last checkpoint, if that is still there"
+            )
+            raise JournalDamaged(message) from error
         except OSError:
             return False
         owners.require_newest(self._claim, claims)

@@ -3,6 +3,7 @@
 import errno
 import math
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -301,3 +302,16 @@ def test_closing_on_a_failing_disk_raises_nothing(
     FailingDisk(monkeypatch, "fdatasync").failures = 1
     written.close()
     assert _phase_replayed(tmp_path) is Phase.RUNNING
+
+
+def test_a_journal_whose_folder_was_deleted_ends_its_coordinator(tmp_path: Path) -> None:
+    folder = tmp_path / "journal"
+    written = Journal(folder)
+    written.claim("mine")
+    written.begin(State())
+    written.append(_change(Phase.RUNNING, 1.0))
+    shutil.rmtree(folder)
+
+    with pytest.raises(JournalDamaged, match=f"{folder} was deleted or renamed"):
+        written.sync()
+    written.close()
