@@ -5,7 +5,7 @@ FinalError
 ├── DeviceNotFound       the manifest asks for a GPU that is not there
 ├── TooManyShards        this process may not open a connection to each shard
 ├── WrongStrategy        a loop of its own wants to join a job that is not of downpour
-└── JobEnded             a loop of its own goes on after the job has ended
+└── JobEnded             a loop of its own joins, or goes on, after the job has ended
 """
 
 from disttrain.errors import FinalError
@@ -28,4 +28,4 @@ class WrongStrategy(FinalError):
 
 
 class JobEnded(FinalError):
-    """The job takes no more gradients; a loop that joined it with an optimizer may end."""
+    """The job takes no gradients any more; a loop that joins it with an optimizer may end."""

@@ -81,12 +81,18 @@ class Membership:
             on_end=self.halt.say,
         )
 
-    def join(self, join: Join, report: Callable[[], ReplicaReport]) -> Joined:
+    def join(
+        self,
+        join: Join,
+        report: Callable[[], ReplicaReport],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Joined:
         """Become a member; `report` is called for each heartbeat, by another thread.
 
-        Raises NotJoined, and TimeoutError without a coordinator.
+        `meanwhile` is called every few seconds of waiting; what it raises ends that. Raises
+        NotJoined, and TimeoutError without a coordinator.
         """
-        return self.coordinator.join(join, report, self._join_seconds)
+        return self.coordinator.join(join, report, self._join_seconds, meanwhile)
 
     def connect(self, joined: Joined, model: nn.Module, device: torch.device) -> Connection:
         """Put the model into flat vectors and start the threads that push and fetch them."""

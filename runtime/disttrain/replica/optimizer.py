@@ -17,6 +17,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol.fields import START
 from disttrain.coordinator.protocol.messages import Join, Leave
 from disttrain.coordinator.protocol.orders import (
@@ -33,13 +34,16 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
 from disttrain.launch.run_folder import RunFolder
-from disttrain.replica import downpour, model_tensors
+from disttrain.replica import downpour, model_tensors, running
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.errors import JobEnded, WrongStrategy
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.membership import JobAddress, Membership
 from disttrain.replica.report import progress, replica_report
+from disttrain.telemetry import logs
 from disttrain.transport.header import Role
+
+LOG = logs.get(__name__)
 
 _LOOK_AGAIN_SECONDS = 0.01
 
@@ -58,11 +62,12 @@ class DownpourOptimizer(torch.optim.Optimizer):
         """Join the job whose output folder is `run`; waits until its shards have values.
 
         `batch_size`: samples per step, by default the job's. Raises InvalidLaunchConfig without a
-        job there, WrongStrategy for one that is not of downpour, ModelNotSupported, and NotJoined
-        for a model that is not the job's.
+        job there, JobEnded for one that nobody runs any more, WrongStrategy for one that is not of
+        downpour, ModelNotSupported, and NotJoined for a model that is not the job's.
         """
-        folder = RunFolder(Path(run).resolve())
+        self._folder = folder = RunFolder(Path(run).resolve())
         config = launch_config.read(folder.config(names.Role.REPLICA))
+        running.require(folder)
         self._spec = config.job.spec
         if self._spec.strategy.downpour is None:
             message = f"the job in {folder.path} gives out portions: a loop of its own has no part"
@@ -141,7 +146,10 @@ class DownpourOptimizer(torch.optim.Optimizer):
         self.close()
 
     def _connect(self, model: nn.Module) -> None:
-        joined = self._membership.join(self._join(model), self._report)
+        try:
+            joined = self._membership.join(self._join(model), self._report, self._still_waiting)
+        except JobOver as error:
+            raise JobEnded(str(error)) from error
         self._member = joined.member
         device = next(model.parameters()).device
         self._connection = self._membership.connect(joined, model, device)
@@ -165,6 +173,11 @@ class DownpourOptimizer(torch.optim.Optimizer):
             pid=os.getpid(),
             layout=model_tensors.describe(model).layout,
         )
+
+    def _still_waiting(self) -> None:
+        running.require(self._folder)
+        # A warning, as Python prints no less where a loop of one's own configures no logs.
+        LOG.warning("waiting for the run's coordinator to answer", folder=self._folder.path)
 
     def _leave(self) -> None:
         done = progress(self._connection.pushes, self._lost)

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
@@ -21,6 +22,8 @@ from disttrain.transport.interface import Channel
 
 _LOOK_AGAIN_SECONDS = 0.05
 """Whether a heartbeat or a repetition is due. Each look costs 0.2 ms of a core that trains."""
+_MEANWHILE_SECONDS = 5.0
+"""Of waiting to join, before whoever waits may look around."""
 _CLOSE_SECONDS = 30.0
 """Longer than one look may take: ZeroMQ aborts the process when its sockets are closed under a
 thread that uses them."""
@@ -89,12 +92,19 @@ class CoordinatorClient:
         """
         return self._lost
 
-    def join(self, join: messages.Join, report: Report, timeout: float = 60.0) -> messages.Joined:
+    def join(
+        self,
+        join: messages.Join,
+        report: Report,
+        timeout: float = 60.0,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> messages.Joined:
         """Introduces this process and starts heartbeats, each with `report()`, in the background.
 
-        Raises NotJoined, or TimeoutError when the coordinator is not there in time.
+        `meanwhile` is called every few seconds of waiting; what it raises ends that. Raises
+        NotJoined, or TimeoutError when the coordinator is not there in time.
         """
-        reply = self.request(join).result(timeout)
+        reply = _patiently(self.request(join), timeout, meanwhile)
         if not isinstance(reply, messages.Joined):
             raise not_joined(join, reply)
         self._member = reply.member
@@ -197,3 +207,14 @@ class CoordinatorClient:
         with suppress(queue.Empty):
             while True:
                 self._requests.get_nowait()[1].set_exception(error)
+
+
+def _patiently(
+    asked: Future[messages.Reply], timeout: float, meanwhile: Callable[[], None]
+) -> messages.Reply:
+    end = time.monotonic() + timeout
+    while (left := end - time.monotonic()) > _MEANWHILE_SECONDS:
+        if wait([asked], _MEANWHILE_SECONDS).done:
+            break
+        meanwhile()
+    return asked.result(max(0.0, left))

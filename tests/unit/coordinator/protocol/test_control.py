@@ -493,6 +493,25 @@ def test_the_threaded_client_answers_futures_and_hands_out_orders() -> None:
         client.request(messages.Status()).result(5)
 
 
+def test_who_waits_to_join_may_look_around_and_end_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("disttrain.coordinator.protocol.client._MEANWHILE_SECONDS", 0.01)
+    looks: list[None] = []
+
+    def meanwhile() -> None:
+        looks.append(None)
+        if len(looks) == 3:
+            raise ConnectionAbortedError
+
+    client = CoordinatorClient(lambda: ScriptedChannel(lambda _: None), Role.REPLICA)
+    try:
+        with pytest.raises(ConnectionAbortedError):
+            client.join(JOIN, ReplicaReport, timeout=60, meanwhile=meanwhile)
+        with pytest.raises(TimeoutError):
+            client.join(JOIN, ReplicaReport, timeout=0.05)
+    finally:
+        client.close()
+
+
 def test_without_a_channel_whoever_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
 
