@@ -9,6 +9,7 @@ Without DistTrain the three marked lines are
 
 import argparse
 import sys
+from math import nan
 from pathlib import Path
 
 from torch.nn import functional
@@ -23,24 +24,28 @@ from digits import Digits
 
 
 def train(run: Path, epochs: int, width: int, hidden: int) -> float:
-    """Return the mean loss of the last epoch."""
+    """Return the mean loss of the last whole epoch; nan if the job ended before there was one."""
     task = Digits(width, hidden)
     model = task.model()
     images_and_labels = task.dataset(Split.TRAIN)
     loader = DataLoader(images_and_labels, 32, shuffle=True, collate_fn=task.collate)
 
-    optimizer = disttrain.DownpourOptimizer(model, run)  # 1: joins the job
-    for _ in range(epochs):
-        losses = []
-        for images, labels in loader:
-            optimizer.zero_grad()
-            loss = functional.cross_entropy(model(images), labels)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()  # 2: pushes the gradients and takes what was fetched
-            losses.append(loss.item())
-    optimizer.close()  # 3: leaves the job when every push was answered
+    mean = nan
+    try:
+        with disttrain.DownpourOptimizer(model, run) as optimizer:  # 1: joins the job
+            for _ in range(epochs):
+                losses = []
+                for images, labels in loader:
+                    optimizer.zero_grad()
+                    loss = functional.cross_entropy(model(images), labels)
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    optimizer.step()  # 2: pushes the gradients and takes what was fetched
+                    losses.append(loss.item())
+                mean = sum(losses) / len(losses)
+    except disttrain.JobEnded as ended:  # 3: else `with` leaves it when every push was answered
+        print(ended)  # noqa: T201
 
-    return sum(losses) / len(losses)
+    return mean
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
 from disttrain.cluster.client import Client as Client
+from disttrain.replica.errors import JobEnded as JobEnded
 from disttrain.replica.optimizer import DownpourOptimizer as DownpourOptimizer
 from disttrain.task.loss import Loss as Loss
 from disttrain.task.loss import LossContext as LossContext
@@ -12,6 +13,7 @@ __all__ = [
     "Client",
     "DownpourOptimizer",
     "InputPipeline",
+    "JobEnded",
     "Loss",
     "LossContext",
     "Split",
