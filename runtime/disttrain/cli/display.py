@@ -100,12 +100,16 @@ def _row(process: Process, member: Member | None, unit: str) -> tuple[Renderable
     known = member.activity or member.state
     if process.state is State.RUNNING and known:
         state = Text(known, "red" if member.state == _LOST else "green")
-    life = str(member.incarnation or "")
+    life = wording.life(member.incarnation)
     return (process.name, state, life, done(member, unit), str(process.restarts))
 
 
 def done(member: Member, unit: str) -> str:
-    """What a member has achieved: samples of a replica, of a shard its version in `unit`."""
+    """What a member has achieved: samples of a replica, of a shard its version in `unit`.
+
+    A version is the whole run's; a replica begins to count anew with each life.
+    """
     if member.samples is not None:
-        return f"{wording.count(member.samples)} samples"
+        of_life = " in this life" if member.incarnation > 1 else ""
+        return f"{wording.count(member.samples)} samples{of_life}"
     return "" if member.version is None else f"{wording.count(member.version)} {unit}"

@@ -78,7 +78,7 @@ def _table(status: JobStatus, *, running: bool) -> Table:
     rows = [("coordinator", status.phase, "", "", "", _url(status.metrics_address))]
     for member in status.members:
         state = (member.activity or member.state) if running else "ended"
-        life, pid = str(member.incarnation), str(member.pid)
+        life, pid = wording.life(member.incarnation), str(member.pid)
         url = _url(member.metrics_address)
         rows.append((member.name, state, life, done(member, unit), pid, url))
     for row in rows:

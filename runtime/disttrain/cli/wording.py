@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from math import nan
 
 from disttrain.cli.job_status import BatchMethod, JobStatus
+from disttrain.coordinator.journal.resume import LIVES_PER_RUN
 from disttrain.job.stop import Stop
 from disttrain.launcher.completion import Completed, Staleness
 
@@ -94,6 +95,13 @@ def remaining(status: JobStatus) -> str:
         return ""
     bound = "at most " if status.sandblaster is not None and left > 0 else ""
     return f"{bound}{duration(left)} left"
+
+
+def life(incarnation: int) -> str:
+    """Which life of its process it is, in this run or since a resume: `2`, `1 (resume 3)`."""
+    resumes, number = divmod(incarnation, LIVES_PER_RUN)
+    since = f" (resume {resumes})" if resumes else ""
+    return f"{number}{since}" if incarnation else ""
 
 
 def version_unit(status: JobStatus | None) -> str:

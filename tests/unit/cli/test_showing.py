@@ -59,6 +59,23 @@ def test_durations(seconds: float, text: str) -> None:
     assert wording.duration(seconds) == text
 
 
+def test_a_life_after_a_resume_is_told_by_both_numbers_and_its_samples_are_its_own(
+    tmp_path: Path,
+) -> None:
+    member = {"state": "live", "samples": 6000}
+    lives = {"replica-0": 1001, "replica-1": 2003, "replica-2": 2, "replica-3": 1}
+    members = [member | {"name": name, "incarnation": life} for name, life in lives.items()]
+    a_run(tmp_path, members=members)
+    shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output.splitlines()
+    rows = [" ".join(line.split()) for line in shown if line.startswith("replica-")]
+    assert rows == [
+        "replica-0 ended 1 (resume 1) 6,000 samples in this life",
+        "replica-1 ended 3 (resume 2) 6,000 samples in this life",
+        "replica-2 ended 2 6,000 samples in this life",
+        "replica-3 ended 1 6,000 samples",
+    ]
+
+
 def test_a_measure_that_is_no_number_is_shown() -> None:
     status = JobStatus.model_validate(STATUS | {"latestMeasures": {"accuracy": None, "f1": 0.5}})
     assert " · accuracy nan, f1 0.5 · " in wording.progress_line(status)
