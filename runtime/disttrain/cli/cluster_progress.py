@@ -32,6 +32,7 @@ def status(look: Look) -> JobStatus | None:
         loss=training.loss,
         progress=(training.progress_percent or 0) / 100,
         remaining_seconds=training.estimated_remaining_seconds,
+        has_target="targetMetric" in look.job["spec"].get("stop", {}),
         latest_measures=training.metrics or None,
         object_warning=training.warning,
         sandblaster=_batch_method(found.sandblaster),

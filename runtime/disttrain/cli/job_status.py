@@ -58,7 +58,12 @@ class JobStatus(_Part):
     loss: float | None = None
     progress: Annotated[float, Field(ge=0, le=1)] = 0.0
     remaining_seconds: float | None = None
+    has_target: bool = False
+    """Whether a measure may end it before its limits do."""
     latest_measures: dict[str, float | None] | None = None
+    final_measures: dict[str, float | None] | None = None
+    final_loss: float | None = None
+    """Of the model that was exported."""
     staleness: Staleness = Staleness()
     sandblaster: BatchMethod | None = None
     """None for other strategies."""
@@ -96,6 +101,11 @@ class JobStatus(_Part):
             self.object_warning,
         )
         return tuple(text for text in found if text)
+
+    @property
+    def mean_rate(self) -> float | None:
+        """Samples per second of the whole run; None if it is not known how long it took."""
+        return self.samples / self.seconds if self.seconds > 0 else None
 
     @property
     def is_batch(self) -> bool:

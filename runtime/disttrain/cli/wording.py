@@ -7,6 +7,7 @@ from disttrain.cli.job_status import BatchMethod, JobStatus
 from disttrain.coordinator.journal.resume import LIVES_PER_RUN
 from disttrain.job.stop import Stop
 from disttrain.launcher.completion import Completed, Staleness
+from disttrain.launcher.outcome import Result
 
 
 def count(number: float) -> str:
@@ -89,11 +90,12 @@ def limit(reason: str) -> str:
 
 
 def remaining(status: JobStatus) -> str:
-    """The time that is left; a batch method may reach its tolerances before any limit."""
+    """The time that is left; a target, or a batch method's tolerances, may be met before limits."""
     left = status.remaining_seconds
     if left is None:
         return ""
-    bound = "at most " if status.sandblaster is not None and left > 0 else ""
+    may_end_before = status.has_target or status.sandblaster is not None
+    bound = "at most " if may_end_before and left > 0 else ""
     return f"{bound}{duration(left)} left"
 
 
@@ -109,10 +111,27 @@ def version_unit(status: JobStatus | None) -> str:
     return "orders" if status is not None and status.is_batch else "updates"
 
 
+def _rate(status: JobStatus) -> str:
+    """Of a job that is complete its mean, of one that trains the present one."""
+    if status.phase == Result.COMPLETE:
+        return "" if status.mean_rate is None else f"mean {count(status.mean_rate)} samples/s"
+    trains = status.phase in {"Running", "Draining"}
+    return f"{count(status.samples_per_second)} samples/s" if trains else ""
+
+
 def _loss(status: JobStatus) -> str:
     """Of a batch method the mean over the whole batch, which is no replica's recent loss."""
-    name = "objective" if status.is_batch else "loss"
+    name = "objective" if status.is_batch else "training loss"
     return "" if status.loss is None else f"{name} {status.loss:.4g}"
+
+
+def _quality(status: JobStatus) -> str:
+    """How good the model is: of a complete job's what it was measured with."""
+    if status.final_loss is not None:
+        of_test = [f"loss {status.final_loss:.4g}", measures(status.final_measures)]
+        return f"test {', '.join(part for part in of_test if part)}"
+    latest = measures(status.latest_measures)
+    return " · ".join(part for part in (_loss(status), latest and f"test {latest}") if part)
 
 
 def progress_line(status: JobStatus) -> str:
@@ -123,9 +142,8 @@ def progress_line(status: JobStatus) -> str:
         batch_method(status.sandblaster),
         f"epoch {status.epoch:.2f}",
         f"{count(status.samples)} samples",
-        f"{count(status.samples_per_second)} samples/s",
-        _loss(status),
-        measures(status.latest_measures),
+        _rate(status),
+        _quality(status),
         staleness(status.staleness),
         updates_lost(status.updates_lost, is_exact=status.updates_lost_is_exact),
         checkpoint_failures(status.checkpoint_failures),

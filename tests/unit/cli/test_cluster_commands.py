@@ -187,10 +187,9 @@ def test_kubectl_completes_the_plugin(
 def test_a_job_of_a_cluster_has_the_display_of_a_run() -> None:
     shard = {"shards": [{"index": 0, "version": 12}]}
     lacking = a_condition("ReplicasAvailable", "False", "1 of 3")
-    look = following.look(
-        a_job(phase="Running", training=TRAINING, parameterServer=shard, conditions=[lacking]),
-        ages.now(),
-    )
+    job = a_job(phase="Running", training=TRAINING, parameterServer=shard, conditions=[lacking])
+    job["spec"]["stop"] = {"targetMetric": {"name": "accuracy", "atLeast": 0.9}}
+    look = following.look(job, ages.now())
     waiting = {"state": {"waiting": {"reason": "ImagePullBackOff"}}}
     pods = [
         a_pod("digits-shard-0", "shard", restartCount=2),
@@ -203,6 +202,7 @@ def test_a_job_of_a_cluster_has_the_display_of_a_run() -> None:
     assert status is not None
     assert (status.phase, status.epoch, status.progress) == ("Running", 1.5, 0.75)
     assert (status.staleness.p50, status.staleness.p99) == (2, 4)
+    assert status.has_target
     assert status.limit == "ReplicasAvailable: 1 of 3"
     assert [(each.name, each.version) for each in status.members] == [(first.name, 12)]
     assert (first.state, first.restarts, second.state) == (State.RUNNING, 2, State.WAITING)

@@ -78,7 +78,7 @@ def test_a_life_after_a_resume_is_told_by_both_numbers_and_its_samples_are_its_o
 
 def test_a_measure_that_is_no_number_is_shown() -> None:
     status = JobStatus.model_validate(STATUS | {"latestMeasures": {"accuracy": None, "f1": 0.5}})
-    assert " · accuracy nan, f1 0.5 · " in wording.progress_line(status)
+    assert " · test accuracy nan, f1 0.5 · " in wording.progress_line(status)
 
 
 def test_a_warning_of_a_measure_is_said_once(
@@ -109,8 +109,8 @@ def test_lines_for_pipes_come_with_news_only(
     for _ in range(3):
         display.tick([])
     assert capsys.readouterr().out == (
-        "running · 40% · epoch 2.50 · 12,345 samples · 5,400 samples/s · loss 0.25 · "
-        "accuracy 0.9512 · staleness p50 2 p99 7 · 1 min 15 s left\n"
+        "running · 40% · epoch 2.50 · 12,345 samples · 5,400 samples/s · training loss 0.25 · "
+        "test accuracy 0.9512 · staleness p50 2 p99 7 · 1 min 15 s left\n"
     )
     a_run(tmp_path, phase="Draining")
     display.event("replica-0: killed by SIGKILL")
@@ -132,6 +132,23 @@ def test_a_batch_method_has_an_objective_orders_and_an_upper_bound_of_time(tmp_p
     for text in ("objective 0.25", "at most 1 min 15 s left", "1,234 orders"):
         assert text in shown
     assert "loss" not in shown
+
+
+def test_a_complete_job_shows_what_its_model_was_measured_with_and_its_mean_rate() -> None:
+    final = {"phase": "Complete", "finalLoss": 0.218, "finalMeasures": {"accuracy": 0.9547}}
+    status = JobStatus.model_validate(STATUS | final | {"seconds": 5.0})
+    line = wording.progress_line(status)
+    assert "· 12,345 samples · mean 2,469 samples/s · test loss 0.218, accuracy 0.9547 ·" in line
+
+
+def test_who_does_not_train_has_no_rate() -> None:
+    status = JobStatus.model_validate(STATUS | {"phase": "Evaluating"})
+    assert "samples/s" not in wording.progress_line(status)
+
+
+def test_a_target_may_end_a_job_before_its_limits() -> None:
+    status = JobStatus.model_validate(STATUS | {"hasTarget": True})
+    assert wording.progress_line(status).endswith(" · at most 1 min 15 s left")
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ def status(state: State, settings: Settings, watch: Watch, now: float) -> Json:
         "loss": loss(state, watch),
         "progress": estimate.fraction,
         "remainingSeconds": estimate.remaining_seconds,
+        "hasTarget": settings.last.stop.target_metric is not None,
         "liveReplicas": state.num_live_replicas,
         "warmStart": settings.then is not None or state.samples < settings.warm_start_samples,
         "checkpoint": state.last_checkpoint,

@@ -117,6 +117,7 @@ def test_when_the_exported_model_misses_the_target_training_goes_on() -> None:
     told = machine.request(messages.Status())
     assert isinstance(told, messages.StatusReply)
     assert told.status["finalMeasures"] is None
+    assert told.status["hasTarget"]
     samples = machine.state.samples
 
     machine.evaluation = MET
