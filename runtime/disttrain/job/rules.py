@@ -199,6 +199,21 @@ def _pushes_keep_the_rate(spec: Spec) -> str | None:
     )
 
 
+def _adagrad_begins_gently(spec: Spec) -> str | None:
+    found, replicas = spec.strategy.downpour, spec.replicas.count
+    adagrad = None if found is None else found.optimizer.adagrad
+    if found is None or adagrad is None or replicas == 1 or found.warm_start is not None:
+        return None
+    if adagrad.initial_accumulator or adagrad.schedule.constant is None:
+        return None
+    return (
+        f"begins with initialAccumulator 0 and a constant rate, so the first steps of {replicas} "
+        f"replicas, each {adagrad.learning_rate:g} in every parameter, add up; "
+        "set initialAccumulator: 0.1 and schedule: {linearWarmup: {samples: ...}} as the default "
+        "does, or spec.strategy.downpour.warmStart"
+    )
+
+
 def _checkpoint_is_used(spec: Spec) -> str | None:
     given = "checkpoint" in spec.model_fields_set
     if spec.parameter_server.durability != "none" or not given:
@@ -346,6 +361,14 @@ RULES = (
         (*_STRATEGY, "downpour", "pushEvery"),
         ((*_STRATEGY, "downpour"),),
         _pushes_keep_the_rate,
+        Severity.WARNING,
+    ),
+    Rule(
+        "Adagrad of several replicas begins with an `initialAccumulator`, a rate that grows or a "
+        "`warmStart`.",
+        (*_STRATEGY, "downpour", "optimizer", "adagrad"),
+        ((*_STRATEGY, "downpour"), ("spec", "replicas", "count")),
+        _adagrad_begins_gently,
         Severity.WARNING,
     ),
     Rule(

@@ -60,6 +60,31 @@ def test_pushes_of_several_steps_are_warned_of_where_they_change_what_a_rate_mea
     assert said is None or re.search(said, found[0].message)
 
 
+ADAGRAD = "spec.strategy.downpour.optimizer.adagrad"
+
+
+@pytest.mark.parametrize(
+    ("assignments", "is_warned"),
+    [
+        ((), True),
+        (("spec.replicas.count=1",), False),
+        ((f"{ADAGRAD}.initialAccumulator=0.1",), False),
+        ((f"{ADAGRAD}.schedule={{linearWarmup: {{samples: 1024}}}}",), False),
+        (("spec.strategy.downpour.warmStart={samples: 2000}",), False),
+        (("spec.strategy={downpour: {}}",), False),
+        (("spec.strategy.downpour.optimizer={sgd: {learningRate: 0.1}}",), False),
+    ],
+)
+def test_adagrad_that_begins_at_its_full_rate_with_several_replicas_is_warned_of(
+    assignments: tuple[str, ...], *, is_warned: bool
+) -> None:
+    rule = "spec.strategy.downpour.optimizer={adagrad: {learningRate: 0.05}}"
+    found = rules.check(a_job(rule, "spec.replicas.count=3", *assignments))
+    said = [str(finding) for finding in found if finding.severity is Severity.WARNING]
+    assert len(said) == len(found) == is_warned
+    assert not said or "the first steps of 3 replicas" in said[0]
+
+
 @pytest.mark.parametrize("audit", ["summary", "off"])
 def test_a_record_for_a_replay_keeps_everything(audit: str) -> None:
     spec = a_job("spec.record=true").spec.model_copy(update={"audit": Audit(audit)})
