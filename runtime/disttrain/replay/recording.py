@@ -12,6 +12,7 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import State
 from disttrain.job import defaults, manifest_file, names
+from disttrain.job.audit import Audit
 from disttrain.job.roles import Device
 from disttrain.job.spec import Spec
 from disttrain.launch import config as launch_config
@@ -89,10 +90,12 @@ def read(folder: Path) -> Recording:
         )
         raise NotReplayable(message)
     if not job.spec.record:
+        # An audit that is left out is full with a record.
+        full = "" if job.spec.audit in {None, Audit.FULL} else " --set spec.audit=full"
         message = (
             f"{folder} was not recorded: with record: false and audit: {defaults.audit(job.spec)} "
             "its ledgers do not hold the order of events; run the job with "
-            "--set spec.record=true --set spec.audit=full"
+            f"--set spec.record=true{full}"
         )
         raise NotReplayable(message)
     shard = launch_config.read(run.config(names.shard_name(0)))

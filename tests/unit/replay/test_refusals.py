@@ -12,7 +12,10 @@ from disttrain.replay.errors import NotReplayable
 
 @pytest.mark.parametrize(
     ("manifest", "remedy"),
-    [(SMALL, "--set spec.record=true"), (BATCH, "run its manifest again, it gives the same bits")],
+    [
+        (SMALL, "run the job with --set spec.record=true$"),
+        (BATCH, "run its manifest again, it gives the same bits"),
+    ],
 )
 def test_a_run_without_a_record_is_refused(tmp_path: Path, manifest: str, remedy: str) -> None:
     run = RunFolder(tmp_path)
