@@ -126,7 +126,7 @@ class RunFolder:
         if not self.job.exists():
             return f"{self.path} is no output folder of `disttrain run`: it has no {self.job.name}"
         if of_training and not self.ledger.is_dir():
-            return f"the run in {self.path} ended before it began: it has no {self.ledger.name}/"
+            return f"{self.path} holds no run that has begun: it has no {self.ledger.name}/"
         return None
 
     @contextmanager

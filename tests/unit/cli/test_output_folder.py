@@ -105,4 +105,4 @@ def test_a_run_that_ended_before_training_is_called_so(
 ) -> None:
     del manifest
     assert ended(monkeypatch, command, ".") != 0
-    assert "ended before it began: it has no ledger/" in capsys.readouterr().err
+    assert "holds no run that has begun: it has no ledger/" in capsys.readouterr().err
