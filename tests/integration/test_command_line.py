@@ -147,6 +147,7 @@ def test_a_run_that_ended_before_its_first_checkpoint_is_not_resumed(tmp_path: P
         code, _, said = disttrain("resume", job.output)
         assert (code, "Traceback" in said) == (1, False)
         assert "ended before its first checkpoint" in said
+        assert "into another folder, or delete this one first" in said
         assert (job.output / "summary.json").read_text() == before
         job.assert_promises_held()
 

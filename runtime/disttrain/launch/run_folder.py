@@ -158,10 +158,10 @@ class RunFolder:
             )
             raise OutputFolderInUse(message)
         if self.path.exists() and any(self.path.iterdir()):
-            message = (
-                f"{self.path} is not empty; choose another folder with --output, "
-                f"or continue what it holds with `disttrain resume {self.path}`"
-            )
+            message = f"{self.path} is not empty; choose another folder with --output"
+            if self.record.exists():
+                resume = f"`disttrain resume {self.path}`"
+                message += f", go on with the run that it holds by {resume}, or delete it"
             raise OutputFolderInUse(message)
         self.prepare()
 

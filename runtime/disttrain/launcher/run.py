@@ -110,7 +110,7 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
             # A run that was killed has its journal to go on from; one that ended has ended there.
             message = (
                 f"the run in {folder.path} ended before its first checkpoint; "
-                "begin anew with `disttrain run`, into another folder"
+                "begin anew with `disttrain run`, into another folder, or delete this one first"
             )
             raise NothingToResume(message)
         place = _place(job, folder, held, task_folder=record.task_folder)

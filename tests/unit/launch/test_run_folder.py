@@ -35,7 +35,9 @@ def test_the_default_folder_has_the_jobs_name_and_the_time() -> None:
 def test_an_empty_folder_is_taken_and_a_full_one_is_not(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "new" / "run")
     folder.create()
-    with pytest.raises(OutputFolderInUse, match="is not empty; choose another folder"):
+    with pytest.raises(
+        OutputFolderInUse, match=r"is not empty; choose another folder with --output$"
+    ):
         folder.create()
 
 
@@ -122,7 +124,7 @@ def test_a_folder_in_use_names_who_uses_it(tmp_path: Path) -> None:
     with pytest.raises(OutputFolderInUse, match=r"still going on, with pid 71; stop it first"):
         folder.lock()
     os.close(held)
-    with pytest.raises(OutputFolderInUse, match=r"is not empty; .*disttrain resume"):
+    with pytest.raises(OutputFolderInUse, match=r"is not empty; .*disttrain resume .*or delete it"):
         folder.create()
 
 
