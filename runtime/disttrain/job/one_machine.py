@@ -7,10 +7,13 @@ from disttrain.job.finding import Path
 from disttrain.job.section import Section
 from disttrain.job.spec import DistTrainJob
 
+_CODE: Path = ("spec", "task", "source")
+"""Here the code lies beside the manifest, so nothing is missed: one manifest serves both places."""
+
 
 def without_meaning(job: DistTrainJob) -> list[Path]:
-    """Return the paths that are given, other than their defaults, and mean nothing here."""
-    return list(_without_meaning(job, ()))
+    """Return the paths that are given, other than their defaults, and are missed here."""
+    return [path for path in _without_meaning(job, ()) if path != _CODE]
 
 
 def _without_meaning(section: Section, around: Path) -> Iterator[Path]:

@@ -15,18 +15,20 @@ def test_a_plain_job_means_all_that_it_says() -> None:
 
 def test_fields_for_kubernetes_are_named_once_and_in_their_order() -> None:
     assert named(
-        "spec.task.source.configMap=code",
         "spec.checkpoint.volume={size: 1Gi, storageClassName: nfs}",
         "spec.replicas.template.spec.nodeSelector={a: b}",
         "spec.suspend=true",
         "spec.ttlSecondsAfterFinished=0",
     ) == [
-        "spec.task.source",
         "spec.checkpoint.volume",
         "spec.replicas.template",
         "spec.suspend",
         "spec.ttlSecondsAfterFinished",
     ]
+
+
+def test_where_the_code_lies_on_a_cluster_is_not_missed_here() -> None:
+    assert named("spec.task.source.configMap=code") == []
 
 
 def test_a_default_that_is_written_out_is_not_named() -> None:
