@@ -42,6 +42,7 @@ class LoggedRun:
             "resumedFrom": None,
         }
         self.train_samples: int | None = None
+        self.has_trained = True
         self.checkpoints: list[SavedCheckpoint] = []
         self.now = START
         self._versions: dict[int, tuple[int, int]] = {}
@@ -193,6 +194,7 @@ class LoggedRun:
             summary=Summary.model_validate(self.summary),
             train_samples=self.train_samples,
             checkpoints=tuple(self.checkpoints),
+            has_trained=self.has_trained,
         )
 
 

@@ -144,6 +144,8 @@ class Evidence:
     train_samples: int | None = None
     """Size of the training data."""
     checkpoints: tuple[SavedCheckpoint, ...] = ()
+    has_trained: bool = True
+    """In the last run all shards had told what they hold, and training began."""
     last_sign_ns: int = 0
     """When the coordinator last wrote how the job is; 0 is unknown."""
     unreadable: tuple[str, ...] = field(default=())

@@ -19,6 +19,7 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
 from disttrain.coordinator.errors import JournalDamaged
 from disttrain.coordinator.journal import journals
+from disttrain.coordinator.journal.state import State
 from disttrain.job import defaults, manifest_file, names
 from disttrain.job.audit import Audit
 from disttrain.job.location import Location
@@ -60,6 +61,7 @@ def read(folder: Path) -> Evidence:
         raise NothingToAudit(lack)
     checkpoints = locations.of_run(run, job)
     found = _lives(run.ledger)
+    state = _state(checkpoints, found)
     batches = job.spec.strategy.sandblaster
     return Evidence(
         record=job.spec.record,
@@ -69,8 +71,9 @@ def read(folder: Path) -> Evidence:
         warm_start=batches is not None and batches.warm_start is not None,
         batch_is_everything=batches is None or batches.batch_size == "all",
         summary=_summary(run.summary, found),
-        train_samples=_train_samples(checkpoints, found),
+        train_samples=None if state is None else state.data.samples or None,
         checkpoints=_checkpoints(checkpoints),
+        has_trained=state is None or state.began is not None,
         last_sign_ns=_last_sign_ns(run),
         unreadable=tuple(found.unreadable),
     )
@@ -127,13 +130,13 @@ def _last_sign_ns(run: RunFolder) -> int:
     return max((f.stat().st_mtime_ns for f in (run.status, run.summary) if f.exists()), default=0)
 
 
-def _train_samples(location: Location, found: _Found) -> int | None:
+def _state(location: Location, found: _Found) -> State | None:
     try:
         replayed = journals.replay(location)
     except JournalDamaged as error:
         found.unreadable.append(str(error))
         return None
-    return None if replayed is None else replayed.state.data.samples or None
+    return None if replayed is None else replayed.state
 
 
 def _checkpoints(location: Location) -> tuple[SavedCheckpoint, ...]:

@@ -29,6 +29,12 @@ def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
     summary = evidence.summary
     if summary is None:
         return not_checkable(PROMISE, "there is no summary.json: the job has not ended")
+    if summary.resumed_from and not evidence.has_trained:
+        why = (
+            f"the job was resumed from {summary.resumed_from} and ended before all shards had told "
+            "what they hold beyond it"
+        )
+        return not_checkable(PROMISE, why)
     if any(len(life.folded) for life in evidence.shard_lives):
         return _check_sums(evidence, summary, histories)
     applied = _applied(evidence, histories)
