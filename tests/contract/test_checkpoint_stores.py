@@ -20,10 +20,11 @@ from disttrain.checkpoint import (
     tensor_file,
 )
 from disttrain.checkpoint.errors import AlreadyThere, Corrupt, NoCheckpoint
-from disttrain.checkpoint.manifest import FileEntry, VectorEntry
+from disttrain.checkpoint.manifest import LONGEST_NAME, FileEntry, VectorEntry
 from disttrain.checkpoint.shard_file import Content
 from disttrain.checkpoint.vector_file import OnDisk
 from disttrain.job.location import Location
+from disttrain.layout import ModelLayout
 from disttrain.transport.header import Vector
 
 LAYOUT = a_layout()
@@ -133,6 +134,19 @@ def test_a_commit_is_refused_that_no_reader_would_take(at: Location) -> None:
     lying = replace(entry, file=replace(entry.file, name="../shard-00000.safetensors"))
     with pytest.raises(Corrupt, match="its file is"):
         store.commit(a_manifest([lying], layout=LAYOUT, coordinator=own))
+    assert numbers(at) == []
+
+
+def test_a_commit_is_refused_of_a_name_that_no_reader_takes(at: Location) -> None:
+    store = stores.open_store(at)
+    layout = ModelLayout(
+        tensors=tuple(replace(spec, name=spec.name * LONGEST_NAME) for spec in LAYOUT.tensors)
+    )
+    own = store.begin(1).write_coordinator(b"{}")
+    parts = stores.open_parts(at)(store.staging(1))
+    entry = put_shard(parts, 0, model_map.ranges(layout, 0, 1), counting(layout))
+    with pytest.raises(Corrupt, match=r"tensors\.0\.name: String should have at most 4096"):
+        store.commit(a_manifest([entry], layout=layout, coordinator=own))
     assert numbers(at) == []
 
 

@@ -15,7 +15,9 @@ from disttrain.checkpoint import digest
 from disttrain.transport.header import Vector
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Text = Annotated[str, Field(max_length=4096)]
+LONGEST_NAME = 4096
+"""Characters."""
+Text = Annotated[str, Field(max_length=LONGEST_NAME)]
 Hash = Annotated[str, Field(pattern=digest.PATTERN)]
 
 

@@ -23,7 +23,7 @@ from disttrain.checkpoint.manifest import FileEntry, Manifest
 from disttrain.checkpoint.manifest_text import MalformedManifest
 from disttrain.checkpoint.objects import Objects
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.store import LARGEST_LEDGER_BYTES, require_consistent
+from disttrain.checkpoint.store import LARGEST_LEDGER_BYTES, readable
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -72,12 +72,12 @@ class ObjectStore:
 
     def commit(self, manifest: Manifest) -> Checkpoint:
         """See `CheckpointStore`."""
-        require_consistent(manifest, self.place(manifest.number))
+        content = readable(manifest, self.place(manifest.number))
         found = self.objects.sizes(object_names.DATA)
         for entry in manifest.files:
             self._check(entry, found.get(object_names.data(entry)))
             self._require_settled(entry)
-        name, content = object_names.manifest(manifest.number), manifest_text.encode(manifest)
+        name = object_names.manifest(manifest.number)
         try:
             # Another coordinator may have committed one of this number.
             self.objects.create(name, content)

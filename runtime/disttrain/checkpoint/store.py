@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disttrain.checkpoint import (
-    consistency,
     digest,
     durable,
     manifest_text,
@@ -23,6 +22,7 @@ from disttrain.checkpoint import (
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.errors import AlreadyThere, Corrupt, NoCheckpoint
 from disttrain.checkpoint.manifest import FileEntry, Manifest
+from disttrain.checkpoint.manifest_text import MalformedManifest
 from disttrain.checkpoint.reading import Checkpoint
 
 LARGEST_LEDGER_BYTES = 1 << 30
@@ -74,11 +74,11 @@ class Store:
         if one of the files is missing or has another length, or if nobody could read the manifest.
         """
         staging = self.folder / names.staging(manifest.number)
-        require_consistent(manifest, staging)
+        content = readable(manifest, staging)
         for entry in manifest.files:
             reading.check_length(staging / entry.name, entry)
         with DurableFile(staging / names.MANIFEST) as file:
-            file.write(manifest_text.encode(manifest))
+            file.write(content)
         final = self.folder / names.folder(manifest.number)
         durable.rename_folder(staging, final)
         return Checkpoint(final, manifest)
@@ -190,11 +190,14 @@ def verify(path: Path) -> Checkpoint:
     return Store(path.absolute().parent).verify(path)
 
 
-def require_consistent(manifest: Manifest, place: Path | str) -> None:
-    """Raise Corrupt for what shards have said of their parts and no reader would take."""
-    finding = consistency.first_finding(manifest)
-    if finding is not None:
-        raise Corrupt(place, finding)
+def readable(manifest: Manifest, place: Path | str) -> bytes:
+    """The manifest's text. Raises Corrupt for what members have said and no reader would take."""
+    content = manifest_text.encode(manifest)
+    try:
+        manifest_text.parse(content)
+    except MalformedManifest as error:
+        raise Corrupt(place, str(error)) from error
+    return content
 
 
 def _delete(folder: Path, number: int) -> None:
