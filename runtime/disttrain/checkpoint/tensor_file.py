@@ -22,6 +22,9 @@ TYPE_BYTES = {
 }  # fmt: skip
 """The format's names of element types and the bytes of one element."""
 
+METADATA = "__metadata__"
+"""Where a tensor's name would stand: the format's name for what is none."""
+
 _LENGTH_BYTES = 8
 
 
@@ -67,7 +70,7 @@ class Header:
 
 def encode(tensors: Sequence[Tensor], metadata: Mapping[str, str]) -> bytes:
     """The beginning of a file whose tensors follow in this order."""
-    content: dict[str, object] = {"__metadata__": dict(metadata)}
+    content: dict[str, object] = {METADATA: dict(metadata)}
     end = 0
     for tensor in tensors:
         first, end = end, end + tensor.nbytes
@@ -100,7 +103,7 @@ def parse(text: bytes) -> Header:
     if not isinstance(content, dict):
         message = "its header is no JSON object"
         raise MalformedHeader(message)
-    metadata = _metadata(content.pop("__metadata__", {}))
+    metadata = _metadata(content.pop(METADATA, {}))
     found = sorted((_entry(name, entry) for name, entry in content.items()), key=lambda e: e[0])
     _check_contiguous([place for place, _ in found])
     return Header(

@@ -12,7 +12,10 @@ from disttrain.errors import FinalError
 
 
 class ModelNotSupported(FinalError):
-    """A tensor of the model has a type that no vector carries; the message names it."""
+    """A tensor of the model has a type that no vector carries, or a name that no checkpoint holds.
+
+    The message names it.
+    """
 
 
 class DeviceNotFound(FinalError):

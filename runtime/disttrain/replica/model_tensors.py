@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from disttrain.checkpoint import tensor_file
+from disttrain.checkpoint.manifest import LONGEST_NAME
 from disttrain.job.sandblaster import Precision
 from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.replica.errors import ModelNotSupported
@@ -37,6 +39,9 @@ _BUFFER_VECTOR = {
     torch.uint8: Vector.BUFFERS_INT64,
     torch.bool: Vector.BUFFERS_INT64,
 }
+
+_SHOWN_CHARACTERS = 60
+"""Of a name that is too long."""
 
 
 class _Kinds(NamedTuple):
@@ -98,10 +103,12 @@ def describe(model: nn.Module, precision: Precision = Precision.FLOAT32) -> Mode
     """Assign every parameter and every persistent buffer a place in a flat vector.
 
     Tied tensors get one place and several names. Raises ModelNotSupported for a type that no
-    vector carries, or that is not of this precision.
+    vector carries, or that is not of this precision, and for a name that no checkpoint can hold.
     """
     kinds = _KINDS[precision]
     names = _names_by_tensor(model)
+    for tensor, found in names:
+        _require_storable(tensor, found)
     specs: list[TensorSpec] = []
     places: dict[Vector, tuple[Place, ...]] = {}
     for vector in ELEMENT_DTYPES:
@@ -127,6 +134,26 @@ def _state(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
             yield name, buffer
 
 
+def _require_storable(tensor: Tensor, names: list[str]) -> None:
+    for name in names:
+        if len(name) > LONGEST_NAME:
+            why = (
+                f"has a name of {len(name)} characters, and a checkpoint takes at most "
+                f"{LONGEST_NAME}; give it, or the modules around it, a shorter name"
+            )
+        elif name == tensor_file.METADATA:
+            why = "has the name that safetensors files keep for themselves; give it another name"
+        else:
+            continue
+        shown = f"{name[:_SHOWN_CHARACTERS]}..." if len(name) > LONGEST_NAME else name
+        message = f"{_kind(tensor)} '{shown}' {why}"
+        raise ModelNotSupported(message)
+
+
+def _kind(tensor: Tensor) -> str:
+    return "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
+
+
 def _vector_of(tensor: Tensor, names: list[str], kinds: _Kinds) -> Vector:
     if not isinstance(tensor, nn.Parameter):
         vector = _BUFFER_VECTOR.get(tensor.dtype)
@@ -135,10 +162,9 @@ def _vector_of(tensor: Tensor, names: list[str], kinds: _Kinds) -> Vector:
     else:
         vector = kinds.frozen if tensor.dtype in kinds.frozen_types else None
     if vector is None:
-        kind = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
         message = (
-            f"{kind} '{names[0]}' has the type {type_name(tensor)}, which cannot be shared; "
-            "make it float32 in model()"
+            f"{_kind(tensor)} '{names[0]}' has the type {type_name(tensor)}, "
+            "which cannot be shared; make it float32 in model()"
         )
         raise ModelNotSupported(message)
     return vector

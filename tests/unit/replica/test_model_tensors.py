@@ -75,6 +75,39 @@ def test_a_type_that_no_vector_carries_is_named(break_it: object, message: str) 
         model_tensors.describe(model)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "w" * 4097,
+            r"parameter 'w{60}\.\.\.' has a name of 4097 characters.* at most 4096; .* shorter",
+        ),
+        ("__metadata__", "parameter '__metadata__' .* safetensors .* give it another name"),
+    ],
+)
+def test_a_name_that_no_checkpoint_can_hold_is_refused(name: str, message: str) -> None:
+    model = nn.Linear(2, 2)
+    model.register_parameter(name, nn.Parameter(torch.zeros(2)))
+
+    with pytest.raises(ModelNotSupported, match=message):
+        model_tensors.describe(model)
+
+
+def test_further_names_of_a_tied_parameter_are_looked_at_too() -> None:
+    model = nn.Linear(2, 2)
+    model.register_parameter("__metadata__", model.bias)
+
+    with pytest.raises(ModelNotSupported, match="__metadata__"):
+        model_tensors.describe(model)
+
+
+def test_a_module_within_the_model_may_call_its_tensors_as_it_likes() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    model.get_submodule("0").register_buffer("__metadata__", torch.zeros(2))
+
+    assert names(model_tensors.describe(model), Vector.BUFFERS_FLOAT32) == ["0.__metadata__"]
+
+
 def test_a_model_may_be_a_single_module() -> None:
     (weight,) = model_tensors.describe(nn.Linear(2, 3, bias=False)).specs(Vector.PARAMETERS)
 
