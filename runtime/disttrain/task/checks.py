@@ -18,6 +18,9 @@ from disttrain.task.task import Split
 MOST_REPORTED = 32
 """Scalars that a loss may report: they are in each heartbeat."""
 
+MOST_SAMPLES = 2**33
+"""Of a split. Each replica holds the order of the training samples, 8 bytes each: 64 GiB."""
+
 
 def check_model(model: object) -> nn.Module:
     """Return the model if it can be trained: float32 parameters with values, one of them trainable.
@@ -129,6 +132,12 @@ def check_dataset(dataset: Any, split: Split, *, batch_size: int) -> int:
         samples = len(dataset)
     if samples == 0:
         message = f"{what} is empty; check the paths among spec.task.arguments"
+        raise DatasetError(message)
+    if samples > MOST_SAMPLES:
+        message = (
+            f"{what} has {samples} samples, and a replica holds the order of at most "
+            f"{MOST_SAMPLES}; let __len__ return what one epoch is to have"
+        )
         raise DatasetError(message)
     if split is Split.TRAIN and samples < batch_size:
         message = (

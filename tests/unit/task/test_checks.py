@@ -90,6 +90,16 @@ class Unreadable:
         raise OSError(message)
 
 
+class Boundless:
+    """As one that draws samples at random, without an end of its own."""
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __len__(self) -> int:
+        return 2**62
+
+
 @pytest.mark.parametrize(
     ("dataset", "message"),
     [
@@ -97,6 +107,7 @@ class Unreadable:
         ({1, 2}, "got a set without __getitem__"),
         (Endless(), "must return a map-style data set with __len__ and __getitem__, got a Endless"),
         ([], r"^Task\.dataset\('train'\) is empty; check the paths among spec\.task\.arguments$"),
+        (Boundless(), rf"has {2**62} samples, and a replica holds the order of at most {2**33};"),
         ([1] * 31, r"^spec\.batchSize: must be at most .* samples, 31, got 32$"),
     ],
 )

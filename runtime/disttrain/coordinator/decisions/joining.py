@@ -21,6 +21,9 @@ from disttrain.transport.header import Role
 MOST_REPLICAS = 4096
 """Indices that replicas may have, those of loops that bring their own data included."""
 
+MOST_PORTIONS = 2**23
+"""Of Downpour. The coordinator takes up to 420 bytes for each, as it reads its journal: 3.5 GB."""
+
 
 def join(turn: Turn, request: Join) -> Joined | Refused | None:
     """Names the process and its life; the same instance gets the same answer.
@@ -71,7 +74,8 @@ def _refusal(turn: Turn, request: Join) -> Refused | None:
         message = "a loop with its own data cannot be part of a batch; sandblaster has replicas"
         return _refused(RefusalReason.NOT_ALLOWED, message)
     if request.role is Role.REPLICA:
-        return _wrong_data(turn, request) or _wrong_model(turn, request)
+        found = _wrong_data(turn, request) or _too_many_portions(turn, request)
+        return found or _wrong_model(turn, request)
     return None
 
 
@@ -118,6 +122,29 @@ def _name_of_batch_size(settings: Settings) -> str:
     if settings.then is not None:
         return "spec.strategy.sandblaster.warmStart.batchSize"
     return "spec.batchSize"
+
+
+def _too_many_portions(turn: Turn, request: Join) -> Refused | None:
+    settings, samples = turn.settings, request.train_samples or 0
+    portion = _portion_size(settings, samples)
+    portions = permutation.portion_count(samples, portion)
+    if settings.batch is not None or portions <= MOST_PORTIONS:
+        return None
+    message = (
+        f"{samples} training samples are {portions} portions of {portion}, and the coordinator "
+        f"keeps account of at most {MOST_PORTIONS}: take a larger {_name_of_portion_size(settings)}"
+    )
+    return _fatal(turn, FailureReason.WRONG_DATA, message)
+
+
+def _portion_size(settings: Settings, samples: int) -> int:
+    default = permutation.default_portion_size(samples, settings.batch_size, settings.replicas)
+    return settings.portion_size or default
+
+
+def _name_of_portion_size(settings: Settings) -> str:
+    """The field that makes it larger; of a warm start it is a number of batches."""
+    return "spec.portionSize" if settings.then is None else _name_of_batch_size(settings)
 
 
 def _wrong_model(turn: Turn, request: Join) -> Refused | None:
@@ -184,11 +211,10 @@ def _learn(turn: Turn, request: Join) -> None:
     samples, settings = request.train_samples, turn.settings
     if samples is None or (turn.state.data.samples and turn.state.test_samples):
         return
-    default = permutation.default_portion_size(samples, settings.batch_size, settings.replicas)
     known = entries.DataKnown(
         seed=settings.seed,
         samples=samples,
-        portion_size=settings.portion_size or default,
+        portion_size=_portion_size(settings, samples),
         batch_size=settings.batch_size,
         test_samples=request.test_samples or 0,
         warm_start=settings.stop.samples if settings.then is not None else None,

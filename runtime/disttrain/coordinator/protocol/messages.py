@@ -163,7 +163,7 @@ class FailureReason(StrEnum):
     WRONG_MODEL = "WrongModel"
     """A replica's model differs from the others' or the checkpoint's."""
     WRONG_DATA = "WrongData"
-    """A replica sees another number of samples."""
+    """A replica sees another number of samples, or more than there can be an account of."""
     EMPTY_DATA = "EmptyData"
     BATCH_TOO_LARGE = "BatchTooLarge"
     EXPORT_FAILED = "ExportFailed"

@@ -1,6 +1,13 @@
 """Who may not join: a replica with other data, and anybody once the job is over."""
 
-from builders.machines import Machine
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders.batch_machines import RULES
+from builders.machines import BASE, Machine
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.messages import FailureReason, RefusalReason
@@ -33,3 +40,26 @@ def test_nobody_joins_a_job_that_is_over() -> None:
         assert isinstance(refused, messages.Refused)
         assert refused.reason is RefusalReason.ENDED
     assert machine.state.replicas == lives
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        ({}, r"^2147483648 training samples are 268435456 portions of 8, .* spec\.portionSize$"),
+        ({"portion_size": None, "batch_size": 1}, r"33554432 portions of 64.* spec\.portionSize$"),
+        (
+            {"portion_size": None, "batch_size": 1, "then": replace(BASE, batch=RULES)},
+            r"larger spec\.strategy\.sandblaster\.warmStart\.batchSize$",
+        ),
+    ],
+)
+def test_more_portions_than_there_can_be_an_account_of_fail_the_job(
+    changes: dict[str, Any], remedy: str
+) -> None:
+    machine = Machine(**changes)
+
+    refused = machine.join(Role.REPLICA, 0, "large", samples=2**31)
+
+    assert isinstance(refused, messages.Refused)
+    assert machine.state.reason == FailureReason.WRONG_DATA
+    assert re.search(remedy, machine.state.message)
