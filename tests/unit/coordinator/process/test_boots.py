@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,24 @@ def test_counts_are_exact_until_the_machine_was_started_again(
     assert not boots.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
     assert not boots.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
     assert noted.read_text() == "first\nsecond\n"
+
+
+def _damage(noted: Path) -> None:
+    noted.write_bytes(b"\xff\xfe\x00\x81")
+
+
+@pytest.mark.parametrize("damage", [_damage, Path.mkdir])
+def test_of_a_file_that_cannot_be_read_they_are_not_known_to_be(
+    tmp_path: Path,
+    machine: Path,
+    damage: Callable[[Path], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    noted = tmp_path / "boots"
+    damage(noted)
+
+    assert not boots.losses_are_exact(noted, Supervisor.LAUNCHER, machine)
+    assert "boots that a run knew cannot be read" in caplog.text
 
 
 def test_on_a_cluster_they_never_are(tmp_path: Path, machine: Path) -> None:
