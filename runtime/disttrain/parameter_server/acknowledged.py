@@ -3,7 +3,7 @@
 The pages belong to the kernel: what was stored is there for the next life, however this one ended
 (not if the machine loses power). A count is stored before the answer leaves, so the file never
 says less than the sender knows. It changes as a whole: written beside the present one, and made
-the present one by storing a single byte.
+the present one by storing a single byte. A file that was damaged is put aside, and counted anew.
 """
 
 import mmap
@@ -20,12 +20,20 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 _LIFE = struct.Struct("<B3xIQ")
-"""Which count is the present one (see `_FREE`), sender, incarnation."""
+"""Which count is the present one, if any, sender, incarnation."""
 _COUNT = struct.Struct("<4Q")
 _RECORD_BYTES = _LIFE.size + 2 * _COUNT.size
 _FREE = 0
-"""A place without a sender; else 1 or 2: the first or the second count is the present one."""
+"""A place without a sender; all behind it are, too."""
+_PRESENT = (1, 2)
+"""The first or the second count is the present one."""
 _GROW_RECORDS = 128
+_LARGEST = 2**63 - 1
+"""Of a number that can be told."""
+
+
+class _Damaged(ValueError):
+    """What is in the file was not written by a shard."""
 
 
 class AcknowledgedFile:
@@ -37,7 +45,19 @@ class AcknowledgedFile:
         self._path = path
         self.uncounted: set[SenderLife] = set()
         """Lives for which a full disk has no place: what they lose meanwhile is not known."""
-        self._open()
+        damaged = path.with_suffix(".damaged")
+        try:
+            self._open()
+        except _Damaged:
+            self.close()
+            path.rename(damaged)
+            LOG.error(
+                "counts of acknowledged updates are damaged: those lost are counted at least",
+                file=damaged,
+            )
+            self._open()
+        self.is_whole = not damaged.exists()
+        """Else what earlier lives had counted is not known."""
 
     def _open(self) -> None:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -147,15 +167,20 @@ class AcknowledgedFile:
         self._records = records
 
     def _read(self) -> None:
-        for place in range(self._records):
+        """Raises _Damaged."""
+        markers = self._memory[::_RECORD_BYTES].rstrip(bytes([_FREE]))
+        for place, present in enumerate(markers):
             first = place * _RECORD_BYTES
-            present, sender, incarnation = _LIFE.unpack_from(self._memory, first)
-            if present == _FREE:
-                return
-            at = first + _LIFE.size + (present - 1) * _COUNT.size
+            _, sender, incarnation = _LIFE.unpack_from(self._memory, first)
             life = SenderLife(sender, incarnation)
+            if present not in _PRESENT or life in self._places:
+                raise _Damaged
+            at = first + _LIFE.size + (present - 1) * _COUNT.size
+            numbers = _COUNT.unpack_from(self._memory, at)
+            if max(incarnation, *numbers) > _LARGEST:
+                raise _Damaged
             self._places[life] = place
-            self._counts[life] = Count(*_COUNT.unpack_from(self._memory, at))
+            self._counts[life] = Count(*numbers)
 
 
 def _write(path: Path, counts: dict[SenderLife, Count]) -> bool:

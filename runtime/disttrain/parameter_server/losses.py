@@ -34,6 +34,11 @@ class Losses:
             if other >= shards and other % shards == shard
         }
 
+    @property
+    def are_whole(self) -> bool:
+        """Whether no file was damaged; else what is lost is counted at least."""
+        return all(file.is_whole for file in (self.own, *self._others.values()))
+
     def settle(self, restored: RestoredShard | None) -> dict[SenderLife, int]:
         """From now on the files count from the checkpoint, and hold what is lost with that.
 

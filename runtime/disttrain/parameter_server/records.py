@@ -31,6 +31,8 @@ class Records:
 
     incarnation: int
     acknowledged: AcknowledgedFile | None = None
+    losses_are_whole: bool = True
+    """Else what earlier lives had counted was damaged."""
     ledger: Ledger | None = None
     every_chunk: bool = False
     """The manifest's `record`: chunks are written too, so that the run can be replayed."""
@@ -44,8 +46,12 @@ class Records:
 
     @property
     def num_uncounted(self) -> int:
-        """Lives of senders whose losses could not be counted if this process died now."""
-        return 0 if self.acknowledged is None else len(self.acknowledged.uncounted)
+        """Lives of senders whose losses could not be counted if this process died now.
+
+        One more for all those of which what was counted is damaged.
+        """
+        now = 0 if self.acknowledged is None else len(self.acknowledged.uncounted)
+        return now + (not self.losses_are_whole)
 
     def pushed(self, header: Header, state: Delivered, rate: float) -> None:
         """A push is complete: stored before its answer leaves."""

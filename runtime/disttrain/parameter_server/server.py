@@ -22,7 +22,6 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import assembly, beginning, circumstances, ledger, reporting
-from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.coverage import Coverage
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Ledger
@@ -202,7 +201,7 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     joined = control.join(
         _introduction(config, listener, metrics, known), timeout=config.join_seconds
     )
-    records = _records(config, joined, losses.own)
+    records = _records(config, joined, losses)
     if config.job.spec.record:
         circumstances.write(ledger_folder, circumstances.here(transport.chunk_bytes))
     note(records, restored, losses)
@@ -266,14 +265,15 @@ def _introduction(
     )
 
 
-def _records(config: LaunchConfig, joined: Joined, acknowledged: AcknowledgedFile) -> Records:
+def _records(config: LaunchConfig, joined: Joined, losses: Losses) -> Records:
     incarnation = joined.member.incarnation
     folder = RunFolder(config.run_folder).ledger
     path = ledger.path_of(folder, config.shard_index, incarnation)
     audit = defaults.audit(config.job.spec)
     return Records(
         incarnation=incarnation,
-        acknowledged=acknowledged,
+        acknowledged=losses.own,
+        losses_are_whole=losses.are_whole,
         ledger=None if audit is Audit.OFF else Ledger(path),
         every_chunk=config.job.spec.record,
         folds=audit is Audit.SUMMARY,

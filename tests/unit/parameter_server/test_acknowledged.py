@@ -1,6 +1,7 @@
 import errno
 import os
 import signal
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -125,4 +126,69 @@ def test_a_full_disk_keeps_lives_that_could_be_forgotten(
     monkeypatch.setattr(os, "posix_fallocate", full)
     assert not file.forget([SenderLife(0, 1)])
     assert file.count(SenderLife(0, 1)) == Count(3, 3)
+    file.close()
+
+
+def _fill(path: Path) -> bytes:
+    file = AcknowledgedFile(path)
+    for sender in range(3):
+        file.store(SenderLife(sender, 1), Count(5, 5))
+    file.close()
+    return path.read_bytes()
+
+
+def _overwritten(whole: bytes) -> bytes:
+    return b"\xff" * 77 + whole[77:]
+
+
+def _with_another_marker(whole: bytes) -> bytes:
+    return b"\x07" + whole[1:]
+
+
+def _with_a_hole(whole: bytes) -> bytes:
+    return whole[:80] + bytes(80) + whole[160:]
+
+
+def _with_a_life_twice(whole: bytes) -> bytes:
+    return whole[:80] + whole[:80] + whole[160:]
+
+
+def _with_a_number_that_cannot_be_told(whole: bytes) -> bytes:
+    return whole[:16] + b"\xff" * 32 + whole[48:]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _overwritten,
+        _with_another_marker,
+        _with_a_hole,
+        _with_a_life_twice,
+        _with_a_number_that_cannot_be_told,
+    ],
+)
+def test_a_damaged_file_is_put_aside_and_known_to_be_in_later_lives(
+    tmp_path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "acknowledged-0.bin"
+    damaged = damage(_fill(path))
+    path.write_bytes(damaged)
+
+    first = AcknowledgedFile(path)
+    assert (first.counts(), first.is_whole) == ({}, False)
+    first.store(SenderLife(0, 2), Count(1, 1))
+    first.close()
+
+    assert "damaged" in caplog.text
+    assert (tmp_path / "acknowledged-0.damaged").read_bytes() == damaged
+    second = AcknowledgedFile(path)
+    assert (second.counts(), second.is_whole) == ({SenderLife(0, 2): Count(1, 1)}, False)
+    second.close()
+
+
+def test_a_file_that_is_whole_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "acknowledged-0.bin"
+    _fill(path)
+    file = AcknowledgedFile(path)
+    assert (len(file.counts()), file.is_whole) == (3, True)
     file.close()

@@ -99,7 +99,10 @@ class ShardReport(Strict):
     state: Text = ""
     """One word for the display: "serving", "restoring", "checkpointing", ..."""
     uncounted: Count = 0
-    """Lives of senders whose losses it could not count if it died now: its disk is full."""
+    """Lives of senders whose losses it could not count if it died now: its disk is full.
+
+    One more for all those of which what was counted is damaged.
+    """
     lost: tuple[LostUpdates, ...] = ()
     """Of senders of whom one update less is lost than this life said when it joined."""
 

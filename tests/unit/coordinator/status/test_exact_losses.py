@@ -52,3 +52,7 @@ def test_a_shard_says_how_many_senders_it_cannot_count(tmp_path: Path) -> None:
     assert Records(incarnation=1, acknowledged=file).num_uncounted == 1
     assert Records(incarnation=1).num_uncounted == 0
     file.close()
+
+
+def test_a_shard_whose_counts_were_damaged_says_so() -> None:
+    assert Records(incarnation=2, losses_are_whole=False).num_uncounted == 1
