@@ -77,6 +77,11 @@ class Life:
         return f"{self.process} (life {self.incarnation})"
 
     @property
+    def is_shard(self) -> bool:
+        """Else it is a replica's."""
+        return self.records.dtype == shard_ledger.RECORD
+
+    @property
     def run(self) -> int:
         """0 for the first run in the folder; each `resume` begins another one."""
         return self.incarnation // LIVES_PER_RUN
@@ -84,14 +89,13 @@ class Life:
     @property
     def missing(self) -> int:
         """Records that a full disk refused."""
-        is_shard = self.records.dtype == shard_ledger.RECORD
-        kind = shard_ledger.Kind.MISSING if is_shard else replica_ledger.Kind.MISSING
+        kind = shard_ledger.Kind.MISSING if self.is_shard else replica_ledger.Kind.MISSING
         return int(self.of(kind)["samples"].sum())
 
     @property
     def folded(self) -> Records:
         """What stands for many updates, or answers."""
-        return self.of(self._shape.folded)
+        return self.of(self.shape.folded)
 
     def of(self, *kinds: int) -> Records:
         """The records of these kinds, in their order."""
@@ -104,12 +108,12 @@ class Life:
         Of those the numbers are true, the versions are the fold's last, and so are all times but
         the first; the last has all samples.
         """
-        return folding.unfold(self.of(self._shape.one, self._shape.folded), self._shape)
+        return folding.unfold(self.of(self.shape.one, self.shape.folded), self.shape)
 
     @property
-    def _shape(self) -> Shape:
-        is_shard = self.records.dtype == shard_ledger.RECORD
-        return shard_folding.PUSHES if is_shard else replica_folding.ANSWERS
+    def shape(self) -> Shape:
+        """How its updates, or answers, are folded."""
+        return shard_folding.PUSHES if self.is_shard else replica_folding.ANSWERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

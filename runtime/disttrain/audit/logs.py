@@ -13,9 +13,13 @@ PROMISE = "logs are whole"
 
 
 def check(evidence: Evidence) -> Finding:
-    """No record is left out, and no life is without a log of which others tell."""
+    """Files can be read, no record is left out, and no life of which others tell has no log."""
     lives = [*evidence.shard_lives, *evidence.replica_lives]
-    violations = [*(text for life in lives for text in _cut_short(life)), *_absent(evidence)]
+    violations = [
+        *(f"{file} cannot be read" for file in evidence.unreadable),
+        *(text for life in lives for text in _cut_short(life)),
+        *_absent(evidence),
+    ]
     records = sum(len(life.records) for life in lives)
     finding = judge(PROMISE, violations, f"{records} records in the logs of {len(lives)} lives")
     return replace(finding, standing=Standing.NOT_WHOLE) if violations else finding

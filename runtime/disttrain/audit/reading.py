@@ -1,14 +1,15 @@
 """Reads a run folder into evidence. The only file of the audit that touches the disk."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from disttrain.audit import damage
 from disttrain.audit.errors import NothingToAudit
-from disttrain.audit.evidence import Evidence, Life, Records, SavedCheckpoint, Summary
+from disttrain.audit.evidence import Evidence, Life, SavedCheckpoint, Summary
 from disttrain.checkpoint import names as checkpoint_names
 from disttrain.checkpoint import reading as checkpoint_reading
 from disttrain.checkpoint import stores
@@ -28,6 +29,7 @@ from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.replica import ledger as replica_ledger
 from disttrain.telemetry import record_file
+from disttrain.telemetry.record_file import FileName
 
 _READ_ELEMENTS = 1 << 20
 _WITHOUT_COORDINATOR = frozenset({"phase", "reason", "message"})
@@ -85,25 +87,31 @@ def _lives(folder: Path) -> _Found:
         name = record_file.parse_name(path)
         if name is None:
             continue
-        is_shard = name.process == names.shard_name(name.index)
-        record = shard_ledger.RECORD if is_shard else replica_ledger.RECORD
-        life = Life(
-            process=name.process,
-            index=name.index,
-            incarnation=name.incarnation,
-            records=_records(path, record, found),
-            ends_in_half=record_file.ends_in_half(path, record),
-        )
-        (found.shards if is_shard else found.replicas).setdefault(name.index, []).append(life)
+        life = _life(path, name, found)
+        (found.shards if life.is_shard else found.replicas).setdefault(name.index, []).append(life)
     return found
 
 
-def _records(path: Path, record: np.dtype[np.void], found: _Found) -> Records:
+def _life(path: Path, name: FileName, found: _Found) -> Life:
+    """Without any record if the log cannot be read."""
+    is_shard = name.process == names.shard_name(name.index)
+    record = shard_ledger.RECORD if is_shard else replica_ledger.RECORD
+    bare = Life(
+        process=name.process,
+        index=name.index,
+        incarnation=name.incarnation,
+        records=np.zeros(0, record),
+    )
     try:
-        return record_file.read(path, record)
+        ends_in_half = record_file.ends_in_half(path, record)
+        life = replace(bare, records=record_file.read(path, record), ends_in_half=ends_in_half)
+        why = damage.damage(life)
     except OSError as error:
-        found.unreadable.append(f"{path} ({error.strerror})")
-        return np.zeros(0, record)
+        why = error.strerror
+    if why is None:
+        return life
+    found.unreadable.append(f"{path} ({why})")
+    return bare
 
 
 def _sorted(lives: _Lives) -> dict[int, tuple[Life, ...]]:
@@ -135,6 +143,9 @@ def _state(location: Location, found: _Found) -> State | None:
         replayed = journals.replay(location)
     except JournalDamaged as error:
         found.unreadable.append(str(error))
+        return None
+    except OSError as error:
+        found.unreadable.append(f"{error.filename} ({error.strerror})")
         return None
     return None if replayed is None else replayed.state
 

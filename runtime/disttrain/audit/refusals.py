@@ -14,7 +14,6 @@ PROMISE = "6. nothing wrong silently"
 def check(evidence: Evidence) -> Finding:
     """Files are whole, values are finite, and every refusal has a reason and is counted."""
     violations = [
-        *(f"{file} cannot be read" for file in evidence.unreadable),
         *_damaged_checkpoints(evidence),
         *_nameless(evidence),
         *_unmatched(evidence),

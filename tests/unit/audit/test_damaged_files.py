@@ -1,0 +1,132 @@
+"""What can no more be read of a run is named, and proves nothing about it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builders.jobs import SMALL
+from builders.ledgers import LoggedRun
+from disttrain.audit import audit, reading, report
+from disttrain.audit.evidence import Life
+from disttrain.audit.finding import Standing
+from disttrain.launch.run_folder import RunFolder
+from disttrain.parameter_server import ledger as shard_ledger
+from disttrain.parameter_server.ledger import Kind
+from disttrain.telemetry import record_file
+
+
+@pytest.fixture(name="run")
+def _run(tmp_path: Path) -> RunFolder:
+    """Two shards, two replicas, a few updates."""
+    folder = RunFolder(tmp_path)
+    folder.prepare()
+    folder.job.write_text(SMALL)
+    logged = LoggedRun()
+    for _ in range(4):
+        logged.push(0)
+        logged.push(1)
+    evidence = logged.evidence()
+    for life in (*evidence.shard_lives, *evidence.replica_lives):
+        _path(folder, life).write_bytes(life.records.tobytes())
+    return folder
+
+
+def _path(folder: RunFolder, life: Life) -> Path:
+    return record_file.path_of(folder.ledger, life.process, life.incarnation)
+
+
+def _random_bytes(run: RunFolder) -> Path:
+    path = shard_ledger.path_of(run.ledger, 0, 1)
+    head = path.read_bytes()[: shard_ledger.RECORD.itemsize]
+    path.write_bytes(head + np.random.default_rng(1).bytes(40 * len(head)))
+    return path
+
+
+def _changed(**fields: int) -> Callable[[RunFolder], Path]:
+    def change(run: RunFolder) -> Path:
+        path = shard_ledger.path_of(run.ledger, 0, 1)
+        records = shard_ledger.read(path).copy()
+        for name, value in fields.items():
+            records[name][-1] = value
+        path.write_bytes(records.tobytes())
+        return path
+
+    return change
+
+
+def _dangling_link(run: RunFolder) -> Path:
+    path = shard_ledger.path_of(run.ledger, 0, 1)
+    path.unlink()
+    path.symlink_to(run.path / "nowhere")
+    return path
+
+
+def _folder_for_a_ledger(run: RunFolder) -> Path:
+    path = shard_ledger.path_of(run.ledger, 0, 1)
+    path.unlink()
+    path.mkdir()
+    return path
+
+
+def _folder_for_a_journal(run: RunFolder) -> Path:
+    path = run.path / "checkpoints" / "journal" / "00000003.jsonl"
+    path.mkdir(parents=True)
+    return path
+
+
+def _link_for_a_journal(run: RunFolder) -> Path:
+    path = run.path / "checkpoints" / "journal" / "00000003.jsonl"
+    path.parent.mkdir(parents=True)
+    path.symlink_to(run.path / "nowhere")
+    return path
+
+
+def _no_json(run: RunFolder) -> Path:
+    run.summary.write_bytes(b"\xff{")
+    return run.summary
+
+
+def test_a_run_that_can_be_read_is_clean(run: RunFolder) -> None:
+    assert audit.is_clean(audit.audit(reading.read(run.path)))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _random_bytes,
+        _changed(kind=200),
+        _changed(kind=Kind.PUSHES_FOLDED, first=1, sequence=2**63),
+        _changed(kind=Kind.PUSHES_FOLDED, first=9, sequence=8),
+        _changed(kind=Kind.LOST, samples=2**62),
+        _dangling_link,
+        _folder_for_a_ledger,
+        _folder_for_a_journal,
+        _link_for_a_journal,
+        _no_json,
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_and_nothing_is_judged(
+    run: RunFolder, damage: Callable[[RunFolder], Path]
+) -> None:
+    damaged = damage(run)
+
+    findings = audit.audit(reading.read(run.path))
+
+    assert Standing.VIOLATED not in {finding.standing for finding in findings}
+    assert not audit.is_clean(findings)
+    last = report.text(findings).splitlines()[-1]
+    assert last.startswith("cannot be judged: ")
+    assert str(damaged) in last
+
+
+def test_folded_records_may_not_add_up_to_more_than_any_run_has(run: RunFolder) -> None:
+    path = shard_ledger.path_of(run.ledger, 0, 1)
+    fold = shard_ledger.read(path)[-1:].copy()
+    fold["kind"], fold["first"], fold["sequence"] = Kind.PUSHES_FOLDED, 1, 2**26
+    path.write_bytes(np.repeat(fold, 3).tobytes())
+
+    last = report.text(audit.audit(reading.read(run.path))).splitlines()[-1]
+
+    assert f"tells of {3 * 2**26} updates" in last
