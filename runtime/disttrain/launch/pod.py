@@ -7,6 +7,7 @@ and keep its pod's name from the next one.
 
 import importlib
 import os
+import signal
 
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
@@ -19,6 +20,8 @@ LIFE = "disttrain.launch.pod_life"
 
 def main() -> None:
     """Run the role that the environment names, to the end of this process."""
+    # Ctrl-C outside of a container ends it; as an exception it would look like one of the task's.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     terminations = process_one.Terminations()
     is_coordinator = os.environ.get(Variable.ROLE) == Role.COORDINATOR
     process_one.end_on_sigterm(process_one.STOPPED if is_coordinator else ExitCode.COMPLETE)

@@ -3,6 +3,7 @@
 Example: `with user_code.running("Digits.model()"): model = task.model()`.
 """
 
+import signal
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,9 +32,9 @@ _PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
 
 @contextmanager
 def running(what: What) -> Iterator[None]:
-    """Turn what the user's code raises inside, its exit too, into a `UserCodeError`.
+    """Turn whatever the user's code raises inside, its exit too, into a `UserCodeError`.
 
-    What is ours passes as it is.
+    What is ours passes as it is, and so does a person's Ctrl-C where that raises an exception.
     `what` names the code, "Digits.loss()", also among `calls.running` until the end of the block.
     """
     try:
@@ -41,11 +42,19 @@ def running(what: What) -> Iterator[None]:
             yield
     except DistTrainError:
         raise
-    # A script's exit would look like an orderly end, after which the process starts again.
-    except (Exception, SystemExit) as error:
+    # A script's exit would look like an orderly end, other exceptions that are no Exception like a
+    # mistake of ours, after which the process starts again and meets them again.
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and _ctrl_c_raises():
+            raise
         name = calls.name_of(what)
         message = f"{name} raised {type(error).__name__}:\n{shortened(error)}"
         raise UserCodeError(message) from error
+
+
+def _ctrl_c_raises() -> bool:
+    """Not in the processes of a job: there a KeyboardInterrupt is the task's own."""
+    return signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def shortened(error: BaseException) -> str:

@@ -1,5 +1,7 @@
+import asyncio
 import json
 import re
+import signal
 import sys
 
 import pytest
@@ -77,7 +79,29 @@ def test_errors_of_ours_pass_unchanged() -> None:
     assert caught.value is ours
 
 
-def test_an_interrupt_is_no_error_of_the_task() -> None:
+@pytest.mark.parametrize("kind", [GeneratorExit, asyncio.CancelledError, BaseException])
+def test_what_is_no_exception_is_an_error_too(kind: type[BaseException]) -> None:
+    with pytest.raises(UserCodeError) as caught, user_code.running("Digits.loss()"):
+        raise kind
+    assert str(caught.value).startswith(f"Digits.loss() raised {kind.__name__}:\n")
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_an_interrupt_is_the_tasks_own_where_no_signal_raises_it(handler: signal.Handlers) -> None:
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(UserCodeError, match="raised KeyboardInterrupt"):
+            _raise_an_interrupt()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _raise_an_interrupt() -> None:
+    with user_code.running("Digits.loss()"):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_by_a_person_is_no_error_of_the_task() -> None:
     with pytest.raises(KeyboardInterrupt), user_code.running("Digits.loss()"):
         raise KeyboardInterrupt
 
