@@ -38,15 +38,18 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) 
 class LaunchedRun:
     """One command in a folder of its own; at the end of the block everything of it is killed."""
 
-    def __init__(self, folder: Path, *arguments: str, module: str = "") -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, module: str = "", printed: int = subprocess.PIPE
+    ) -> None:
         self.output = folder / "out"
         self.mark = uuid.uuid4().hex
         (folder / "job.yaml").write_text(SMALL)
         (folder / "digits.py").write_text(module)
         self._folder = folder
-        self.command = self.start("run", "job.yaml", "--output", "out", *arguments)
+        command = ("run", "job.yaml", "--output", "out", *arguments)
+        self.command = self.start(*command, printed=printed)
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str, printed: int = subprocess.PIPE) -> "subprocess.Popen[str]":
         """Start another command of disttrain in the same folder."""
         paths = os.pathsep.join([str(TESTS), *sys.path])
         known = {"PYTHONPATH": paths, "DISTTRAIN_SERVERS": STAND_INS, MARK: self.mark}
@@ -54,7 +57,7 @@ class LaunchedRun:
             [sys.executable, "-m", "disttrain", *arguments],
             cwd=self._folder,
             env=os.environ | known,
-            stdout=subprocess.PIPE,
+            stdout=printed,
             stderr=subprocess.STDOUT,
             text=True,
         )
@@ -77,7 +80,7 @@ class LaunchedRun:
         if error is not None:
             logs = sorted((self.output / "logs").glob("*.log"))
             texts = (f"--- {log.name}\n{log.read_text()}" for log in logs)
-            sys.stderr.write("\n".join([output, *texts]))
+            sys.stderr.write("\n".join([output or "", *texts]))
 
     def processes(self) -> list[psutil.Process]:
         """Everything that the run started and that still lives, the command included.

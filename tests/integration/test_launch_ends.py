@@ -7,6 +7,7 @@ real job whose launcher is killed is audited in test_faults.py.
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -46,6 +47,47 @@ def test_a_second_interrupt_kills(tmp_path: Path) -> None:
         code, _ = run.end()
         assert code == 130
         run.wait_until_nothing_is_left(5)
+
+
+@pytest.mark.parametrize("end", [os.pipe, os.openpty])
+def test_a_run_goes_on_when_nobody_reads_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Callable[[], tuple[int, int]]
+) -> None:
+    # A dumb one would be drawn on at the end only.
+    monkeypatch.setenv("TERM", "xterm")
+    reader, printed = end()
+    with LaunchedRun(tmp_path, printed=printed) as run:
+        os.close(printed)
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        os.close(reader)
+        run.wait_for_new_life("replica-0", run.kill("replica-0"))
+        run.complete()
+        assert run.end()[0] == 0
+        log = (run.output / "logs" / "launcher.log").read_text()
+        assert log.count("standard output takes no more") == 1
+
+
+def test_a_run_whose_terminal_is_closed_stops_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    reader, terminal = os.openpty()
+    with LaunchedRun(tmp_path, printed=terminal) as run:
+        os.close(terminal)
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        os.close(reader)
+        run.command.send_signal(signal.SIGHUP)
+        assert run.end()[0] == 130
+        assert len(run.requests("stop")) == 1
+
+
+def test_a_run_that_can_print_nothing_from_the_start_goes_on(tmp_path: Path) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    with LaunchedRun(tmp_path, printed=full) as run:
+        os.close(full)
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        run.complete()
+        assert run.end()[0] == 0
 
 
 def test_a_full_disk_is_told_and_its_end_too(tmp_path: Path) -> None:

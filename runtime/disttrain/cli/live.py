@@ -10,7 +10,7 @@ from typing import Protocol
 import typer
 
 from disttrain.checkpoint.errors import CheckpointError
-from disttrain.cli import wording
+from disttrain.cli import lasting_output, wording
 from disttrain.cli.job_status import JobStatus, read_status
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.job import manifest_file
@@ -25,6 +25,9 @@ from disttrain.launcher.launcher import Watcher
 from disttrain.launcher.outcome import Outcome, Result
 from disttrain.launcher.restart_point import latest_checkpoint
 from disttrain.launcher.run import Run
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
 
 
 class Display(Watcher, AbstractContextManager["Display"], Protocol):
@@ -74,11 +77,21 @@ def _nothing_left(job: DistTrainJob, folder: RunFolder, completed: Completed) ->
 
 def _watched(prepare: Callable[[], Run]) -> ExitCode:
     run = prepare()
-    typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
-    with display(lambda: read_status(run.folder.status)) as shown:
-        outcome = local.run_job(run, shown)
-    _conclude(outcome, run)
+    with lasting_output.kept(lambda error: _say_unseen(error, run)):
+        typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
+        with display(lambda: read_status(run.folder.status)) as shown:
+            outcome = local.run_job(run, shown)
+        _conclude(outcome, run)
     return outcome.exit_code
+
+
+def _say_unseen(error: OSError, run: Run) -> None:
+    LOG.info("standard output takes no more", reason=error.strerror)
+    typer.echo(
+        f"standard output takes no more ({error.strerror}); {run.job.metadata.name} goes on "
+        f"unseen: Ctrl-C stops it, `disttrain status {_shown(run.folder)}` shows it",
+        err=True,
+    )
 
 
 def display(read: Callable[[], JobStatus | None]) -> Display:
