@@ -32,8 +32,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a checkpoint in an object store that no reader takes",
         file=f"{_R}/checkpoint/object_store.py",
-        old="        require_consistent(manifest, self.place(manifest.number))\n",
-        new="",
+        old="readable(manifest, self.place(manifest.number))",
+        new="manifest_text.encode(manifest)",
         tests=("tests/contract/test_checkpoint_stores.py",),
     ),
     Mutant(
@@ -395,8 +395,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a member that hangs before it has joined",
         file=f"{_R}/launcher/hangs.py",
-        old="        found += self._idle_ones(processes, since)\n",
-        new="",
+        old="[*self._not_joined(processes), *servers]",
+        new="servers",
         tests=(f"{_UNIT}/launcher/test_hangs.py",),
     ),
     Mutant(
