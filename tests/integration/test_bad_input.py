@@ -65,7 +65,10 @@ TASK_FAULTS = {
     ),
     "module does not import": (
         ("spec.task.entrypoint=broken_import:Task",),
-        ("importing 'broken_import' raised ModuleNotFoundError", "a_module_that_nobody_has"),
+        (
+            "importing 'broken_import' raised ModuleNotFoundError",
+            "No module named 'a_module_that_nobody_has'",
+        ),
     ),
     "no such class": (
         ("spec.task.entrypoint=faulty:Fault",),
@@ -140,6 +143,7 @@ def test_a_task_that_cannot_train_fails_the_job_with_its_reason(tmp_path: Path, 
         assert job.wait() == 1
         printed = job.printed()
         assert [text for text in said if text not in printed] == []
+        assert printed.count(said[-1]) == 1, "said twice"
         assert "disttrain/replica" not in printed, "frames that are not the user's"
         summary = job.summary()
         diverged = fault == "loss that is not finite"

@@ -241,14 +241,16 @@ class Launcher:
 
     def _give_up(self, event: Ended, verdict: GiveUp) -> None:
         self._given_up = self._failed(event, verdict)
-        self._watcher.event(f"the job fails: {self._given_up.message.splitlines()[0]}")
         self._deadline = time.monotonic() + GIVE_UP_SECONDS
         if verdict.reason is GiveUpReason.FINAL_ERROR:
+            # By its own error, which the outcome tells in full.
+            self._watcher.event(f"{event.name} fails the job")
             failure = failure_file.read(self._run.folder.failure(event.name))
             self._link.fail(self._given_up.message, "" if failure is None else failure.kind)
             # After the reason, of which a shard's death would else take the place.
             self._link.died(event.name, event.pid, Exit(event.code), self._log_tail(event))
         else:
+            self._watcher.event(f"the job fails: {self._given_up.message.splitlines()[0]}")
             self._link.lost(event.name, event.pid, Exit(event.code), self._log_tail(event))
 
     def _end(self, event: Ended, verdict: object) -> None:
