@@ -85,7 +85,14 @@ def _check_names(path: Path) -> None:
             return
         known = fields.by_name(section)
         if part not in known:
-            raise _RefusedError(path[: depth + 1], fields.unknown(str(part), known))
+            raise _RefusedError(path[: depth + 1], _unknown(path, depth, known))
+
+
+def _unknown(path: Path, depth: int, known: Iterable[str]) -> str:
+    in_spec: Path = ("spec", *path)
+    if depth == 0 and fields.field_at(in_spec[:2]) is not None:
+        return f"unknown field; did you mean '{render(in_spec)}'?"
+    return fields.unknown(str(path[depth]), known)
 
 
 def _assign(root: JsonValue, path: Path, given: JsonValue) -> None:

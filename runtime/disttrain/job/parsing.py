@@ -71,10 +71,9 @@ _EMPTY = Parsed(None, (Finding(path=(), message="the file is empty; a job was ex
 
 
 def _located(finding: Finding, read: Document, changed: Overridden) -> Finding:
-    if any(finding.path[: len(path)] == path for path in changed.paths):
+    is_set = any(finding.path[: len(path)] == path for path in changed.paths)
+    if is_set or finding in changed.findings:
         return replace(finding, message=f"{finding.message} (given by --set)")
-    if finding in changed.findings:
-        return finding
     return replace(finding, line=finding.line or read.line_of(finding.path))
 
 

@@ -57,8 +57,16 @@ def test_the_text_of_the_file_is_not_changed_for_the_next_parse() -> None:
             "job.yaml: spec.replica: unknown field; did you mean 'replicas'?",
         ),
         (
+            "replicas.count=4",
+            "job.yaml: replicas: unknown field; did you mean 'spec.replicas.count'?",
+        ),
+        (
+            "labels=4",
+            "job.yaml: labels: unknown field; known here: apiVersion, kind, metadata, spec, status",
+        ),
+        (
             "spec.batchSize=0",
-            "job.yaml: spec.batchSize: must be at least 1, got 0 (given by --set)",
+            "job.yaml: spec.batchSize: must be at least 1, got 0",
         ),
         (
             "spec.batchSize=.nan",
@@ -105,6 +113,7 @@ def test_an_assignment_that_cannot_be_made_says_why(assignment: str, expected: s
         parse_job(STEPS, assignments=[assignment])
     (line,) = str(caught.value).splitlines()
     assert line.startswith(expected)
+    assert line.endswith(" (given by --set)")
 
 
 def test_all_bad_assignments_are_said_at_once() -> None:
