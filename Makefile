@@ -2,14 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CODE := runtime operator monitoring tests examples
-export PYTHON TORCH_BACKEND
+ifeq ($(TORCH_BACKEND),cpu)
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+endif
+export PYTHON TORCH_INDEX
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-all nightly chosen-tests test-cluster test-fast mutants check bench bench-quick generate format lock images kueue-image sbom scan clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  (TORCH_BACKEND=cpu takes PyTorch's CPU build; PYTHON=... another interpreter)"
+	@echo "  (TORCH_BACKEND=cpu takes PyTorch's CPU build, TORCH_INDEX=URL from a mirror; PYTHON=... another interpreter)"
 
 .venv/ready: requirements.lock pyproject.toml scripts/environment.sh
 	@scripts/environment.sh
@@ -105,9 +108,7 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 REVISION = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 # As flags: some builders take a cached layer although an argument in its label has changed.
 IMAGE_ARGUMENTS = $(IMAGE_FLAGS) --label org.opencontainers.image.version=$(VERSION) --label org.opencontainers.image.revision=$(REVISION)
-ifeq ($(TORCH_BACKEND),cpu)
-TORCH_ARGUMENTS = --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cpu
-endif
+TORCH_ARGUMENTS = $(if $(TORCH_INDEX),--build-arg TORCH_INDEX=$(TORCH_INDEX))
 
 images: ## images of operator and runtime, by buildah, podman or docker (IMAGE_PREFIX=registry/path/)
 	$(IMAGE_BUILDER) build $(IMAGE_ARGUMENTS) --file images/operator/Containerfile --tag $(IMAGE_PREFIX)disttrain-operator:$(VERSION) .

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Make or refresh .venv from requirements.lock. Called by the Makefile when the lock or pyproject.toml changed.
-#   TORCH_BACKEND=cpu   take PyTorch's CPU build from PyTorch's own index instead of the locked CUDA build
+#   TORCH_INDEX   take PyTorch from this index, without CUDA's libraries, instead of the locked CUDA build
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -39,13 +39,18 @@ install() {
     "$UV" pip install --quiet --compile-bytecode --no-deps --only-binary :all: "$@"
 }
 
-if [ "${TORCH_BACKEND:-}" = cpu ]; then
-    echo "installing the locked versions into .venv, with PyTorch's CPU build from download.pytorch.org" >&2
+if [ -n "${TORCH_INDEX:-}" ]; then
+    echo "installing the locked versions into .venv, with PyTorch from $TORCH_INDEX" >&2
+    # First, as it is what fails where that index cannot be reached.
+    install --index-url "$TORCH_INDEX" "$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements.lock)" || {
+        echo "PyTorch's build cannot be had from $TORCH_INDEX: name a mirror of it by TORCH_INDEX=URL, or call make with neither" \
+            "TORCH_INDEX nor TORCH_BACKEND for the CUDA build of the package index." >&2
+        exit 1
+    }
     # An entry begins at the left margin; its hashes are indented. The CPU build has other hashes, which only its
     # own index knows, and needs none of the CUDA libraries: everything else is checked.
     awk '/^[^ ]/ { keep = !/^(torch|triton|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)==/ } keep' requirements.lock >.venv/without-torch.lock
     install --require-hashes --requirement .venv/without-torch.lock
-    install --torch-backend cpu "$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements.lock)"
 else
     echo "installing the locked packages into .venv (PyTorch's CUDA build takes about 5 GB)" >&2
     "$UV" pip sync --quiet --compile-bytecode --require-hashes --only-binary :all: requirements.lock
