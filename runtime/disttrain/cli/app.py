@@ -3,6 +3,7 @@
 Whatever a command needs that is slow to import, it imports when it is called.
 """
 
+import functools
 import importlib.metadata
 import os
 import shlex
@@ -32,6 +33,7 @@ from disttrain.cli import (
     top,
     validate,
 )
+from disttrain.cli.usage import PlainUsage
 from disttrain.cluster.errors import WrongInput
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.errors import DistTrainError
@@ -62,25 +64,26 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(run.run)
-app.command()(resume.resume)
-app.command()(status.status)
-app.command()(export.export)
-app.command()(inspect.inspect)
-app.command()(audit.audit)
-app.command()(replay.replay)
-app.command()(evaluate.evaluate)
-app.command()(validate.validate)
-app.command()(schema.schema)
-app.command()(submit.submit)
-app.command("list")(list_jobs.list_jobs)
-app.command()(get.get)
-app.command()(logs.logs)
-app.command()(events.events)
-app.command()(top.top)
-app.command()(scale.scale)
-app.command()(suspend.suspend)
-app.command()(delete.delete)
+_command = functools.partial(app.command, cls=PlainUsage)
+_command()(run.run)
+_command()(resume.resume)
+_command()(status.status)
+_command()(export.export)
+_command()(inspect.inspect)
+_command()(audit.audit)
+_command()(replay.replay)
+_command()(evaluate.evaluate)
+_command()(validate.validate)
+_command()(schema.schema)
+_command()(submit.submit)
+_command("list")(list_jobs.list_jobs)
+_command()(get.get)
+_command()(logs.logs)
+_command()(events.events)
+_command()(top.top)
+_command()(scale.scale)
+_command()(suspend.suspend)
+_command()(delete.delete)
 
 
 def call(name: str) -> int:

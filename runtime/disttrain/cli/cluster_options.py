@@ -107,9 +107,9 @@ JobName = Annotated[
 ]
 JobNames = Annotated[
     list[str],
-    typer.Argument(metavar="NAME...", help="The jobs: NAME or dtj/NAME.", autocompletion=_names),
+    typer.Argument(metavar="NAME", help="The jobs: NAME or dtj/NAME.", autocompletion=_names),
 ]
 AnyJobNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME]...", help="Jobs: NAME or dtj/NAME.", autocompletion=_names),
+    typer.Argument(metavar="NAME", help="Jobs: NAME or dtj/NAME.", autocompletion=_names),
 ]

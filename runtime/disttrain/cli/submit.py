@@ -1,5 +1,6 @@
 """`disttrain submit`: run a job on a cluster."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -37,8 +38,18 @@ Wait = Annotated[
 DryRunOption = Annotated[
     DryRun, typer.Option("--dry-run", help="Make nothing; server: let the API server check it.")
 ]
+
+
+class Form(StrEnum):
+    """Forms in which the job is printed: those of an object, none of a table."""
+
+    NAME = Output.NAME
+    JSON = Output.JSON
+    YAML = Output.YAML
+
+
 OutputOption = Annotated[
-    Output | None, typer.Option("--output", "-o", help="Print the job: name, yaml or json.")
+    Form | None, typer.Option("--output", "-o", help="Print the job in this form.")
 ]
 
 
@@ -89,8 +100,8 @@ def _jobs(target: Target, wish: Wish) -> Jobs:
     return Jobs(api, manifests.namespace(wish, target.namespace, api.namespace))
 
 
-def _show(job: Object, output: Output | None, how: str) -> None:
+def _show(job: Object, output: Form | None, how: str) -> None:
     if output is None:
         typer.echo(f"{objects.named(job['metadata']['name'])} created{how}")
     else:
-        typer.echo(objects.text([job], output))
+        typer.echo(objects.text([job], Output(output)))

@@ -45,6 +45,29 @@ def test_each_example_of_a_help_has_a_line_of_its_own(command: str) -> None:
     assert all(line.count("Example: ") <= 1 for line in shown.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("run", "[OPTIONS] JOB.yaml"),
+        ("export", "[OPTIONS] CHECKPOINT OUT"),
+        ("validate", "[OPTIONS] FILE..."),
+        ("suspend", "[OPTIONS] NAME..."),
+        ("delete", "[OPTIONS] [NAME]..."),
+    ],
+)
+def test_a_usage_writes_arguments_as_they_are_typed(command: str, usage: str) -> None:
+    first, *_ = (
+        CliRunner().invoke(app, [command, "--help"], prog_name="disttrain").output.split("\n")
+    )
+    assert first == f"Usage: disttrain {command} {usage}"
+
+
+def test_a_submitted_job_is_printed_in_no_form_of_a_table() -> None:
+    refused = CliRunner().invoke(app, ["submit", "job.yaml", "-o", "wide"])
+    assert refused.exit_code == 2
+    assert "'wide' is not one of 'name', 'json', 'yaml'" in refused.output
+
+
 def test_help_lists_the_commands() -> None:
     output = CliRunner().invoke(app, ["--help"]).output
     assert all(f"\n  {command} " in output for command in COMMANDS)
