@@ -13,12 +13,15 @@ from disttrain.job.section import Count, Positive, Section
 
 DEFAULT_URI: Final = "checkpoints/"
 
-_OBJECT_STORE: Final = re.compile(r"[a-z][a-z0-9+]*://[^*?\[\]:]+")
+_LONGEST_NAME: Final = 255
+"""Bytes of a folder's name that Linux takes."""
+
+_OBJECT_STORE: Final = re.compile(r"[a-z][a-z0-9+]*://[^*?\[\]:\0]+")
 
 
 def _is_place(uri: str) -> str:
     if not object_uri.is_one(uri):
-        return uri
+        return _is_path(uri)
     scheme = object_uri.scheme(uri)
     if scheme in object_uri.NO_STORES:
         raise PydanticCustomError(
@@ -33,6 +36,20 @@ def _is_place(uri: str) -> str:
             "must be a path, a file:// uri or one of an object store such as s3://bucket/prefix, "
             "without any of *?[]:, got '{uri}'",
             {"uri": uri},
+        )
+    return uri
+
+
+def _is_path(uri: str) -> str:
+    path = object_uri.on_disk(uri)
+    if "\0" in path:
+        raise PydanticCustomError("no_path", "must be a path, which holds no character NUL")
+    longest = max(len(part.encode()) for part in path.split("/"))
+    if longest > _LONGEST_NAME:
+        raise PydanticCustomError(
+            "too_long_a_name",
+            "must be a path whose folders have names of at most {most} bytes, got one of {found}",
+            {"most": _LONGEST_NAME, "found": longest},
         )
     return uri
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from disttrain.job import object_uri
 from disttrain.job.spec import DistTrainJob
@@ -33,6 +32,4 @@ def of(job: DistTrainJob, uid: str, run_folder: Path, process: str) -> Location:
     if given.is_object_store:
         uri = object_uri.of_job(given.uri, job.metadata.name, uid)
         return Location(run_folder / _COPIES / process, uri)
-    uri = given.uri
-    path = unquote(urlsplit(uri).path) if uri.startswith("file://") else uri
-    return Location(run_folder / path)
+    return Location(run_folder / object_uri.on_disk(given.uri))

@@ -1,6 +1,7 @@
 """Uris of places in object stores, as fsspec knows them. Pure."""
 
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 ON_DISK: Final = frozenset({"file", "local", "asynclocal"})
 """Schemes of places on the disk of one machine."""
@@ -28,6 +29,11 @@ OTHERS_VARIABLE: Final = "DISTTRAIN_OBJECT_STORES"
 def is_one(text: str) -> bool:
     """Whether a text names a place in an object store, and no file."""
     return "://" in text and scheme(text) != "file"
+
+
+def on_disk(text: str) -> str:
+    """The path that a path or a file:// uri means."""
+    return unquote(urlsplit(text).path) if text.startswith("file://") else text
 
 
 def scheme(text: str) -> str:
