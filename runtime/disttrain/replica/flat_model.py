@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from disttrain import layout
 from disttrain.job.sandblaster import Precision
-from disttrain.layout import ELEMENT_TYPES
+from disttrain.layout import ELEMENT_TYPES, TensorSpec
+from disttrain.parameter_server import received
 from disttrain.replica import model_tensors
 from disttrain.replica.flat_vector import FlatVector, PinnedVector, side_stream
 from disttrain.replica.model_tensors import (
@@ -21,6 +22,7 @@ from disttrain.replica.model_tensors import (
     ModelTensors,
 )
 from disttrain.replica.present_gradients import PresentGradients
+from disttrain.task.errors import ModelError
 from disttrain.transport.header import ELEMENT_BYTES, Vector
 from disttrain.transport.interface import Buffer, Memory
 
@@ -161,12 +163,16 @@ class FlatModel:
         return self._incoming_buffers.vectors
 
     def values_to_upload(self) -> dict[Vector, Buffer]:
-        """All values of the model in host memory; unchanged until the next fetch."""
+        """All values of the model in host memory; unchanged until the next fetch.
+
+        Raises ModelError with the name of a parameter that no shard would take.
+        """
         self._uploaded_buffers.gather()
         vectors = self._first_fetch() | self._uploaded_buffers.vectors
         for vector in vectors.values():
             vector.leave()
             vector.wait_left()
+        _require_finite(self.tensors.specs(self.vector), vectors[self.vector].host)
         return {name: vector.buffer for name, vector in vectors.items()}
 
     def first_fetch_into(self) -> dict[Vector, Buffer]:
@@ -244,6 +250,17 @@ class FlatModel:
                 view.copy_(tensor.data)
                 if tensor.dtype == view.dtype:
                     tensor.data = view
+
+
+def _require_finite(specs: Sequence[TensorSpec], host: Tensor) -> None:
+    for spec in specs:
+        if not received.is_finite(host[spec.first : spec.first + spec.elements]):
+            message = (
+                f"the parameter '{spec.name}' holds a value that is not a finite number, or beyond "
+                "1e18, where training begins; see what the task writes into the model after "
+                "Task.model()"
+            )
+            raise ModelError(message)
 
 
 class _ModelBuffers:

@@ -1,3 +1,4 @@
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -5,6 +6,7 @@ from builders.networks import Unusual, a_network, a_normalised_network
 from builders.parameter_servers import tensor
 from disttrain.job.sandblaster import Precision
 from disttrain.replica.flat_model import FlatModel
+from disttrain.task.errors import ModelError
 from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
 
@@ -105,6 +107,17 @@ def test_everything_that_a_model_holds_is_uploaded_and_fetched() -> None:
     # Whole numbers never go backwards.
     expected["counts"] = torch.tensor([3, 4], dtype=torch.int32)
     assert all(torch.equal(state[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
+def test_a_parameter_that_no_shard_would_take_is_named_before_it_is_sent(value: float) -> None:
+    model = a_network()
+    flattened = a_flat_model(model)
+    name, parameter = list(model.named_parameters())[-1]
+    parameter.data.view(-1)[-1] = value
+
+    with pytest.raises(ModelError, match=rf"'{name}' holds a value .* after Task\.model\(\)"):
+        flattened.values_to_upload()
 
 
 def test_an_upload_leaves_what_was_fetched_meanwhile() -> None:
