@@ -53,9 +53,8 @@ def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
 
 def _check_sums(evidence: Evidence, summary: Summary, histories: Sequence[History]) -> Finding:
     """Folded ledgers hold sums, so shard by shard: each has applied everything, if nobody died."""
-    if summary.phase not in _ENDED_IN_ORDER or _dead(evidence):
-        why = "a replica died, or the job failed, and folded ledgers hold sums: see spec.audit"
-        return not_checkable(PROMISE, why)
+    if (why := _why_not_by_sums(evidence, summary)) is not None:
+        return not_checkable(PROMISE, f"{why}, and folded ledgers hold sums: see spec.audit")
     skipped = sum(_skipped(life) for life in evidence.replica_lives)
     processed = {
         history.shard: sum(_applied(evidence, [history]).values()) + skipped
@@ -74,6 +73,14 @@ def _check_sums(evidence: Evidence, summary: Summary, histories: Sequence[Histor
         f"{summary.samples_by_updates} processed and {summary.samples_repeated} repeated"
     )
     return judge(PROMISE, violations, text)
+
+
+def _why_not_by_sums(evidence: Evidence, summary: Summary) -> str | None:
+    if summary.phase not in _ENDED_IN_ORDER:
+        return "the job failed"
+    if not _dead(evidence):
+        return None
+    return "the run was resumed" if evidence.last_run else "a replica died"
 
 
 def _most_open(evidence: Evidence, histories: Sequence[History], applied: Applied) -> int | None:

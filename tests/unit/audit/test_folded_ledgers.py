@@ -106,6 +106,17 @@ def test_samples_are_not_accounted_for_when_a_replica_died() -> None:
     run.push(0)
     assert violated(run) == set()
     assert findings(run)["sa"].standing is Standing.NOT_CHECKABLE
+    assert findings(run)["sa"].evidence.startswith("a replica died, and folded ledgers")
+
+
+def test_samples_are_not_accounted_for_when_the_run_was_resumed() -> None:
+    run = a_run()
+    run.resume([8, 8], shards=2)
+    run.push(0)
+    run.push(1)
+    assert violated(run) == set()
+    assert findings(run)["sa"].standing is Standing.NOT_CHECKABLE
+    assert findings(run)["sa"].evidence.startswith("the run was resumed, and folded ledgers")
 
 
 def test_a_pause_among_folded_updates_is_no_violation_and_is_said() -> None:
