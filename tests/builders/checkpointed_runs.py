@@ -55,11 +55,11 @@ def a_run(folder: Path, module: str, model: nn.Module) -> Path:
     run = RunFolder(folder / "run")
     run.create()
     run.job.write_text(manifest)
-    run.write_record(
+    run.record.write_bytes(
         RunRecord(
             job_uid="0123abcd", task_folder=folder, launcher_pid=os.getpid(),
             sockets=folder, cores=2, processes={},
-        )
+        ).to_json()
     )  # fmt: skip
     checkpoint_of(run.path / "checkpoints", model)
     return run.path

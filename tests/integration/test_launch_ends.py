@@ -103,6 +103,33 @@ def test_a_full_disk_is_told_and_its_end_too(tmp_path: Path) -> None:
         assert code == 130
 
 
+@pytest.mark.parametrize("killed", ["coordinator", "shard-0", "replica-0"])
+def test_a_process_that_dies_while_the_disk_is_full_starts_again(
+    tmp_path: Path, killed: str
+) -> None:
+    with small_disk.mounted(tmp_path / "disk") as disk, LaunchedRun(disk) as run:
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        small_disk.fill(disk / "ballast")
+        run.wait_for_new_life(killed, run.kill(killed))
+        (disk / "ballast").unlink()
+        run.complete()
+        assert run.end()[0] == 0
+
+
+def test_a_process_whose_config_cannot_be_written_starts_when_it_can(tmp_path: Path) -> None:
+    with LaunchedRun(tmp_path) as run:
+        run.wait_for("coordinator", "shard-0", "replica-0")
+        config = run.output / "launch" / "replica-0.json"
+        config.unlink()
+        config.mkdir()
+        before = run.kill("replica-0")
+        run.wait_for_output("replica-0 cannot be started (")
+        config.rmdir()
+        run.wait_for_new_life("replica-0", before)
+        run.complete()
+        assert run.end()[0] == 0
+
+
 @pytest.mark.parametrize("kind", ["child", "daemon"])
 def test_nothing_outlives_a_killed_launcher(tmp_path: Path, kind: str) -> None:
     with LaunchedRun(tmp_path) as run:

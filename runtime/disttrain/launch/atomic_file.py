@@ -27,6 +27,17 @@ def replace(path: Path, content: bytes) -> None:
         raise
 
 
+def ensure(path: Path, content: bytes) -> None:
+    """The same, unless `content` is there already: that needs no room. Raises OSError."""
+    try:
+        if path.read_bytes() == content:
+            return
+    except FileNotFoundError:
+        # Never written, removed, or the whole folder is gone, as the writing will tell.
+        pass
+    replace(path, content)
+
+
 class KeptFile:
     """A file that is replaced again and again, on a full disk, too. One thread.
 

@@ -140,8 +140,12 @@ def from_json(content: bytes) -> LaunchConfig:
 
 
 def write(path: Path, config: LaunchConfig) -> None:
-    """Write the config into `path`, readable by this user only."""
-    atomic_file.replace(path, to_json(config))
+    """Write the config into `path`, readable by this user only, if it is another one than before.
+
+    A process is told the same at nearly each of its starts, which must not fail on a full disk.
+    Raises OSError.
+    """
+    atomic_file.ensure(path, to_json(config))
 
 
 def read(path: Path) -> LaunchConfig:

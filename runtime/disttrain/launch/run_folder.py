@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from disttrain.launch import atomic_file
 from disttrain.launch.errors import NotARunFolder, OutputFolderInUse, OutputFolderUnusable
 
 
@@ -30,6 +29,10 @@ class RunRecord:
     cores: int
     processes: dict[str, int]
     """Process ids by name."""
+
+    def to_json(self) -> bytes:
+        """The content of run.json."""
+        return _RECORD.dump_json(self, indent=1)
 
 
 _RECORD = TypeAdapter(RunRecord)
@@ -233,10 +236,6 @@ class RunFolder:
     def require_free(self) -> None:
         """Raise OutputFolderInUse while a launcher holds the folder."""
         os.close(self.lock())
-
-    def write_record(self, record: RunRecord) -> None:
-        """Write run.json."""
-        atomic_file.replace(self.record, _RECORD.dump_json(record, indent=1))
 
     def read_record(self) -> RunRecord:
         """The content of run.json. Raises NotARunFolder."""

@@ -19,7 +19,13 @@ from disttrain.launcher.outcome import Outcome, Result
 from disttrain.launcher.restart_policy import Exit, GiveUp, GiveUpReason, Restart
 from disttrain.launcher.room import Room
 from disttrain.launcher.run import Run
-from disttrain.launcher.supervision import Ending, Phase, Process, Supervision
+from disttrain.launcher.supervision import (
+    POSTPONED_SECONDS,
+    Ending,
+    Phase,
+    Process,
+    Supervision,
+)
 from disttrain.launcher.told import Told
 from disttrain.telemetry import logs
 
@@ -130,19 +136,33 @@ class Launcher:
     def _start_due(self) -> None:
         now = time.monotonic()
         for process in self._supervision.due(now, self._fleet.can_start):
-            config = self._run.configs[process.name]
-            if process.restarts and self._has_begun(process.name):
-                # The coordinator goes on from its journal, a shard from the newest checkpoint of
-                # this job that is whole: which one that is, it has to read them to know.
-                config = replace(config, resume_from=None)
-            if (news := early_end(process)) is not None:
-                self._watcher.event(news)
-            path = self._run.folder.config(process.name)
-            self._run.folder.failure(process.name).unlink(missing_ok=True)
-            launch_config.write(path, config)
-            self._fleet.start(process.name)
+            try:
+                self._start(process)
+            except OSError as error:
+                # The folder may be full or away for a while. The others train on.
+                self._postpone(process, error, now)
         if self._supervision.is_any_due(now):
             self._fleet.prepare_replicas()
+
+    def _start(self, process: Process) -> None:
+        config = self._run.configs[process.name]
+        if process.restarts and self._has_begun(process.name):
+            # The coordinator goes on from its journal, a shard from the newest checkpoint of
+            # this job that is whole: which one that is, it has to read them to know.
+            config = replace(config, resume_from=None)
+        self._run.folder.failure(process.name).unlink(missing_ok=True)
+        launch_config.write(self._run.folder.config(process.name), config)
+        self._fleet.start(process.name)
+        if (news := early_end(process)) is not None:
+            self._watcher.event(news)
+
+    def _postpone(self, process: Process, error: OSError, now: float) -> None:
+        if not self._supervision.postponed(process.name, now):
+            return
+        reason = f"{error.filename or self._run.folder.path}: {error.strerror}"
+        LOG.warning("cannot be started", process=process.name, reason=reason)
+        again = f"it is tried again every {POSTPONED_SECONDS:.0f} s"
+        self._watcher.event(f"{process.name} cannot be started ({reason}); {again}")
 
     def _has_begun(self, name: str) -> bool:
         """Whether what a life before has left is there for this one to go on from."""
@@ -207,8 +227,12 @@ class Launcher:
 
     def _started(self, event: Started) -> None:
         self._supervision.started(event.name, event.pid)
-        self._run.note_pid(event.name, event.pid)
         LOG.info("started", process=event.name, pid=event.pid)
+        try:
+            self._run.note_pid(event.name, event.pid)
+        except OSError as error:
+            # Nobody needs it to train; the next start writes it, too.
+            LOG.warning("run.json lacks its pid", process=event.name, reason=error.strerror)
         if self._supervision.phase is Phase.ENDING:
             # It was asked for before the end, and has joined nothing.
             self._fleet.kill(event.pid)

@@ -12,6 +12,7 @@ from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import atomic_file, cores, locations
 from disttrain.launch import config as launch_config
+from disttrain.launch.atomic_file import KeptFile
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import CheckpointsUnusable, NothingToResume
 from disttrain.launch.run_folder import RunFolder, RunRecord
@@ -33,6 +34,8 @@ class Run:
     configs: dict[str, LaunchConfig]
     _held: ExitStack
     """The lock of the folder, the sockets, the coordinator's port."""
+    _record: KeptFile
+    """run.json: told of each start, on a full disk, too."""
     _pids: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -58,25 +61,25 @@ class Run:
         return self.folder.lock_file.exists()
 
     def note_pid(self, name: str, pid: int) -> None:
-        """Write the process id of a new life into run.json."""
+        """Write the process id of a new life into run.json. Raises OSError."""
         self._pids[name] = pid
         self.write_record()
 
     def write_record(self) -> None:
-        """Write run.json."""
-        self.folder.write_record(
-            RunRecord(
-                job_uid=self.place.job_uid,
-                task_folder=self.place.task_folder,
-                launcher_pid=os.getpid(),
-                sockets=self.place.sockets,
-                cores=self.place.cores,
-                processes=self._pids,
-            )
+        """Write run.json. Raises OSError."""
+        record = RunRecord(
+            job_uid=self.place.job_uid,
+            task_folder=self.place.task_folder,
+            launcher_pid=os.getpid(),
+            sockets=self.place.sockets,
+            cores=self.place.cores,
+            processes=self._pids,
         )
+        self._record.replace(record.to_json())
 
     def close(self) -> None:
         """Remove the sockets and free the port and the folder."""
+        self._record.close()
         self._held.close()
 
 
@@ -163,7 +166,7 @@ def _place(job: DistTrainJob, folder: RunFolder, held: ExitStack, *, task_folder
 
 
 def _prepared(job: DistTrainJob, folder: RunFolder, place: Place, held: ExitStack) -> Run:
-    run = Run(job, folder, place, plan(job, place), held)
+    run = Run(job, folder, place, plan(job, place), held, KeptFile(folder.record))
     run.write_record()
     launch_config.write(folder.config(Role.REPLICA), joining(job, place))
     return run

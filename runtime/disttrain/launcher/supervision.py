@@ -8,6 +8,9 @@ from disttrain.job import names
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher.restart_policy import Exit, GiveUp, History, Policy, Restart, decide
 
+POSTPONED_SECONDS = 10.0
+"""Between two attempts to start a process. A disk that is full stays so for a while."""
+
 
 class State(StrEnum):
     """What a process is doing, as far as its parent knows."""
@@ -58,6 +61,8 @@ class Process:
     """When it was asked for."""
     restarts: int = 0
     last_exit: Exit | None = None
+    is_postponed: bool = False
+    """It could not be started, and waits for the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class Supervision:
         ]
         for process in found:
             # Counted here: what waits when the job ends is not started again.
-            process.restarts += process.state is State.WAITING
+            process.restarts += process.last_exit is not None
             process.state = State.STARTING
             process.since = now
         return found
@@ -101,10 +106,23 @@ class Supervision:
         waiting = (each.due for each in self.processes.values() if each.state is State.WAITING)
         return min(waiting, default=None)
 
+    def postponed(self, name: str, now: float) -> bool:
+        """A process that was due could not be started; whether that is new.
+
+        It waits for the next attempt, which is no restart of its own.
+        """
+        process = self.processes[name]
+        is_new, process.is_postponed = not process.is_postponed, True
+        process.restarts -= process.last_exit is not None
+        process.state = State.WAITING
+        process.due = now + POSTPONED_SECONDS
+        return is_new
+
     def started(self, name: str, pid: int) -> None:
         """A process runs."""
         process = self.processes[name]
         process.state = State.RUNNING
+        process.is_postponed = False
         process.pid = pid
 
     def ended(self, name: str, exit_: Exit, now: float) -> Verdict:

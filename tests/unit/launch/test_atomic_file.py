@@ -34,6 +34,18 @@ def test_a_link_planted_beside_it_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "status").is_symlink()
 
 
+def test_what_is_there_already_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    atomic_file.ensure(path, b"new")
+    written = path.stat().st_ino
+    atomic_file.ensure(path, b"new")
+    assert path.stat().st_ino == written
+    atomic_file.ensure(path, b"newer")
+    assert path.read_bytes() == b"newer"
+    with pytest.raises(FileNotFoundError):
+        atomic_file.ensure(tmp_path / "away" / "config", b"new")
+
+
 def test_a_kept_file_needs_no_more_room_once_it_was_written_twice(tmp_path: Path) -> None:
     path = tmp_path / "status.json"
     kept = atomic_file.KeptFile(path)

@@ -116,7 +116,7 @@ def test_a_folder_in_use_names_who_uses_it(tmp_path: Path) -> None:
     held = folder.claim()
     with pytest.raises(OutputFolderInUse, match=f"^a run is using {tmp_path}; choose another"):
         folder.create()
-    folder.write_record(a_record(launcher_pid=71))
+    folder.record.write_bytes(a_record(launcher_pid=71).to_json())
     in_use = f"^a run with pid 71 is using {tmp_path}; choose another folder with --output"
     with pytest.raises(OutputFolderInUse, match=in_use) as error:
         folder.create()
@@ -155,7 +155,7 @@ def test_a_folder_is_free_when_no_launcher_holds_it(tmp_path: Path) -> None:
 def test_the_record_survives_its_file_and_a_torn_one_is_told(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     record = a_record()
-    folder.write_record(record)
+    folder.record.write_bytes(record.to_json())
     assert folder.read_record() == record
     folder.record.write_bytes(folder.record.read_bytes()[:-20])
     with pytest.raises(NotARunFolder, match=r"run\.json is missing or damaged"):

@@ -6,7 +6,14 @@ from disttrain.job.failure_policy import FailurePolicy, MaxRestarts
 from disttrain.job.roles import Durability
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher.restart_policy import Exit, GiveUp, Policy, Restart
-from disttrain.launcher.supervision import Ending, Expected, Phase, State, Supervision
+from disttrain.launcher.supervision import (
+    POSTPONED_SECONDS,
+    Ending,
+    Expected,
+    Phase,
+    State,
+    Supervision,
+)
 
 KILLED = Exit(-signal.SIGKILL)
 NAMES = ("coordinator", "shard-0", "replica-0")
@@ -46,6 +53,30 @@ def test_a_killed_process_is_due_again_after_its_wait() -> None:
     assert supervision.due(10.4, lambda _: True) == []
     (process,) = supervision.due(10.5, lambda _: True)
     assert (process.name, process.restarts) == ("shard-0", 1)
+
+
+def test_what_cannot_be_started_is_tried_again_and_counted_once() -> None:
+    supervision = running()
+    supervision.ended("shard-0", KILLED, now=10.0)
+    for attempt in range(3):
+        now = 10.5 + attempt * POSTPONED_SECONDS
+        (process,) = supervision.due(now, lambda _: True)
+        assert process.restarts == 1
+        assert supervision.postponed("shard-0", now) == (attempt == 0)
+        assert (process.state, process.restarts) == (State.WAITING, 0)
+        assert supervision.due(now + POSTPONED_SECONDS - 0.1, lambda _: True) == []
+    supervision.due(99.0, lambda _: True)
+    supervision.started("shard-0", 200)
+    assert process.restarts == 1
+    assert supervision.postponed("shard-0", 99.0)
+
+
+def test_a_first_start_that_is_tried_again_is_no_restart() -> None:
+    supervision = a_supervision()
+    supervision.due(0.0, lambda _: True)
+    assert supervision.postponed("replica-0", 0.0)
+    (process,) = supervision.due(POSTPONED_SECONDS, lambda _: True)
+    assert (process.name, process.restarts) == ("replica-0", 0)
 
 
 def test_the_coordinators_decision_ends_everything() -> None:
