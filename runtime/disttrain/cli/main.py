@@ -32,9 +32,18 @@ def complete_plugin() -> int:
 
 
 def _call(name: str) -> int:
+    _open_closed_streams()
     with _interrupts_end_at_once():
         from disttrain.cli import app  # noqa: PLC0415
     return app.call(name)
+
+
+def _open_closed_streams() -> None:
+    """Started with `>&-`, a command would write into the first file that it opens."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # In this order each gets its own number: the lowest that is free.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 @contextmanager

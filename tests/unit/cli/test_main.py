@@ -99,6 +99,28 @@ sys.exit(main())
     assert result.stdout.splitlines()[-1] == "loaded []"
 
 
+def test_a_stream_that_was_closed_is_taken_by_no_file() -> None:
+    program = """
+import os, sys
+from disttrain.cli.main import main
+sys.argv = ["disttrain", "--version"]
+try:
+    main()
+except SystemExit as end:
+    streams = (sys.stdin, sys.stdout)
+    told = [stream.fileno() for stream in streams], [stream.isatty() for stream in streams]
+    print(end.code, *told, file=sys.stderr)
+"""
+    closed = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" <&- >&-', sys.executable, program],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert closed.stderr == "0 [0, 1] [False, False]\n"
+
+
 def test_an_unknown_command_names_the_nearest() -> None:
     result = started("-m", "disttrain", "validat")
     assert result.returncode == ExitCode.USAGE
