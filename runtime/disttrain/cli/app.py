@@ -89,7 +89,7 @@ _command()(delete.delete)
 def call(name: str) -> int:
     """Run the command line; the exit code is 2 for a bad manifest or call, 1 for failures.
 
-    After Ctrl-C it is 130.
+    After Ctrl-C it is 130. If nobody reads what it prints it is 1, and nothing is said.
     """
     try:
         app(prog_name=name)
@@ -100,6 +100,10 @@ def call(name: str) -> int:
         typer.echo(terminal_text.lines(f"error: {error}"), err=True)
         return ExitCode.USAGE
     except DistTrainError as error:
+        typer.echo(terminal_text.lines(f"error: {error}"), err=True)
+        return ExitCode.FAILED
+    except OSError as error:
+        # It names the file, if that has a name: a disk is full, a folder is not to be read.
         typer.echo(terminal_text.lines(f"error: {error}"), err=True)
         return ExitCode.FAILED
     except KeyboardInterrupt:

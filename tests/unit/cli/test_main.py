@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from disttrain.job.errors import InvalidManifest
 from disttrain.job.finding import Finding
 from disttrain.job.schema import job_schema
 from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.run_folder import RunFolder
 
 COMMANDS = sorted(
     command.name or command.callback.__name__
@@ -119,6 +121,45 @@ except SystemExit as end:
         check=False,
     )
     assert closed.stderr == "0 [0, 1] [False, False]\n"
+
+
+@pytest.mark.parametrize("command", ["schema", "status run"])
+def test_what_a_full_disk_does_not_take_is_told_in_a_line(tmp_path: Path, command: str) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.prepare()
+    run.status.write_text('{"phase": "Running"}')
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "disttrain", *command.split()],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.stderr == "error: [Errno 28] No space left on device\n"
+    assert done.returncode == ExitCode.FAILED
+
+
+@pytest.mark.parametrize("command", ["schema", "status run"])
+def test_nothing_is_said_when_nobody_reads(tmp_path: Path, command: str) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.prepare()
+    run.status.write_text('{"phase": "Running"}')
+    reader, pipe = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "disttrain", *command.split()],
+        cwd=tmp_path,
+        stdout=pipe,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(pipe)
+    assert (done.returncode, done.stderr) == (ExitCode.FAILED, "")
 
 
 def test_an_unknown_command_names_the_nearest() -> None:
