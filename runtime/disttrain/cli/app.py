@@ -3,6 +3,7 @@
 Whatever a command needs that is slow to import, it imports when it is called.
 """
 
+import errno
 import functools
 import importlib.metadata
 import os
@@ -105,7 +106,8 @@ def call(name: str) -> int:
     except OSError as error:
         # It names the file, if that has a name: a disk is full, a folder is not to be read.
         typer.echo(terminal_text.lines(f"error: {error}"), err=True)
-        return ExitCode.FAILED
+        # No file has such a name, whatever is done about it.
+        return ExitCode.USAGE if error.errno == errno.ENAMETOOLONG else ExitCode.FAILED
     except KeyboardInterrupt:
         # Before a command has begun; within one, typer answers it itself.
         return ExitCode.INTERRUPTED

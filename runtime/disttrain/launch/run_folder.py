@@ -234,8 +234,12 @@ class RunFolder:
             return ""
 
     def require_free(self) -> None:
-        """Raise OutputFolderInUse while a launcher holds the folder."""
-        os.close(self.lock())
+        """Raise OutputFolderInUse while a launcher holds the folder.
+
+        Raises OutputFolderUnusable when nobody can hold it.
+        """
+        with self.writable("DIR", "see to its permissions"):
+            os.close(self.lock())
 
     def read_record(self) -> RunRecord:
         """The content of run.json. Raises NotARunFolder."""

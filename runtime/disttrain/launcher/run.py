@@ -14,7 +14,7 @@ from disttrain.launch import atomic_file, cores, locations
 from disttrain.launch import config as launch_config
 from disttrain.launch.atomic_file import KeptFile
 from disttrain.launch.config import LaunchConfig
-from disttrain.launch.errors import CheckpointsUnusable, NothingToResume
+from disttrain.launch.errors import CheckpointsUnusable, NothingToResume, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.launcher import reserved_port, restart_point, sockets_folder
 from disttrain.launcher.plan import Place, joining, plan, transport_kind
@@ -90,12 +90,14 @@ def new(job: DistTrainJob, folder: Path, task_folder: Path) -> Run:
     can be written where the manifest wants its checkpoints.
     Of several at the same moment one gets the folder, and the others write nothing into it.
     """
-    run_folder = RunFolder(folder.resolve())
+    run_folder, task_folder = RunFolder(folder.resolve()), task_folder.resolve()
+    _require_utf8("--output", run_folder.path)
+    _require_utf8("JOB.yaml", task_folder)
     _make_checkpoint_folder(job, run_folder)
     with run_folder.writable("--output", _ANOTHER_FOLDER), ExitStack() as held:
         held.callback(os.close, run_folder.claim())
         atomic_file.replace(run_folder.job, effective.text(job).encode())
-        place = _place(job, run_folder, held, task_folder=task_folder.resolve())
+        place = _place(job, run_folder, held, task_folder=task_folder)
         return _prepared(job, run_folder, place, held.pop_all())
 
 
@@ -106,6 +108,7 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
     runs; then nothing was changed.
     """
     record = folder.read_record()
+    _require_utf8("DIR", folder.path)
     with folder.writable("DIR", "see to its permissions"), ExitStack() as held:
         held.callback(os.close, folder.lock())
         checkpoint = restart_point.latest_checkpoint(locations.of_run(folder, job))
@@ -121,6 +124,15 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
         for told_before in (folder.summary, folder.status, folder.resumed):
             told_before.unlink(missing_ok=True)
         return _prepared(job, folder, place, held.pop_all())
+
+
+def _require_utf8(field: str, folder: Path) -> None:
+    """Processes are told of folders in JSON. Raises OutputFolderUnusable."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        message = f"{field}: the name of {folder} is not UTF-8; choose a folder whose name is"
+        raise OutputFolderUnusable(message) from error
 
 
 def _make_checkpoint_folder(job: DistTrainJob, run: RunFolder) -> None:

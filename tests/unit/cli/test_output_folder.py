@@ -1,13 +1,17 @@
 """`disttrain run` and `resume` in a place where no run can be: a sentence and exit code 2."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
+from torch import nn
 
+from builders.checkpointed_runs import a_run
 from builders.jobs import SMALL
 from disttrain.cli import main
 from disttrain.launch import atomic_file
+from disttrain.launch.run_folder import RunFolder
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -46,6 +50,49 @@ def test_an_output_that_can_be_no_folder_is_refused(
     assert message.startswith("error: ")
     assert "make room" not in message
     assert said in message
+
+
+@pytest.mark.parametrize("field", ["--output", "JOB.yaml"])
+def test_a_folder_that_is_not_utf_8_is_refused_before_anything_is_made(
+    manifest: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], field: str
+) -> None:
+    folder = Path(os.fsdecode(b"\xff"))
+    output = folder / "run" if field == "--output" else Path("run")
+    if field == "JOB.yaml":
+        folder.mkdir()
+        manifest = str(Path(manifest).rename(folder / manifest))
+    assert ended(monkeypatch, "run", manifest, "--output", str(output)) == 2
+    assert f"error: {field}: the name of {Path.cwd()}/?" in capsys.readouterr().err
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    "command", ["resume", "status", "evaluate", "audit", "replay", "inspect", "export"]
+)
+def test_a_name_that_no_file_can_have_is_a_wrong_call(
+    manifest: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    del manifest
+    name = f"./{'x' * 300}"
+    arguments = (".", name) if command == "export" else (name,)
+    assert ended(monkeypatch, command, *arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert "File name too long" in line
+
+
+@pytest.mark.parametrize("lock", ["a folder", "a link to itself"])
+def test_a_resume_of_a_folder_that_nobody_can_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lock: str
+) -> None:
+    run = RunFolder(a_run(tmp_path, "signs_held", nn.Linear(1, 1)))
+    if lock == "a folder":
+        run.lock_file.mkdir()
+    else:
+        run.lock_file.symlink_to(run.lock_file)
+    assert ended(monkeypatch, "resume", str(run.path)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: DIR: {run.path} takes no files ({run.lock_file}: ")
 
 
 def test_a_folder_for_all_runs_that_others_may_write_into_is_refused(
