@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -16,8 +16,9 @@ from disttrain.cli.plain_display import PlainDisplay
 from disttrain.job import manifest_file
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import locations
+from disttrain.launch.errors import OutputFolderInUse
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launch.run_folder import RunFolder, default_folder, require_own
+from disttrain.launch.run_folder import RunFolder, default_folders, require_own
 from disttrain.launcher import completion, local
 from disttrain.launcher import run as runs
 from disttrain.launcher.completion import Completed
@@ -36,11 +37,20 @@ class Display(Watcher, AbstractContextManager["Display"], Protocol):
 
 def run(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
     """Run a new job to its end; returns the exit code of the command."""
-    folder = output or default_folder(job.metadata.name, datetime.now().astimezone())
-    if output is None and folder.parent.exists():
-        # Its name is known beforehand: in a folder that others share it may be a stranger's.
-        require_own(folder.parent)
-    return _watched(lambda: runs.new(job, folder, task_folder))
+    if output is not None:
+        return _watched(lambda: runs.new(job, output, task_folder))
+    return _watched(lambda: _new_by_default(job, task_folder))
+
+
+def _new_by_default(job: DistTrainJob, task_folder: Path) -> Run:
+    """A new run in the first default folder that is free."""
+    for folder in default_folders(job.metadata.name, datetime.now().astimezone()):
+        if folder.parent.exists():
+            # Its name is known beforehand: in a folder that others share it may be a stranger's.
+            require_own(folder.parent)
+        with suppress(OutputFolderInUse):
+            return runs.new(job, folder, task_folder)
+    raise AssertionError
 
 
 def resume(path: Path, look: Callable[[Path], None]) -> ExitCode:

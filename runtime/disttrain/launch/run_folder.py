@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import itertools
 import os
 import stat
 import time
@@ -268,9 +269,15 @@ def _lock(descriptor: int) -> None:
         time.sleep(_LOOK_SECONDS / 20)
 
 
-def default_folder(job_name: str, now: datetime) -> Path:
-    """The output folder when none is named: runs/NAME-YYYYmmdd-HHMMSS."""
-    return Path("runs") / f"{job_name}-{now:%Y%m%d-%H%M%S}"
+def default_folders(job_name: str, now: datetime) -> Iterator[Path]:
+    """The output folders to try when none is named: runs/NAME-YYYYmmdd-HHMMSS, then -2 and so on.
+
+    Of runs that begin in the same second each has its own.
+    """
+    first = Path("runs") / f"{job_name}-{now:%Y%m%d-%H%M%S}"
+    yield first
+    for number in itertools.count(2):
+        yield first.with_name(f"{first.name}-{number}")
 
 
 def require_own(folder: Path) -> None:

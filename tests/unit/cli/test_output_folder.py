@@ -2,16 +2,20 @@
 
 import errno
 import os
+from datetime import datetime, tzinfo
 from pathlib import Path
+from typing import NoReturn, Self
 
 import pytest
 from torch import nn
 
 from builders.checkpointed_runs import a_run
 from builders.jobs import SMALL
-from disttrain.cli import main
+from disttrain.cli import live, main
 from disttrain.launch import atomic_file
 from disttrain.launch.run_folder import RunFolder
+from disttrain.launcher import local
+from disttrain.launcher.run import Run
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -103,6 +107,26 @@ def test_a_folder_for_all_runs_that_others_may_write_into_is_refused(
     assert ended(monkeypatch, "run", manifest) == 2
     assert "error: everybody may write into runs; " in capsys.readouterr().err
     assert not list(Path("runs").iterdir())
+
+
+def test_runs_of_the_same_second_get_folders_of_their_own(
+    manifest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls(2026, 1, 31, 12, 5, 9, tzinfo=tz)
+
+    def start(run: Run, _display: object) -> NoReturn:
+        started.append(run.folder.path.name)
+        raise SystemExit(7)
+
+    started: list[str] = []
+    monkeypatch.setattr(live, "datetime", Clock)
+    monkeypatch.setattr(local, "run_job", start)
+    assert [ended(monkeypatch, "run", manifest) for _ in range(3)] == [7, 7, 7]
+    first = "digits-20260131-120509"
+    assert started == [first, f"{first}-2", f"{first}-3"]
 
 
 def test_checkpoints_where_no_folder_can_be_are_refused_before_anything_is_made(

@@ -12,7 +12,7 @@ import pytest
 from disttrain.job.location import Location
 from disttrain.launch import failure_file
 from disttrain.launch.errors import NotARunFolder, OutputFolderInUse, OutputFolderUnusable
-from disttrain.launch.run_folder import RunFolder, RunRecord, default_folder
+from disttrain.launch.run_folder import RunFolder, RunRecord, default_folders
 from disttrain.launcher import restart_point
 
 
@@ -27,9 +27,13 @@ def a_record(launcher_pid: int = 1) -> RunRecord:
     )
 
 
-def test_the_default_folder_has_the_jobs_name_and_the_time() -> None:
-    now = datetime(2026, 1, 31, 12, 5, 9, tzinfo=UTC)
-    assert default_folder("digits", now) == Path("runs/digits-20260131-120509")
+def test_the_default_folders_have_the_jobs_name_and_the_time() -> None:
+    found = default_folders("digits", datetime(2026, 1, 31, 12, 5, 9, tzinfo=UTC))
+    assert [str(next(found)) for _ in range(3)] == [
+        "runs/digits-20260131-120509",
+        "runs/digits-20260131-120509-2",
+        "runs/digits-20260131-120509-3",
+    ]
 
 
 def test_an_empty_folder_is_taken_and_a_full_one_is_not(tmp_path: Path) -> None:
