@@ -13,6 +13,7 @@ from rich.text import Text
 
 from disttrain.cli import wording
 from disttrain.cli.job_status import JobStatus, Member
+from disttrain.job import terminal_text
 from disttrain.launcher.supervision import Process, State
 
 EVENTS_SHOWN = 5
@@ -49,7 +50,7 @@ class LiveDisplay:
 
     def event(self, text: str) -> None:
         """Show what happened, with the latest few others."""
-        self._events.append(text)
+        self._events.append(terminal_text.escaped(text))
 
     def tick(self, processes: Sequence[Process]) -> None:
         """Draw the present state."""

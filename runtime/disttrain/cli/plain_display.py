@@ -9,6 +9,7 @@ import typer
 
 from disttrain.cli.job_status import JobStatus
 from disttrain.cli.wording import measures, progress_line
+from disttrain.job import terminal_text
 from disttrain.launcher.supervision import Process
 
 LINE_SECONDS = 5.0
@@ -40,7 +41,7 @@ class PlainDisplay:
 
     def event(self, text: str) -> None:
         """Print what happened."""
-        typer.echo(text)
+        typer.echo(terminal_text.escaped(text))
 
     def tick(self, processes: Sequence[Process]) -> None:  # noqa: ARG002 - a line has no room for them
         """Print a line of progress when it is time for one, or when there is news."""

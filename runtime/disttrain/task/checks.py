@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 from torch.utils.data import IterableDataset
 
+from disttrain.job import terminal_text
 from disttrain.task import user_code
 from disttrain.task.errors import DatasetError, LossError, MeasureError, ModelError
 from disttrain.task.loss import BatchLoss, Loss
@@ -219,11 +220,15 @@ def _scalar(loss: object, *, of_a_step: bool) -> Tensor:
 
 
 def check_measures(measures: object) -> dict[str, float]:
-    """Return the sums by name as numbers. Raises MeasureError."""
+    """Return the sums as numbers by name, with escapes in the names where they cannot be printed.
+
+    A measure's name is shown in lines and sent as UTF-8. Raises MeasureError.
+    """
     if not isinstance(measures, Mapping):
         message = f"Task.measure() must return a dict of sums by name, got {_kind(measures)}"
         raise MeasureError(message)
-    return {str(name): _sum(str(name), value) for name, value in measures.items()}
+    named = ((terminal_text.escaped(str(name)), value) for name, value in measures.items())
+    return {name: _sum(name, value) for name, value in named}
 
 
 def _sum(name: str, value: object) -> float:

@@ -12,6 +12,7 @@ from traceback import StackSummary, TracebackException, extract_stack
 from types import FrameType
 
 from disttrain.errors import DistTrainError
+from disttrain.job import terminal_text
 from disttrain.task import calls
 from disttrain.task.calls import What
 from disttrain.task.errors import UserCodeError
@@ -60,11 +61,13 @@ def _ctrl_c_raises() -> bool:
 def shortened(error: BaseException) -> str:
     """Return the traceback without the frames of DistTrain, the standard library and packages.
 
-    If none is the user's, the last one stays: better a strange place than none.
+    If none is the user's, the last one stays: better a strange place than none. What cannot be
+    printed is escaped.
     """
     described = TracebackException.from_exception(error, compact=True)
     _shorten(described)
-    return "".join(described.format()).rstrip()
+    text = "".join(described.format()).rstrip()
+    return "\n".join(map(terminal_text.escaped, text.split("\n")))
 
 
 def place_of(frame: FrameType) -> str:

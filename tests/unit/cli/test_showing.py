@@ -120,6 +120,22 @@ def test_lines_for_pipes_come_with_news_only(
     assert line.startswith("draining · ")
 
 
+def test_an_event_is_one_line_that_steers_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event, shown = (
+        "replica-0: \x1b[2J\nValueError: \ud800",
+        r"replica-0: \x1b[2J\nValueError: \ud800",
+    )
+    PlainDisplay(lambda: None).event(event)
+    assert capsys.readouterr().out == f"{shown}\n"
+    console = Console(force_terminal=True, width=120, record=True, color_system=None)
+    with LiveDisplay(lambda: None, console) as display:
+        display.event(event)
+        display.tick([])
+    assert shown in console.export_text()
+
+
 BATCH_METHOD = {"iteration": 3, "evaluations": 5, "gradientNorm": 0.02}
 
 

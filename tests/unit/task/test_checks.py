@@ -164,6 +164,20 @@ def test_measures_become_numbers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Güte %", "Güte %"),
+        ("top\n5", r"top\n5"),
+        ("\x1b[2J", r"\x1b[2J"),
+        ("\ud800", r"\ud800"),
+        ("a\u202eb", r"a\u202eb"),
+    ],
+)
+def test_a_name_that_cannot_be_printed_is_escaped(name: str, shown: str) -> None:
+    assert checks.check_measures({name: 1}) == {shown: 1.0}
+
+
+@pytest.mark.parametrize(
     ("measures", "message"),
     [
         (None, "must return a dict of sums by name, got None"),

@@ -37,6 +37,12 @@ def test_frames_of_packages_are_left_out() -> None:
     assert "mat1 and mat2 shapes cannot be multiplied" in text
 
 
+def test_what_cannot_be_printed_in_an_error_is_escaped() -> None:
+    with pytest.raises(UserCodeError) as caught, user_code.running("Digits.loss()"):
+        raise ValueError(chr(27) + "[2J" + chr(0xD800))
+    assert str(caught.value).endswith(r"ValueError: \x1b[2J\ud800")
+
+
 def test_an_exit_is_an_error() -> None:
     with pytest.raises(UserCodeError) as caught, user_code.running("importing 'digits'"):
         sys.exit(0)
