@@ -45,7 +45,7 @@ def file_at(text: str) -> Iterator[Path]:
 def file_for(text: str) -> Iterator[Path]:
     """A file to write, which becomes an object when this is left without an error.
 
-    Raises NotWritten, StoreDenied, StoreRefused.
+    Raises NotWritten, StoreAway, StoreDenied, StoreRefused.
     """
     uri, _, name = text.rpartition("/")
     with tempfile.TemporaryDirectory() as folder:

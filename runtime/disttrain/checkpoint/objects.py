@@ -244,7 +244,10 @@ class Objects:
 
 
 def open_objects(uri: str) -> Objects:
-    """The objects below a uri; nothing is asked of the store. Raises StoreRefused."""
+    """The objects below a uri. Raises StoreRefused.
+
+    StoreAway, too: some libraries ask at once who may connect, and try that again and again.
+    """
     protocol = object_uri.scheme(uri)
     _require_allowed(uri, protocol)
     # Slow to import, and most jobs have a folder.
@@ -255,13 +258,16 @@ def open_objects(uri: str) -> Objects:
     if _on_disk(uri):
         options["auto_mkdir"] = True
     try:
-        filesystem, root = url_to_fs(uri, **options)
+        filesystem, root = _within(_SECONDS, lambda: url_to_fs(uri, **options))
     except ImportError as error:
         message = (
             f"spec.checkpoint.uri: {uri} needs a package that is not installed: {error}; add it "
             "to the environment or the image of all roles"
         )
         raise StoreRefused(message) from error
+    except TimeoutError as error:
+        message = f"spec.checkpoint.uri: {uri} could not be opened: {_said(error)}"
+        raise StoreAway(message) from error
     except Exception as error:
         message = f"spec.checkpoint.uri: {uri} cannot be opened: {_said(error)}"
         raise StoreRefused(message) from error

@@ -84,7 +84,8 @@ class CheckpointStore(Protocol):
 def open_store(location: Location) -> CheckpointStore:
     """The store at a location, which needs not exist before the first checkpoint.
 
-    Raises StoreRefused. What an object store answers may be StoreAway or StoreDenied at any time.
+    Raises StoreRefused and StoreAway. What an object store answers may be StoreAway or StoreDenied
+    at any time.
     """
     if location.uri:
         return ObjectStore(objects.open_objects(location.uri), location.folder / _READ)
@@ -94,7 +95,8 @@ def open_store(location: Location) -> CheckpointStore:
 def open_parts(location: Location) -> Callable[[str], Parts]:
     """What gives the place of a shard's part of the checkpoint that is written at a `staging`.
 
-    Raises StoreRefused. To connect to an object store costs a shard time, so it is done once.
+    Raises StoreRefused and StoreAway. To connect to an object store costs a shard time, so it is
+    done once.
     """
     if not location.uri:
         return lambda staging: FolderParts(Path(staging))

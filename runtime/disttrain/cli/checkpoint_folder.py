@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import typer
+
 from disttrain.checkpoint import copies, names, object_names, object_place, store, stores
 from disttrain.checkpoint.errors import Corrupt, NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
@@ -36,6 +38,8 @@ def resolved(text: str) -> Iterator[Meant]:
         path = _resolve(Path(text), _location_of_run(Path(text)))
         yield Meant(path, str(path))
         return
+    # A store that is away takes a minute to be given up.
+    typer.echo(f"reading {text}", err=True)
     with copies.checkpoint_at(text) as copy:
         manifest = object_names.manifest(copy.manifest.number)
         yield Meant(copy.path, f"{object_place.parse(text).uri}/{manifest}")

@@ -209,6 +209,16 @@ def test_only_known_stores_are_opened_unless_the_environment_names_others(scheme
         objects.open_objects(f"{scheme}://b")
 
 
+def test_a_store_that_is_not_opened_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_SECONDS", 0.05)
+    over = threading.Event()
+    with taken_places(0):
+        monkeypatch.setattr("fsspec.core.url_to_fs", lambda _uri, **_: over.wait(60))
+        with pytest.raises(StoreAway, match="gs://b could not be opened: no answer within"):
+            objects.open_objects("gs://b")
+        over.set()
+
+
 def test_an_unknown_protocol_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISTTRAIN_OBJECT_STORES", "oss,nosuch")
     with pytest.raises(StoreRefused, match="nosuch://b cannot be opened: Protocol not known"):

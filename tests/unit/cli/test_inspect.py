@@ -99,6 +99,15 @@ def test_the_vectors_of_a_batch_method_are_counted_instead_of_named(
     assert "PARAMETERS_FLOAT64 40  5 vectors, 1.6 kB" in line
 
 
+def test_what_is_waited_for_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inspected(monkeypatch, f"local://{tmp_path}/job") == 1
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == f"reading local://{tmp_path}/job"
+    assert last.startswith(f"error: local://{tmp_path}/job holds no checkpoint; ")
+
+
 def test_a_run_folder_does_not_decide_what_is_connected_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
