@@ -74,7 +74,7 @@ def test_a_job_is_submitted_followed_to_its_end_and_deleted(person: Person, tmp_
         assert logging.wait(PATIENCE_SECONDS) == 0, logged.read_text()
 
     lines = shown.read_text().splitlines()
-    assert any("samples/s" in line and "accuracy" in line for line in lines), lines
+    assert any(" samples" in line and "test accuracy" in line for line in lines), lines
     assert lines[-2].startswith("Complete ("), lines
     assert f"[pod/{JOB}-coordinator-0-" in logged.read_text()
     look_back(person)
