@@ -13,8 +13,7 @@ EVERY_LOCK = [REPOSITORY / "requirements.lock", *LOCKS, *(REPOSITORY / "scripts"
 CONTAINERFILES = sorted(IMAGES.glob("*/Containerfile"))
 SCRIPTS = [*CONTAINERFILES, *IMAGES.glob("*.sh"), *(REPOSITORY / "scripts").glob("*.sh")]
 WITHOUT_HASH = {
-    "--torch-backend cpu": "PyTorch's CPU build, which only its own index knows",
-    '--index-url "$TORCH_INDEX"': "the same",
+    '--index-url "$TORCH_INDEX"': "PyTorch's CPU build, which only its own index knows",
     "--editable .": "our own code",
     "/build/wheels/disttrain-": "our own code",
     '--wheel-dir /build/wheels "$1"': "our own code",
