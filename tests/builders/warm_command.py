@@ -8,6 +8,7 @@ threads; what starts later, and the coordinator, are programs of their own as al
 import functools
 import multiprocessing
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -86,6 +87,7 @@ def _run(arguments: list[str], printed: Path, folder: Path, environment: dict[st
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     fork_server.redirect(printed)
     hosts._run = _first_warm(_Spare(), hosts._run)
     sys.argv = ["disttrain", *arguments]
@@ -93,9 +95,13 @@ def _run(arguments: list[str], printed: Path, folder: Path, environment: dict[st
 
 
 class _Spare:
-    """A fork server to be, forked from a process of one thread: waits to be told its socket."""
+    """A fork server to be, forked from a process of one thread: waits to be told its socket.
+
+    To the launcher it is a `subprocess.Popen`.
+    """
 
     def __init__(self) -> None:
+        self.returncode: int | None = None
         self._told, told = socket.socketpair()
         parent = os.getpid()
         self.pid = os.fork()
@@ -109,10 +115,19 @@ class _Spare:
         self._told.close()
 
     def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
 
-    def wait(self) -> None:
-        os.waitpid(self.pid, 0)
+    def wait(self, timeout: float | None = None) -> None:
+        if self.returncode is not None:
+            return
+        pidfd = os.pidfd_open(self.pid)
+        ended, _, _ = select.select([pidfd], [], [], timeout)
+        os.close(pidfd)
+        if not ended:
+            raise subprocess.TimeoutExpired(_FORK_SERVER, timeout or 0.0)
+        _, status = os.waitpid(self.pid, 0)
+        self.returncode = os.waitstatus_to_exitcode(status)
 
 
 def _become_fork_server(told: socket.socket, parent: int) -> None:
