@@ -18,12 +18,12 @@ from disttrain.job.spec import DistTrainJob
 from disttrain.launch import locations
 from disttrain.launch.errors import OutputFolderInUse
 from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.outcome import Outcome, Result
 from disttrain.launch.run_folder import RunFolder, default_folders, require_own
 from disttrain.launcher import completion, local
 from disttrain.launcher import run as runs
 from disttrain.launcher.completion import Completed
 from disttrain.launcher.launcher import Watcher
-from disttrain.launcher.outcome import Outcome, Result
 from disttrain.launcher.restart_point import latest_checkpoint
 from disttrain.launcher.run import Run
 from disttrain.telemetry import logs

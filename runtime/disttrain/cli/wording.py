@@ -6,8 +6,8 @@ from math import nan
 from disttrain.cli.job_status import BatchMethod, JobStatus
 from disttrain.coordinator.journal.resume import LIVES_PER_RUN
 from disttrain.job.stop import Stop
+from disttrain.launch.outcome import Result
 from disttrain.launcher.completion import Completed, Staleness
-from disttrain.launcher.outcome import Result
 
 
 def count(number: float) -> str:

@@ -12,8 +12,8 @@ from disttrain.job.names import Role
 from disttrain.job.spec import Spec
 from disttrain.launch import config as launch_config
 from disttrain.launch.errors import InvalidLaunchConfig
+from disttrain.launch.outcome import Result
 from disttrain.launch.run_folder import RunFolder
-from disttrain.launcher.outcome import Result
 
 
 class _Part(BaseModel):

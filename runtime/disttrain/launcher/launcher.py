@@ -9,13 +9,13 @@ from typing import Protocol
 
 from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
-from disttrain.launch import failure_file, linux
+from disttrain.launch import failure_file, linux, outcome
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launcher import interruption, outcome, room, told
+from disttrain.launch.outcome import Outcome, Result
+from disttrain.launcher import interruption, room, told
 from disttrain.launcher.fleet import FORK_SERVER, Fleet, Notice
 from disttrain.launcher.fork_messages import Ended, Started
 from disttrain.launcher.hangs import Hangs
-from disttrain.launcher.outcome import Outcome, Result
 from disttrain.launcher.restart_policy import Exit, GiveUp, GiveUpReason, Restart
 from disttrain.launcher.room import Room
 from disttrain.launcher.run import Run

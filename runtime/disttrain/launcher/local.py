@@ -4,9 +4,9 @@ from contextlib import closing
 
 from disttrain.job import names
 from disttrain.launch import linux
+from disttrain.launch.outcome import Outcome
 from disttrain.launcher.fleet import Fleet, UserModule
 from disttrain.launcher.launcher import CoordinatorLink, Launcher, Watcher
-from disttrain.launcher.outcome import Outcome
 from disttrain.launcher.run import Run
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from disttrain.launch.outcome import Result
 from disttrain.launcher.hangs import Hang, Heard
-from disttrain.launcher.outcome import Result
 
 _DEAD = "dead"
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.launch import atomic_file
-from disttrain.launcher import outcome
-from disttrain.launcher.outcome import Outcome, Result
+from disttrain.launch import atomic_file, outcome
+from disttrain.launch.outcome import Outcome, Result
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
