@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from disttrain.coordinator.journal.resume import LIVES_PER_RUN
+from disttrain.coordinator.journal.state import LIVES_PER_RUN
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server import ledger_folding as shard_folding
 from disttrain.parameter_server.deliveries import SenderLife

@@ -15,21 +15,10 @@ def kept(lost: Callable[[OSError], None]) -> Iterator[None]:
     if it is standard output; it may write to both.
     """
     with (
-        redirect_stdout(_lasting(sys.stdout, lost)),
-        redirect_stderr(_lasting(sys.stderr, lambda _error: None)),
+        redirect_stdout(cast(TextIO, _Lasting(sys.stdout, lost))),
+        redirect_stderr(cast(TextIO, _Lasting(sys.stderr, lambda _error: None))),
     ):
         yield
-
-
-def drop(stream: TextIO) -> None:
-    """Show nothing of a stream any more, neither what it holds back: it would fail at the exit."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, stream.fileno())
-    os.close(null)
-
-
-def _lasting(stream: TextIO, lost: Callable[[OSError], None]) -> TextIO:
-    return cast(TextIO, _Lasting(stream, lost))
 
 
 class _Lasting:
@@ -56,5 +45,8 @@ class _Lasting:
         return getattr(self._stream, name)
 
     def _lose(self, error: OSError) -> None:
-        drop(self._stream)
+        # What the stream holds back would fail at the exit: it goes nowhere, too.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._stream.fileno())
+        os.close(null)
         self._lost(error)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import nan
 
 from disttrain.cli.job_status import BatchMethod, JobStatus
-from disttrain.coordinator.journal.resume import LIVES_PER_RUN
+from disttrain.coordinator.journal.state import LIVES_PER_RUN
 from disttrain.job.stop import Stop
 from disttrain.launch.outcome import Result
 from disttrain.launcher.completion import Completed, Staleness

@@ -92,19 +92,20 @@ class Fleet:
                 if told := self._handled(event):
                     yield told
         for host in self._forks:
-            if not host.alive and self._is_importing():
-                yield self._without_module(host)
+            if not host.alive and (module := self._importing()):
+                yield self._without(module, host)
         self._forks = [host for host in self._forks if host.alive]
-        if self._is_importing() and time.monotonic() >= self._tell_of_import_at:
+        if (module := self._importing()) and time.monotonic() >= self._tell_of_import_at:
             self._tell_of_import_at = math.inf
-            yield self._long_import()
+            words = f"importing '{module.name}' has not returned for {LONG_IMPORT_SECONDS:.0f} s"
+            yield Notice(f"{words}: no replica starts before it has")
 
     def owing(self) -> list[Owing]:
         """The fork servers that owe an answer."""
         return [
-            Owing(FORK_SERVER, host.pid, "owes an answer", host.patience_seconds)
+            Owing(FORK_SERVER, host.pid, "owes an answer", patience_seconds)
             for host in self._forks
-            if host.patience_seconds is not None
+            if (patience_seconds := host.patience_seconds()) is not None
         ]
 
     def kill(self, pid: int) -> None:
@@ -132,22 +133,16 @@ class Fleet:
             self._preloaded = False
         return self._forks[-1]
 
-    def _is_importing(self) -> bool:
-        """Whether the user's module is being imported, in the newest server."""
-        return self._preload_asked and not self._preloaded
+    def _importing(self) -> UserModule | None:
+        """The user's module while the newest server imports it."""
+        return self._module if self._preload_asked and not self._preloaded else None
 
-    def _long_import(self) -> Notice:
-        assert self._module is not None, "it is being imported"  # noqa: S101 - for ourselves.
-        words = f"importing '{self._module.name}' has not returned for {LONG_IMPORT_SECONDS:.0f} s"
-        return Notice(f"{words}: no replica starts before it has")
-
-    def _without_module(self, server: ForkHost) -> Notice:
+    def _without(self, module: UserModule, server: ForkHost) -> Notice:
         """Have each replica import the module itself, since it has ended the server."""
-        assert self._module is not None, "it is being imported"  # noqa: S101 - for ourselves.
-        name, self._module, self._preload_asked = self._module.name, None, False
+        self._module = None
         log = self._folder.log(FORK_SERVER)
-        words = f"importing '{name}' ended the process that imports it for all ({server.exit})"
-        return Notice(f"{words}: each replica imports it; see {log}")
+        how = f"ended the process that imports it for all ({server.exit})"
+        return Notice(f"importing '{module.name}' {how}: each replica imports it; see {log}")
 
     def _handled(self, event: Event) -> Started | Ended | None:
         match event:

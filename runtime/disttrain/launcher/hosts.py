@@ -141,9 +141,11 @@ class ForkHost:
         code = self._server.returncode
         return None if code is None else Exit(code)
 
-    @property
     def patience_seconds(self) -> float | None:
-        """For how long the server may do nothing before it answers; None: it owes no answer."""
+        """For how long the server may do nothing before it answers; None: it owes no answer.
+
+        Looks at each process that it forked.
+        """
         if not self.alive:
             return None
         if self._is_importing:

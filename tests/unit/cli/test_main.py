@@ -123,43 +123,38 @@ except SystemExit as end:
     assert closed.stderr == "0 [0, 1] [False, False]\n"
 
 
-@pytest.mark.parametrize("command", ["schema", "status run"])
-def test_what_a_full_disk_does_not_take_is_told_in_a_line(tmp_path: Path, command: str) -> None:
-    run = RunFolder(tmp_path / "run")
+def printed_into(stdout: int, folder: Path, command: str) -> tuple[int, str]:
+    """Exit code and standard error of a command, beside the folder of a run."""
+    run = RunFolder(folder / "run")
     run.prepare()
     run.status.write_text('{"phase": "Running"}')
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "disttrain", *command.split()],
-            cwd=tmp_path,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert done.stderr == "error: [Errno 28] No space left on device\n"
-    assert done.returncode == ExitCode.FAILED
-
-
-@pytest.mark.parametrize("command", ["schema", "status run"])
-def test_nothing_is_said_when_nobody_reads(tmp_path: Path, command: str) -> None:
-    run = RunFolder(tmp_path / "run")
-    run.prepare()
-    run.status.write_text('{"phase": "Running"}')
-    reader, pipe = os.pipe()
-    os.close(reader)
     done = subprocess.run(
         [sys.executable, "-m", "disttrain", *command.split()],
-        cwd=tmp_path,
-        stdout=pipe,
+        cwd=folder,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         timeout=60,
         check=False,
     )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("command", ["schema", "status run"])
+def test_what_a_full_disk_does_not_take_is_told_in_a_line(tmp_path: Path, command: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        code, said = printed_into(full.fileno(), tmp_path, command)
+    assert said == "error: [Errno 28] No space left on device\n"
+    assert code == ExitCode.FAILED
+
+
+@pytest.mark.parametrize("command", ["schema", "status run"])
+def test_nothing_is_said_when_nobody_reads(tmp_path: Path, command: str) -> None:
+    reader, pipe = os.pipe()
+    os.close(reader)
+    found = printed_into(pipe, tmp_path, command)
     os.close(pipe)
-    assert (done.returncode, done.stderr) == (ExitCode.FAILED, "")
+    assert found == (ExitCode.FAILED, "")
 
 
 def test_an_unknown_command_names_the_nearest() -> None:

@@ -1,11 +1,8 @@
 """Starting a job again from the ledger of a checkpoint. Pure."""
 
 from disttrain.coordinator.journal import batch_fold, totals
-from disttrain.coordinator.journal.state import LifeState, Phase, State
+from disttrain.coordinator.journal.state import LIVES_PER_RUN, LifeState, Phase, State
 from disttrain.coordinator.protocol.fields import Position
-
-LIVES_PER_RUN = 1000
-"""More lives than any process can have had between the ledger's cut and the end of that run."""
 
 
 def from_ledger(state: State, source: str, shards: int) -> State:

@@ -17,6 +17,9 @@ from disttrain.coordinator.protocol.orders import Admit, Order, ShardWritten
 from disttrain.layout import ModelLayout
 from disttrain.transport.header import Role
 
+LIVES_PER_RUN = 1000
+"""More lives than any process can have had between the ledger's cut and the end of that run."""
+
 
 class Phase(StrEnum):
     """Where the job stands. The first seven come in this order.
