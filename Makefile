@@ -3,9 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 CODE := runtime operator monitoring tests examples
 ifeq ($(TORCH_BACKEND),cpu)
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# An empty one names none.
+TORCH_INDEX := $(or $(TORCH_INDEX),https://download.pytorch.org/whl/cpu)
 endif
-export PYTHON TORCH_INDEX
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-all nightly chosen-tests test-cluster test-fast mutants check bench bench-quick generate format lock images kueue-image sbom scan clean
@@ -15,7 +15,7 @@ help: ## this list
 	@echo "  (TORCH_BACKEND=cpu takes PyTorch's CPU build, TORCH_INDEX=URL from a mirror; PYTHON=... another interpreter)"
 
 .venv/ready: requirements.lock pyproject.toml scripts/environment.sh
-	@scripts/environment.sh
+	@PYTHON='$(PYTHON)' TORCH_INDEX='$(TORCH_INDEX)' scripts/environment.sh
 
 demo: .venv/ready ## train the digits example: 2 shards, 3 replicas, one command
 	$(BIN)/disttrain run examples/digits/job.yaml

@@ -1,6 +1,7 @@
 """How `.venv` is made, by a uv that installs nothing: the index of PyTorch, and no index."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -31,14 +32,16 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make(tree: Path, *variables: str) -> tuple[int, str, list[str]]:
+def make(tree: Path, *variables: str, **environment: str) -> tuple[int, str, list[str]]:
     """The exit code, what was said, and what uv was asked for."""
-    kept = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-    environment = kept | {"PATH": f"{tree / 'bin'}:{os.environ['PATH']}"}
+    # Without what the suite's own `make` was called with.
+    outer = re.compile("MAKE|TORCH_|PYTHON")
+    kept = {name: value for name, value in os.environ.items() if not outer.search(name)}
+    path = {"PATH": f"{tree / 'bin'}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["make", *variables, ".venv/ready"],
         cwd=tree,
-        env=environment,
+        env=kept | path | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -46,8 +49,11 @@ def make(tree: Path, *variables: str) -> tuple[int, str, list[str]]:
     return done.returncode, done.stderr, (tree / "calls").read_text().splitlines()
 
 
-def test_an_index_that_cannot_be_reached_is_told_first_with_the_remedy(tree: Path) -> None:
-    code, said, calls = make(tree, "TORCH_BACKEND=cpu")
+@pytest.mark.parametrize("environment", [{}, {"TORCH_INDEX": ""}])
+def test_an_index_that_cannot_be_reached_is_told_first_with_the_remedy(
+    tree: Path, environment: dict[str, str]
+) -> None:
+    code, said, calls = make(tree, "TORCH_BACKEND=cpu", **environment)
     assert code != 0
     assert "name a mirror of it by TORCH_INDEX=URL" in said
     assert [call.split()[0] for call in calls] == ["venv", "pip"], "nothing else is installed"
