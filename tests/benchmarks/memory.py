@@ -17,12 +17,8 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders.report import Bar, print_report
-from builders.runs import COUNTING, RunningJob
+from builders.runs import BULKY, RunningJob
 
-BULKY = COUNTING.replace("counting:Counting", "bulky:Bulky").replace(
-    "localLearningRate: 0\n      optimizer: {sgd: {learningRate: 1.0}}",
-    "optimizer: {adagrad: {learningRate: 0.01}}",
-)
 STEPS = 6
 CONSTANT_BYTES = 128 << 20
 """Allowed beside the vectors: queues of the transport, pieces of the update rule, allocator."""

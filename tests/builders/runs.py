@@ -39,6 +39,11 @@ spec:
   replicas: {count: 2, device: cpu}
   failurePolicy: {restartBackoff: {initialSeconds: 0.1, maxSeconds: 1}}
 """
+BULKY = COUNTING.replace("counting:Counting", "bulky:Bulky").replace(
+    "localLearningRate: 0\n      optimizer: {sgd: {learningRate: 1.0}}",
+    "optimizer: {adagrad: {learningRate: 0.01}}",
+)
+"""A model that is one vector, as long as `spec.task.arguments.parameters` says."""
 
 
 class RunningJob:

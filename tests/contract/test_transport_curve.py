@@ -8,10 +8,11 @@ import zmq
 
 from builders.transports import a_config, a_header, must_be_asked, must_receive, opened, until
 from disttrain.transport import authentication
-from disttrain.transport.config import CurveKeys, TransportKind
+from disttrain.transport.config import CurveKeys, Limits, TransportKind
 from disttrain.transport.errors import Refusal
 from disttrain.transport.header import Reason, Role, Verb
 from disttrain.transport.interface import Listener
+from disttrain.transport.tcp import TcpTransport
 
 SERVER_PUBLIC, SERVER_SECRET = (key.decode() for key in zmq.curve_keypair())
 REPLICA_PUBLIC, REPLICA_SECRET = (key.decode() for key in zmq.curve_keypair())
@@ -19,13 +20,13 @@ REPLICA_PUBLIC, REPLICA_SECRET = (key.decode() for key in zmq.curve_keypair())
 
 @pytest.fixture
 def listener() -> Iterator[Listener]:
-    keys = CurveKeys(
-        public=SERVER_PUBLIC,
-        secret=SERVER_SECRET,
-        allowed={REPLICA_PUBLIC: Role.REPLICA},
-    )
-    with opened(a_config(TransportKind.TCP, curve=keys)) as transport:
+    with opened(a_config(TransportKind.TCP, curve=SHARD_KEYS)) as transport:
         yield transport.listen("tcp://127.0.0.1:0")
+
+
+SHARD_KEYS = CurveKeys(
+    public=SERVER_PUBLIC, secret=SERVER_SECRET, allowed={REPLICA_PUBLIC: Role.REPLICA}
+)
 
 
 def client_keys(public: str, secret: str, server_public: str = SERVER_PUBLIC) -> CurveKeys:
@@ -44,6 +45,22 @@ def test_an_allowed_key_speaks_as_its_role(listener: Listener) -> None:
         assert request.payload == payload
         assert listener.reply(request, a_header(Verb.CONTROL_REPLY), b"yes")
         assert bytes(must_receive(channel).payload) == b"yes"
+
+
+def test_encryption_leaves_room_for_the_longest_chunk_and_the_longest_answer() -> None:
+    keys, longest = client_keys(REPLICA_PUBLIC, REPLICA_SECRET), Limits().payload_bytes
+    with (
+        opened(a_config(TransportKind.TCP, role=Role.SHARD, curve=SHARD_KEYS)) as transport,
+        opened(a_config(TransportKind.TCP, curve=keys)) as sending,
+    ):
+        listener = transport.listen("tcp://127.0.0.1:0")
+        channel = sending.connect(listener.address)
+        channel.send(a_header(Verb.CONTROL_REQUEST), bytes(TcpTransport.chunk_bytes))
+        request = must_be_asked(listener)
+        assert listener.reply(request, a_header(Verb.CONTROL_REPLY), bytes(longest))
+        assert must_receive(channel).payload.nbytes == longest
+        channel.send(a_header(Verb.CONTROL_REQUEST), bytes(TcpTransport.chunk_bytes + 1))
+        assert listener.receive(0.5) is None
 
 
 def test_a_key_that_speaks_as_another_role_is_refused(listener: Listener) -> None:

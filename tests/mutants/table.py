@@ -114,6 +114,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/status/test_watch.py",),
     ),
     Mutant(
+        name="no room for what encryption adds to a frame",
+        file=f"{_R}/transport/sockets.py",
+        old="return frame_bytes + (_CURVE_BYTES if config.curve else 0)",
+        new="return frame_bytes",
+        tests=("tests/contract/test_transport_curve.py",),
+    ),
+    Mutant(
         name="a scale that is no number",
         file=f"{_R}/transport/codec.py",
         old="if not math.isfinite(header.scale):",
