@@ -11,7 +11,7 @@ from builders import many_jobs
 from builders.fake_cluster import World
 from builders.operator_in_memory import OperatorInMemory
 from disttrain_operator import settings
-from disttrain_operator.kinds import SHARED, WORKLOADS, Kind
+from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import stored
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import JobKey
@@ -23,8 +23,8 @@ PLACE = "xxxxxx"
 KEY = JobKey(many_jobs.SPACE, f"job-{PLACE}")
 COMPLETE = json.dumps({"phase": "Complete", "reason": "EpochsDone", "message": "1 epoch"})
 CONFIG = settings.read({}).manifests
-TOLD = frozenset(KINDS) - {*SHARED}
-"""Kinds of what each job has."""
+TOLD = frozenset(KINDS)
+"""Kinds of what jobs have."""
 _HISTORY_ENTRIES = 80
 """Who wrote which field takes about 4.5 KB of a pod, and as much of a workload."""
 _MARK = "objects here"
@@ -38,6 +38,8 @@ class Template:
 
     kind: Kind
     text: str
+    is_shared: bool
+    """One for all jobs."""
 
     def of(self, number: int, objects: str) -> str:
         """The same object of another job, whose objects are packed in a text."""
@@ -55,13 +57,15 @@ class StandingJobs:
 
     def __len__(self) -> int:
         """Return the number of objects."""
-        return self.number * sum(len(each) for each in self._templates.values())
+        templates = [each for of_kind in self._templates.values() for each in of_kind]
+        return sum(1 if each.is_shared else self.number for each in templates)
 
     def some(self, kind: Kind, begin: int, end: int) -> Iterator[str]:
         """The objects of a kind of some jobs, as JSON."""
         for number in range(begin, min(end, self.number)):
             for template in self._templates[kind]:
-                yield template.of(number, self._objects[number])
+                if number == 0 or not template.is_shared:
+                    yield template.of(number, self._objects[number])
 
 
 def _objects(number: int) -> str:
@@ -100,7 +104,8 @@ def _template(kind: Kind, body: dict[str, Any]) -> Template:
         metadata["annotations"] = {**metadata["annotations"], stored.OBJECTS: _MARK}
     whole = {"metadata": metadata} if kind in STATELESS else {**body, "metadata": metadata}
     text = json.dumps(whole, separators=(",", ":"))
-    return Template(kind, re.sub(r"uid-(\d+)-[A-Za-z]+", lambda found: _uid(int(found[1])), text))
+    text = re.sub(r"uid-(\d+)-[A-Za-z]+", lambda found: _uid(int(found[1])), text)
+    return Template(kind, text, is_shared=PLACE not in metadata["name"])
 
 
 def _uid(number: int) -> str:

@@ -104,8 +104,9 @@ def assert_replicas_are_beside_each_other(report: dict[str, Any], folder: Path) 
     }
     page = (folder / "replicas.md").read_text()
     for row in report["runs"]:
-        assert row["seconds"] > 0
-        assert f"| {row['replicas']} | {row['`maxInFlight`']} | {row['seconds']:,.1f} |" in page
+        # Points are told apart by chance at first, so that even the small form may miss one half.
+        seconds = "not met" if row["seconds"] is None else f"{row['seconds']:,.1f}"
+        assert f"| {row['replicas']} | {row['`maxInFlight`']} | {seconds} |" in page
     pictures = {"sleeping-seconds-over-replicas", "sleeping-samples-over-staleness"}
     assert_pictures(page, folder, pictures)
 
