@@ -55,7 +55,7 @@ class Scale:
 
 
 FULL = Scale(
-    replicas=(1, 2, 4, 8, 16), step_seconds=0.1, accuracy=0.93, most_samples=120_000, seeds=3
+    replicas=(1, 2, 4, 8, 16), step_seconds=0.1, accuracy=0.93, most_samples=120_000, seeds=2
 )
 QUICK = Scale(replicas=(1, 4), step_seconds=0.02, accuracy=0.5, most_samples=20_000, seeds=1)
 IN_FLIGHT = (1, 0)
