@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CODE := runtime operator monitoring tests examples
 ifeq ($(TORCH_BACKEND),cpu)
-# An empty one names none.
+# An empty TORCH_INDEX, as an outer make may export it, names no index.
 TORCH_INDEX := $(or $(TORCH_INDEX),https://download.pytorch.org/whl/cpu)
 endif
 

@@ -16,17 +16,15 @@ from disttrain.transport.tcp import TcpTransport
 
 SERVER_PUBLIC, SERVER_SECRET = (key.decode() for key in zmq.curve_keypair())
 REPLICA_PUBLIC, REPLICA_SECRET = (key.decode() for key in zmq.curve_keypair())
+LISTENER_KEYS = CurveKeys(
+    public=SERVER_PUBLIC, secret=SERVER_SECRET, allowed={REPLICA_PUBLIC: Role.REPLICA}
+)
 
 
 @pytest.fixture
 def listener() -> Iterator[Listener]:
-    with opened(a_config(TransportKind.TCP, curve=SHARD_KEYS)) as transport:
+    with opened(a_config(TransportKind.TCP, curve=LISTENER_KEYS)) as transport:
         yield transport.listen("tcp://127.0.0.1:0")
-
-
-SHARD_KEYS = CurveKeys(
-    public=SERVER_PUBLIC, secret=SERVER_SECRET, allowed={REPLICA_PUBLIC: Role.REPLICA}
-)
 
 
 def client_keys(public: str, secret: str, server_public: str = SERVER_PUBLIC) -> CurveKeys:
@@ -50,7 +48,7 @@ def test_an_allowed_key_speaks_as_its_role(listener: Listener) -> None:
 def test_encryption_leaves_room_for_the_longest_chunk_and_the_longest_answer() -> None:
     keys, longest = client_keys(REPLICA_PUBLIC, REPLICA_SECRET), Limits().payload_bytes
     with (
-        opened(a_config(TransportKind.TCP, role=Role.SHARD, curve=SHARD_KEYS)) as transport,
+        opened(a_config(TransportKind.TCP, role=Role.SHARD, curve=LISTENER_KEYS)) as transport,
         opened(a_config(TransportKind.TCP, curve=keys)) as sending,
     ):
         listener = transport.listen("tcp://127.0.0.1:0")

@@ -105,6 +105,7 @@ def assert_replicas_are_beside_each_other(report: dict[str, Any], folder: Path) 
     page = (folder / "replicas.md").read_text()
     for row in report["runs"]:
         # Points are told apart by chance at first, so that even the small form may miss one half.
+        assert row["seconds"] is None or row["seconds"] > 0
         seconds = "not met" if row["seconds"] is None else f"{row['seconds']:,.1f}"
         assert f"| {row['replicas']} | {row['`maxInFlight`']} | {seconds} |" in page
     pictures = {"sleeping-seconds-over-replicas", "sleeping-samples-over-staleness"}

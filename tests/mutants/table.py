@@ -116,8 +116,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="no room for what encryption adds to a frame",
         file=f"{_R}/transport/sockets.py",
-        old="return frame_bytes + (_CURVE_BYTES if config.curve else 0)",
-        new="return frame_bytes",
+        old="largest + (_CURVE_BYTES if self._config.curve else 0)",
+        new="largest",
         tests=("tests/contract/test_transport_curve.py",),
     ),
     Mutant(

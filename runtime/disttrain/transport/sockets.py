@@ -28,8 +28,8 @@ _DOMAIN = "disttrain"
 _MOST_FRAMES = 4
 """More frames than any message has; further ones are read and thrown away."""
 _CURVE_BYTES = 33
-"""What encryption makes of a frame in addition: command, nonce, authenticator and flags of a
-MESSAGE (CurveZMQ, RFC 26)."""
+"""Added to a frame by encryption: command name, nonce, authenticator and flags (CurveZMQ, RFC 26,
+MESSAGE)."""
 _MOST_OVERTIME = 64
 """Messages that are looked at after the timeout, should those before be worth nothing."""
 
@@ -144,9 +144,7 @@ class Sockets:
 
         A peer that announces a frame of more than `largest_bytes` is disconnected.
         """
-        raw = self._open(zmq.ROUTER)
-        if largest_bytes is not None:
-            raw.setsockopt(zmq.MAXMSGSIZE, _on_the_wire(largest_bytes, self._config))
+        raw = self._open(zmq.ROUTER, largest_bytes)
         raw.setsockopt(zmq.ROUTER_MANDATORY, 1)
         raw.setsockopt(zmq.ROUTER_HANDOVER, 1)
         raw.setsockopt(zmq.SNDTIMEO, 0)
@@ -177,8 +175,11 @@ class Sockets:
             authentication.start(self._context, keys.allowed)
         self._authenticates = True
 
-    def _open(self, kind: int) -> "zmq.Socket[bytes]":
+    def _open(self, kind: int, largest_bytes: int | None = None) -> "zmq.Socket[bytes]":
         raw = self._context.socket(kind)
+        largest = self._config.limits.payload_bytes if largest_bytes is None else largest_bytes
+        # ZeroMQ compares the frame as it travels.
+        raw.setsockopt(zmq.MAXMSGSIZE, largest + (_CURVE_BYTES if self._config.curve else 0))
         for option, value in _options(self._config).items():
             raw.setsockopt(option, value)
         return raw
@@ -203,17 +204,11 @@ def remaining(end: float) -> float:
     return max(0.0, end - time.monotonic())
 
 
-def _on_the_wire(frame_bytes: int, config: TransportConfig) -> int:
-    """Length of a frame as ZeroMQ compares it with its limit: encrypted, if it is."""
-    return frame_bytes + (_CURVE_BYTES if config.curve else 0)
-
-
 def _options(config: TransportConfig) -> dict[int, int]:
     limits = config.limits
     by_reference = config.kind is TransportKind.SHARED_MEMORY
     return {
         zmq.LINGER: 0,
-        zmq.MAXMSGSIZE: _on_the_wire(limits.payload_bytes, config),
         zmq.SNDHWM: limits.header_queue if by_reference else limits.send_queue,
         zmq.RCVHWM: limits.header_queue if by_reference else limits.receive_queue,
         zmq.HANDSHAKE_IVL: round(limits.handshake.total_seconds() * 1000),
