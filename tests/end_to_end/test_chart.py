@@ -315,6 +315,7 @@ def test_what_an_administrator_brings_is_left_out(kubectl: Kubectl) -> None:
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "given"
 
 
+@pytest.mark.landing
 def test_jobs_outlive_an_upgrade_and_the_removal_of_the_operator(
     operator: str, namespace: Kubectl
 ) -> None:

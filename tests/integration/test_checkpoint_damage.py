@@ -181,6 +181,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield disk
 
 
+@pytest.mark.landing
 def test_training_goes_on_while_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
     places = [f"spec.checkpoint.uri={small_disk}", "spec.checkpoint.everySeconds=0.3"]
     ballast = small_disk / "ballast"

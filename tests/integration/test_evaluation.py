@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from builders.runs import RunningJob
 
 
+@pytest.mark.landing
 def test_a_gradient_after_an_evaluation_is_not_as_stale_as_the_evaluation_was_long(
     tmp_path: Path,
 ) -> None:

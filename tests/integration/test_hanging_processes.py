@@ -15,7 +15,9 @@ from builders.runs import RunningJob
 PATIENCE = "spec.coordinator={heartbeatSeconds: 0.2, leaseSeconds: 2, memberTimeoutSeconds: 6}"
 
 
-@pytest.mark.parametrize("name", ["shard-1", "coordinator", "replica-0"])
+@pytest.mark.parametrize(
+    "name", ["shard-1", pytest.param("coordinator", marks=pytest.mark.landing), "replica-0"]
+)
 def test_a_process_that_is_stopped_for_ever_is_killed_and_started_again(
     tmp_path: Path, name: str
 ) -> None:
@@ -56,6 +58,7 @@ class ImpatientJob(RunningJob):
         return next(each for each in children if each.name() == "dt:fork-server")
 
 
+@pytest.mark.landing
 def test_a_shard_that_is_stopped_for_ever_before_it_has_joined_is_started_again(
     tmp_path: Path,
 ) -> None:
@@ -92,6 +95,7 @@ def test_a_fork_server_that_is_stopped_for_ever_is_killed_when_it_is_needed(
         job.assert_promises_held()
 
 
+@pytest.mark.landing
 def test_a_long_import_of_the_task_is_told(tmp_path: Path) -> None:
     with ImpatientJob(tmp_path, ["spec.task.entrypoint=slow_import:Counting"]) as job:
         assert job.wait() == 0, job.printed()

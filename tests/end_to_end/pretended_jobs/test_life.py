@@ -3,6 +3,8 @@
 import time
 from functools import partial
 
+import pytest
+
 from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, commands
 
@@ -82,6 +84,7 @@ def test_suspending_stops_all_and_resuming_starts_all(job: PretendedTraining) ->
     job.wait_until(lambda: len(job.pods()) == 5, "all are made again")
 
 
+@pytest.mark.landing
 def test_replicas_follow_kubectl_scale_and_a_pod_autoscaler(job: PretendedTraining) -> None:
     job.start()
     job.kubectl.run("scale", job.resource, "--replicas=1")
