@@ -22,16 +22,17 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from builders import placements
 from builders.jobs import SMALL
 from builders.lone_shard import LonePlan, LoneShard
 from builders.report import Bar, print_report
-from disttrain.checkpoint import names, shard_file
+from disttrain.checkpoint import names, part_file
 from disttrain.checkpoint.store import Store
 from disttrain.coordinator.protocol.orders import Checkpoint, ShardWritten
 from disttrain.job.parsing import parse_job
 from disttrain.parameter_server.client import FetchClient, Push, PushClient
+from disttrain.state.vector import Vector
 from disttrain.transport.config import TransportKind
-from disttrain.transport.header import Vector
 from disttrain.transport.interface import Memory
 
 PROBE_ELEMENTS = 16
@@ -77,7 +78,7 @@ def _bar(kind: TransportKind, name: str, found: dict[str, Any]) -> Bar:
 
 def measure(kind: TransportKind, elements: int, rounds: int, folder: Path) -> dict[str, Any]:
     """The figures of one transport."""
-    sizes = {Vector.PARAMETERS: elements, Vector.BUFFERS_FLOAT32: PROBE_ELEMENTS}
+    sizes = {placements.PARAMETERS: elements, placements.BUFFERS_FLOAT32: PROBE_ELEMENTS}
     plan = LonePlan(
         job=parse_job(JOB, assignments=[HEARTBEAT]), folder=folder, kind=kind, elements=sizes
     )
@@ -126,7 +127,7 @@ def _checkpoint(shard: LoneShard, store: Store, number: int) -> tuple[ShardWritt
     if not isinstance(result, ShardWritten):
         message = f"the shard wrote no checkpoint: {result}"
         raise TypeError(message)
-    found = shard_file.digest_of(staging.path / names.shard_file(0))
+    found = part_file.digest_of(staging.path / names.part_file(0))
     assert (found.bytes, found.hash) == (result.bytes, result.hash)
     store.abandon(number)
     return result, first, end
@@ -172,9 +173,9 @@ def _push(
 ) -> None:
     config = shard.client_config(0)
     memory = config.transport.memory("replica-0-i1")
-    client = PushClient(config, 1)
+    client = PushClient(config)
     values = {vector: memory.allocate(vector.name, 4 * count) for vector, count in sizes.items()}
-    gradient = values[Vector.PARAMETERS]
+    gradient = values[placements.PARAMETERS]
     client.upload(values, [0])
     np.frombuffer(gradient.view, np.float32)[:] = 1e-3
     client.push(Push(sequence=1, gradient=gradient))
@@ -190,8 +191,8 @@ def _push(
 def _probe(shard: LoneShard, load: Load, ready: threading.Barrier, ended: threading.Event) -> None:
     config = shard.client_config(1)
     memory = config.transport.memory("replica-1-i1")
-    client = FetchClient(config, 1)
-    into = {Vector.BUFFERS_FLOAT32: memory.allocate("probe", 4 * PROBE_ELEMENTS)}
+    client = FetchClient(config)
+    into = {placements.BUFFERS_FLOAT32: memory.allocate("probe", 4 * PROBE_ELEMENTS)}
     ready.wait(120)
     while not ended.is_set():
         began = time.perf_counter()

@@ -19,13 +19,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from builders import placements
 from builders.jobs import SMALL
 from builders.lone_shard import LonePlan, LoneShard
 from builders.report import Bar, print_report
 from disttrain.job.parsing import parse_job
 from disttrain.parameter_server.client import FetchClient, Push, PushClient
 from disttrain.transport.config import TransportKind
-from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
 
 ELEMENTS = 1 << 20
@@ -73,7 +73,7 @@ def measure(kind: TransportKind, folder: Path, away: float) -> dict[str, float]:
 
 def _shard(kind: TransportKind, folder: Path) -> LoneShard:
     folder.mkdir()
-    sizes = {Vector.PARAMETERS: ELEMENTS}
+    sizes = {placements.PARAMETERS: ELEMENTS}
     return LoneShard(LonePlan(job=parse_job(SMALL), folder=folder, kind=kind, elements=sizes))
 
 
@@ -83,8 +83,8 @@ def _client(shard: LoneShard) -> Iterator["Client"]:
     config = shard.client_config(0)
     memory = config.transport.memory("replica-0-i1")
     buffer = memory.allocate("gradient", 4 * ELEMENTS)
-    client = Client(PushClient(config, 1), FetchClient(config, 1), buffer)
-    client.push.upload({Vector.PARAMETERS: buffer}, [0])
+    client = Client(PushClient(config), FetchClient(config), buffer)
+    client.push.upload({placements.PARAMETERS: buffer}, [0])
     np.frombuffer(buffer.view, np.float32)[:] = 1e-3
     client.rounds(TURN_SECONDS)
     try:
@@ -112,7 +112,7 @@ class Client:
         while (first := time.perf_counter()) < end:
             self._sequence += 1
             self.push.push(Push(sequence=self._sequence, gradient=self._buffer, samples=1))
-            self.fetch.fetch({Vector.PARAMETERS: self._buffer})
+            self.fetch.fetch({placements.PARAMETERS: self._buffer})
             found.append((first, time.perf_counter()))
             time.sleep(_PAUSE_SECONDS)
         return found

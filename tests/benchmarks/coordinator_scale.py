@@ -107,7 +107,7 @@ class Shard(Member):
             )
             return orders.Fenced(sender=sender)
         if isinstance(order, orders.Checkpoint):
-            name = names.shard_file(self.control.member.index)
+            name = names.part_file(self.control.member.index)
             (Path(order.folder) / name).write_bytes(_CONTENT)
             return orders.ShardWritten(
                 file=name, bytes=len(_CONTENT), hash=digest.of(_CONTENT), version=5

@@ -24,11 +24,10 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from builders import free_port, shard_process, transfers
+from builders import free_port, placements, shard_process, transfers
 from builders.report import Bar, print_report
 from builders.shard_process import ShardPlan, ShardProcess
 from disttrain.transport.config import TransportKind
-from disttrain.transport.header import Vector
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
 LARGE, SMALL = 42_000_000 // 262_144 * 262_144, 4_000_000 // 262_144 * 262_144
@@ -215,7 +214,7 @@ class Field:
         return ShardPlan(
             kind=kind,
             address="tcp://127.0.0.1:0" if kind is TransportKind.TCP else path,
-            elements={Vector.PARAMETERS: self.elements},
+            elements={placements.PARAMETERS: self.elements},
             optimizer={"adagrad": {"learning_rate": 0.01}},
             index=index,
             shards=shards,

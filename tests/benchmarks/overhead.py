@@ -100,7 +100,7 @@ class Joined:
             torch.device("cpu"),
             outgoing_buffers=2,
         )
-        sides = Sides(push=PushClient(config, 1), fetch=FetchClient(config, 1))
+        sides = Sides(push=PushClient(config), fetch=FetchClient(config))
         halt = Halt()
         self.connection = Connection(model, sides, halt)
         self.connection.upload([0])

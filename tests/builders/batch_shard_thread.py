@@ -9,22 +9,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from builders.batch_shards import a_shard
+from builders import placements
+from builders.batch_shards import a_placement, a_shard
 from builders.shard_process import JOB
 from builders.transports import PATIENCE, an_address
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.parameter_server.batch_shard import SandblasterShard
 from disttrain.parameter_server.serving import Serving
+from disttrain.state.placement import Placement
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import Role, Vector
+from disttrain.transport.header import Role
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """What a replica knows of the model."""
+class Plan:
+    """What a replica is told."""
 
-    elements: dict[Vector, int]
+    placement: Placement
 
 
 class ShardThread:
@@ -39,7 +41,7 @@ class ShardThread:
         self._work = queue.Queue()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self.plan = Sizes({Vector.PARAMETERS: elements})
+        self.plan = Plan(a_placement(placements.PARAMETERS, elements))
 
     @property
     def directory_entry(self) -> ShardAddress:

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from builders import committed_cuts
+from builders import committed_cuts, placements
 from builders.transports import a_header
-from disttrain import layout
+from disttrain.checkpoint.element_types import DTYPES
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.protocol import orders
 from disttrain.parameter_server import batch_values, restoring, writing
@@ -21,13 +21,16 @@ from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import Answer, ShardState
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.orders import Order
-from disttrain.sandblaster.names import ARRIVED, DIRECTION, GRADIENT, PARAMETERS, TRIAL
+from disttrain.sandblaster.names import ARRIVED, DIRECTION, FETCHABLE, GRADIENT, PARAMETERS, TRIAL
 from disttrain.sandblaster.operations import Operation
-from disttrain.transport.header import ELEMENT_BYTES, Header, Reason, Vector, Verb
+from disttrain.state.placement import Placement
+from disttrain.state.share import Share
+from disttrain.state.vector import Vector
+from disttrain.transport.header import ElementType, Header, Reason, Verb
 
 ELEMENTS = 40
 CHUNK_BYTES = 64
-NUMBER_TYPES = {Vector.PARAMETERS: np.float32, Vector.PARAMETERS_FLOAT64: np.float64}
+NUMBER_TYPES = {placements.PARAMETERS: np.float32, placements.PARAMETERS_FLOAT64: np.float64}
 
 FIRST_POINT: tuple[Operation, ...] = (ops.Copy(source=PARAMETERS, target=TRIAL),)
 MEASURE: tuple[Operation, ...] = (ops.Dots(vector=ARRIVED, others=(ARRIVED,)),)
@@ -40,26 +43,30 @@ ACCEPT: tuple[Operation, ...] = (
 )
 
 
-def no_checkpoint(number: int) -> RestoredShard:
+def no_checkpoint(number: int, _share: Share) -> RestoredShard:
     raise AssertionError(number)
 
 
+def a_placement(trainable: Vector, elements: int = ELEMENTS, shards: int = 1) -> Placement:
+    """Of a model that has one vector."""
+    return placements.a_placement({trainable: elements}, shards, FETCHABLE)
+
+
 def a_shard(
-    trainable: Vector = Vector.PARAMETERS,
+    trainable: Vector = placements.PARAMETERS,
     index: int = 0,
     shards: int = 1,
-    reload: Callable[[int], RestoredShard] = no_checkpoint,
+    reload: Callable[[int, Share], RestoredShard] = no_checkpoint,
     elements: int = ELEMENTS,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> SandblasterShard:
     """With parameters 1, 2, 3, ...; replicas 0 and 1 may stage."""
     state = ShardState(index=index, incarnation=1)
     shard = SandblasterShard(state, Records(incarnation=1), reload, replicas=2)
-    shard.configure({trainable: elements}, shards, chunk_bytes)
+    shard.configure(a_placement(trainable, elements, shards), chunk_bytes)
     assert state.values is not None
-    held = state.values.ranges[trainable]
-    start = torch.arange(held.first + 1, held.end + 1)
-    state.values.part(trainable, held).copy_(start)
+    held = state.values.share.ranges[trainable]
+    state.values.tensor(trainable).copy_(torch.arange(held.first + 1, held.end + 1))
     state.is_initialised = True
     for sender in range(2):
         shard.admit(SenderLife(sender, 1))
@@ -99,22 +106,21 @@ def stage_headers(
     """One for each chunk."""
     values = shard.state.values
     assert values is not None
-    vector = values.trainable
+    vector, share = values.trained, values.share
     made = []
-    for number in range(values.chunks(vector)):
-        part = values.chunk(vector, number)
+    for part in share.all_chunks([vector]):
         header = a_header(
             Verb.STAGE,
             sequence=evaluation,
             lease=attempt,
             lease_offset=group,
-            vector=vector,
-            element_type=layout.ELEMENT_TYPES[vector],
-            chunk=number,
-            chunks=values.chunks(vector),
+            vector=share.placement.number(vector),
+            element_type=vector.element_type,
+            chunk=part.chunk,
+            chunks=share.num_chunks(vector),
             first=part.first,
             count=part.count,
-            payload_bytes=part.count * ELEMENT_BYTES[layout.ELEMENT_TYPES[vector]],
+            payload_bytes=part.nbytes,
             incarnation=1,
             receiver_incarnation=shard.state.incarnation,
         )
@@ -124,7 +130,7 @@ def stage_headers(
 
 def handle(shard: Shard, header: Header, value: float = 1.0) -> list[Answer]:
     """A gradient whose elements are all this value."""
-    kind = NUMBER_TYPES.get(Vector(header.vector), np.float32)
+    kind = DTYPES[ElementType(header.element_type)]
     payload = memoryview(np.full(header.count, value, kind).tobytes())
     return list(shard.handle(header, payload))
 
@@ -150,13 +156,13 @@ def fetch(shard: Shard, vector: Vector, evaluation: int = 0) -> NDArray[np.gener
     header = a_header(
         Verb.FETCH,
         sequence=evaluation,
-        vector=vector,
-        count=values.chunks(vector),
+        vector=values.share.placement.number(vector),
+        count=values.share.num_chunks(vector),
         incarnation=1,
         receiver_incarnation=shard.state.incarnation,
     )
     payloads = [bytes(answer.payload) for answer in shard.handle(header, memoryview(b""))]
-    return np.frombuffer(b"".join(payloads), NUMBER_TYPES[layout.length_given_by(vector)])
+    return np.frombuffer(b"".join(payloads), DTYPES[vector.element_type])
 
 
 def one_iteration(shards: Sequence[SandblasterShard], commits: int = 3) -> None:
@@ -188,17 +194,17 @@ def commit(folder: Path, shards: Sequence[SandblasterShard], number: int = 1) ->
     cuts = [
         writing.cut(number, shard.state, values) for shard, values in zip(shards, held, strict=True)
     ]
-    trainable = held[0].trainable
-    model = committed_cuts.a_model(trainable, shards[0].state.elements[trainable])
+    placement, trained = held[0].share.placement, held[0].trained
+    model = committed_cuts.a_model(trained, placement.elements(trained))
     return committed_cuts.commit(folder, cuts, model, "lbfgs", number)
 
 
 def read(checkpoint: Checkpoint, shard: int = 0, shards: int = 1) -> RestoredShard:
     """One shard's part of a checkpoint."""
+    there = checkpoint.manifest.placement
+    placement = a_placement(there.vectors[0], there.elements(there.vectors[0]), shards)
     wanted = Wanted(
-        shard=shard,
-        shards=shards,
-        chunk_bytes=CHUNK_BYTES,
+        share=Share(placement, shard, CHUNK_BYTES),
         update_rule="lbfgs",
         make=batch_values.make,
     )

@@ -7,15 +7,15 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from builders.checkpoints import a_manifest, write_shard
+from builders import placements
+from builders.checkpoints import a_manifest, a_placement, write_part
 from builders.jobs import SMALL
-from disttrain.checkpoint import model_map
 from disttrain.checkpoint.element_types import Values
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.replica import model_tensors
-from disttrain.transport.header import Vector
+from disttrain.state.vector import Vector
 
 TASK = '''\
 import torch
@@ -72,7 +72,7 @@ def checkpoint_of(folder: Path, model: nn.Module, number: int = 1) -> Checkpoint
     store = Store(folder)
     staging = store.begin(number)
     shards = [
-        write_shard(staging.path, index, model_map.ranges(layout, index, 2), values)
+        write_part(staging.path, index, a_placement(layout, 2).ranges(index), values)
         for index in range(2)
     ]
     return store.commit(a_manifest(shards, layout=layout, number=number))
@@ -80,4 +80,4 @@ def checkpoint_of(folder: Path, model: nn.Module, number: int = 1) -> Checkpoint
 
 def _values(model: nn.Module) -> Mapping[Vector, Values]:
     parts = [parameter.detach().reshape(-1) for parameter in model.parameters()]
-    return {Vector.PARAMETERS: torch.cat(parts).numpy()}
+    return {placements.PARAMETERS: torch.cat(parts).numpy()}

@@ -6,24 +6,25 @@ from pathlib import Path
 
 import numpy as np
 
+from builders import placements
 from disttrain.checkpoint import model_map, names
-from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES, Values
+from disttrain.checkpoint.element_types import DTYPES, FILE_TYPES, Values
 from disttrain.checkpoint.manifest import (
     FileEntry,
+    HolderEntry,
     JobIdentity,
     Manifest,
     ModelTensor,
     Piece,
-    ShardEntry,
-    VectorRange,
 )
+from disttrain.checkpoint.part_file import Content
 from disttrain.checkpoint.parts import FolderParts, Parts
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.shard_file import Content
 from disttrain.checkpoint.store import Staging, Store
 from disttrain.checkpoint.tensor_file import Tensor
-from disttrain.layout import ModelLayout, TensorSpec
-from disttrain.transport.header import Vector
+from disttrain.state.layout import ModelLayout, TensorSpec
+from disttrain.state.placement import Held, Placement, Range, place
+from disttrain.state.vector import Vector
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -45,7 +46,7 @@ def a_tensor(
     shape: tuple[int, ...] = (3,),
     *,
     dtype: str = "float32",
-    vector: Vector = Vector.PARAMETERS,
+    vector: Vector = placements.PARAMETERS,
     first: int = 0,
     aliases: tuple[str, ...] = (),
 ) -> TensorSpec:
@@ -58,57 +59,58 @@ def a_tensor(
 def counting(layout: ModelLayout) -> dict[Vector, Values]:
     """Values 0, 1, 2, ... for every vector of a model."""
     return {
-        vector: np.arange(layout.elements(vector), dtype=kind)
-        for vector, kind in VECTOR_TYPES.items()
-        if layout.elements(vector)
+        vector: np.arange(count, dtype=DTYPES[vector.element_type])
+        for vector, count in layout.lengths().items()
     }
 
 
-def write_shard(
+def write_part(
     folder: Path,
     index: int,
-    ranges: Sequence[VectorRange],
+    ranges: Mapping[Vector, Range],
     values: Mapping[Vector, Values],
     version: int = 7,
-) -> ShardEntry:
-    """One shard's file with the values of its ranges, and Adagrad's state: ten times as much."""
-    return put_shard(FolderParts(folder), index, ranges, values, version)
+) -> HolderEntry:
+    """One holder's file with the values of its ranges, and Adagrad's state: ten times as much."""
+    return put_part(FolderParts(folder), index, ranges, values, version)
 
 
-def put_shard(
+def put_part(
     parts: Parts,
     index: int,
-    ranges: Sequence[VectorRange],
+    ranges: Mapping[Vector, Range],
     values: Mapping[Vector, Values],
     version: int = 7,
-) -> ShardEntry:
+) -> HolderEntry:
     """The same, wherever a store keeps it."""
     contents = [
         Content(tensor=tensor, pieces=pieces)
-        for part in ranges
-        for tensor, pieces in _tensors(part, values[part.vector][part.first : part.end])
+        for vector, held in ranges.items()
+        if vector in values and held.count
+        for tensor, pieces in _tensors(vector, values[vector][held.first : held.end])
     ]
-    written = parts.write_shard(index, contents, {"version": str(version)})
-    entry = FileEntry(name=names.shard_file(index), bytes=written.bytes, hash=written.hash)
-    return ShardEntry(index=index, file=entry, version=version, ranges=tuple(ranges))
+    written = parts.write_part(index, contents, {"version": str(version)})
+    entry = FileEntry(name=names.part_file(index), bytes=written.bytes, hash=written.hash)
+    return HolderEntry(index=index, file=entry, version=version)
 
 
-def _tensors(part: VectorRange, values: Values) -> Iterator[tuple[Tensor, list[memoryview]]]:
-    yield _tensor(names.values(part.vector), values)
-    if part.vector is Vector.PARAMETERS:
-        yield _tensor(names.state(part.vector, "sum_of_squares"), values * 10)
+def _tensors(vector: Vector, values: Values) -> Iterator[tuple[Tensor, list[memoryview]]]:
+    yield _tensor(vector, values)
+    if vector == placements.PARAMETERS:
+        yield _tensor(vector.beside("sum_of_squares"), values * 10)
 
 
-def _tensor(name: str, values: Values) -> tuple[Tensor, list[memoryview]]:
-    kind = FILE_TYPES[values.dtype]
+def _tensor(vector: Vector, values: Values) -> tuple[Tensor, list[memoryview]]:
+    kind = FILE_TYPES[vector.element_type]
     halves = [values[: values.size // 2].data, values[values.size // 2 :].data]
-    return Tensor(name=name, type=kind, shape=(values.size,)), halves
+    return Tensor(name=str(vector), type=kind, shape=(values.size,)), halves
 
 
 def a_manifest(
-    shards: Sequence[ShardEntry],
+    holders: Sequence[HolderEntry],
     *,
     layout: ModelLayout | None = None,
+    placement: Placement | None = None,
     number: int = 1,
     coordinator: FileEntry | None = None,
 ) -> Manifest:
@@ -123,7 +125,8 @@ def a_manifest(
         update_rule="adagrad",
         tensors=model_map.tensors(layout),
         pieces=model_map.pieces(layout),
-        shards=tuple(shards),
+        placement=placement or a_placement(layout, len(holders)),
+        holders=tuple(holders),
         coordinator=coordinator,
     )
 
@@ -132,7 +135,7 @@ def stage(staging: Staging, layout: ModelLayout, shards: int) -> Manifest:
     """Write all files but the manifest of a checkpoint with `counting` values."""
     values = counting(layout)
     entries = [
-        write_shard(staging.path, index, model_map.ranges(layout, index, shards), values)
+        write_part(staging.path, index, a_placement(layout, shards).ranges(index), values)
         for index in range(shards)
     ]
     own = staging.write_coordinator(b'{"ledger": []}')
@@ -151,15 +154,17 @@ def a_divided_checkpoint(
     folder: Path,
     tensors: Sequence[ModelTensor],
     pieces: Sequence[Piece],
-    values: Mapping[tuple[int, Vector], Values],
+    values: Mapping[Vector, Values],
 ) -> Checkpoint:
-    """A checkpoint of a model over partitions: one shard for each (partition, vector)."""
+    """A checkpoint of a model over partitions: one holder for each vector."""
     store = Store(folder)
     staging = store.begin(1)
     entries = []
-    for index, ((partition, vector), held) in enumerate(values.items()):
-        part = VectorRange(partition=partition, vector=vector, first=0, end=held.size)
-        entries.append(write_shard(staging.path, index, [part], {vector: held}))
+    holders = []
+    for index, (vector, held) in enumerate(values.items()):
+        whole_vector = Range(first=0, end=held.size)
+        entries.append(write_part(staging.path, index, {vector: whole_vector}, {vector: held}))
+        holders.append((Held(index, 0, held.size),))
     whole = a_manifest(entries)
     return store.commit(
         Manifest(
@@ -171,9 +176,15 @@ def a_divided_checkpoint(
             update_rule="sgd",
             tensors=tuple(tensors),
             pieces=tuple(pieces),
-            shards=tuple(entries),
+            placement=Placement(vectors=tuple(values), holders=tuple(holders)),
+            holders=tuple(entries),
         )
     )
+
+
+def a_placement(layout: ModelLayout, holders: int) -> Placement:
+    """Of a job that keeps what `write_part` writes."""
+    return place(layout, holders, ("sum_of_squares",))
 
 
 def flip_bit(file: Path, at: int) -> None:

@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from disttrain.checkpoint import model_map, names
-from disttrain.checkpoint.manifest import FileEntry, JobIdentity, Manifest, ShardEntry
+from disttrain.checkpoint.manifest import FileEntry, HolderEntry, JobIdentity, Manifest
 from disttrain.checkpoint.parts import FolderParts
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
-from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.parameter_server import writing
 from disttrain.parameter_server.writing import Cut
-from disttrain.transport.header import Vector
+from disttrain.state.layout import ModelLayout, TensorSpec
+from disttrain.state.vector import Vector
 
 
 def a_model(vector: Vector, elements: int) -> ModelLayout:
@@ -33,18 +33,17 @@ def commit(
     for index, made in enumerate(cuts):
         parts = FolderParts(staging.path)
         written = writing.write(made, parts)
-        name = names.shard_file(index)
+        name = names.part_file(index)
         file = FileEntry(name=name, bytes=written.bytes, hash=written.hash)
-        ranges = model_map.ranges(model, index, len(cuts))
         made.lasting.remember(parts.committed(number))
-        entry = ShardEntry(
+        entry = HolderEntry(
             index=index,
             file=file,
             version=made.version,
-            ranges=ranges,
             vectors=made.lasting.entries,
         )
         entries.append(entry)
+    placement = cuts[0].lasting.values.share.placement
     manifest = Manifest(
         number=number,
         job=JobIdentity(uid="job", name="job"),
@@ -54,6 +53,7 @@ def commit(
         update_rule=rule,
         tensors=model_map.tensors(model),
         pieces=model_map.pieces(model),
-        shards=tuple(entries),
+        placement=placement,
+        holders=tuple(entries),
     )
     return store.commit(manifest)

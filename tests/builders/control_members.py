@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from builders import placements
 from builders.jobs import a_job
 from disttrain.checkpoint import digest, names
 from disttrain.coordinator.errors import MemberFenced
@@ -22,10 +23,10 @@ from disttrain.job import defaults
 from disttrain.job.names import Role as JobRole
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
-from disttrain.layout import ModelLayout, TensorSpec
+from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import Role, Vector
+from disttrain.transport.header import Role
 from disttrain.transport.interface import Channel
 
 _PATIENCE_SECONDS = 240.0
@@ -38,7 +39,7 @@ LAYOUT = ModelLayout(
             aliases=(),
             shape=(64,),
             dtype="float32",
-            vector=Vector.PARAMETERS,
+            vector=placements.PARAMETERS,
             first=0,
         ),
     )
@@ -91,7 +92,7 @@ class FakeShard:
         return orders.Done()
 
     def _write(self, order: orders.Checkpoint) -> orders.Result:
-        name = names.shard_file(self.control.member.index)
+        name = names.part_file(self.control.member.index)
         content = b"not a model"
         try:
             (Path(order.folder) / name).write_bytes(content)

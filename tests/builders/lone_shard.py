@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from builders.placements import a_placement
 from disttrain.coordinator.protocol import messages, payloads
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import HeartbeatReply, Joined, ShardAddress
@@ -21,9 +22,10 @@ from disttrain.job.spec import DistTrainJob
 from disttrain.launch import config as launch_config
 from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server.client import ClientConfig, Identity
+from disttrain.state.vector import Vector
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import EMPTY, Role, Vector, Verb
+from disttrain.transport.header import EMPTY, Role, Verb
 from disttrain.transport.interface import Listener, Request
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
@@ -47,6 +49,8 @@ class LoneShard:
 
     def __init__(self, plan: LonePlan) -> None:
         self._plan = plan
+        kept = plan.job.spec.strategy.only_downpour.optimizer.rule.kept
+        self._placement = a_placement(plan.elements, kept=kept)
         self._transport = open_transport(_transport_config(plan.kind, Role.COORDINATOR))
         self._listener = self._transport.listen(_address(plan, "coordinator"))
         self._orders: dict[int, Order] = {}
@@ -102,7 +106,7 @@ class LoneShard:
             transport=open_transport(_transport_config(self._plan.kind, Role.REPLICA)),
             identity=Identity(index, 1),
             directory=lambda: [ShardAddress(index=0, incarnation=1, address=self._address)],
-            sizes=self._plan.elements,
+            placement=self._placement,
             patience_seconds=60.0,
         )
 
@@ -139,6 +143,8 @@ class LoneShard:
 
     def _reply(self, request: messages.Request) -> messages.Reply:
         match request:
+            case messages.AskPlacement():
+                return messages.Placed()
             case messages.Join():
                 self._address = request.data_address or ""
                 self._joined.set()
@@ -157,7 +163,7 @@ class LoneShard:
             member=MemberId(role=Role.SHARD, index=0, incarnation=1),
             seed=0,
             replicas=dict.fromkeys(range(REPLICAS), 1),
-            elements={int(vector): count for vector, count in self._plan.elements.items()},
+            placement=self._placement,
             live_replicas=REPLICAS,
         )
 

@@ -12,11 +12,11 @@ from http.client import HTTPConnection
 import pytest
 
 from builders import free_port
-from builders.checkpoints import SMALL, a_layout, a_manifest, counting, put_shard
-from disttrain.checkpoint import model_map, stores
+from builders.checkpoints import SMALL, a_layout, a_manifest, a_placement, counting, put_part
+from disttrain.checkpoint import stores
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.job.location import Location
-from disttrain.layout import ModelLayout
+from disttrain.state.layout import ModelLayout
 
 KINDS = ("folder", "disk", "memory", "s3")
 _START_SECONDS = 60.0
@@ -84,10 +84,10 @@ def a_checkpoint(
     own = store.begin(number).write_coordinator(b'{"ledger": %d}' % number)
     values = counting(layout)
     entries = [
-        put_shard(
+        put_part(
             stores.open_parts(at)(store.staging(number)),
             index,
-            model_map.ranges(layout, index, shards),
+            a_placement(layout, shards).ranges(index),
             values,
             version=number,
         )

@@ -5,11 +5,12 @@ from collections.abc import Collection, Mapping
 
 import torch
 
+from builders import placements
 from disttrain.parameter_server import schedule
 from disttrain.parameter_server.client import FetchResult, Push, PushResult, Version
 from disttrain.parameter_server.schedule import Factor
-from disttrain.replica.model_tensors import ELEMENT_DTYPES
-from disttrain.transport.header import Vector
+from disttrain.parameter_server.values import DTYPES
+from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 
 
@@ -35,11 +36,11 @@ class OneShard:
     def push(self, push: Push) -> list[PushResult]:
         assert self.gate.wait(20)
         staleness = self.version - push.versions[0][1]
-        gradient = tensor(push.gradient, Vector.PARAMETERS)
+        gradient = tensor(push.gradient, placements.PARAMETERS)
         if push.scale != 1.0:
             gradient = gradient * push.scale
         rate = self.learning_rate * self.factor(self.samples)
-        self.values[Vector.PARAMETERS].add_(gradient, alpha=-rate)
+        self.values[placements.PARAMETERS].add_(gradient, alpha=-rate)
         for vector, runs in push.runs().items():
             for run in runs:
                 sent = tensor(push.buffers[vector], vector)[run.first : run.end]
@@ -66,4 +67,4 @@ class OneShard:
 
 
 def tensor(buffer: Buffer, vector: Vector) -> torch.Tensor:
-    return torch.frombuffer(buffer.view, dtype=ELEMENT_DTYPES[vector])
+    return torch.frombuffer(buffer.view, dtype=DTYPES[vector.element_type])

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from builders.shard_process import JOB, ShardProcess
 from disttrain.coordinator.protocol.messages import ShardAddress
-from disttrain.layout import ELEMENT_TYPES
 from disttrain.parameter_server.client import ClientConfig, FetchClient, Identity, PushClient
 from disttrain.parameter_server.values import DTYPES
+from disttrain.state.vector import Vector
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import ELEMENT_BYTES, Role, Vector
+from disttrain.transport.header import Role
 from disttrain.transport.interface import Buffer, Memory, Transport
 
 
@@ -36,7 +36,7 @@ class Replica:
         return buffer
 
     def empty(self, vector: Vector, elements: int) -> Buffer:
-        return self.memory.allocate("empty", elements * ELEMENT_BYTES[ELEMENT_TYPES[vector]])
+        return self.memory.allocate("empty", elements * vector.element_bytes)
 
     def fetch(self, elements: dict[Vector, int]) -> dict[Vector, Tensor]:
         """The values of whole vectors."""
@@ -46,7 +46,7 @@ class Replica:
 
 
 def tensor(buffer: Buffer, vector: Vector) -> Tensor:
-    return torch.frombuffer(buffer.view, dtype=DTYPES[ELEMENT_TYPES[vector]])
+    return torch.frombuffer(buffer.view, dtype=DTYPES[vector.element_type])
 
 
 @contextmanager
@@ -64,10 +64,10 @@ def replica(
         transport=transport,
         identity=identity,
         directory=directory or (lambda: [shard.directory_entry for shard in shards]),
-        sizes=shards[0].plan.elements,
+        placement=shards[0].plan.placement,
         patience_seconds=60.0,
     )
-    pushes, fetches = PushClient(config, len(shards)), FetchClient(config, len(shards))
+    pushes, fetches = PushClient(config), FetchClient(config)
     try:
         yield Replica(transport, memory, pushes, fetches, identity)
     finally:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from builders.placements import a_placement
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.job.optimizer import Optimizer
 from disttrain.launch import linux
@@ -24,9 +25,11 @@ from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.state import ShardState
+from disttrain.state.placement import Placement
+from disttrain.state.vector import Vector, parse
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import Role, Vector
+from disttrain.transport.header import Role
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
 
 JOB = "job-of-a-test"
@@ -49,14 +52,20 @@ class ShardPlan:
     chunk_bytes: int = 0
     """0: the transport's own."""
 
+    @property
+    def placement(self) -> Placement:
+        """Who holds what, with what the optimizer keeps."""
+        kept = Optimizer.model_validate(self.optimizer).rule.kept
+        return a_placement(self.elements, self.shards, kept)
+
     def to_json(self) -> str:
-        fields = self.__dict__ | {"elements": {int(v): n for v, n in self.elements.items()}}
+        fields = self.__dict__ | {"elements": {str(v): n for v, n in self.elements.items()}}
         return json.dumps(fields)
 
     @staticmethod
     def from_json(text: str) -> "ShardPlan":
         fields = json.loads(text)
-        elements = {Vector(int(vector)): n for vector, n in fields["elements"].items()}
+        elements = {parse(vector): n for vector, n in fields["elements"].items()}
         kind = TransportKind(fields["kind"])
         return ShardPlan(**(fields | {"elements": elements, "kind": kind}))
 
@@ -145,7 +154,7 @@ def main(plan: ShardPlan, told: Callable[[str], object]) -> None:
     )
     rule = Optimizer.model_validate(plan.optimizer).rule
     shard = assembly.build(state, rule, records)
-    shard.configure(plan.elements, plan.shards, plan.chunk_bytes or transport.chunk_bytes)
+    shard.configure(plan.placement, plan.chunk_bytes or transport.chunk_bytes)
     for sender, incarnation in plan.senders:
         shard.admit(SenderLife(sender, incarnation))
     serving = Serving(listener, shard)

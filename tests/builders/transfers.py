@@ -17,12 +17,12 @@ import xxhash
 import zmq
 from torch import Tensor
 
+from builders import placements
 from builders.replicas import replica
 from builders.shard_process import ShardProcess
 from disttrain.parameter_server import fetching, pushing
 from disttrain.parameter_server.client import Push, Version
 from disttrain.transport.config import TransportKind
-from disttrain.transport.header import Vector
 from disttrain.transport.tcp import TcpTransport
 
 _PIECE = 1 << 20
@@ -50,7 +50,7 @@ def replica_worker(
     torch.set_num_threads(1)
     with replica(kind, shards, sender[0], sender[1]) as one:
         gradient = one.buffer(torch.randn(elements) * 0.01)
-        into = {Vector.PARAMETERS: one.buffer(torch.randn(elements))}
+        into = {placements.PARAMETERS: one.buffer(torch.randn(elements))}
         one.pushes.upload(into, range(len(shards)))
         numbers = iter(range(1, 1 << 40))
 

@@ -12,9 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from disttrain.state.placement import TRAINED
 from disttrain.transport.config import CurveKeys, Limits, TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import EMPTY, ElementType, Header, Role, Vector, Verb
+from disttrain.transport.header import EMPTY, ElementType, Header, Role, Verb
 from disttrain.transport.interface import Buffer, Channel, Listener, Message, Request, Transport
 
 PATIENCE = 10.0
@@ -30,7 +31,7 @@ def a_header(verb: Verb, **fields: Any) -> Header:
 
 def a_chunk_header(verb: Verb, count: int, **fields: Any) -> Header:
     """A header for `count` float32 values of the only chunk."""
-    chunk = {"chunk": 0, "chunks": 1, "vector": Vector.PARAMETERS} | fields
+    chunk = {"chunk": 0, "chunks": 1, "vector": TRAINED} | fields
     return a_header(verb, count=count, element_type=ElementType.FLOAT32, **chunk)
 
 

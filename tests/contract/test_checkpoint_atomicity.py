@@ -51,7 +51,7 @@ def test_a_writer_after_a_killed_one_begins_anew(tmp_path: Path) -> None:
     stage(kept.begin(2), a_layout(), 3)
     committed = kept.commit(stage(kept.begin(2), a_layout(), 1))
     assert sorted(path.name for path in committed.path.iterdir()) == [
-        "coordinator.json", "manifest.json", "shard-00000.safetensors",
+        "coordinator.json", "manifest.json", "part-00000.safetensors",
     ]  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint_and_is_reported(tmp_path: Pa
     with _small_disk(tmp_path / "disk", 7 * MEBIBYTE) as folder:
         kept = Store(folder / "checkpoints")
         whole = a_checkpoint(kept.folder, layout=BIG, number=1)
-        said = r"shard-0000.*No space left on device; make room for its [0-9,]{9} bytes or"
+        said = r"part-0000.*No space left on device; make room for its [0-9,]{9} bytes or"
         with pytest.raises(NotWritten, match=said):
             stage(kept.begin(2), BIG, 2)
         kept.abandon(2)

@@ -5,27 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from builders import object_stores
-from builders.checkpoints import a_layout, a_manifest, counting, put_shard
+from builders import object_stores, placements
+from builders.checkpoints import a_layout, a_manifest, a_placement, counting, put_part
 from builders.object_stores import a_checkpoint
 from disttrain.checkpoint import (
     digest,
-    model_map,
     names,
     object_names,
     objects,
+    part_file,
     reading,
-    shard_file,
     stores,
     tensor_file,
 )
 from disttrain.checkpoint.errors import AlreadyThere, Corrupt, NoCheckpoint
 from disttrain.checkpoint.manifest import LONGEST_NAME, FileEntry, VectorEntry
-from disttrain.checkpoint.shard_file import Content
+from disttrain.checkpoint.part_file import Content
 from disttrain.checkpoint.vector_file import OnDisk
 from disttrain.job.location import Location
-from disttrain.layout import ModelLayout
-from disttrain.transport.header import Vector
+from disttrain.state.layout import ModelLayout
 
 LAYOUT = a_layout()
 
@@ -77,20 +75,20 @@ def test_a_committed_checkpoint_is_found_and_whole(at: Location) -> None:
 
 def test_one_file_is_brought_without_the_others(at: Location) -> None:
     found = a_checkpoint(at)
-    entry = found.manifest.shards[1].file
+    entry = found.manifest.holders[1].file
     store = stores.open_store(at)
     store.bring(found, [entry])
-    assert shard_file.digest_of(found.path / entry.name).hash == entry.hash
+    assert part_file.digest_of(found.path / entry.name).hash == entry.hash
 
 
 def test_nobody_finds_what_is_not_committed(at: Location) -> None:
     a_checkpoint(at, 1)
     store = stores.open_store(at)
     store.begin(2).write_coordinator(b"{}")
-    put_shard(
+    put_part(
         stores.open_parts(at)(store.staging(2)),
         0,
-        model_map.ranges(LAYOUT, 0, 1),
+        a_placement(LAYOUT, 1).ranges(0),
         counting(LAYOUT),
     )
     assert numbers(at) == [1]
@@ -115,7 +113,7 @@ def test_a_commit_is_refused_when_a_file_is_missing_or_short(at: Location) -> No
     store = stores.open_store(at)
     own = store.begin(1).write_coordinator(b"{}")
     parts = stores.open_parts(at)(store.staging(1))
-    entry = put_shard(parts, 0, model_map.ranges(LAYOUT, 0, 1), counting(LAYOUT))
+    entry = put_part(parts, 0, a_placement(LAYOUT, 1).ranges(0), counting(LAYOUT))
     missing = FileEntry(name=names.COORDINATOR, bytes=3, hash=digest.of(b"abc"))
     short = FileEntry(name=own.name, bytes=own.bytes + 1, hash=own.hash)
     for wrong in (missing, short):
@@ -130,8 +128,8 @@ def test_a_commit_is_refused_that_no_reader_would_take(at: Location) -> None:
     store = stores.open_store(at)
     own = store.begin(1).write_coordinator(b"{}")
     parts = stores.open_parts(at)(store.staging(1))
-    entry = put_shard(parts, 0, model_map.ranges(LAYOUT, 0, 1), counting(LAYOUT))
-    lying = replace(entry, file=replace(entry.file, name="../shard-00000.safetensors"))
+    entry = put_part(parts, 0, a_placement(LAYOUT, 1).ranges(0), counting(LAYOUT))
+    lying = replace(entry, file=replace(entry.file, name="../part-00000.safetensors"))
     with pytest.raises(Corrupt, match="its file is"):
         store.commit(a_manifest([lying], layout=LAYOUT, coordinator=own))
     assert numbers(at) == []
@@ -144,7 +142,7 @@ def test_a_commit_is_refused_of_a_name_that_no_reader_takes(at: Location) -> Non
     )
     own = store.begin(1).write_coordinator(b"{}")
     parts = stores.open_parts(at)(store.staging(1))
-    entry = put_shard(parts, 0, model_map.ranges(layout, 0, 1), counting(layout))
+    entry = put_part(parts, 0, a_placement(layout, 1).ranges(0), counting(layout))
     with pytest.raises(Corrupt, match=r"tensors\.0\.name: String should have at most 4096"):
         store.commit(a_manifest([entry], layout=layout, coordinator=own))
     assert numbers(at) == []
@@ -202,7 +200,7 @@ def test_a_vector_is_shared_until_the_last_checkpoint_that_has_it_is_gone(at: Lo
 def _commit_with(at: Location, number: int, vector: FileEntry) -> Path:
     store = stores.open_store(at)
     parts = stores.open_parts(at)(store.staging(number))
-    shard = put_shard(parts, 0, model_map.ranges(LAYOUT, 0, 1), counting(LAYOUT), number)
-    tensor = names.state(Vector.PARAMETERS, "s0")
-    shard = replace(shard, vectors=(VectorEntry(tensor=tensor, file=vector),))
+    shard = put_part(parts, 0, a_placement(LAYOUT, 1).ranges(0), counting(LAYOUT), number)
+    s0 = placements.PARAMETERS.beside("s0")
+    shard = replace(shard, vectors=(VectorEntry(vector=s0, file=vector),))
     return store.commit(a_manifest([shard], layout=LAYOUT, number=number)).path

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from builders import object_writer
-from builders.checkpoints import a_layout, a_manifest, counting, put_shard
+from builders.checkpoints import a_layout, a_manifest, a_placement, counting, put_part
 from builders.flaky_objects import Fault, FlakyObjects
-from disttrain.checkpoint import model_map, object_names, reading
+from disttrain.checkpoint import object_names, reading
 from disttrain.checkpoint.errors import NotWritten
 from disttrain.checkpoint.manifest import Manifest
 from disttrain.checkpoint.object_parts import ObjectParts
@@ -25,8 +25,8 @@ def staged(store: ObjectStore, folder: Path, number: int, version: int | None = 
     """All of a checkpoint but its manifest; the version makes its data what it is."""
     own = store.begin(number).write_coordinator(b'{"ledger": []}')
     parts = ObjectParts(store.objects, folder / "written")
-    ranges = model_map.ranges(LAYOUT, 0, 1)
-    shard = put_shard(parts, 0, ranges, counting(LAYOUT), version=version or number)
+    ranges = a_placement(LAYOUT, 1).ranges(0)
+    shard = put_part(parts, 0, ranges, counting(LAYOUT), version=version or number)
     return a_manifest([shard], layout=LAYOUT, number=number, coordinator=own)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from builders import placements
 from builders.batch_shard_thread import ShardThread
 from builders.batch_shards import FIRST_POINT, MEASURE, perform, performed, stage_headers
 from builders.replicas import Replica, replica, tensor
@@ -19,7 +20,7 @@ from disttrain.parameter_server.client import Stage
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.errors import EvaluationOver, Fenced
 from disttrain.transport.config import TransportKind
-from disttrain.transport.header import Header, Reason, Role, Vector, Verb
+from disttrain.transport.header import Header, Reason, Role, Verb
 from disttrain.transport.interface import Buffer, Channel, Slice
 
 ELEMENTS = 40_000
@@ -68,7 +69,7 @@ def stage(
             attempt=attempt,
             evaluation=evaluation,
             group=group,
-            vector=Vector.PARAMETERS,
+            vector=placements.PARAMETERS,
             gradient=gradient,
         )
     )
@@ -98,9 +99,9 @@ def test_the_point_of_an_evaluation_goes_out_and_gradients_come_in(
     shard: ShardThread, one: Replica
 ) -> None:
     begin(shard, groups=2)
-    into = one.empty(Vector.PARAMETERS, ELEMENTS)
-    one.fetches.fetch_trial(1, Vector.TRIAL, into)
-    assert torch.equal(tensor(into, Vector.PARAMETERS), torch.arange(1.0, ELEMENTS + 1))
+    into = one.empty(placements.PARAMETERS, ELEMENTS)
+    one.fetches.fetch_trial(1, placements.TRIAL, into)
+    assert torch.equal(tensor(into, placements.PARAMETERS), torch.arange(1.0, ELEMENTS + 1))
 
     stage(one, 1, ones(one), group=1)
     stage(one, 2, ones(one, 3.0), group=0)
@@ -143,7 +144,12 @@ def test_a_damaged_chunk_changes_nothing(shard: ShardThread, one: Replica) -> No
     gradient = ones(one, 5.0)
     first = headers(shard, 1)[0]
     with connected(one, shard) as channel:
-        for changed in ({"first": 8}, {"chunk": 1}, {"vector": Vector.FROZEN}, {"lease_offset": 1}):
+        for changed in (
+            {"first": 8},
+            {"chunk": 1},
+            {"vector": placements.FROZEN},
+            {"lease_offset": 1},
+        ):
             send(channel, first._replace(**changed), gradient)
             assert refusal(channel) is Reason.WRONG_LAYOUT
 
@@ -194,7 +200,7 @@ def test_what_is_for_another_evaluation_is_dropped(shard: ShardThread, one: Repl
     with pytest.raises(EvaluationOver):
         stage(one, 1, ones(one), evaluation=3)
     with pytest.raises(EvaluationOver):
-        one.fetches.fetch_trial(3, Vector.TRIAL, one.empty(Vector.PARAMETERS, ELEMENTS))
+        one.fetches.fetch_trial(3, placements.TRIAL, one.empty(placements.PARAMETERS, ELEMENTS))
 
     stage(one, 2, ones(one), evaluation=4)
 

@@ -243,7 +243,7 @@ def is_of_the_order(file: str, job: str) -> bool:
     """Whether it lies in the folder that the order names, or where the job's own do."""
     own = (names.folder(ORDERED_NUMBER), names.staging(ORDERED_NUMBER))
     places = tuple(f"{job}/checkpoints/{name}" for name in own)
-    return file == names.shard_file(0) or file.startswith(places)
+    return file == names.part_file(0) or file.startswith(places)
 
 
 def unknown_keys(known: CurveKeys) -> CurveKeys:

@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from disttrain.audit import audit, reading, report
-from disttrain.checkpoint import digest, stores
+from disttrain.checkpoint import digest, model_map, stores
+from disttrain.checkpoint.manifest import Manifest
 from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.cli import checkpoint_export, checkpoint_inspection
 from disttrain.coordinator.journal import journals, state
@@ -19,7 +20,8 @@ from disttrain.job.spec import DistTrainJob
 from disttrain.parameter_server import assembly, restoring
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.restoring import RestoredShard, Wanted
-from disttrain.parameter_server.values import bytes_of
+from disttrain.state.placement import Placement, place
+from disttrain.state.share import Share
 
 FOUND = "found.json"
 JOB = "job.yaml"
@@ -85,20 +87,25 @@ def _restored(location: Location, job: DistTrainJob) -> Found:
     found: Found = {}
     if newest is None:
         return found
-    for shards in (len(newest.manifest.shards), 1):
+    for shards in (len(newest.manifest.holders), 1):
         for shard in range(shards):
-            restored = restoring.restore([newest], _wanted(job, shard, shards, store))
+            share = Share(_placement(newest.manifest, shards), shard, 1 << 12)
+            restored = restoring.restore([newest], _wanted(job, share, store))
             assert restored is not None
             found[f"{shard} of {shards}"] = dict(_of_shard(restored))
     return found
 
 
-def _wanted(job: DistTrainJob, shard: int, shards: int, store: CheckpointStore) -> Wanted:
+def _placement(manifest: Manifest, holders: int) -> Placement:
+    """As the coordinator of a job that goes on from there makes it."""
+    kept = [vector.name for vector in manifest.placement.vectors if not vector.is_of_a_model]
+    return place(model_map.layout(manifest), holders, kept)
+
+
+def _wanted(job: DistTrainJob, share: Share, store: CheckpointStore) -> Wanted:
     strategy = job.spec.strategy.rule
     return Wanted(
-        shard=shard,
-        shards=shards,
-        chunk_bytes=1 << 12,
+        share=share,
         update_rule=assembly.rule_name(strategy.optimizer.rule),
         other_rules=assembly.other_rules(strategy),
         make=assembly.values_for(strategy),
@@ -112,10 +119,11 @@ def _of_shard(restored: RestoredShard) -> Iterator[tuple[str, Any]]:
     yield "checkpoint", restored.checkpoint
     yield "version", restored.version
     values = restored.values
-    for vector, held in sorted(values.ranges.items()):
-        yield vector.name, digest.of(values.bytes_of(vector, held))
-    for name, tensor in sorted(values.state.items()):
-        yield name, digest.of(bytes_of(tensor))
+    for vector in sorted(values.vectors):
+        yield (
+            str(vector) if vector.is_of_a_model else vector.name,
+            digest.of(values.all_bytes(vector)),
+        )
     for life, delivered in sorted(restored.delivered.items()):
         yield f"delivered of {life.sender}.{life.incarnation}", asdict(delivered)
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from builders import placements
 from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard, tensor
 from disttrain.coordinator.protocol.fields import START
@@ -16,7 +17,6 @@ from disttrain.replica.downpour import Downpour, DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.task.loss import BatchLoss
-from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
 
 pytestmark = [
@@ -45,7 +45,7 @@ def test_a_gradient_reaches_the_host_as_it_was_when_it_left() -> None:
     outgoing.leave()
     outgoing.wait_left()
 
-    assert (tensor(outgoing.gradient.buffer, Vector.PARAMETERS) == 3.0).all()
+    assert (tensor(outgoing.gradient.buffer, placements.PARAMETERS) == 3.0).all()
 
 
 def test_fetched_values_reach_the_model() -> None:
@@ -53,7 +53,7 @@ def test_fetched_values_reach_the_model() -> None:
     flat = a_flat_model(model)
 
     for value in (1.0, 2.0, 3.0):
-        tensor(flat.fetch_into()[Vector.PARAMETERS], Vector.PARAMETERS).fill_(value)
+        tensor(flat.fetch_into()[placements.PARAMETERS], placements.PARAMETERS).fill_(value)
         flat.land()
         flat.adopt(buffers=True)
         assert all((parameter == value).all() for parameter in model.parameters())

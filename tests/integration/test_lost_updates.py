@@ -19,7 +19,7 @@ SAMPLES = 1024
 
 def pushes_in_the_first_checkpoint(job: RunningJob) -> int:
     (first,) = [one for one in Store(job.output / "checkpoints").list() if one.manifest.number == 1]
-    return first.manifest.shards[0].version
+    return first.manifest.holders[0].version
 
 
 def test_every_lost_update_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

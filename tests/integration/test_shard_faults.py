@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from builders import placements
 from builders.replicas import Replica, replica
 from builders.shard_process import JOB, ShardPlan, ShardProcess, running, start
 from disttrain.coordinator.protocol.messages import ShardAddress
@@ -23,16 +24,17 @@ from disttrain.launch import linux
 from disttrain.parameter_server.client import Push
 from disttrain.parameter_server.errors import Fenced, PushRefused
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY, Identity
+from disttrain.state.placement import TRAINED
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import ElementType, Header, Reason, Role, Vector, Verb
+from disttrain.transport.header import ElementType, Header, Reason, Role, Verb
 from disttrain.transport.interface import Slice
 
 KINDS = list(TransportKind)
 ELEMENTS = 40_000
 CHUNK_BYTES = 16 << 10
 CHUNK = CHUNK_BYTES // 4
-TOTAL = {Vector.PARAMETERS: ELEMENTS}
+TOTAL = {placements.PARAMETERS: ELEMENTS}
 PATIENCE = 120.0
 
 
@@ -48,7 +50,7 @@ def a_plan(kind: TransportKind, folder: Path, **more: object) -> ShardPlan:
 
 
 def upload_zeros(one: Replica, elements: int = ELEMENTS) -> None:
-    one.pushes.upload({Vector.PARAMETERS: one.buffer(torch.zeros(elements))}, [0])
+    one.pushes.upload({placements.PARAMETERS: one.buffer(torch.zeros(elements))}, [0])
 
 
 def one_everywhere(one: Replica, sequence: int) -> Push:
@@ -60,7 +62,7 @@ def chunk_header(identity: Identity, sequence: int, chunk: int, elements: int = 
     return identity.header(Verb.PUSH)._replace(
         receiver_incarnation=1,
         sequence=sequence,
-        vector=Vector.PARAMETERS,
+        vector=TRAINED,
         element_type=ElementType.FLOAT32,
         chunk=chunk,
         chunks=-(-elements // CHUNK),
@@ -86,7 +88,7 @@ def test_doubled_and_reordered_chunks_count_once(kind: TransportKind, tmp_path: 
                 other.send(header, part)
             one.pushes.push(Push(sequence=sequence, gradient=gradient))
         drain(other.receive)
-        after = one.fetch(TOTAL)[Vector.PARAMETERS]
+        after = one.fetch(TOTAL)[placements.PARAMETERS]
     assert torch.equal(after, torch.full((ELEMENTS,), 20.0))
 
 
@@ -103,7 +105,7 @@ def test_a_push_goes_on_where_it_was_interrupted(kind: TransportKind, tmp_path: 
         assert answer is not None
         assert (answer.header.verb, answer.header.chunk) == (Verb.PUSHED, ACKNOWLEDGE_EVERY - 1)
         one.pushes.push(Push(sequence=1, gradient=gradient))
-        after = one.fetch(TOTAL)[Vector.PARAMETERS]
+        after = one.fetch(TOTAL)[placements.PARAMETERS]
     assert torch.equal(after, torch.ones(ELEMENTS))
 
 
@@ -129,7 +131,7 @@ def test_a_shard_killed_in_the_middle_is_waited_for(kind: TransportKind, tmp_pat
                 upload_zeros(uploader)
             pushing.join(PATIENCE)
             assert not pushing.is_alive()
-            after = one.fetch(TOTAL)[Vector.PARAMETERS]
+            after = one.fetch(TOTAL)[placements.PARAMETERS]
         assert torch.equal(after, torch.ones(ELEMENTS))
     finally:
         for shard in (first, *second):
@@ -152,7 +154,7 @@ def test_a_shard_that_is_stopped_for_long_applies_everything_once(
         shards[0].signal(signal.SIGCONT)
         pushing.join(PATIENCE)
         assert not pushing.is_alive()
-        after = one.fetch(TOTAL)[Vector.PARAMETERS]
+        after = one.fetch(TOTAL)[placements.PARAMETERS]
     assert torch.equal(after, torch.full((ELEMENTS,), 2.0))
 
 
@@ -162,7 +164,7 @@ def test_a_replica_killed_in_the_middle_leaves_whole_chunks(
     kind: TransportKind, seed: int, tmp_path: Path
 ) -> None:
     elements = 4_000_000
-    size = {Vector.PARAMETERS: elements}
+    size = {placements.PARAMETERS: elements}
     plan = a_plan(kind, tmp_path, elements=size, senders=[(0, 1), (1, 1)], chunk_bytes=64 << 10)
     with running([plan]) as shards:
         parent, child = os.getpid(), os.fork()
@@ -170,13 +172,13 @@ def test_a_replica_killed_in_the_middle_leaves_whole_chunks(
             linux.end_with_parent(parent, signal.SIGKILL)
             push_for_ever(kind, shards, elements)
         with replica(kind, shards, index=1) as one:
-            while float(one.fetch(size)[Vector.PARAMETERS][0]) < 1:
+            while float(one.fetch(size)[placements.PARAMETERS][0]) < 1:
                 pass
             time.sleep(random.Random(seed).random() * 0.05)
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             one.pushes.push(Push(sequence=1, gradient=one.buffer(torch.full((elements,), -0.5))))
-            after = one.fetch(size)[Vector.PARAMETERS] - 0.5
+            after = one.fetch(size)[placements.PARAMETERS] - 0.5
     size_of_chunk = (64 << 10) // 4
     chunks = [after[i : i + size_of_chunk] for i in range(0, elements, size_of_chunk)]
     values = [float(chunk[0]) for chunk in chunks]
@@ -206,7 +208,7 @@ def test_a_gradient_with_a_nan_is_refused_and_the_next_one_is_taken(
         with pytest.raises(PushRefused, match="not finite"):
             one.pushes.push(Push(sequence=1, gradient=one.buffer(bad)))
         one.pushes.push(one_everywhere(one, 2))
-        after = one.fetch(TOTAL)[Vector.PARAMETERS]
+        after = one.fetch(TOTAL)[placements.PARAMETERS]
     assert torch.equal(after[:CHUNK], torch.full((CHUNK,), 2.0))
     assert torch.equal(after[CHUNK:], torch.ones(ELEMENTS - CHUNK))
 
@@ -221,7 +223,7 @@ def test_an_old_life_is_refused(kind: TransportKind, tmp_path: Path) -> None:
                 old.pushes.push(one_everywhere(old, 1))
             with pytest.raises(Fenced):
                 old.fetch(TOTAL)
-        assert torch.equal(new.fetch(TOTAL)[Vector.PARAMETERS], torch.zeros(ELEMENTS))
+        assert torch.equal(new.fetch(TOTAL)[placements.PARAMETERS], torch.zeros(ELEMENTS))
 
 
 def test_random_bytes_and_half_open_connections_do_not_matter(tmp_path: Path) -> None:
@@ -234,7 +236,7 @@ def test_random_bytes_and_half_open_connections_do_not_matter(tmp_path: Path) ->
         for stranger in strangers[:8]:
             stranger.sendall(chance.randbytes(chance.randrange(1, 5000)))
         one.pushes.push(one_everywhere(one, 1))
-        after = one.fetch(TOTAL)[Vector.PARAMETERS]
+        after = one.fetch(TOTAL)[placements.PARAMETERS]
         for stranger in strangers:
             stranger.close()
     assert torch.equal(after, torch.ones(ELEMENTS))
@@ -244,8 +246,8 @@ def test_random_bytes_and_half_open_connections_do_not_matter(tmp_path: Path) ->
     "change",
     [
         lambda h: h._replace(first=h.first + 1),
-        lambda h: h._replace(vector=Vector.FROZEN),
-        lambda h: h._replace(vector=Vector.BUFFERS_FLOAT32),
+        lambda h: h._replace(vector=placements.FROZEN),
+        lambda h: h._replace(vector=placements.BUFFERS_FLOAT32),
         lambda h: h._replace(first=1 << 40),
         lambda h: h._replace(chunks=1),
     ],
@@ -265,7 +267,7 @@ def test_chunks_of_another_layout_are_refused(
         assert answer.header.reason == Reason.WRONG_LAYOUT
         transport.close()
         one.pushes.push(one_everywhere(one, 1))
-        assert torch.equal(one.fetch(TOTAL)[Vector.PARAMETERS], torch.ones(ELEMENTS))
+        assert torch.equal(one.fetch(TOTAL)[placements.PARAMETERS], torch.ones(ELEMENTS))
 
 
 def drain(receive: Callable[[float], object]) -> None:
@@ -288,6 +290,6 @@ def test_a_directory_may_name_the_shards_late(tmp_path: Path) -> None:
         with replica(kind, shards, directory=asked_again_and_again) as one:
             upload_zeros(one)
             one.pushes.push(one_everywhere(one, 1))
-            after = one.fetch(TOTAL)[Vector.PARAMETERS]
+            after = one.fetch(TOTAL)[placements.PARAMETERS]
     assert asked[:4] == [0, 0, 0, 1]
     assert torch.equal(after, torch.ones(ELEMENTS))

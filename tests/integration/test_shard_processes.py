@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from builders import placements
 from builders.replicas import replica
 from builders.shard_process import ShardPlan, running
 from disttrain.parameter_server.client import Push, Version
 from disttrain.transport.config import TransportKind
-from disttrain.transport.header import Vector
 
 pytestmark = pytest.mark.landing
 
@@ -25,7 +25,7 @@ def plans(kind: TransportKind, folder: Path, shards: int, **more: object) -> lis
             else f"ipc://{folder}/s{index}",
             index=index,
             shards=shards,
-            **({"optimizer": SGD, "elements": {Vector.PARAMETERS: 1000}} | more),  # type: ignore[arg-type]
+            **({"optimizer": SGD, "elements": {placements.PARAMETERS: 1000}} | more),  # type: ignore[arg-type]
         )
         for index in range(shards)
     ]
@@ -37,19 +37,22 @@ def test_what_was_uploaded_and_pushed_is_fetched(
     kind: TransportKind, shards: int, tmp_path: Path
 ) -> None:
     elements = {
-        Vector.PARAMETERS: 100_003,
-        Vector.FROZEN: 50,
-        Vector.BUFFERS_FLOAT32: 70,
-        Vector.BUFFERS_INT64: 3,
+        placements.PARAMETERS: 100_003,
+        placements.FROZEN: 50,
+        placements.BUFFERS_FLOAT32: 70,
+        placements.BUFFERS_INT64: 3,
     }
     values = {
-        Vector.PARAMETERS: torch.randn(100_003),
-        Vector.FROZEN: torch.randn(50),
-        Vector.BUFFERS_FLOAT32: torch.randn(70),
-        Vector.BUFFERS_INT64: torch.tensor([1, 2, 3]),
+        placements.PARAMETERS: torch.randn(100_003),
+        placements.FROZEN: torch.randn(50),
+        placements.BUFFERS_FLOAT32: torch.randn(70),
+        placements.BUFFERS_INT64: torch.tensor([1, 2, 3]),
     }
     gradient = torch.randn(100_003)
-    later = {Vector.BUFFERS_FLOAT32: torch.randn(70), Vector.BUFFERS_INT64: torch.tensor([5, 1, 3])}
+    later = {
+        placements.BUFFERS_FLOAT32: torch.randn(70),
+        placements.BUFFERS_INT64: torch.tensor([5, 1, 3]),
+    }
     chosen = plans(kind, tmp_path, shards, elements=elements, chunk_bytes=64 << 10)
     with running(chosen) as processes, replica(kind, processes) as one:
         buffers = {vector: one.buffer(tensor) for vector, tensor in values.items()}
@@ -68,8 +71,8 @@ def test_what_was_uploaded_and_pushed_is_fetched(
         assert torch.equal(before[vector], tensor)
     assert [result.version for result in results] == [Version(1, 1)] * shards
     assert [result.staleness for result in results] == [0] * shards
-    expected = values[Vector.PARAMETERS].clone().add_(gradient, alpha=-0.5)
-    assert torch.equal(after[Vector.PARAMETERS], expected)
-    assert torch.equal(after[Vector.FROZEN], values[Vector.FROZEN])
-    assert torch.equal(after[Vector.BUFFERS_FLOAT32], later[Vector.BUFFERS_FLOAT32])
-    assert after[Vector.BUFFERS_INT64].tolist() == [5, 2, 3]
+    expected = values[placements.PARAMETERS].clone().add_(gradient, alpha=-0.5)
+    assert torch.equal(after[placements.PARAMETERS], expected)
+    assert torch.equal(after[placements.FROZEN], values[placements.FROZEN])
+    assert torch.equal(after[placements.BUFFERS_FLOAT32], later[placements.BUFFERS_FLOAT32])
+    assert after[placements.BUFFERS_INT64].tolist() == [5, 2, 3]

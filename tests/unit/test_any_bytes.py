@@ -49,7 +49,7 @@ READERS = {
         {"public": KEY, "secret": KEY, "listeners": {"shard": KEY}, "allowed": {KEY: "replica"}},
     ),
     "welcome": Reader(
-        messages.parse_welcome, (RequestRefused,), {"numbers": [0, 1, 2], "elements": {"1": 5}}
+        messages.parse_welcome, (RequestRefused,), {"holder": 0, "epoch": 1, "chunk_bytes": 2}
     ),
     "outcome": Reader(
         told,

@@ -13,9 +13,8 @@ from disttrain.audit.evidence import Evidence, Life, SavedCheckpoint, Summary
 from disttrain.checkpoint import names as checkpoint_names
 from disttrain.checkpoint import reading as checkpoint_reading
 from disttrain.checkpoint import stores
-from disttrain.checkpoint.element_types import VECTOR_TYPES
+from disttrain.checkpoint.element_types import DTYPES
 from disttrain.checkpoint.errors import CheckpointRefused
-from disttrain.checkpoint.manifest import VectorRange
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
 from disttrain.coordinator.errors import JournalDamaged
@@ -28,6 +27,8 @@ from disttrain.launch import locations
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.replica import ledger as replica_ledger
+from disttrain.state.placement import Range
+from disttrain.state.vector import Vector
 from disttrain.telemetry import record_file
 from disttrain.telemetry.record_file import FileName
 
@@ -172,7 +173,7 @@ def _checkpoint(path: Path, number: int) -> SavedCheckpoint:
         checkpoint = checkpoint_reading.verified(path)
         return SavedCheckpoint(
             number=number,
-            versions={shard.index: shard.version for shard in checkpoint.manifest.shards},
+            versions={holder.index: holder.version for holder in checkpoint.manifest.holders},
             not_finite=_not_finite(checkpoint),
         )
     except CheckpointRefused as error:
@@ -180,21 +181,21 @@ def _checkpoint(path: Path, number: int) -> SavedCheckpoint:
 
 
 def _not_finite(checkpoint: Checkpoint) -> tuple[str, ...]:
-    found = set()
+    placement = checkpoint.manifest.placement
     with Restore(checkpoint) as restore:
-        for shard in checkpoint.manifest.shards:
-            for held in shard.ranges:
-                if not _is_finite(restore, held):
-                    found.add(held.vector.name)
+        found = [
+            str(vector)
+            for vector in placement.vectors
+            if vector.is_of_a_model and not _is_finite(restore, vector, placement.elements(vector))
+        ]
     return tuple(sorted(found))
 
 
-def _is_finite(restore: Restore, held: VectorRange) -> bool:
-    for first in range(held.first, held.end, _READ_ELEMENTS):
-        end = min(first + _READ_ELEMENTS, held.end)
-        values = np.empty(end - first, VECTOR_TYPES[held.vector])
-        wanted = VectorRange(partition=held.partition, vector=held.vector, first=first, end=end)
-        restore.read(wanted, values.data)
+def _is_finite(restore: Restore, vector: Vector, elements: int) -> bool:
+    for first in range(0, elements, _READ_ELEMENTS):
+        end = min(first + _READ_ELEMENTS, elements)
+        values = np.empty(end - first, DTYPES[vector.element_type])
+        restore.read(vector, Range(first, end), values.data)
         if not np.isfinite(values).all():
             return False
     return True

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-
 from disttrain.audit.evidence import Evidence, Life, Records, by_sender
 from disttrain.audit.finding import Finding, judge, not_checkable
-from disttrain.layout import TRIAL_OF
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind as ShardKind
 from disttrain.replica.ledger import Kind as ReplicaKind
+from disttrain.state.placement import TRAINED
 
 PROMISE = "5. no torn reads"
 
@@ -59,7 +57,7 @@ def _incomplete(replica: Life, given: Given) -> Iterator[str]:
 
 def _chunks(records: Records) -> dict[int, set[int]]:
     """By fetch, the chunks of the parameters that were not given out but for other fetches."""
-    parameters = records[np.isin(records["vector"], [int(vector) for vector in TRIAL_OF])]
+    parameters = records[records["vector"] == TRAINED]
     all_chunks = set(parameters["chunk"].tolist())
     missing: dict[int, set[int]] = {}
     for record in parameters:

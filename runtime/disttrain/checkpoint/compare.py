@@ -3,7 +3,7 @@
 from itertools import zip_longest
 
 from disttrain.checkpoint.errors import WrongModel
-from disttrain.layout import ModelLayout, TensorSpec
+from disttrain.state.layout import ModelLayout, TensorSpec
 
 
 def first_mismatch(found: ModelLayout, wanted: ModelLayout) -> str | None:
@@ -38,8 +38,8 @@ def _difference(found: TensorSpec | None, wanted: TensorSpec | None) -> str:
             f"with {list(wanted.aliases)} in the model"
         )
     return (
-        f"{_said(found)} lies in {found.vector.name} at {found.first} in the checkpoint, "
-        f"in {wanted.vector.name} at {wanted.first} in the model"
+        f"{_said(found)} lies in {found.vector} at {found.first} in the checkpoint, "
+        f"in {wanted.vector} at {wanted.first} in the model"
     )
 
 

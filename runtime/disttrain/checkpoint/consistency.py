@@ -1,17 +1,19 @@
 """Whether the parts of a manifest fit together. Pure.
 
 What passes can be restored and exported without another check: every tensor is covered exactly
-once by pieces, no two pieces share elements of a vector, and shards cover every vector exactly.
+once by pieces, no two pieces share elements of a vector, and holders have all of every vector.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import combinations
 from math import prod
 
 from disttrain.checkpoint import names
 from disttrain.checkpoint.element_types import TYPES
-from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece, ShardEntry
+from disttrain.checkpoint.manifest import HolderEntry, Manifest, ModelTensor, Piece
+from disttrain.state.placement import Range, covered
+from disttrain.state.vector import PARAMETERS, Vector
 
 MOST_PIECES = 1024
 """Of one tensor."""
@@ -34,32 +36,33 @@ def _findings(manifest: Manifest) -> Iterator[str]:
 
 
 def _wrong_files(manifest: Manifest) -> Iterator[str]:
-    for place, shard in enumerate(manifest.shards):
-        if shard.index != place:
-            yield f"shards.{place}: its index is {shard.index}, not {place}"
-        if shard.file.name != names.shard_file(place):
-            yield f"shards.{place}: its file is {shard.file.name!r}, not {names.shard_file(place)}"
-        yield from _wrong_vectors(shard)
-        vectors = [part.vector for part in shard.ranges]
-        if len(set(vectors)) < len(vectors):
-            yield f"shards.{place}: it holds two ranges of a vector, but its file has place for one"
+    if len(manifest.holders) != len(manifest.placement.holders):
+        told = len(manifest.placement.holders)
+        yield f"holders: there are {len(manifest.holders)}, the placement has {told}"
+    for place, holder in enumerate(manifest.holders):
+        if holder.index != place:
+            yield f"holders.{place}: its index is {holder.index}, not {place}"
+        if holder.file.name not in {names.part_file(place), names.former_part_file(place)}:
+            name = names.part_file(place)
+            yield f"holders.{place}: its file is {holder.file.name!r}, not {name}"
+        yield from _wrong_vectors(holder)
     own = manifest.coordinator
     if own is not None and own.name != names.COORDINATOR:
         yield f"coordinator: its file is {own.name!r}, not {names.COORDINATOR}"
 
 
-def _wrong_vectors(shard: ShardEntry) -> Iterator[str]:
-    seen: set[str] = set()
-    for vector in shard.vectors:
-        place = f"shards.{shard.index}: the file of {vector.tensor!r}"
-        wanted = names.vector_file(vector.file.hash)
-        if vector.file.name != wanted:
-            yield f"{place} is {vector.file.name!r}, not {wanted}"
-        if names.kind(vector.tensor) is not names.Kind.STATE:
+def _wrong_vectors(holder: HolderEntry) -> Iterator[str]:
+    seen: set[Vector] = set()
+    for own in holder.vectors:
+        place = f"holders.{holder.index}: the file of {own.vector}"
+        wanted = names.vector_file(own.file.hash)
+        if own.file.name != wanted:
+            yield f"{place} is {own.file.name!r}, not {wanted}"
+        if own.vector.is_of_a_model:
             yield f"{place} is there, but it is no optimizer's state"
-        if vector.tensor in seen:
+        if own.vector in seen:
             yield f"{place} is there twice"
-        seen.add(vector.tensor)
+        seen.add(own.vector)
 
 
 def _wrong_names(manifest: Manifest) -> Iterator[str]:
@@ -103,9 +106,9 @@ def _wrong_type(tensor: ModelTensor, pieces: list[Piece]) -> Iterator[str]:
     kind = TYPES.get(tensor.dtype)
     if kind is None:
         yield f"tensor {tensor.name!r} has the unknown type {tensor.dtype!r}"
-    elif not all(piece.vector in kind.vectors for piece in pieces):
+    elif not all(piece.vector.element_type in kind.held_as for piece in pieces):
         yield f"tensor {tensor.name!r} of type {tensor.dtype} lies in a vector of another type"
-    if len({piece.vector for piece in pieces}) > 1:
+    if len({piece.vector._replace(partition=0) for piece in pieces}) > 1:
         yield f"tensor {tensor.name!r} lies in two vectors"
 
 
@@ -123,32 +126,14 @@ def _overlap(one: Piece, other: Piece) -> bool:
 
 
 def _wrong_ranges(manifest: Manifest) -> Iterator[str]:
-    lengths: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+    places: dict[Vector, list[Range]] = defaultdict(list)
     for piece in manifest.pieces:
-        key = (piece.partition, piece.vector.name)
-        lengths[key].append((piece.first, piece.first + piece.elements))
-    held = _held(manifest.shards)
-    for key, places in lengths.items():
-        wanted, found = _covered(places), _covered(held.pop(key, []))
-        if wanted is None or found != wanted:
-            yield f"vector {key[1]} of partition {key[0]} is not covered exactly once by the shards"
-    if any(_covered(places) != 0 for places in held.values()):
-        yield "shards hold a vector that no tensor lies in"
-
-
-def _held(shards: Iterable[ShardEntry]) -> dict[tuple[int, str], list[tuple[int, int]]]:
-    held: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
-    for shard in shards:
-        for part in shard.ranges:
-            held[part.partition, part.vector.name].append((part.first, part.end))
-    return held
-
-
-def _covered(places: list[tuple[int, int]]) -> int | None:
-    """The length that places cover without gap or overlap; None if they do not."""
-    end = 0
-    for first, last in sorted(places):
-        if first != end or last < first:
-            return None
-        end = last
-    return end
+        places[piece.vector].append(Range(first=piece.first, end=piece.first + piece.elements))
+    placement = manifest.placement
+    for vector, found in places.items():
+        if not vector.is_of_a_model or covered(found) != placement.elements(vector):
+            yield f"{vector} is not covered exactly once by the tensors that lie in it"
+    for vector in placement.vectors:
+        wanted = vector if vector.is_of_a_model else vector.beside(PARAMETERS)
+        if placement.elements(vector) != (covered(places.get(wanted, [])) or 0):
+            yield f"holders have another length of {vector} than the tensors that lie in it"

@@ -7,25 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from disttrain.transport.header import Vector
+from disttrain.transport.header import ElementType
 
 Values = NDArray[Any]
 """Elements of whichever type; the vector says which."""
 
-VECTOR_TYPES: dict[Vector, np.dtype[Any]] = {
-    Vector.PARAMETERS: np.dtype("<f4"),
-    Vector.FROZEN: np.dtype("<f4"),
-    Vector.BUFFERS_FLOAT32: np.dtype("<f4"),
-    Vector.BUFFERS_FLOAT64: np.dtype("<f8"),
-    Vector.BUFFERS_INT64: np.dtype("<i8"),
-    Vector.TRIAL: np.dtype("<f4"),
-    Vector.PARAMETERS_FLOAT64: np.dtype("<f8"),
-    Vector.FROZEN_FLOAT64: np.dtype("<f8"),
-    Vector.TRIAL_FLOAT64: np.dtype("<f8"),
+DTYPES: dict[ElementType, np.dtype[Any]] = {
+    ElementType.FLOAT32: np.dtype("<f4"),
+    ElementType.FLOAT64: np.dtype("<f8"),
+    ElementType.INT64: np.dtype("<i8"),
 }
-"""Element type of each vector's values."""
+"""Of the elements of vectors."""
 
-FILE_TYPES = {np.dtype("<f4"): "F32", np.dtype("<f8"): "F64", np.dtype("<i8"): "I64"}
+FILE_TYPES = {ElementType.FLOAT32: "F32", ElementType.FLOAT64: "F64", ElementType.INT64: "I64"}
 """Their names in a file."""
 
 
@@ -34,13 +28,13 @@ class OutOfRange(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ElementType:
+class ModelType:
     """One of the types that a model's tensors may have."""
 
     file_type: str
     """Its name in a safetensors file."""
-    vectors: frozenset[Vector]
-    """Where such tensors lie."""
+    held_as: frozenset[ElementType]
+    """Types of the vectors in which such tensors may lie."""
     narrow: Callable[[Values], Values]
     """From the vector's elements to this type's; at most one rounding (from float64 to bfloat16
     two). Raises OutOfRange."""
@@ -87,21 +81,21 @@ def _brain_float(values: Values) -> Values:
     return np.where(np.isnan(values), not_a_number, rounded).astype("<u2")
 
 
-_DOUBLES = frozenset({Vector.PARAMETERS_FLOAT64, Vector.FROZEN_FLOAT64, Vector.BUFFERS_FLOAT64})
+_FLOATS = frozenset({ElementType.FLOAT32, ElementType.FLOAT64})
 """A model that is trained in double precision has tensors of whichever type there."""
-_FLOATS = _DOUBLES | {Vector.FROZEN, Vector.BUFFERS_FLOAT32}
-_WHOLE = frozenset({Vector.BUFFERS_INT64})
+_DOUBLE = frozenset({ElementType.FLOAT64})
+_WHOLE = frozenset({ElementType.INT64})
 
 TYPES = {
-    "float32": ElementType(file_type="F32", vectors=_FLOATS | {Vector.PARAMETERS}, narrow=_single),
-    "float64": ElementType(file_type="F64", vectors=_DOUBLES, narrow=_same),
-    "float16": ElementType(file_type="F16", vectors=_FLOATS, narrow=_half),
-    "bfloat16": ElementType(file_type="BF16", vectors=_FLOATS, narrow=_brain_float),
-    "int64": ElementType(file_type="I64", vectors=_WHOLE, narrow=_same),
-    "int32": ElementType(file_type="I32", vectors=_WHOLE, narrow=_whole("int32")),
-    "int16": ElementType(file_type="I16", vectors=_WHOLE, narrow=_whole("int16")),
-    "int8": ElementType(file_type="I8", vectors=_WHOLE, narrow=_whole("int8")),
-    "uint8": ElementType(file_type="U8", vectors=_WHOLE, narrow=_whole("uint8")),
-    "bool": ElementType(file_type="BOOL", vectors=_WHOLE, narrow=_bool),
+    "float32": ModelType(file_type="F32", held_as=_FLOATS, narrow=_single),
+    "float64": ModelType(file_type="F64", held_as=_DOUBLE, narrow=_same),
+    "float16": ModelType(file_type="F16", held_as=_FLOATS, narrow=_half),
+    "bfloat16": ModelType(file_type="BF16", held_as=_FLOATS, narrow=_brain_float),
+    "int64": ModelType(file_type="I64", held_as=_WHOLE, narrow=_same),
+    "int32": ModelType(file_type="I32", held_as=_WHOLE, narrow=_whole("int32")),
+    "int16": ModelType(file_type="I16", held_as=_WHOLE, narrow=_whole("int16")),
+    "int8": ModelType(file_type="I8", held_as=_WHOLE, narrow=_whole("int8")),
+    "uint8": ModelType(file_type="U8", held_as=_WHOLE, narrow=_whole("uint8")),
+    "bool": ModelType(file_type="BOOL", held_as=_WHOLE, narrow=_bool),
 }
 """By their names in PyTorch."""

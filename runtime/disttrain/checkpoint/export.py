@@ -10,12 +10,13 @@ import numpy as np
 
 from disttrain.checkpoint import store, tensor_file
 from disttrain.checkpoint.durable import DurableFile
-from disttrain.checkpoint.element_types import TYPES, VECTOR_TYPES, OutOfRange, Values
+from disttrain.checkpoint.element_types import DTYPES, TYPES, OutOfRange, Values
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece, VectorRange
+from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
 from disttrain.checkpoint.tensor_file import Tensor
+from disttrain.state.placement import Range
 
 HASH_KEY = "disttrain.sha256"
 """Metadata: SHA-256 of everything behind the header, so that Python alone can check it."""
@@ -114,16 +115,13 @@ def _stream(restore: Restore, piece: Piece) -> Iterator[Values]:
     """The elements of a piece, some at a time. The only piece of a tensor is all of it."""
     end = piece.first + piece.elements
     for first in range(piece.first, end, _READ_ELEMENTS):
-        values = np.empty(min(_READ_ELEMENTS, end - first), VECTOR_TYPES[piece.vector])
-        wanted = VectorRange(
-            partition=piece.partition, vector=piece.vector, first=first, end=first + values.size
-        )
-        restore.read(wanted, values.data)
+        values = np.empty(min(_READ_ELEMENTS, end - first), DTYPES[piece.vector.element_type])
+        restore.read(piece.vector, Range(first=first, end=first + values.size), values.data)
         yield values
 
 
 def _assemble(restore: Restore, tensor: ModelTensor, pieces: list[Piece]) -> Iterator[Values]:
-    whole = np.empty(tensor.shape, VECTOR_TYPES[pieces[0].vector])
+    whole = np.empty(tensor.shape, DTYPES[pieces[0].vector.element_type])
     for piece in pieces:
         box = tuple(slice(part.first, part.end) for part in piece.slices)
         read = np.concatenate([np.empty(0, whole.dtype), *_stream(restore, piece)])

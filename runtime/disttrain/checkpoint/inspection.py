@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum, auto
 
 from pydantic import TypeAdapter
 
 from disttrain.checkpoint import names
-from disttrain.checkpoint.manifest import Manifest, ShardEntry
+from disttrain.checkpoint.manifest import HolderEntry, Manifest
+from disttrain.checkpoint.part_file import PartFile
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
-from disttrain.checkpoint.shard_file import ShardFile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +73,14 @@ class Inspection:
     tensors: tuple[ModelPart, ...]
 
 
+class _Kind(Enum):
+    """What a tensor of a holder's file is."""
+
+    VALUES = auto()
+    STATE = auto()
+    TABLE = auto()
+
+
 _INSPECTION = TypeAdapter(Inspection)
 
 
@@ -83,7 +92,7 @@ def inspect(checkpoint: Checkpoint, said: str) -> Inspection:
     manifest = checkpoint.manifest
     with Restore(checkpoint) as restore:
         restore.check_files()
-        shards = tuple(_shard(manifest, restore, index) for index in range(len(manifest.shards)))
+        shards = tuple(_shard(manifest, restore, index) for index in range(len(manifest.holders)))
     return Inspection(
         path=said,
         number=manifest.number,
@@ -106,37 +115,47 @@ def to_json(inspection: Inspection) -> str:
 
 
 def _shard(manifest: Manifest, restore: Restore, index: int) -> ShardPart:
-    entry, file = manifest.shards[index], restore.file(index)
+    entry, file = manifest.holders[index], restore.file(index)
     return ShardPart(
         index=index,
         file=entry.file.name,
         bytes=entry.file.bytes,
         hash=entry.file.hash,
         version=entry.version,
-        values=_stored(file, names.Kind.VALUES),
-        optimizer_state=(*_stored(file, names.Kind.STATE), *_vectors(restore, entry)),
-        tables=_stored(file, names.Kind.TABLE),
+        values=_stored(file, _Kind.VALUES),
+        optimizer_state=(*_stored(file, _Kind.STATE), *_vectors(restore, entry)),
+        tables=_stored(file, _Kind.TABLE),
     )
 
 
-def _stored(file: ShardFile, kind: names.Kind) -> tuple[StoredTensor, ...]:
+def _kind(tensor: str) -> _Kind:
+    vector = names.vector_of(tensor)
+    if vector is None:
+        return _Kind.TABLE
+    return _Kind.VALUES if vector.is_of_a_model else _Kind.STATE
+
+
+def _stored(file: PartFile, kind: _Kind) -> tuple[StoredTensor, ...]:
     return tuple(
         StoredTensor(name=tensor.name, elements=tensor.elements, bytes=tensor.nbytes)
         for tensor in file.tensors.values()
-        if names.kind(tensor.name) is kind
+        if _kind(tensor.name) is kind
     )
 
 
-def _vectors(restore: Restore, entry: ShardEntry) -> Iterator[StoredTensor]:
+def _vectors(restore: Restore, entry: HolderEntry) -> Iterator[StoredTensor]:
     for vector in entry.vectors:
         found = restore.vector(vector)
         yield StoredTensor(
-            name=vector.tensor, elements=found.elements, bytes=found.nbytes, file=vector.file.name
+            name=str(vector.vector),
+            elements=found.elements,
+            bytes=found.nbytes,
+            file=vector.file.name,
         )
 
 
 def _model(manifest: Manifest) -> tuple[ModelPart, ...]:
-    vectors = {piece.tensor: piece.vector.name for piece in manifest.pieces}
+    vectors = {piece.tensor: str(piece.vector) for piece in manifest.pieces}
     return tuple(
         ModelPart(
             name=tensor.name,

@@ -9,29 +9,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import ConfigDict, Field
 
 from disttrain.checkpoint import digest
-from disttrain.transport.header import Vector
+from disttrain.state.placement import MOST_HOLDERS, SoundPlacement
+from disttrain.state.vector import VectorText
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 LONGEST_NAME = 4096
 """Characters."""
 Text = Annotated[str, Field(max_length=LONGEST_NAME)]
 Hash = Annotated[str, Field(pattern=digest.PATTERN)]
-
-
-def _vector(name: object) -> Vector:
-    if not isinstance(name, str) or name not in Vector.__members__:
-        message = f"must be one of {', '.join(Vector.__members__)}"
-        raise ValueError(message)
-    return Vector[name]
-
-
-VectorName = Annotated[
-    Vector, BeforeValidator(_vector), PlainSerializer(lambda vector: vector.name, return_type=str)
-]
-"""A vector, by its name in the file."""
 
 
 class Strict:
@@ -76,17 +64,16 @@ class Slice(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece(Strict):
-    """A box of one tensor, and its place in the flat vector of one partition.
+    """A box of one tensor, and its place in a flat vector.
 
-    The box's elements lie there in row-major order. A model that is not divided has one partition,
-    and one piece per tensor that is all of it.
+    The box's elements lie there in row-major order. A tensor of a model that is not divided has one
+    piece, which is all of it.
     """
 
     tensor: Text
     slices: Annotated[tuple[Slice, ...], Field(max_length=64)]
     """One per dimension; none for a scalar."""
-    partition: Count = 0
-    vector: VectorName
+    vector: VectorText
     first: Count
     """First element within the vector."""
 
@@ -94,16 +81,6 @@ class Piece(Strict):
     def elements(self) -> int:
         """Elements in the box; 1 for a scalar."""
         return math.prod(part.end - part.first for part in self.slices)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VectorRange(Strict):
-    """Elements [first, end) of one vector of one partition, held by one shard."""
-
-    partition: Count = 0
-    vector: VectorName
-    first: Count
-    end: Count
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,28 +94,26 @@ class FileEntry(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VectorEntry(Strict):
-    """A state vector of a shard in a file of its own, which other checkpoints may share."""
+    """One holder's range of a vector in a file of its own, which other checkpoints may share."""
 
-    tensor: Text
-    """What it would be called in the shard's file."""
+    vector: VectorText
     file: FileEntry
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShardEntry(Strict):
-    """One shard's part."""
+class HolderEntry(Strict):
+    """What one holder of the placement wrote."""
 
     index: Count
     file: FileEntry
     version: Count
     """Updates that it had applied."""
-    ranges: tuple[VectorRange, ...]
     vectors: tuple[VectorEntry, ...] = ()
-    """State that is not in the shard's file."""
+    """Those that are not in `file`."""
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
-        """All that belongs to this shard."""
+        """All that belongs to this holder."""
         return (self.file, *(vector.file for vector in self.vectors))
 
 
@@ -147,28 +122,29 @@ class Manifest(Strict):
     """Everything about a checkpoint but the values."""
 
     format: Literal["disttrain-checkpoint"] = "disttrain-checkpoint"
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
     number: Count
     job: JobIdentity
     created: datetime
     seed: Count
     samples: Count
-    """Training samples in it, as the coordinator counts them; what the shards hold may be ahead."""
+    """Training samples in it, as the coordinator counts them; what holders have may be ahead."""
     update_rule: Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,31}$")]
     """The optimizer: "sgd", "momentum", "adagrad"."""
     tensors: tuple[ModelTensor, ...]
     pieces: tuple[Piece, ...]
-    shards: Annotated[tuple[ShardEntry, ...], Field(min_length=1, max_length=99_999)]
+    placement: SoundPlacement
+    holders: Annotated[tuple[HolderEntry, ...], Field(min_length=1, max_length=MOST_HOLDERS)]
     coordinator: FileEntry | None = None
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
         """All files beside the manifest, each once."""
         own = () if self.coordinator is None else (self.coordinator,)
-        found = [entry for shard in self.shards for entry in shard.files]
+        found = [entry for holder in self.holders for entry in holder.files]
         return tuple(dict.fromkeys([*found, *own]))
 
     @property
     def version(self) -> int:
-        """The lowest version of its shards."""
-        return min(shard.version for shard in self.shards)
+        """The lowest version of its holders."""
+        return min(holder.version for holder in self.holders)

@@ -1,14 +1,20 @@
 """A manifest as JSON, and back. What comes back is checked completely. Pure."""
 
-from pydantic import TypeAdapter, ValidationError
+from typing import Annotated
 
-from disttrain.checkpoint import consistency
+from pydantic import Field, TypeAdapter, ValidationError
+
+from disttrain.checkpoint import consistency, manifest_1
 from disttrain.checkpoint.manifest import Manifest
+from disttrain.checkpoint.manifest_1 import Manifest1
 
 LIMIT_BYTES = 64 * 1024 * 1024
 """No manifest is longer; 64 MiB describe about 200,000 tensors."""
 
 _MANIFEST = TypeAdapter(Manifest)
+_ANY: TypeAdapter[Manifest | Manifest1] = TypeAdapter(
+    Annotated[Manifest | Manifest1, Field(discriminator="format_version")]
+)
 
 
 class MalformedManifest(ValueError):
@@ -21,13 +27,14 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def parse(content: bytes) -> Manifest:
-    """The manifest in this text. Raises MalformedManifest."""
+    """The manifest in this text, of whichever format. Raises MalformedManifest."""
     if len(content) > LIMIT_BYTES:
         message = f"it has {len(content)} bytes; a manifest has at most {LIMIT_BYTES}"
         raise MalformedManifest(message)
     try:
-        manifest = _MANIFEST.validate_json(content, strict=True)
-    except (ValidationError, RecursionError) as error:
+        found = _ANY.validate_json(content, strict=True)
+        manifest = manifest_1.upgraded(found) if isinstance(found, Manifest1) else found
+    except (ValueError, RecursionError) as error:
         raise MalformedManifest(_first(error)) from error
     finding = consistency.first_finding(manifest)
     if finding is not None:
@@ -36,8 +43,10 @@ def parse(content: bytes) -> Manifest:
 
 
 def _first(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
+    if isinstance(error, RecursionError):
         return type(error).__name__
+    if not isinstance(error, ValidationError):
+        return str(error)
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"])) or "the text"
     return f"{place}: {first['msg']}, got {str(first['input'])[:100]!r}"

@@ -1,8 +1,8 @@
 """Between the layout of an undivided model and the manifest's tensors and pieces. Pure."""
 
 from disttrain.checkpoint.errors import WrongModel
-from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece, Slice, VectorRange
-from disttrain.layout import ELEMENT_TYPES, ModelLayout, TensorSpec, divide
+from disttrain.checkpoint.manifest import Manifest, ModelTensor, Piece, Slice
+from disttrain.state.layout import ModelLayout, TensorSpec
 
 
 def tensors(layout: ModelLayout) -> tuple[ModelTensor, ...]:
@@ -14,7 +14,7 @@ def tensors(layout: ModelLayout) -> tuple[ModelTensor, ...]:
 
 
 def pieces(layout: ModelLayout) -> tuple[Piece, ...]:
-    """One piece per tensor: all of it, in partition 0."""
+    """One piece per tensor: all of it."""
     return tuple(
         Piece(
             tensor=spec.name,
@@ -26,20 +26,12 @@ def pieces(layout: ModelLayout) -> tuple[Piece, ...]:
     )
 
 
-def ranges(layout: ModelLayout, index: int, shards: int) -> tuple[VectorRange, ...]:
-    """What shard `index` of `shards` holds of a model's vectors; empty ranges are left out."""
-    found = []
-    for vector, element_type in ELEMENT_TYPES.items():
-        part = divide(layout.elements(vector), element_type, shards)[index]
-        if part.count:
-            found.append(VectorRange(vector=vector, first=part.first, end=part.end))
-    return tuple(found)
-
-
 def layout(manifest: Manifest) -> ModelLayout:
     """The layout of the model in a checkpoint. Raises WrongModel if that is divided."""
     places = {piece.tensor: piece for piece in manifest.pieces}
-    if len(places) != len(manifest.pieces) or any(piece.partition for piece in manifest.pieces):
+    if len(places) != len(manifest.pieces) or any(
+        piece.vector.partition for piece in manifest.pieces
+    ):
         message = f"checkpoint {manifest.number} is of a model divided over partitions"
         raise WrongModel(message)
     return ModelLayout(

@@ -1,9 +1,8 @@
 """The names of everything in a checkpoint folder; nothing else makes or takes them apart. Pure."""
 
 import re
-from enum import Enum, auto
 
-from disttrain.transport.header import Vector
+from disttrain.state.vector import Vector, parse
 
 MANIFEST = "manifest.json"
 COORDINATOR = "coordinator.json"
@@ -12,17 +11,6 @@ VECTOR = "vector"
 """The tensor in a file that holds one vector: it may be called otherwise in another checkpoint."""
 
 _FOLDER = re.compile(r"[0-9]{8,19}")
-
-
-class Kind(Enum):
-    """What a tensor in a shard's file is."""
-
-    VALUES = auto()
-    """A vector's values."""
-    STATE = auto()
-    """The optimizer's state for a vector."""
-    TABLE = auto()
-    """Anything else that the shard remembers."""
 
 
 def folder(number: int) -> str:
@@ -52,8 +40,13 @@ def is_leftover(name: str) -> bool:
     return name.startswith((".staging-", ".removed-"))
 
 
-def shard_file(index: int) -> str:
-    """The file of one shard."""
+def part_file(index: int) -> str:
+    """The file of one holder."""
+    return f"part-{index:05d}.safetensors"
+
+
+def former_part_file(index: int) -> str:
+    """The same in format 1."""
     return f"shard-{index:05d}.safetensors"
 
 
@@ -62,24 +55,14 @@ def vector_file(content_hash: str) -> str:
     return f"vector-{content_hash.rpartition(':')[2]}.safetensors"
 
 
-def vector_draft(index: int, kind: str) -> str:
-    """The file of a vector of one shard while it is written."""
-    return f"vector-of-{index:05d}-{kind}.safetensors"
+def vector_draft(index: int, vector: Vector) -> str:
+    """The file of one holder's range of a vector while it is written."""
+    return f"vector-of-{index:05d}-{vector.partition}-{vector.name}.safetensors"
 
 
-def values(vector: Vector) -> str:
-    """The tensor in a shard's file with the values of a vector."""
-    return vector.name
-
-
-def state(vector: Vector, kind: str) -> str:
-    """The tensor with an optimizer's state of this kind ("momentum", "sum_of_squares")."""
-    return f"{vector.name}.{kind}"
-
-
-def kind(tensor: str) -> Kind:
-    """What the tensor of this name is."""
-    vector, dot, _ = tensor.partition(".")
-    if vector not in Vector.__members__:
-        return Kind.TABLE
-    return Kind.STATE if dot else Kind.VALUES
+def vector_of(tensor: str) -> Vector | None:
+    """The vector whose values a tensor of a holder's file is; None: something else."""
+    try:
+        return parse(tensor)
+    except ValueError:
+        return None

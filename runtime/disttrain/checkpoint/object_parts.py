@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from disttrain.checkpoint import durable, names, object_names, shard_file, vector_file
+from disttrain.checkpoint import durable, names, object_names, part_file, vector_file
 from disttrain.checkpoint.manifest import FileEntry
 from disttrain.checkpoint.objects import Objects
-from disttrain.checkpoint.shard_file import Content, Written
+from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.vector_file import OnDisk
 
 
@@ -40,13 +40,13 @@ class ObjectParts:
             self._send(entry)
         return entry
 
-    def write_shard(
+    def write_part(
         self, index: int, contents: Sequence[Content], metadata: Mapping[str, str]
     ) -> Written:
         """See `Parts`."""
-        name = names.shard_file(index)
+        name = names.part_file(index)
         with self._room():
-            written = shard_file.write(self._folder / name, contents, metadata)
+            written = part_file.write(self._folder / name, contents, metadata)
             self._send(FileEntry(name=name, bytes=written.bytes, hash=written.hash))
         return written
 

@@ -5,9 +5,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from disttrain.checkpoint import names, shard_file, vector_file
+from disttrain.checkpoint import names, part_file, vector_file
 from disttrain.checkpoint.manifest import FileEntry
-from disttrain.checkpoint.shard_file import Content, Written
+from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.store import Store
 from disttrain.checkpoint.vector_file import OnDisk
 
@@ -21,10 +21,10 @@ class Parts(Protocol):
     def write_vector(self, draft: str, content: Content) -> FileEntry:
         """Write a vector into a file of its own; `draft` as in `vector_file`. Raises NotWritten."""
 
-    def write_shard(
+    def write_part(
         self, index: int, contents: Sequence[Content], metadata: Mapping[str, str]
     ) -> Written:
-        """Write a shard's file, as `shard_file.write` does. Raises NotWritten."""
+        """Write a shard's file, as `part_file.write` does. Raises NotWritten."""
 
     def committed(self, number: int) -> Path:
         """The folder of the checkpoint once it has this number."""
@@ -48,11 +48,11 @@ class FolderParts:
         """See `Parts`."""
         return vector_file.write(self._folder, draft, content)
 
-    def write_shard(
+    def write_part(
         self, index: int, contents: Sequence[Content], metadata: Mapping[str, str]
     ) -> Written:
         """See `Parts`."""
-        return shard_file.write(self._folder / names.shard_file(index), contents, metadata)
+        return part_file.write(self._folder / names.part_file(index), contents, metadata)
 
     def committed(self, number: int) -> Path:
         """See `Parts`."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from disttrain.checkpoint import manifest_text, names, shard_file
+from disttrain.checkpoint import manifest_text, names, part_file
 from disttrain.checkpoint.errors import Corrupt, NoCheckpoint
 from disttrain.checkpoint.manifest import FileEntry, Manifest
 from disttrain.checkpoint.manifest_text import MalformedManifest
@@ -29,16 +29,12 @@ def read(path: Path) -> Checkpoint:
     if not file.exists():
         raise Corrupt(path, f"it has no {names.MANIFEST}: it was not written to its end")
     try:
-        manifest = manifest_text.parse(shard_file.small_content(file, manifest_text.LIMIT_BYTES))
+        manifest = manifest_text.parse(part_file.small_content(file, manifest_text.LIMIT_BYTES))
     except MalformedManifest as error:
         raise Corrupt(file, str(error)) from error
     if names.number(path.name) not in (None, manifest.number):
         raise Corrupt(file, f"it is of checkpoint {manifest.number}, not of {path.name}")
     return Checkpoint(path.absolute(), manifest)
-
-
-def _content(file: Path) -> bytes:
-    return shard_file.small_content(file, manifest_text.LIMIT_BYTES)
 
 
 def verified(path: Path) -> Checkpoint:
@@ -51,7 +47,7 @@ def verified(path: Path) -> Checkpoint:
 
 def _check(file: Path, entry: FileEntry) -> None:
     check_length(file, entry)
-    found = shard_file.digest_of(file)
+    found = part_file.digest_of(file)
     if found.hash != entry.hash:
         raise Corrupt(file, f"its hash is {found.hash}, the manifest says {entry.hash}")
 

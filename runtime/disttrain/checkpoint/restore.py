@@ -1,63 +1,30 @@
-"""Reading ranges of vectors from a checkpoint of any number of shards."""
+"""Reading ranges of vectors from a checkpoint, whoever held them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from disttrain.checkpoint import names, shard_file
-from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES
+from disttrain.checkpoint import names, part_file
+from disttrain.checkpoint.element_types import FILE_TYPES
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.manifest import Manifest, ShardEntry, VectorEntry, VectorRange
+from disttrain.checkpoint.manifest import Manifest, VectorEntry
+from disttrain.checkpoint.part_file import PartFile
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.shard_file import ShardFile
 from disttrain.checkpoint.tensor_file import Tensor
+from disttrain.state.placement import HeldPart, Range
+from disttrain.state.vector import PARAMETERS, Vector
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FilePart:
-    """A part of the wanted range that lies in one shard's file."""
-
-    shard: int
-    first: int
-    """First element within the file's tensor."""
-    offset: int
-    """First element within the wanted range."""
-    count: int
-
-
-def parts(manifest: Manifest, wanted: VectorRange) -> tuple[FilePart, ...]:
+def parts(manifest: Manifest, vector: Vector, wanted: Range) -> tuple[HeldPart, ...]:
     """Where the elements of a range lie, in their order. Pure.
 
-    ValueError if the model has no such elements.
+    ValueError if the checkpoint has no such elements.
     """
-    found = sorted(_parts(manifest, wanted), key=lambda part: part.offset)
-    if sum(part.count for part in found) != wanted.end - wanted.first:
-        message = (
-            f"checkpoint {manifest.number} holds no "
-            f"{wanted.vector.name} [{wanted.first}, {wanted.end})"
-        )
-        raise ValueError(message)
-    return tuple(found)
-
-
-def _parts(manifest: Manifest, wanted: VectorRange) -> Iterator[FilePart]:
-    for shard in manifest.shards:
-        for held in shard.ranges:
-            first, end = max(held.first, wanted.first), min(held.end, wanted.end)
-            if _same_vector(held, wanted) and first < end:
-                yield FilePart(
-                    shard=shard.index,
-                    first=first - held.first,
-                    offset=first - wanted.first,
-                    count=end - first,
-                )
-
-
-def _same_vector(one: VectorRange, other: VectorRange) -> bool:
-    return (one.partition, one.vector) == (other.partition, other.vector)
+    # What a strategy keeps without telling the coordinator lies as what it trains.
+    known = vector if vector in manifest.placement.vectors else vector.beside(PARAMETERS)
+    return manifest.placement.parts(known, wanted)
 
 
 class Restore:
@@ -69,7 +36,7 @@ class Restore:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.manifest = checkpoint.manifest
         self._folder = checkpoint.path
-        self._files: dict[int, ShardFile] = {}
+        self._files: dict[int, PartFile] = {}
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -85,23 +52,19 @@ class Restore:
         """Close all files."""
         self._open.close()
 
-    def read(self, wanted: VectorRange, into: memoryview, state: str = "") -> None:
-        """Fill `into` with a range of a vector's values, or of an optimizer state of this kind.
-
-        Raises Corrupt when a file does not hold what the manifest says.
-        """
-        width = VECTOR_TYPES[wanted.vector].itemsize
-        name = names.state(wanted.vector, state) if state else names.values(wanted.vector)
+    def read(self, vector: Vector, wanted: Range, into: memoryview) -> None:
+        """Fill `into` with a range of a vector. Raises Corrupt when a file lacks some of it."""
         target = into.cast("B")
-        for part in parts(self.manifest, wanted):
-            end = part.offset + part.count
-            place = target[part.offset * width : end * width]
-            with self._holding(part.shard, name) as (file, tensor):
-                file.read(tensor, part.first, place)
+        for part in parts(self.manifest, vector, wanted):
+            first, end = (
+                place * vector.element_bytes for place in (part.offset, part.offset + part.count)
+            )
+            with self._holding(part.holder, vector) as (file, tensor):
+                file.read(tensor, part.first, target[first:end])
 
     def check_files(self) -> None:
         """Open all files, so that everything the manifest promises is there. Raises Corrupt."""
-        for entry in self.manifest.shards:
+        for entry in self.manifest.holders:
             self.file(entry.index)
             for vector in entry.vectors:
                 self.vector(vector)
@@ -109,43 +72,46 @@ class Restore:
     def vector(self, entry: VectorEntry) -> Tensor:
         """A vector that is in a file of its own. Raises Corrupt."""
         path = self._folder / entry.file.name
-        with shard_file.opened(path) as file:
+        with part_file.opened(path) as file:
             found = file.tensors.get(names.VECTOR)
             if found is None:
                 raise Corrupt(path, f"it has no tensor {names.VECTOR!r}")
             return found
 
-    def file(self, shard: int) -> ShardFile:
-        """The file of one shard, open until this is left. Raises Corrupt."""
-        if shard not in self._files:
-            entry = self.manifest.shards[shard]
-            path = self._folder / entry.file.name
-            file = self._open.enter_context(shard_file.opened(path))
-            _check_tensors(path, file, entry)
-            self._files[shard] = file
-        return self._files[shard]
+    def file(self, holder: int) -> PartFile:
+        """The file of one holder, open until this is left. Raises Corrupt."""
+        if holder not in self._files:
+            path = self._folder / self.manifest.holders[holder].file.name
+            file = self._open.enter_context(part_file.opened(path))
+            _check_tensors(path, file, self.manifest.placement.ranges(holder))
+            self._files[holder] = file
+        return self._files[holder]
 
     @contextmanager
-    def _holding(self, shard: int, name: str) -> Iterator[tuple[ShardFile, str]]:
-        """Where a tensor of a shard lies, and what it is called there.
+    def _holding(self, holder: int, vector: Vector) -> Iterator[tuple[PartFile, str]]:
+        """Where a holder's range of a vector lies, and what the tensor is called there.
 
         Files of vectors do not stay open: there may be more than a process may have.
         """
-        for vector in self.manifest.shards[shard].vectors:
-            if vector.tensor == name:
-                with shard_file.opened(self._folder / vector.file.name) as file:
+        for own in self.manifest.holders[holder].vectors:
+            if own.vector == vector:
+                with part_file.opened(self._folder / own.file.name) as file:
                     yield file, names.VECTOR
                 return
-        yield self.file(shard), name
+        file = self.file(holder)
+        yield file, file.name_of(vector)
 
 
-def _check_tensors(path: Path, file: ShardFile, entry: ShardEntry) -> None:
-    for held in entry.ranges:
-        name, count = names.values(held.vector), held.end - held.first
-        tensor = file.tensors.get(name)
+def _check_tensors(path: Path, file: PartFile, ranges: Mapping[Vector, Range]) -> None:
+    for vector, held in ranges.items():
+        if not vector.is_of_a_model:
+            continue
+        tensor = file.tensors.get(file.name_of(vector))
         if tensor is None:
-            raise Corrupt(path, f"it has no tensor {name!r}")
-        kind = FILE_TYPES[VECTOR_TYPES[held.vector]]
-        if (tensor.type, tensor.elements) != (kind, count):
+            if not held.count:
+                continue
+            raise Corrupt(path, f"it has no tensor {str(vector)!r}")
+        kind = FILE_TYPES[vector.element_type]
+        if (tensor.type, tensor.elements) != (kind, held.count):
             found = f"{tensor.elements} elements of type {tensor.type}"
-            raise Corrupt(path, f"{name} has {found}, the manifest says {count} of {kind}")
+            raise Corrupt(path, f"{vector} has {found}, the manifest says {held.count} of {kind}")

@@ -16,8 +16,8 @@ from disttrain.checkpoint import (
     durable,
     manifest_text,
     names,
+    part_file,
     reading,
-    shard_file,
 )
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.errors import AlreadyThere, Corrupt, NoCheckpoint
@@ -111,7 +111,7 @@ class Store:
     def ledger(self, checkpoint: Checkpoint) -> bytes:
         """The coordinator's file of a checkpoint. Raises Corrupt."""
         file = checkpoint.path / names.COORDINATOR
-        return shard_file.small_content(file, LARGEST_LEDGER_BYTES)
+        return part_file.small_content(file, LARGEST_LEDGER_BYTES)
 
     def bring(self, checkpoint: Checkpoint, files: Iterable[FileEntry] | None = None) -> None:
         """Nothing: files are where they are."""

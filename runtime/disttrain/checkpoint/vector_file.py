@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from disttrain.checkpoint import names, reading, shard_file
+from disttrain.checkpoint import names, part_file, reading
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.manifest import FileEntry
-from disttrain.checkpoint.shard_file import Content
+from disttrain.checkpoint.part_file import Content
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +31,7 @@ def write(folder: Path, draft: str, content: Content) -> FileEntry:
     `draft`: what the file is called until its hash is known; others write into the folder, too.
     """
     with DurableFile(folder / draft, content.tensor.nbytes) as file:
-        written = shard_file.stream(file, [content], {})
+        written = part_file.stream(file, [content], {})
         file.path = folder / names.vector_file(written.hash)
     return FileEntry(name=file.path.name, bytes=written.bytes, hash=written.hash)
 

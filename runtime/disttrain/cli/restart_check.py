@@ -12,9 +12,8 @@ from disttrain.job import manifest_file
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.spec import Spec
 from disttrain.launch.run_folder import RunFolder
-from disttrain.transport.header import Vector
+from disttrain.state.vector import DOUBLE
 
-_DOUBLE = Vector.PARAMETERS_FLOAT64
 _NO_METHOD = (
     "spec.strategy was sandblaster and is downpour, which has nothing to go on with in the "
     "checkpoint of a batch method. Set sandblaster, or begin a new run"
@@ -62,7 +61,7 @@ def _other_optimizer(checkpoint: Path, spec: Spec) -> str | None:
 def _impossible_in_warm_start(checkpoint: Path, now: Sandblaster) -> str | None:
     manifest = reading.read(checkpoint).manifest
     vectors = {piece.vector for piece in manifest.pieces}
-    precision = Precision.FLOAT64 if _DOUBLE in vectors else Precision.FLOAT32
+    precision = Precision.FLOAT64 if DOUBLE in vectors else Precision.FLOAT32
     return batch_changes.impossible_in_warm_start(manifest.update_rule, precision, now)
 
 

@@ -9,6 +9,7 @@ from disttrain.job.roles import Durability
 from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
 from disttrain.job.stop import Stop
+from disttrain.sandblaster.names import FETCHABLE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,6 +21,8 @@ class Settings:
     batch_size: int
     seed: int
     stop: Stop
+    kept: tuple[str, ...] = ()
+    """Names of vectors that holders keep beside what is trained, in all of the job's phases."""
     portion_size: int | None = None
     """Samples; None: derived from the size of the data."""
     evaluation: Evaluation | None = None
@@ -65,8 +68,10 @@ def from_spec(spec: Spec) -> Settings:
     last = _with_strategy(_common(spec), spec.strategy.rule)
     if first is spec:
         return last
+    last = replace(last, kept=(*_kept(first.strategy.rule), *last.kept))
     return replace(
         _with_strategy(_common(first), first.strategy.rule),
+        kept=last.kept,
         evaluation_batch_size=last.evaluation_batch_size,
         then=replace(last, follows_warm_start=True),
     )
@@ -92,7 +97,12 @@ def _common(spec: Spec) -> Settings:
     )
 
 
+def _kept(strategy: Downpour | Sandblaster) -> tuple[str, ...]:
+    return strategy.optimizer.rule.kept if isinstance(strategy, Downpour) else FETCHABLE
+
+
 def _with_strategy(settings: Settings, strategy: Downpour | Sandblaster) -> Settings:
+    settings = replace(settings, kept=_kept(strategy))
     match strategy:
         case Downpour():
             return replace(

@@ -1,6 +1,6 @@
 """The update rules that a shard applies to pushed gradients."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -10,6 +10,9 @@ from disttrain.job.section import Choice, NotNegative, Positive, Section
 
 class UpdateRule(Section):
     """What all update rules take."""
+
+    kept: ClassVar[tuple[str, ...]] = ()
+    # What a holder keeps beside the parameters: the vectors' names.
 
     learning_rate: Positive = Field(examples=[0.05])
     """The full learning rate, before the schedule."""
@@ -36,6 +39,8 @@ class Momentum(UpdateRule):
     leave that parameter alone, the velocity moves it.
     """
 
+    kept = ("momentum",)
+
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Fraction of the velocity that is kept per update."""
 
@@ -45,6 +50,8 @@ class Momentum(UpdateRule):
 
 class Adagrad(UpdateRule):
     """DistBelief's Adagrad: rate divided by the root of the sum of squared gradients."""
+
+    kept = ("sum_of_squares",)
 
     initial_accumulator: NotNegative = 0.0
     """Sum of squared gradients that every parameter begins with. With 0, as in DistBelief, the

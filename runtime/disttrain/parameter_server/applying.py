@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from disttrain import layout
-from disttrain.layout import Range
 from disttrain.parameter_server import buffers
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
@@ -17,9 +15,11 @@ from disttrain.parameter_server.schedule import Factor
 from disttrain.parameter_server.state import REASONS, Answer, ShardState
 from disttrain.parameter_server.update_rules import Rule
 from disttrain.parameter_server.values import Values
-from disttrain.transport.header import ElementType, Header, Reason, Vector, Verb
+from disttrain.state.share import Part
+from disttrain.state.vector import BUFFERS
+from disttrain.transport.header import ElementType, Header, Reason, Verb
 
-BeforeChange = Callable[[Vector, Range], None]
+BeforeChange = Callable[[Part], None]
 """Called before elements change, so that a snapshot can copy them."""
 
 
@@ -63,7 +63,8 @@ class Applier:
         if problem:
             return [self._state.refuse(header, Reason.MALFORMED, problem)]
         values = self._state.values
-        if values is None or not _fits(values, header):
+        part = None if values is None else _part(values, header)
+        if values is None or part is None:
             end = header.first + header.count
             sentence = f"elements {header.first} to {end} are not chunk {header.chunk}"
             return [self._state.refuse(header, Reason.WRONG_LAYOUT, sentence)]
@@ -74,21 +75,18 @@ class Applier:
             self._state.deliveries.begin(
                 header.sender, header.incarnation, header.chunks, self._state.samples
             )
-        rate = self._change(values, header, sent)
+        rate = self._change(values, part, header, sent)
         return self._applied(header, rate)
 
-    def _change(self, values: Values, header: Header, sent: Tensor) -> float:
-        vector = Vector(header.vector)
-        part = Range(first=header.first, end=header.first + header.count)
+    def _change(self, values: Values, part: Part, header: Header, sent: Tensor) -> float:
         if self.before_change is not None:
-            self.before_change(vector, part)
+            self.before_change(part)
         rate = self._rate(header)
-        if vector is not values.trainable:
-            buffers.merge(values.part(vector, part), sent, self._state.live_replicas)
+        if not part.vector.is_trained:
+            buffers.merge(values.part(part), sent, self._state.live_replicas)
         elif header.count:
             gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
-            state = values.state_parts(part)
-            self._updates.rule.apply(values.part(vector, part), gradient, state, rate)
+            self._updates.rule.apply(values.part(part), gradient, values.beside(part), rate)
         return rate
 
     def _applied(self, header: Header, rate: float) -> list[Answer]:
@@ -157,14 +155,17 @@ def _unsound(header: Header, state: ShardState) -> str:
     return ""
 
 
-def _fits(values: Values, header: Header) -> bool:
-    """The parameters' chunks come first, cut as everywhere; then parts of the buffers."""
-    if not values.holds(header):
-        return False
-    trained = values.trainable
-    parameter_chunks = values.chunks(trained)
+def _part(values: Values, header: Header) -> Part | None:
+    """What a chunk changes; None for one that does not fit.
+
+    The parameters' chunks come first, cut as everywhere; then parts of the buffers.
+    """
+    vector = values.vector_of(header)
+    if vector is None or not values.holds(vector, header):
+        return None
+    parameter_chunks = values.share.num_chunks(values.trained)
+    part = Part(vector, header.chunk, header.first, header.count)
     if header.chunk >= parameter_chunks:
-        return header.vector in layout.BUFFERS
-    part = values.chunk(trained, header.chunk)
-    is_whole = (part.first, part.count) == (header.first, header.count)
-    return is_whole and header.vector == trained and header.chunks >= parameter_chunks
+        return part if vector.name == BUFFERS else None
+    is_whole = vector.is_trained and part == values.share.chunk(vector, header.chunk)
+    return part if is_whole and header.chunks >= parameter_chunks else None

@@ -7,7 +7,6 @@ from disttrain.job.downpour import Downpour
 from disttrain.job.optimizer import Adagrad, Momentum, Sgd
 from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
-from disttrain.layout import Range
 from disttrain.parameter_server import batch_values, schedule, update_rules
 from disttrain.parameter_server.applying import Applier, Updates
 from disttrain.parameter_server.batch_shard import Reload, SandblasterShard
@@ -18,7 +17,7 @@ from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.values import Values
 from disttrain.parameter_server.warm_started_shard import WarmStartedShard
-from disttrain.transport.header import Vector
+from disttrain.state.share import Share
 
 
 def updates_for(config: Sgd | Momentum | Adagrad) -> Updates:
@@ -77,12 +76,8 @@ def values_before(strategy: Downpour | Sandblaster) -> dict[str, MakeValues]:
 def with_state(names: tuple[str, ...]) -> MakeValues:
     """Room for an update rule's state vectors, too."""
 
-    def make(
-        ranges: Mapping[Vector, Range], chunk_bytes: int, _description: Mapping[str, str]
-    ) -> Values:
-        values = Values(ranges, chunk_bytes)
-        values.add_state(dict.fromkeys(names, 0.0))
-        return values
+    def make(share: Share, _description: Mapping[str, str]) -> Values:
+        return Values(share, dict.fromkeys(names, 0.0))
 
     return make
 

@@ -1,7 +1,7 @@
 """A shard of Sandblaster: gradients of groups are staged, orders change the vectors."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -9,7 +9,6 @@ import torch
 
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
-from disttrain.layout import ELEMENT_TYPES, TRIAL_OF, Range
 from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.batch_values import NUMBER_TYPES, BatchValues
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
@@ -32,8 +31,10 @@ from disttrain.sandblaster.errors import (
     WrongChunk,
     WrongEvaluation,
 )
+from disttrain.sandblaster.names import TRIAL
+from disttrain.state.share import Share
 from disttrain.telemetry import logs
-from disttrain.transport.header import Header, Reason, Vector, Verb
+from disttrain.transport.header import Header, Reason, Verb
 
 LOG = logs.get(__name__)
 
@@ -54,8 +55,8 @@ _REASONS = {
 }
 
 
-Reload: TypeAlias = Callable[[int], RestoredShard]
-"""Reads this shard's part of a checkpoint that was committed, given its number.
+Reload: TypeAlias = Callable[[int, Share], RestoredShard]
+"""Reads this shard's part of a checkpoint that was committed, given its number and what is wanted.
 
 Raises CheckpointError, WrongSnapshot.
 """
@@ -98,9 +99,9 @@ class SandblasterShard(Shard):
         """See `Shard.keeps_updates`."""
         return False
 
-    def make_room(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> Values:
+    def make_room(self, share: Share) -> Values:
         """See `Shard.make_room`."""
-        values = BatchValues(ranges, chunk_bytes)
+        values = BatchValues(share)
         self._begin(values, OrderLog())
         return values
 
@@ -164,7 +165,7 @@ class SandblasterShard(Shard):
 
     def reload(self, checkpoint: int) -> RestoredShard:
         """See `Shard.reload`."""
-        return self._reload(checkpoint)
+        return self._reload(checkpoint, self._values.share)
 
     def _take_over(self, checkpoint: int, restored: RestoredShard) -> None:
         version = self.state.count
@@ -184,11 +185,11 @@ class SandblasterShard(Shard):
         self.state.description = {_LAST_ORDER: str(log.last), _COORDINATOR: str(log.coordinator)}
 
     def _begin(self, values: BatchValues, log: OrderLog) -> None:
-        trainable = values.trainable
+        share, trained = values.share, values.trained
         layout = Layout(
-            elements=values.ranges[trainable].count,
-            chunk_elements=values.chunk_elements(trainable),
-            element_type=NUMBER_TYPES[ELEMENT_TYPES[trainable]],
+            elements=share.ranges[trained].count,
+            chunk_elements=share.chunk_elements(trained),
+            element_type=NUMBER_TYPES[trained.element_type],
         )
         most = max(STAGED_BYTES, self._most_pieces * layout.bytes)
         self._batch = BatchShard(layout, most, values.batch, log)
@@ -205,7 +206,7 @@ class SandblasterShard(Shard):
             attempt=header.lease,
             number=header.chunk,
         )
-        kind = NUMBER_TYPES[ELEMENT_TYPES[self._values.trainable]]
+        kind = NUMBER_TYPES[self._values.trained.element_type]
         try:
             is_complete = self.batch.stage(chunk, np.frombuffer(payload, kind))
         except (WrongEvaluation, WrongChunk, StagingFull) as error:
@@ -217,18 +218,16 @@ class SandblasterShard(Shard):
         return Answer(answer._replace(chunk=header.chunks - 1, count=0, first=0))
 
     def _unfit(self, header: Header) -> Problem | None:
-        trainable = self._values.trainable
-        is_of_it = header.vector == trainable and self._values.holds(header)
-        if is_of_it and self._values.is_cut_so(header):
+        values, trained = self._values, self._values.trained
+        if values.vector_of(header) == trained and values.is_whole_chunk(trained, header):
             return None
         end = header.first + header.count
-        sentence = (
-            f"elements {header.first} to {end} are not chunk {header.chunk} of {trainable.name}"
-        )
+        sentence = f"elements {header.first} to {end} are not chunk {header.chunk} of {trained}"
         return Reason.WRONG_LAYOUT, sentence
 
     def _unfetchable(self, header: Header) -> Problem | None:
-        is_trial = header.vector in TRIAL_OF.values()
+        wanted = self._values.share.placement.vector(header.vector)
+        is_trial = wanted is not None and wanted.name == TRIAL
         if is_trial and header.sequence != self.batch.evaluation:
             now = self.batch.evaluation
             sentence = f"evaluation {now} is under way, wanted the point of {header.sequence}"

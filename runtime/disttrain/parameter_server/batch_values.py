@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from disttrain import layout
-from disttrain.layout import ELEMENT_TYPES, Range
 from disttrain.parameter_server.values import Values, bytes_of
-from disttrain.sandblaster.names import PARAMETERS, TRIAL, is_of_pair
+from disttrain.sandblaster.names import PARAMETERS, is_of_pair
 from disttrain.sandblaster.vectors import Vectors
-from disttrain.transport.header import ElementType, Vector
+from disttrain.state.share import Share
+from disttrain.state.vector import Vector
+from disttrain.transport.header import ElementType
 
 NUMBER_TYPES: Mapping[ElementType, type[np.floating[Any]]] = {
     ElementType.FLOAT32: np.float32,
@@ -29,33 +29,31 @@ _PLACES = "places"
 class BatchValues(Values):
     """Frozen parameters and buffers lie in tensors of their own, as in every shard."""
 
-    def __init__(
-        self, ranges: Mapping[Vector, Range], chunk_bytes: int, names: Sequence[str] = (PARAMETERS,)
-    ) -> None:
+    def __init__(self, share: Share, names: Sequence[str] = (PARAMETERS,)) -> None:
         """`names` of vectors, in the order of their places: sums of neighbours have other bits."""
-        super().__init__(ranges, chunk_bytes)
-        self._trial = layout.TRIAL_OF[self.trainable]
-        del self._tensors[self.trainable], self._bytes[self.trainable]
-        kind = NUMBER_TYPES[ELEMENT_TYPES[self.trainable]]
-        self.batch = Vectors(self.ranges[self.trainable].count, kind)
+        super().__init__(share)
+        del self._tensors[self.trained], self._bytes[self.trained]
+        kind = NUMBER_TYPES[self.trained.element_type]
+        self.batch = Vectors(share.ranges[self.trained].count, kind)
         for name in names:
             self.batch.make(name)
 
     @property
     def vectors(self) -> Mapping[Vector, Tensor]:
         """See `Values.vectors`."""
-        return {self.trainable: self._row(PARAMETERS), **self._tensors}
+        beside = {
+            self.trained.beside(name): self._row(name)
+            for name in self.batch.places
+            if name != PARAMETERS
+        }
+        return {self.trained: self._row(PARAMETERS), **self._tensors, **beside}
 
     @property
-    def state(self) -> Mapping[str, Tensor]:
-        """See `Values.state`."""
-        return {name: self._row(name) for name in self.batch.places if name != PARAMETERS}
-
-    @property
-    def lasting(self) -> Mapping[str, int]:
+    def lasting(self) -> Mapping[Vector, int]:
         """See `Values.lasting`: the history."""
         found = self.batch
-        return {name: found.content(name) for name in found.places if is_of_pair(name)}
+        history = filter(is_of_pair, found.places)
+        return {self.trained.beside(name): found.content(name) for name in history}
 
     @property
     def description(self) -> Mapping[str, str]:
@@ -64,29 +62,21 @@ class BatchValues(Values):
 
     def has(self, vector: Vector) -> bool:
         """See `Values.has`."""
-        return super().has(vector) or (vector is self._trial and TRIAL in self.batch.names)
+        is_row = vector == self.trained.beside(vector.name) and vector.name in self.batch.names
+        return is_row or super().has(vector)
 
-    def part(self, vector: Vector, part: Range) -> Tensor:
-        """See `Values.part`."""
-        if vector is not self.trainable:
-            return super().part(vector, part)
-        first = self.ranges[vector].first
-        return self._row(PARAMETERS)[part.first - first : part.end - first]
+    def tensor(self, vector: Vector) -> Tensor:
+        """See `Values.tensor`."""
+        return self._tensors[vector] if vector in self._tensors else self._row(vector.name)
 
     def _memory(self, vector: Vector) -> memoryview:
-        if vector is self.trainable:
-            return bytes_of(self._row(PARAMETERS))
-        if vector is self._trial:
-            return bytes_of(self._row(TRIAL))
-        return super()._memory(vector)
+        return self._bytes[vector] if vector in self._bytes else bytes_of(self._row(vector.name))
 
     def _row(self, name: str) -> Tensor:
         return torch.from_numpy(self.batch[name])
 
 
-def make(
-    ranges: Mapping[Vector, Range], chunk_bytes: int, description: Mapping[str, str]
-) -> BatchValues:
+def make(share: Share, description: Mapping[str, str]) -> BatchValues:
     """Room for the values that a checkpoint describes; {}: for new ones."""
     names = description.get(_PLACES, "").split()
-    return BatchValues(ranges, chunk_bytes, names if PARAMETERS in names else (PARAMETERS,))
+    return BatchValues(share, names if PARAMETERS in names else (PARAMETERS,))

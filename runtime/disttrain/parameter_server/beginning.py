@@ -12,41 +12,42 @@ from disttrain.parameter_server import assembly, restoring, stopped
 from disttrain.parameter_server.batch_shard import Reload
 from disttrain.parameter_server.restoring import RestoredShard, Wanted
 from disttrain.parameter_server.stopped import Saver
+from disttrain.state.share import Share
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
 
 
-def restore(config: LaunchConfig, chunk_bytes: int) -> RestoredShard | None:
+def restore(config: LaunchConfig, share: Share) -> RestoredShard | None:
     """The newest that is there of this shard; None in its first life. As `restoring.restore`.
 
     Raises StoreAway when an object store does not let it know.
     """
     try:
-        return _restore(config, chunk_bytes)
+        return _restore(config, share)
     except StoreDenied as error:
         # The coordinator was let in, so this one may be, too, the next time.
         raise StoreAway(str(error)) from error
 
 
-def _restore(config: LaunchConfig, chunk_bytes: int) -> RestoredShard | None:
-    wanted = _wanted(config, chunk_bytes)
+def _restore(config: LaunchConfig, share: Share) -> RestoredShard | None:
+    wanted = _wanted(config, share)
     candidates, damaged = _candidates(config)
     saved = _saved_at_stop(saver(config), wanted)
     newest = candidates[0].manifest if candidates else None
-    if saved is not None and stopped.is_newer(saved, wanted.shard, newest):
+    if saved is not None and stopped.is_newer(saved, wanted.holder, newest):
         return restoring.with_damaged(saved, damaged)
     return _restored(config, candidates, wanted, damaged)
 
 
-def reloading(config: LaunchConfig, chunk_bytes: int) -> Reload:
+def reloading(config: LaunchConfig) -> Reload:
     """Reads one of this run's own checkpoints."""
     # The one that this life began with may be deleted by then.
     own = replace(config, resume_from=None)
 
-    def reload(number: int) -> RestoredShard:
+    def reload(number: int, share: Share) -> RestoredShard:
         found = [one for one in _candidates(own)[0] if one.manifest.number == number]
-        wanted = _wanted(config, chunk_bytes)
+        wanted = _wanted(config, share)
         # Who returns to the end of the warm start is not of it any more.
         others = (*wanted.other_rules, *wanted.earlier)
         wanted = replace(wanted, other_rules=others, earlier={})
@@ -74,12 +75,10 @@ def _restored(
         store.drop_copies()
 
 
-def _wanted(config: LaunchConfig, chunk_bytes: int) -> Wanted:
+def _wanted(config: LaunchConfig, share: Share) -> Wanted:
     strategy = config.job.spec.strategy.rule
     return Wanted(
-        shard=config.shard_index,
-        shards=config.job.spec.parameter_server.shards,
-        chunk_bytes=chunk_bytes,
+        share=share,
         update_rule=assembly.rule_name(strategy.optimizer.rule),
         other_rules=assembly.other_rules(strategy),
         make=assembly.values_for(strategy),

@@ -3,14 +3,13 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from disttrain import layout
 from disttrain.parameter_server.conversation import ClientConfig, Conversation, Directory
 from disttrain.parameter_server.fetching import FetchTask
 from disttrain.parameter_server.messages import Identity, Side, Version
 from disttrain.parameter_server.pushing import Push, PushResult, PushTask
 from disttrain.parameter_server.staging import Stage, StageTask
 from disttrain.parameter_server.uploading import UploadTask
-from disttrain.transport.header import Vector
+from disttrain.state.vector import BUFFERS, Vector
 from disttrain.transport.interface import Buffer
 
 __all__ = [
@@ -42,9 +41,9 @@ class FetchResult:
 class PushClient:
     """Used by one thread, except `stop`."""
 
-    def __init__(self, config: ClientConfig, shards: int) -> None:
+    def __init__(self, config: ClientConfig) -> None:
         self._config = config
-        self._shards = shards
+        self._shards = len(config.placement.holders)
         self._conversation = Conversation(config, Side.PUSH)
 
     def push(self, push: Push) -> list[PushResult]:
@@ -100,9 +99,9 @@ class PushClient:
 class FetchClient:
     """Used by one thread, except `stop`."""
 
-    def __init__(self, config: ClientConfig, shards: int) -> None:
+    def __init__(self, config: ClientConfig) -> None:
         self._config = config
-        self._shards = shards
+        self._shards = len(config.placement.holders)
         self._conversation = Conversation(config, Side.FETCH)
         self._number = 0
         self._versions: tuple[Version, ...] = ()
@@ -116,7 +115,7 @@ class FetchClient:
         self._number += 1
         tasks = self._fetch(self._number, into)
         versions = tuple(tasks[shard].version for shard in range(self._shards))
-        has_buffers = not layout.BUFFERS.isdisjoint(into)
+        has_buffers = any(vector.name == BUFFERS for vector in into)
         changed = has_buffers and versions != self._versions
         self._versions = versions
         samples = min(task.samples for task in tasks.values())

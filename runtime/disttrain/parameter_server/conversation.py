@@ -8,10 +8,11 @@ from functools import partial
 from typing import Protocol
 
 from disttrain.coordinator.protocol.messages import ShardAddress
-from disttrain.parameter_server.errors import RequestRefused, ShardsAway
+from disttrain.parameter_server.errors import ShardsAway
 from disttrain.parameter_server.link import LinkConfig, LinkState, ShardLink
-from disttrain.parameter_server.messages import Identity, Side, Welcome
-from disttrain.transport.header import Role, Vector, Verb
+from disttrain.parameter_server.messages import Identity, Side
+from disttrain.state.placement import Placement
+from disttrain.transport.header import Role, Verb
 from disttrain.transport.interface import Channel, Destination, Message, Transport
 
 Directory = Callable[[], Sequence[ShardAddress]]
@@ -55,8 +56,8 @@ class ClientConfig:
     transport: Transport
     identity: Identity
     directory: Directory
-    sizes: Mapping[Vector, int]
-    """Length of the model's vectors; a shard that was told others is refused."""
+    placement: Placement
+    """Who holds what; a shard that was told another one is refused."""
     patience_seconds: float = 3600.0
     """How long a dead shard is waited for before ShardsAway."""
 
@@ -130,19 +131,7 @@ class Conversation:
         if message.header.verb != Verb.WELCOME:
             task.take(message)
         elif link.open(message):
-            self._check_layout(link.welcome)
             task.welcomed(message)
-
-    def _check_layout(self, welcome: Welcome | None) -> None:
-        sizes = {vector: count for vector, count in self._config.sizes.items() if count}
-        told = {vector: n for vector, n in welcome.elements.items() if n} if welcome else {}
-        for vector in sorted({*sizes, *told}):
-            if sizes.get(vector, 0) != told.get(vector, 0):
-                message = (
-                    f"the model has {sizes.get(vector, 0)} elements in {vector.name}, the shard "
-                    f"expects {told.get(vector, 0)}; do all replicas build the same model?"
-                )
-                raise RequestRefused(message)
 
     def _follow_directory(self) -> None:
         for address in self._config.directory():
@@ -157,6 +146,7 @@ class Conversation:
                 identity=self._config.identity,
                 side=self._side,
                 shard=shard,
+                placement=self._config.placement,
                 connect=partial(self._config.transport.connect, listener=Role.SHARD),
             )
         )

@@ -1,15 +1,13 @@
 """A shard of Downpour: every push changes the parameters at once."""
 
-from collections.abc import Mapping
-
-from disttrain.layout import Range
 from disttrain.parameter_server.applying import Applier
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Answers, Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.values import Values
 from disttrain.parameter_server.writing import Cut
-from disttrain.transport.header import Header, Reason, Vector, Verb
+from disttrain.state.share import Share
+from disttrain.transport.header import Header, Reason, Verb
 
 
 class DownpourShard(Shard):
@@ -20,11 +18,9 @@ class DownpourShard(Shard):
         self.applier = applier
         self._handlers[Verb.PUSH] = self._push
 
-    def make_room(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> Values:
+    def make_room(self, share: Share) -> Values:
         """See `Shard.make_room`."""
-        values = Values(ranges, chunk_bytes)
-        values.add_state(self.applier.initial_state)
-        return values
+        return Values(share, self.applier.initial_state)
 
     def protect(self, cut: Cut | None) -> None:
         """See `Shard.protect`."""

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from disttrain.layout import ELEMENT_TYPES
-from disttrain.parameter_server import parts
 from disttrain.parameter_server.link import ShardLink, refusal
 from disttrain.parameter_server.messages import UNKNOWN, Identity, Version
-from disttrain.transport.header import Header, Vector, Verb
+from disttrain.state.share import Part
+from disttrain.state.vector import Vector
+from disttrain.transport.header import Header, Verb
 from disttrain.transport.interface import Buffer, Message, Slice
 
 WINDOW_CHUNKS = 4
@@ -29,8 +29,8 @@ class FetchTask:
         self._link = link
         self._into = into
         self._header = identity.header(Verb.FETCH)._replace(sequence=number)
-        self._requests: list[list[parts.Part]] = []
-        self._expected: dict[tuple[int, int], parts.Part] = {}
+        self._requests: list[list[Part]] = []
+        self._expected: dict[tuple[int, int], Part] = {}
         self._asked = 0
         self._on_the_way = 0
         self._begin()
@@ -82,35 +82,36 @@ class FetchTask:
         self.is_done = not self._expected
 
     def _begin(self) -> None:
-        welcome = self._link.welcome
-        if welcome is None:
+        share = self._link.share
+        if share is None:
             return
         if not self._expected or self.version.incarnation not in (0, self._link.incarnation):
-            missing = parts.all_chunks(welcome, self._into)
+            missing = share.all_chunks(self._into)
             self.version = UNKNOWN
         else:
             missing = list(self._expected.values())
-        self._expected = {(part.vector, part.chunk): part for part in missing}
+        number = share.placement.number
+        self._expected = {(number(part.vector), part.chunk): part for part in missing}
         self._requests = _runs(missing)
         self._asked = self._on_the_way = 0
 
-    def _part(self, header: Header) -> parts.Part | None:
+    def _part(self, header: Header) -> Part | None:
         """The expected chunk that an answer holds."""
         if header.verb != Verb.FETCHED or header.sequence != self._header.sequence:
             return None
         part = self._expected.get((header.vector, header.chunk))
-        same = part is not None and (part.first, part.elements) == (header.first, header.count)
+        same = part is not None and (part.first, part.count) == (header.first, header.count)
         return part if same and header.incarnation == self._link.incarnation else None
 
-    def _is_placed(self, part: parts.Part, message: Message) -> bool:
+    def _is_placed(self, part: Part, message: Message) -> bool:
         """The transport put it there; a chunk that came otherwise is not used."""
         return message.payload.nbytes == part.nbytes
 
-    def _send(self, request: Sequence[parts.Part]) -> bool:
+    def _send(self, request: Sequence[Part]) -> bool:
         first = request[0]
         header = self._header._replace(
-            vector=first.vector,
-            element_type=ELEMENT_TYPES[first.vector],
+            vector=self._link.placement.number(first.vector),
+            element_type=first.vector.element_type,
             chunk=first.chunk,
             first=first.first,
             count=len(request),
@@ -120,9 +121,9 @@ class FetchTask:
         return self._link.send(header, into=into)
 
 
-def _runs(missing: Sequence[parts.Part]) -> list[list[parts.Part]]:
+def _runs(missing: Sequence[Part]) -> list[list[Part]]:
     """Neighbouring chunks, a few at a time."""
-    runs: list[list[parts.Part]] = []
+    runs: list[list[Part]] = []
     for _, group in groupby(
         enumerate(missing), lambda item: (item[1].vector, item[1].chunk - item[0])
     ):

@@ -8,6 +8,8 @@ from enum import Enum, auto
 
 from disttrain.parameter_server.errors import EvaluationOver, Fenced, RequestRefused
 from disttrain.parameter_server.messages import Identity, Side, Welcome, parse_welcome
+from disttrain.state.placement import Placement
+from disttrain.state.share import Share
 from disttrain.transport.errors import TransportError
 from disttrain.transport.header import Header, Reason, Verb
 from disttrain.transport.interface import Channel, Destination, Message, Payload, Slice
@@ -39,6 +41,7 @@ class LinkConfig:
     identity: Identity
     side: Side
     shard: int
+    placement: Placement
     connect: Callable[[str], Channel]
 
 
@@ -47,8 +50,10 @@ class ShardLink:
 
     def __init__(self, config: LinkConfig) -> None:
         self.shard = config.shard
+        self.placement = config.placement
         self.state = LinkState.GREETING
-        self.welcome: Welcome | None = None
+        self.share: Share | None = None
+        """What the shard holds; None before its first word."""
         self.incarnation = 0
         """The shard's life, as it said itself; 0 before its first word."""
         self.channel: Channel | None = None
@@ -115,10 +120,16 @@ class ShardLink:
         return None
 
     def open(self, message: Message) -> bool:
-        """Take a WELCOME in. False: the conversation was open already, and it says nothing new."""
+        """Take a WELCOME in. False: the conversation was open already, and it says nothing new.
+
+        Raises RequestRefused for one that cannot be understood, or from a shard that goes by
+        another placement.
+        """
         if self.state is LinkState.OPEN:
             return False
-        self.welcome = parse_welcome(message.payload)
+        welcome = parse_welcome(message.payload)
+        self._require_same(welcome)
+        self.share = Share(self.placement, self.shard, welcome.chunk_bytes)
         self.incarnation = message.header.incarnation
         self.state = LinkState.OPEN
         return True
@@ -128,6 +139,15 @@ class ShardLink:
         if self.channel is not None:
             self.channel.close()
         self.channel = None
+
+    def _require_same(self, welcome: Welcome) -> None:
+        ours = self.shard, self.placement.epoch
+        if (welcome.holder, welcome.epoch) != ours:
+            message = (
+                f"shard {self.shard} says that it is holder {welcome.holder} of placement "
+                f"{welcome.epoch}, the coordinator told placement {ours[1]}; is it of this run?"
+            )
+            raise RequestRefused(message)
 
     def _is_final(self, message: Message) -> bool:
         """Deal with a refusal: greet again, wait, or leave it to whoever asked."""

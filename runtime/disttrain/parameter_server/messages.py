@@ -1,13 +1,12 @@
 """What can be said to a shard: who says it, and the body of WELCOME."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from disttrain.parameter_server.errors import RequestRefused
-from disttrain.transport.header import EMPTY, Header, Role, Vector, Verb
+from disttrain.transport.header import EMPTY, Header, Role, Verb
 
 MOST_CHUNKS_PER_FETCH = 16
 """A FETCH that asks for more is refused: a shard never owes a peer more."""
@@ -55,19 +54,19 @@ class Identity:
 class Welcome:
     """What a shard tells in answer to HELLO, beside the header's fields."""
 
-    shard: int
-    shards: int
+    holder: int
+    epoch: int
+    """Of the placement that it was told."""
     chunk_bytes: int
     """Payload of every chunk but the last of each vector."""
-    elements: Mapping[Vector, int]
-    """Length of the model's vectors, as the shard was told."""
+
+
+_FIELDS = tuple(Welcome.__dataclass_fields__)
 
 
 def encode_welcome(welcome: Welcome) -> bytes:
     """The payload of WELCOME."""
-    elements = {str(int(vector)): count for vector, count in welcome.elements.items()}
-    numbers = (welcome.shard, welcome.shards, welcome.chunk_bytes)
-    return json.dumps({"numbers": numbers, "elements": elements}).encode()
+    return json.dumps(asdict(welcome)).encode()
 
 
 def parse_welcome(payload: bytes | memoryview) -> Welcome:
@@ -77,12 +76,11 @@ def parse_welcome(payload: bytes | memoryview) -> Welcome:
             message = f"{len(payload)} bytes; at most {_LONGEST_WELCOME}"
             raise ValueError(message)
         fields = json.loads(bytes(payload))
-        shard, shards, chunk_bytes = (_count(number) for number in fields["numbers"])
-        elements = {Vector(int(name)): _count(n) for name, n in fields["elements"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        holder, epoch, chunk_bytes = (_count(fields[name]) for name in _FIELDS)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         message = f"the shard's WELCOME cannot be understood: {error}; is it of this version?"
         raise RequestRefused(message) from error
-    return Welcome(shard=shard, shards=shards, chunk_bytes=chunk_bytes, elements=elements)
+    return Welcome(holder=holder, epoch=epoch, chunk_bytes=chunk_bytes)
 
 
 def _count(number: object) -> int:

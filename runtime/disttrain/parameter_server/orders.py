@@ -68,7 +68,7 @@ class OrderBook:
         """The answer; None if it comes later."""
         match numbered.order:
             case orders.Configure() as order:
-                self._shard.configure(order.elements, order.shards, self._chunk_bytes)
+                return self._configure(order)
             case orders.Fence() as order:
                 return self._fence(order)
             case orders.Checkpoint() as order:
@@ -86,6 +86,12 @@ class OrderBook:
     def finished(self) -> tuple[NumberedOrder, Result] | None:
         """An order that was begun earlier, and its answer."""
         return self._returned() or self._finished_checkpoint()
+
+    def _configure(self, order: orders.Configure) -> Result:
+        if order.placement is None:
+            return orders.OrderFailed(message="the order tells no placement")
+        self._shard.configure(order.placement, self._chunk_bytes)
+        return orders.Done()
 
     def _finished_checkpoint(self) -> tuple[NumberedOrder, Result] | None:
         if self._writing is None or not self._writing[1].is_over:
@@ -147,13 +153,13 @@ class OrderBook:
         size = made.written.bytes + made.lasting.written_bytes
         LOG.info("checkpoint written", number=made.number, bytes=size)
         return orders.ShardWritten(
-            file=names.shard_file(self._shard.state.index),
+            file=names.part_file(self._shard.state.index),
             bytes=made.written.bytes,
             hash=made.written.hash,
             version=made.version,
             vectors=tuple(
                 orders.VectorWritten(
-                    tensor=vector.tensor, bytes=vector.file.bytes, hash=vector.file.hash
+                    vector=vector.vector, bytes=vector.file.bytes, hash=vector.file.hash
                 )
                 for vector in made.lasting.entries
             ),

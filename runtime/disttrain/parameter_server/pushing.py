@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from disttrain import layout
-from disttrain.layout import ELEMENT_TYPES, Range
-from disttrain.parameter_server import parts
 from disttrain.parameter_server.errors import PushRefused
 from disttrain.parameter_server.link import ShardLink, refusal
 from disttrain.parameter_server.messages import UNKNOWN, Identity, Version
-from disttrain.transport.header import Header, Reason, Vector, Verb
+from disttrain.state.placement import Range
+from disttrain.state.share import Part, Share
+from disttrain.state.vector import Vector
+from disttrain.transport.header import Header, Reason, Verb
 from disttrain.transport.interface import Buffer, Destination, Message, Slice
 
 WINDOW_CHUNKS = 6
@@ -57,8 +57,14 @@ class Push:
             return {
                 vector: self.changed[vector] for vector in self.changed if vector in self.buffers
             }
-        size = {vector: Vector(vector) for vector in self.buffers}
-        return {vector: [Range(first=0, end=1 << 60)] for vector in size}
+        return {vector: [Range(first=0, end=1 << 60)] for vector in self.buffers}
+
+    def parts(self, share: Share) -> list[Part]:
+        """Its chunks for one holder: all parameters, then the parts of the buffers to be sent."""
+        runs = self.runs()
+        buffers = sorted(runs, key=share.placement.number)
+        found = share.all_chunks([share.trained])
+        return found + [part for vector in buffers for part in share.pieces(vector, runs[vector])]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +89,7 @@ class PushTask:
         self.refused: PushRefused | None = None
         self._link = link
         self._push = push
-        self._parts: list[parts.Part] = []
+        self._parts: list[Part] = []
         self._sent = 0
         self._acknowledged = 0
         self._header = push.header(identity, link.shard)
@@ -145,19 +151,18 @@ class PushTask:
         )
 
     def _cut(self) -> None:
-        if self._link.welcome is not None:
-            self._parts = parts.push_chunks(self._link.welcome, self._push.runs())
+        if self._link.share is not None:
+            self._parts = self._push.parts(self._link.share)
 
-    def _send(self, part: parts.Part) -> bool:
-        buffers: Mapping[Vector, Buffer] = self._push.buffers
-        is_parameters = part.vector in layout.TRIAL_OF
-        buffer = self._push.gradient if is_parameters else buffers[part.vector]
+    def _send(self, part: Part) -> bool:
+        vector, push = part.vector, self._push
+        buffer = push.gradient if vector.is_trained else push.buffers[vector]
         header = self._header._replace(
-            vector=part.vector,
-            element_type=ELEMENT_TYPES[part.vector],
+            vector=self._link.placement.number(vector),
+            element_type=vector.element_type,
             chunk=self._sent,
             chunks=len(self._parts),
             first=part.first,
-            count=part.elements,
+            count=part.count,
         )
         return self._link.send(header, Slice(buffer, part.offset, part.nbytes))

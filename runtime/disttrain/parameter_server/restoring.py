@@ -1,4 +1,4 @@
-"""Brings a shard back from a checkpoint, made by any number of shards."""
+"""Brings a holder's values back from a checkpoint, whoever wrote it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,37 +7,35 @@ from typing import TypeAlias
 
 import numpy as np
 
-from disttrain.checkpoint import names, shard_file
+from disttrain.checkpoint import part_file
+from disttrain.checkpoint import restore as restoring_ranges
 from disttrain.checkpoint.errors import CheckpointRefused, Corrupt
-from disttrain.checkpoint.manifest import FileEntry, Manifest, VectorRange
+from disttrain.checkpoint.manifest import FileEntry, Manifest
+from disttrain.checkpoint.part_file import PartFile
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.restore import Restore, parts
-from disttrain.checkpoint.shard_file import ShardFile
+from disttrain.checkpoint.restore import Restore
 from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.checkpoint.vector_file import OnDisk
-from disttrain.layout import Range
 from disttrain.parameter_server import deliveries
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 from disttrain.parameter_server.errors import WrongSnapshot
-from disttrain.parameter_server.values import Values, bytes_of, ranges_of
+from disttrain.parameter_server.values import Values
 from disttrain.parameter_server.writing import TABLE
+from disttrain.state.share import Share
 from disttrain.telemetry import logs
-from disttrain.transport.header import Vector
 
 LOG = logs.get(__name__)
 
 
-MakeValues: TypeAlias = Callable[[Mapping[Vector, Range], int, Mapping[str, str]], Values]
-"""Values of zeros, from this shard's ranges, the bytes of a chunk, and what a file says of them."""
+MakeValues: TypeAlias = Callable[[Share, Mapping[str, str]], Values]
+"""Values of zeros, from a holder's share, and what a file says of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """What a shard needs of a checkpoint."""
+    """What a holder needs of a checkpoint."""
 
-    shard: int
-    shards: int
-    chunk_bytes: int
+    share: Share
     update_rule: str
     other_rules: tuple[str, ...] = ()
     """Of which the model's values are taken, and no state."""
@@ -46,6 +44,16 @@ class Wanted:
     """By update rule, room for what the stage before has left, its state included."""
     bring: Callable[[Checkpoint, Iterable[FileEntry]], None] = lambda _, __: None
     """Has files of a checkpoint at hand before they are read."""
+
+    @property
+    def holder(self) -> int:
+        """Whose values."""
+        return self.share.holder
+
+    @property
+    def holders(self) -> int:
+        """How many there are."""
+        return len(self.share.placement.holders)
 
     def room(self, update_rule: str) -> MakeValues | None:
         """How room is made for all that is of this rule; None if nothing is wanted of it."""
@@ -65,9 +73,7 @@ class RestoredShard:
     """A shard as it was."""
 
     checkpoint: int
-    shards: int
     values: Values
-    elements: dict[Vector, int]
     version: int
     samples: int
     delivered: dict[SenderLife, Delivered] = field(default_factory=dict)
@@ -147,48 +153,34 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> RestoredShard:
             f"says {wanted.update_rule}; use the same one"
         )
         raise WrongSnapshot(message)
-    elements = elements_of(manifest)
-    ranges = ranges_of(elements, wanted.shard, wanted.shards)
     with Restore(checkpoint) as source:
-        sources = _sources(manifest, ranges) or {min(wanted.shard, len(manifest.shards) - 1)}
-        former = answers_for(wanted.shard, wanted.shards, len(manifest.shards))
+        sources = _sources(manifest, wanted.share) or {
+            min(wanted.holder, len(manifest.holders) - 1)
+        }
+        former = answers_for(wanted.holder, wanted.holders, len(manifest.holders))
         files = _files(manifest, sources, former)
         wanted.bring(checkpoint, files)
         _check_hashes(checkpoint, files)
         description = source.file(min(sources)).metadata
-        if room is None:
-            values = wanted.make(ranges, wanted.chunk_bytes, {})
-        else:
-            values = room(ranges, wanted.chunk_bytes, description)
+        values = wanted.make(wanted.share, {}) if room is None else room(wanted.share, description)
         _read_values(source, values)
-        if len(manifest.shards) == wanted.shards:
-            values.on_disk = _lasting(checkpoint, wanted.shard, values)
+        if len(manifest.holders) == wanted.holders:
+            values.on_disk = _lasting(checkpoint, wanted.holder, values)
         tables = {shard: table_of(source.file(shard)) for shard in sorted(sources.union(former))}
         samples = [int(source.file(shard).metadata.get("samples", "0")) for shard in sources]
     return RestoredShard(
         checkpoint=manifest.number,
-        shards=wanted.shards,
         values=values,
-        elements=elements,
-        version=min(manifest.shards[shard].version for shard in sources),
+        version=min(manifest.holders[shard].version for shard in sources),
         samples=min(samples),
         delivered=merge([tables[shard] for shard in sorted(sources)]),
         description=dict(description),
-        is_divided_anew=len(manifest.shards) != wanted.shards,
+        is_divided_anew=len(manifest.holders) != wanted.holders,
         former={
-            shard: FormerShard(version=manifest.shards[shard].version, delivered=tables[shard])
+            shard: FormerShard(version=manifest.holders[shard].version, delivered=tables[shard])
             for shard in former
         },
     )
-
-
-def elements_of(manifest: Manifest) -> dict[Vector, int]:
-    """Length of every vector that the model has."""
-    ends: dict[Vector, int] = {}
-    for shard in manifest.shards:
-        for held in shard.ranges:
-            ends[held.vector] = max(ends.get(held.vector, 0), held.end)
-    return {vector: end for vector, end in ends.items() if end}
 
 
 def merge(tables: list[dict[SenderLife, Delivered]]) -> dict[SenderLife, Delivered]:
@@ -214,50 +206,41 @@ def merge(tables: list[dict[SenderLife, Delivered]]) -> dict[SenderLife, Deliver
     return least
 
 
-def _sources(manifest: Manifest, ranges: Mapping[Vector, Range]) -> set[int]:
+def _sources(manifest: Manifest, share: Share) -> set[int]:
     return {
-        part.shard
-        for vector, held in ranges.items()
-        if held.count
-        for part in parts(manifest, VectorRange(vector=vector, first=held.first, end=held.end))
+        part.holder
+        for vector, held in share.ranges.items()
+        if vector.is_of_a_model and held.count
+        for part in restoring_ranges.parts(manifest, vector, held)
     }
 
 
 def _files(manifest: Manifest, sources: set[int], former: Iterable[int]) -> list[FileEntry]:
     """All files of the sources, and those with the others' tables."""
-    shards = manifest.shards
-    of_sources = [entry for shard in sorted(sources) for entry in shards[shard].files]
-    return list(dict.fromkeys([*of_sources, *(shards[shard].file for shard in former)]))
+    holders = manifest.holders
+    of_sources = [entry for holder in sorted(sources) for entry in holders[holder].files]
+    return list(dict.fromkeys([*of_sources, *(holders[holder].file for holder in former)]))
 
 
 def _check_hashes(checkpoint: Checkpoint, files: Iterable[FileEntry]) -> None:
     for entry in files:
         file = checkpoint.path / entry.name
-        found = shard_file.digest_of(file)
+        found = part_file.digest_of(file)
         if (found.bytes, found.hash) != (entry.bytes, entry.hash):
             raise Corrupt(file, f"its hash is {found.hash}, the manifest says {entry.hash}")
 
 
 def _read_values(source: Restore, values: Values) -> None:
-    for vector, held in values.ranges.items():
+    for vector in values.vectors:
+        held = values.share.range_of(vector)
         if held.count:
-            wanted = VectorRange(vector=vector, first=held.first, end=held.end)
-            source.read(wanted, values.bytes_of(vector, held))
-    held = values.ranges[values.trainable]
-    for name, state in values.state.items() if held.count else ():
-        wanted = VectorRange(vector=values.trainable, first=held.first, end=held.end)
-        place = bytes_of(state)
-        source.read(wanted, place, state=name)
+            source.read(vector, held, values.all_bytes(vector))
 
 
-def _lasting(checkpoint: Checkpoint, shard: int, values: Values) -> dict[int, OnDisk]:
+def _lasting(checkpoint: Checkpoint, holder: int, values: Values) -> dict[int, OnDisk]:
     """Files of vectors that are here as they are there; the hashes were right."""
-    vectors = checkpoint.manifest.shards[shard].vectors
-    files = {vector.tensor: vector.file for vector in vectors}
-    found = {
-        content: files.get(names.state(values.trainable, name))
-        for name, content in values.lasting.items()
-    }
+    files = {own.vector: own.file for own in checkpoint.manifest.holders[holder].vectors}
+    found = {content: files.get(vector) for vector, content in values.lasting.items()}
     return {
         content: OnDisk(entry=entry, folder=checkpoint.path)
         for content, entry in found.items()
@@ -265,7 +248,7 @@ def _lasting(checkpoint: Checkpoint, shard: int, values: Values) -> dict[int, On
     }
 
 
-def table_of(file: ShardFile) -> dict[SenderLife, Delivered]:
+def table_of(file: PartFile) -> dict[SenderLife, Delivered]:
     """What the file says of every sender. Raises Corrupt."""
     if tuple(file.metadata.get("deliveries", "").split()) != deliveries.COLUMNS:
         raise Corrupt(file.path, f"its table {TABLE} has columns of another version")

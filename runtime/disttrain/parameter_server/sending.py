@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from disttrain.layout import ELEMENT_TYPES
-from disttrain.parameter_server import parts
 from disttrain.parameter_server.link import ShardLink
-from disttrain.transport.header import Header, Vector
+from disttrain.state.share import Part
+from disttrain.state.vector import Vector
+from disttrain.transport.header import Header
 from disttrain.transport.interface import Buffer, Slice
 
 _CHUNKS_AT_ONCE = 4
@@ -20,14 +20,14 @@ class Sending:
         self._link = link
         self._header = header
         self._values = values
-        self._parts: list[parts.Part] = []
+        self._parts: list[Part] = []
         self._chunks: Counter[Vector] = Counter()
         self._sent = 0
 
     def begin(self) -> None:
         """Begin with the first chunk; nothing is sent before the shard's first welcome."""
-        if self._link.welcome is not None:
-            self._parts = parts.all_chunks(self._link.welcome, self._values)
+        if self._link.share is not None:
+            self._parts = self._link.share.all_chunks(self._values)
             self._chunks = Counter(part.vector for part in self._parts)
         self._sent = 0
 
@@ -43,12 +43,12 @@ class Sending:
             self._link.expect_answer()
         return self._sent > first
 
-    def _header_of(self, part: parts.Part) -> Header:
+    def _header_of(self, part: Part) -> Header:
         return self._header._replace(
-            vector=part.vector,
-            element_type=ELEMENT_TYPES[part.vector],
+            vector=self._link.placement.number(part.vector),
+            element_type=part.vector.element_type,
             chunk=part.chunk,
             chunks=self._chunks[part.vector],
             first=part.first,
-            count=part.elements,
+            count=part.count,
         )

@@ -36,9 +36,10 @@ from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.settled import Settled
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
+from disttrain.state.share import Share
 from disttrain.telemetry import logs
 from disttrain.transport.factory import open_transport
-from disttrain.transport.header import Role, Vector
+from disttrain.transport.header import Role
 from disttrain.transport.interface import Listener, Transport
 
 LOG = logs.get(__name__)
@@ -194,8 +195,8 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     ledger_folder = RunFolder(config.run_folder).ledger
     metrics = ServedMetrics(config.metrics_address)
     losses = Losses(ledger_folder, config.shard_index, shards)
-    restored = beginning.restore(config, transport.chunk_bytes)
     control = _control(config, transport)
+    restored = _restored(config, control, transport.chunk_bytes)
     tell(losses.settle(restored), config.supervisor)
     known = reporting.restored_report(restored, losses.counts())
     joined = control.join(
@@ -205,7 +206,7 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
     if config.job.spec.record:
         circumstances.write(ledger_folder, circumstances.here(transport.chunk_bytes))
     note(records, restored, losses)
-    shard = _shard(config, joined, records, transport.chunk_bytes)
+    shard = _shard(config, joined, records)
     if restored is not None:
         shard.restore(restored)
     _admit(shard, joined, transport.chunk_bytes)
@@ -228,6 +229,16 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
         metrics=metrics,
         parting=parting,
     )
+
+
+def _restored(
+    config: LaunchConfig, control: ControlConnection, chunk_bytes: int
+) -> RestoredShard | None:
+    """What an earlier life left; nothing where no life was told what it holds."""
+    placement = control.ask_placement(timeout=config.join_seconds)
+    if placement is None:
+        return None
+    return beginning.restore(config, Share(placement, config.shard_index, chunk_bytes))
 
 
 def _parting(config: LaunchConfig, shard: Shard, restored: RestoredShard | None) -> Parting | None:
@@ -280,19 +291,17 @@ def _records(config: LaunchConfig, joined: Joined, losses: Losses) -> Records:
     )
 
 
-def _shard(config: LaunchConfig, joined: Joined, records: Records, chunk_bytes: int) -> Shard:
+def _shard(config: LaunchConfig, joined: Joined, records: Records) -> Shard:
     state = ShardState(
         index=config.shard_index,
         incarnation=joined.member.incarnation,
-        shards=config.job.spec.parameter_server.shards,
     )
-    reload = beginning.reloading(config, chunk_bytes)
+    reload = beginning.reloading(config)
     return assembly.build_for(config.job.spec, state, records, reload)
 
 
 def _admit(shard: Shard, joined: Joined, chunk_bytes: int) -> None:
     """Nobody else may push: a rollback must not let in what was fenced before it."""
     shard.admit_only(joined.replicas)
-    if joined.elements is not None:
-        elements = {Vector(vector): count for vector, count in joined.elements.items()}
-        shard.configure(elements, shard.state.shards, chunk_bytes)
+    if joined.placement is not None:
+        shard.configure(joined.placement, chunk_bytes)

@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 from disttrain.checkpoint.errors import CheckpointError, Corrupt, NoCheckpoint
 from disttrain.coordinator.protocol import orders
-from disttrain.layout import ELEMENT_TYPES, Range
 from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
 from disttrain.parameter_server.errors import WrongSnapshot
@@ -17,10 +16,13 @@ from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.state import REASONS, Answer, ShardState
 from disttrain.parameter_server.upload import UploadProgress, store_chunk
-from disttrain.parameter_server.values import Values, ranges_of
+from disttrain.parameter_server.values import Values
 from disttrain.parameter_server.writing import Cut
+from disttrain.state.placement import Placement
+from disttrain.state.share import Share
+from disttrain.state.vector import Vector
 from disttrain.telemetry import logs
-from disttrain.transport.header import Header, Reason, Role, Vector, Verb
+from disttrain.transport.header import Header, Reason, Role, Verb
 
 LOG = logs.get(__name__)
 
@@ -59,8 +61,8 @@ class Shard(ABC):
         return True
 
     @abstractmethod
-    def make_room(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> Values:
-        """Values of zeros."""
+    def make_room(self, share: Share) -> Values:
+        """The values that a job begins with: zeros, or what the strategy says."""
 
     @abstractmethod
     def protect(self, cut: Cut | None) -> None:
@@ -93,23 +95,16 @@ class Shard(ABC):
         del checkpoint
         self.restore(restored)
 
-    def configure(self, elements: Mapping[Vector, int], shards: int, chunk_bytes: int) -> None:
-        """Learn the length of the model's vectors and make room. Said again, it changes nothing."""
+    def configure(self, placement: Placement, chunk_bytes: int) -> None:
+        """Learn the placement and make room. Said again, it changes nothing."""
         if self.state.values is None:
-            self.state.elements = dict(elements)
-            self.state.shards = shards
-            ranges = ranges_of(elements, self.state.index, shards)
-            self.state.values = self.make_room(ranges, chunk_bytes)
+            self.state.values = self.make_room(Share(placement, self.state.index, chunk_bytes))
 
     def restore(self, restored: RestoredShard) -> None:
         """Begin with the values of a checkpoint."""
         state = self.state
-        state.values, state.elements = restored.values, restored.elements
-        state.shards, state.count, state.samples = (
-            restored.shards,
-            restored.version,
-            restored.samples,
-        )
+        state.values = restored.values
+        state.count, state.samples = restored.version, restored.samples
         state.deliveries.restore(restored.delivered)
         state.is_initialised = True
 
@@ -153,11 +148,9 @@ class Shard(ABC):
 
     def _hello(self, header: Header, _payload: memoryview) -> Answers:
         known = self.state.deliveries.hello(header.sender, header.incarnation, header.sequence)
+        share = self._values.share
         welcome = Welcome(
-            shard=self.state.index,
-            shards=self.state.shards,
-            chunk_bytes=self._values.chunk_bytes,
-            elements=self.state.elements,
+            holder=share.holder, epoch=share.placement.epoch, chunk_bytes=share.chunk_bytes
         )
         answer = self.state.answer(Verb.WELCOME, header)._replace(
             sequence=known.sequence + 1,
@@ -176,7 +169,7 @@ class Shard(ABC):
                 header, reason, f"chunk {header.chunk} cannot be stored: {reason.name}"
             )
         upload = self._upload_of(SenderLife(header.sender, header.incarnation))
-        self.state.is_initialised = upload.add(Vector(header.vector), header.chunk)
+        self.state.is_initialised = upload.add(header)
         if not self.state.is_initialised:
             return []
         self._upload = None
@@ -192,24 +185,26 @@ class Shard(ABC):
         problem = self._unready(header) or self._unfetchable(header)
         if problem:
             return self._refuse(header, *problem)
-        return self._chunks(header, Vector(header.vector))
+        vector = self._values.vector_of(header)
+        return [] if vector is None else self._chunks(header, vector)
 
     def _unfetchable(self, header: Header) -> Problem | None:
-        vector, end = Vector(header.vector), header.chunk + header.count
-        known = self._values.has(vector) and end <= self._values.chunks(vector)
+        vector, end = self._values.vector_of(header), header.chunk + header.count
+        known = vector is not None and end <= self._values.share.num_chunks(vector)
         if known and header.count <= MOST_CHUNKS_PER_FETCH:
             return None
-        return Reason.WRONG_LAYOUT, f"chunks {header.chunk} to {end} of {vector.name} are not here"
+        what = f"vector {header.vector}" if vector is None else str(vector)
+        return Reason.WRONG_LAYOUT, f"chunks {header.chunk} to {end} of {what} are not here"
 
     def _chunks(self, header: Header, vector: Vector) -> Answers:
         answer = self.state.answer(Verb.FETCHED, header)._replace(
-            chunks=self._values.chunks(vector),
-            element_type=ELEMENT_TYPES[vector],
+            chunks=self._values.share.num_chunks(vector),
+            element_type=vector.element_type,
             samples=self.state.samples,
         )
         for number in range(header.chunk, header.chunk + header.count):
-            part = self._values.chunk(vector, number)
-            payload = self._values.bytes_of(vector, part)
+            part = self._values.share.chunk(vector, number)
+            payload = self._values.bytes_of(part)
             self.records.fetched(header, number)
             yield Answer(
                 answer._replace(

@@ -1,8 +1,8 @@
-"""A picture of a shard's values at one moment, while updates go on.
+"""A picture of a holder's values at one moment, while updates go on.
 
 Nothing is copied when the picture is taken. From then on a chunk is copied before its first change;
 whoever reads the picture copies the others when it comes to them. So memory doubles at most, and
-the shard stops for one chunk's copy at a time.
+the holder stops for one chunk's copy at a time.
 """
 
 import threading
@@ -11,9 +11,9 @@ from enum import IntEnum
 
 from torch import Tensor
 
-from disttrain.layout import Range
 from disttrain.parameter_server.values import Values, bytes_of
-from disttrain.transport.header import Vector
+from disttrain.state.share import Part
+from disttrain.state.vector import Vector
 
 
 class _Chunk(IntEnum):
@@ -40,25 +40,26 @@ class _Picture:
 
 
 class Snapshot:
-    """`before_change` belongs to the shard's thread, `pieces` to one other thread."""
+    """`before_change` belongs to the holder's thread, `pieces` to one other thread."""
 
     def __init__(self, values: Values) -> None:
         """Take the picture."""
         self._values = values
         self._lock = threading.Lock()
-        self._vectors = {
-            vector: _Picture(tensor, values.chunk_elements(vector))
+        self._pictures = {
+            vector: _Picture(tensor, values.share.chunk_elements(vector))
             for vector, tensor in values.vectors.items()
         }
-        size = values.chunk_elements(values.trainable)
-        self._states = {name: _Picture(tensor, size) for name, tensor in values.state.items()}
+        self._beside = [
+            picture for vector, picture in self._pictures.items() if not vector.is_of_a_model
+        ]
 
-    def before_change(self, vector: Vector, part: Range) -> None:
+    def before_change(self, part: Part) -> None:
         """Copy what is about to change, if it was not copied before."""
-        pictures = [self._vectors[vector]]
-        if vector is self._values.trainable:
-            pictures.extend(self._states.values())
-        first = part.first - self._values.ranges[vector].first
+        pictures = [self._pictures[part.vector]]
+        if part.vector.is_trained:
+            pictures.extend(self._beside)
+        first = part.first - self._values.share.range_of(part.vector).first
         size = pictures[0].chunk_elements
         for number in range(first // size, -(-(first + part.count) // size)):
             for picture in pictures:
@@ -67,22 +68,18 @@ class Snapshot:
     def before_change_of(self, tensors: Sequence[Tensor]) -> None:
         """Copy whole vectors that are about to change, if they are in the picture."""
         changing = {tensor.data_ptr() for tensor in tensors}
-        for picture in (*self._vectors.values(), *self._states.values()):
+        for picture in self._pictures.values():
             if picture.live.data_ptr() in changing:
                 for number in range(len(picture.state)):
                     self._keep(picture, number)
 
     def values_of(self, vector: Vector) -> Iterator[memoryview]:
         """The bytes of a vector as they were, chunk by chunk. Once."""
-        return self._pieces(self._vectors[vector])
+        return self._pieces(self._pictures[vector])
 
-    def state_of(self, name: str) -> Iterator[memoryview]:
-        """The bytes of one of the rule's state vectors."""
-        return self._pieces(self._states[name])
-
-    def leave_out(self, name: str) -> None:
-        """Nobody will read this one of the rule's state vectors: it is not copied any more."""
-        picture = self._states[name]
+    def leave_out(self, vector: Vector) -> None:
+        """Nobody will read this one: it is not copied any more."""
+        picture = self._pictures[vector]
         with self._lock:
             picture.state = bytearray([_Chunk.READ]) * len(picture.state)
             picture.copies.clear()

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from disttrain.parameter_server.link import ShardLink, refusal
 from disttrain.parameter_server.messages import Identity
 from disttrain.parameter_server.sending import Sending
-from disttrain.transport.header import Vector, Verb
+from disttrain.state.vector import Vector
+from disttrain.transport.header import Verb
 from disttrain.transport.interface import Buffer, Destination, Message
 
 

@@ -1,13 +1,12 @@
 """Everything that one shard knows, and the answers it makes from it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from disttrain.parameter_server.deliveries import Decision, Deliveries
 from disttrain.parameter_server.messages import Version
 from disttrain.parameter_server.values import Values
-from disttrain.transport.header import Header, Reason, Role, Vector, Verb
+from disttrain.transport.header import Header, Reason, Role, Verb
 
 
 class Answer(NamedTuple):
@@ -32,9 +31,7 @@ class ShardState:
     index: int
     incarnation: int
     values: Values | None = None
-    """None until the coordinator has said how long the vectors are."""
-    elements: Mapping[Vector, int] = field(default_factory=dict)
-    shards: int = 1
+    """None until the coordinator has told the placement."""
     deliveries: Deliveries = field(default_factory=Deliveries)
     is_initialised: bool = False
     """Whether every value was uploaded or restored."""

@@ -12,17 +12,16 @@ from typing import ClassVar, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from disttrain.checkpoint import durable, names, shard_file
+from disttrain.checkpoint import durable, names, part_file
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.errors import Corrupt, NotWritten
 from disttrain.checkpoint.manifest import FileEntry, Hash, Manifest
 from disttrain.checkpoint.objects import Objects
-from disttrain.checkpoint.shard_file import ShardFile
+from disttrain.checkpoint.part_file import PartFile
 from disttrain.parameter_server import restoring, stopped_objects, writing
 from disttrain.parameter_server.restoring import FormerShard, MakeValues, RestoredShard, Wanted
 from disttrain.parameter_server.state import ShardState
-from disttrain.parameter_server.values import Values, bytes_of, ranges_of
-from disttrain.transport.header import Vector
+from disttrain.parameter_server.values import Values
 
 FOLDER = "stopped"
 """Beside the checkpoints."""
@@ -39,13 +38,14 @@ class Stop:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     job_uid: str
-    shards: int
+    epoch: int
+    holders: int
+    """Of the placement that it is a part of."""
     update_rule: str
     checkpoint: int
     """The last checkpoint that has a part of this life, or that it began with; 0 without one."""
     version: int
     samples: int
-    elements: dict[int, int]
     bytes: int
     hash: Hash
     incarnation: int = 0
@@ -90,7 +90,7 @@ class Saver:
         """
         durable.make_folder(self.folder)
         self._refuse_older(index, incarnation)
-        path = self.folder / names.shard_file(index)
+        path = self.folder / names.part_file(index)
         begun = Begun(job_uid=self.job_uid, incarnation=incarnation, saved_by=saved_by)
         with DurableFile(_begun(path)) as file:
             file.write(_BEGUN.dump_json(begun))
@@ -105,16 +105,16 @@ class Saver:
         durable.make_folder(self.folder)
         self._refuse_older(state.index, state.incarnation)
         cut = writing.cut(checkpoint, state, values)
-        path = self.folder / names.shard_file(state.index)
-        written = shard_file.write(path, writing.contents(cut), cut.metadata)
+        path = self.folder / names.part_file(state.index)
+        written = part_file.write(path, writing.contents(cut), cut.metadata)
         stop = Stop(
             job_uid=self.job_uid,
-            shards=state.shards,
+            epoch=values.share.placement.epoch,
+            holders=len(values.share.placement.holders),
             update_rule=self.update_rule,
             checkpoint=checkpoint,
             version=state.count,
             samples=state.samples,
-            elements={int(vector): count for vector, count in state.elements.items()},
             bytes=written.bytes,
             hash=written.hash,
             incarnation=state.incarnation,
@@ -126,7 +126,7 @@ class Saver:
 
     def _refuse_older(self, index: int, incarnation: int) -> None:
         """What a newer life goes on from stays: this one, perhaps on a lost node, is fenced."""
-        path = self.folder / names.shard_file(index)
+        path = self.folder / names.part_file(index)
         if self.objects is not None:
             stopped_objects.bring_told(self.objects, path.name, _said(path), _begun(path))
         for told in (_read_stop, _read_begun):
@@ -145,29 +145,30 @@ def read(
 
     Raises Corrupt, and StoreAway or StoreDenied for an object store.
     """
-    path = folder / names.shard_file(wanted.shard)
+    path = folder / names.part_file(wanted.holder)
     if objects is not None:
         stopped_objects.bring_told(objects, path.name, _said(path), _begun(path))
     stop, begun = _read_stop(path), _read_begun(path)
     if stop is None or (begun is not None and begun.has_passed_over(stop)):
         return None
     make = wanted.room(stop.update_rule)
-    if (stop.job_uid, stop.shards) != (job_uid, wanted.shards) or make is None:
+    now = (job_uid, wanted.share.placement.epoch, wanted.holders)
+    if (stop.job_uid, stop.epoch, stop.holders) != now or make is None:
         return None
     if objects is not None:
         stopped_objects.bring(objects, _entry(path, stop), folder)
-    found = shard_file.digest_of(path)
+    found = part_file.digest_of(path)
     if (found.bytes, found.hash) != (stop.bytes, stop.hash):
         raise Corrupt(path, f"its hash is {found.hash}, {_said(path).name} says {stop.hash}")
-    with shard_file.opened(path) as file:
+    with part_file.opened(path) as file:
         return _restored(file, stop, wanted, make)
 
 
 def is_newer(stopped: RestoredShard, shard: int, checkpoint: Manifest | None) -> bool:
     """Whether what was saved at a stop goes on from this checkpoint, the newest of all."""
-    if checkpoint is None or len(checkpoint.shards) != stopped.shards:
+    if checkpoint is None or len(checkpoint.holders) != len(stopped.values.share.placement.holders):
         return checkpoint is None
-    at_checkpoint = checkpoint.shards[shard].version
+    at_checkpoint = checkpoint.holders[shard].version
     return stopped.checkpoint >= checkpoint.number and stopped.version >= at_checkpoint
 
 
@@ -195,30 +196,23 @@ def _read(path: Path, adapter: TypeAdapter[Told]) -> Told | None:
     if not path.exists():
         return None
     try:
-        return adapter.validate_json(shard_file.small_content(path, _LARGEST_BYTES))
+        return adapter.validate_json(part_file.small_content(path, _LARGEST_BYTES))
     except ValidationError as error:
         raise Corrupt(path, f"it says nothing of a shard: {error.errors()[0]['msg']}") from error
 
 
-def _restored(file: ShardFile, stop: Stop, wanted: Wanted, make: MakeValues) -> RestoredShard:
-    elements = {Vector(vector): count for vector, count in stop.elements.items()}
-    ranges = ranges_of(elements, wanted.shard, wanted.shards)
-    values = make(ranges, wanted.chunk_bytes, file.metadata)
-    for vector, held in values.ranges.items():
-        if held.count:
-            file.read(names.values(vector), 0, values.bytes_of(vector, held))
-    for name, state in values.state.items():
-        if state.numel():
-            file.read(names.state(values.trainable, name), 0, bytes_of(state))
+def _restored(file: PartFile, stop: Stop, wanted: Wanted, make: MakeValues) -> RestoredShard:
+    values = make(wanted.share, file.metadata)
+    for vector, tensor in values.vectors.items():
+        if tensor.numel():
+            file.read(file.name_of(vector), 0, values.all_bytes(vector))
     delivered = restoring.table_of(file)
     return RestoredShard(
         checkpoint=stop.checkpoint,
-        shards=wanted.shards,
         values=values,
-        elements=elements,
         version=stop.version,
         samples=stop.samples,
         delivered=delivered,
-        former={wanted.shard: FormerShard(version=stop.version, delivered=delivered)},
+        former={wanted.holder: FormerShard(version=stop.version, delivered=delivered)},
         saved_by=stop.incarnation,
     )

@@ -1,10 +1,9 @@
 """Initial values that arrive in chunks, in any order and perhaps twice."""
 
-from disttrain.layout import ELEMENT_TYPES
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.received import is_finite, tensor_of
 from disttrain.parameter_server.values import Values
-from disttrain.transport.header import Header, Reason, Vector
+from disttrain.transport.header import Header, Reason
 
 
 class UploadProgress:
@@ -12,25 +11,27 @@ class UploadProgress:
 
     def __init__(self, life: SenderLife, values: Values) -> None:
         self.life = life
+        share = values.share
         self._missing = {
-            (vector, chunk) for vector in values.ranges for chunk in range(values.chunks(vector))
+            (share.placement.number(vector), chunk)
+            for vector in share.ranges
+            if vector.is_of_a_model
+            for chunk in range(share.num_chunks(vector))
         }
 
-    def add(self, vector: Vector, chunk: int) -> bool:
+    def add(self, header: Header) -> bool:
         """A chunk was stored. True: they all are."""
-        self._missing.discard((vector, chunk))
+        self._missing.discard((header.vector, header.chunk))
         return not self._missing
 
 
 def store_chunk(values: Values, header: Header, payload: memoryview) -> Reason:
     """Take over one chunk, or say why not. Nothing may have been fetched yet."""
-    if not values.holds(header):
+    vector = values.vector_of(header)
+    if vector is None or not vector.is_of_a_model or not values.is_whole_chunk(vector, header):
         return Reason.WRONG_LAYOUT
-    vector = Vector(header.vector)
-    if not values.is_cut_so(header):
-        return Reason.WRONG_LAYOUT
-    sent = tensor_of(payload, ELEMENT_TYPES[vector])
-    if vector is values.trainable and not is_finite(sent):
+    sent = tensor_of(payload, vector.element_type)
+    if vector.is_trained and not is_finite(sent):
         return Reason.NOT_FINITE
-    values.part(vector, values.chunk(vector, header.chunk)).copy_(sent)
+    values.part(values.share.chunk(vector, header.chunk)).copy_(sent)
     return Reason.NONE

@@ -1,14 +1,14 @@
-"""What a shard holds: its range of every vector, and the update rule's state vectors."""
+"""What a holder has: its range of every vector of the model, and of those that a strategy keeps."""
 
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from disttrain import layout
 from disttrain.checkpoint.vector_file import OnDisk
-from disttrain.layout import ELEMENT_TYPES, Range
-from disttrain.transport.header import ELEMENT_BYTES, ElementType, Header, Vector
+from disttrain.state.share import Part, Share
+from disttrain.state.vector import Vector
+from disttrain.transport.header import ElementType, Header
 
 DTYPES = {
     ElementType.FLOAT32: torch.float32,
@@ -18,36 +18,33 @@ DTYPES = {
 
 
 class Values:
-    """Tensors of one shard. Memory: the elements, plus the state vectors."""
+    """Tensors of one holder."""
 
-    def __init__(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> None:
-        self.ranges = dict(ranges)
-        """Of the model's vectors."""
-        self.trainable = layout.trainable(self.ranges)
-        self.chunk_bytes = chunk_bytes
+    def __init__(self, share: Share, kept: Mapping[str, float] | None = None) -> None:
+        """`kept`: vectors beside what is trained, by name, each filled with its number."""
+        self.share = share
+        self.trained = share.trained
+        beside = {self.trained.beside(name): value for name, value in (kept or {}).items()}
         self._tensors = {
             # Pages of zeros are taken from the system only when they are touched.
-            vector: torch.zeros(part.count, dtype=DTYPES[ELEMENT_TYPES[vector]])
-            for vector, part in self.ranges.items()
+            vector: torch.zeros(share.range_of(vector).count, dtype=DTYPES[vector.element_type])
+            for vector in (*filter(_is_of_a_model, share.ranges), *beside)
         }
-        self._state: dict[str, Tensor] = {}
+        for vector, value in beside.items():
+            if value:
+                self._tensors[vector].fill_(value)
+        self._bytes = {vector: bytes_of(tensor) for vector, tensor in self._tensors.items()}
         self.on_disk: dict[int, OnDisk] = {}
         """Where lasting vectors lie, by the number of their content."""
-        self._bytes = {vector: bytes_of(tensor) for vector, tensor in self._tensors.items()}
 
     @property
     def vectors(self) -> Mapping[Vector, Tensor]:
-        """The model's, as they are."""
+        """All of them, as they are."""
         return self._tensors
 
     @property
-    def state(self) -> Mapping[str, Tensor]:
-        """The vectors beside what is trained, by name."""
-        return self._state
-
-    @property
-    def lasting(self) -> Mapping[str, int]:
-        """State vectors that stay as they are for long, each with the number of its content."""
+    def lasting(self) -> Mapping[Vector, int]:
+        """Vectors that stay as they are for long, each with the number of its content."""
         return {}
 
     @property
@@ -57,71 +54,64 @@ class Values:
 
     def has(self, vector: Vector) -> bool:
         """Whether chunks of it are here."""
-        return vector in self.ranges
+        return vector in self._tensors
 
-    def add_state(self, initial: Mapping[str, float]) -> None:
-        """Make the update rule's vectors, each filled with its number."""
-        parameters = self._tensors[self.trainable]
-        for name, value in initial.items():
-            if name not in self._state:
-                vector = torch.zeros_like(parameters)
-                self._state[name] = vector.fill_(value) if value else vector
+    def vector_of(self, header: Header) -> Vector | None:
+        """The vector that a header is about; None: it is not here."""
+        vector = self.share.placement.vector(header.vector)
+        return vector if vector is not None and self.has(vector) else None
 
-    def chunks(self, vector: Vector) -> int:
-        """How many chunks this shard's part of a vector has; at least 1 if it is trained."""
-        count = -(-self._range(vector).count // self.chunk_elements(vector))
-        return max(1, count) if layout.length_given_by(vector) is self.trainable else count
+    def is_whole_chunk(self, vector: Vector, header: Header) -> bool:
+        """Whether a chunk has the elements that its number says."""
+        part = self.share.chunk(vector, header.chunk)
+        said = header.element_type, header.first, header.count, header.chunks
+        return said == (vector.element_type, part.first, part.count, self.share.num_chunks(vector))
 
-    def chunk_elements(self, vector: Vector) -> int:
-        """Elements of a full chunk."""
-        return self.chunk_bytes // ELEMENT_BYTES[ELEMENT_TYPES[vector]]
-
-    def chunk(self, vector: Vector, number: int) -> Range:
-        """Elements of one chunk, counted in the whole vector."""
-        part = self._range(vector)
-        first = min(part.first + number * self.chunk_elements(vector), part.end)
-        return Range(first=first, end=min(first + self.chunk_elements(vector), part.end))
-
-    def is_cut_so(self, header: Header) -> bool:
-        """Whether a whole chunk of a vector has the elements that its number says."""
-        vector = Vector(header.vector)
-        part = self.chunk(vector, header.chunk)
-        said = header.first, header.count, header.chunks
-        return said == (part.first, part.count, self.chunks(vector))
-
-    def holds(self, header: Header) -> bool:
-        """Whether a chunk's vector, element type and elements are this shard's."""
-        vector = Vector(header.vector)
-        part = self.ranges.get(vector)
+    def holds(self, vector: Vector, header: Header) -> bool:
+        """Whether a chunk's element type and elements are this holder's."""
+        held = self.share.range_of(vector)
         return (
-            part is not None
-            and header.element_type == ELEMENT_TYPES[vector]
-            and part.first <= header.first
-            and header.first + header.count <= part.end
+            header.element_type == vector.element_type
+            and held.first <= header.first
+            and header.first + header.count <= held.end
         )
 
-    def part(self, vector: Vector, part: Range) -> Tensor:
-        """A view of some of this shard's elements."""
-        first = self.ranges[vector].first
-        return self._tensors[vector][part.first - first : part.end - first]
+    def part(self, part: Part) -> Tensor:
+        """A view of some of this holder's elements."""
+        return self.tensor(part.vector)[self._local(part)]
 
-    def state_parts(self, part: Range) -> dict[str, Tensor]:
-        """Views of the state vectors beside some of the parameters."""
-        first = self.ranges[self.trainable].first
-        local = slice(part.first - first, part.end - first)
-        return {name: vector[local] for name, vector in self._state.items()}
+    def beside(self, part: Part) -> dict[str, Tensor]:
+        """Views of the kept vectors, by name, beside some of the trained elements."""
+        local = self._local(part)
+        return {
+            vector.name: tensor[local]
+            for vector, tensor in self.vectors.items()
+            if not vector.is_of_a_model
+        }
 
-    def bytes_of(self, vector: Vector, part: Range) -> memoryview:
+    def bytes_of(self, part: Part) -> memoryview:
         """The memory of some elements, to be sent."""
-        size = ELEMENT_BYTES[ELEMENT_TYPES[vector]]
-        first = self._range(vector).first
-        return self._memory(vector)[(part.first - first) * size : (part.end - first) * size]
+        size, local = part.vector.element_bytes, self._local(part)
+        return self._memory(part.vector)[local.start * size : local.stop * size]
+
+    def all_bytes(self, vector: Vector) -> memoryview:
+        """The memory of all of this holder's elements of a vector."""
+        return self._memory(vector)
+
+    def tensor(self, vector: Vector) -> Tensor:
+        """All of this holder's elements of a vector."""
+        return self._tensors[vector]
 
     def _memory(self, vector: Vector) -> memoryview:
         return self._bytes[vector]
 
-    def _range(self, vector: Vector) -> Range:
-        return self.ranges[layout.length_given_by(vector)]
+    def _local(self, part: Part) -> slice:
+        first = part.first - self.share.range_of(part.vector).first
+        return slice(first, first + part.count)
+
+
+def _is_of_a_model(vector: Vector) -> bool:
+    return vector.is_of_a_model
 
 
 def bytes_of(tensor: Tensor) -> memoryview:
@@ -130,12 +120,3 @@ def bytes_of(tensor: Tensor) -> memoryview:
         return memoryview(b"")
     array: memoryview = tensor.numpy().data
     return array.cast("B")
-
-
-def ranges_of(elements: Mapping[Vector, int], shard: int, shards: int) -> dict[Vector, Range]:
-    """This shard's part of every vector that the model has. What is trained is always there."""
-    wanted = {layout.trainable(elements): 0} | dict(elements)
-    return {
-        vector: layout.divide(count, ELEMENT_TYPES[vector], shards)[shard]
-        for vector, count in wanted.items()
-    }

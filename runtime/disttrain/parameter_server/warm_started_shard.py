@@ -4,10 +4,9 @@ It turns by the order to return to the checkpoint with which the warm start has 
 begins with a checkpoint of the warm start is one of Downpour again, until it gets that order.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from disttrain.coordinator.protocol import orders
-from disttrain.layout import TRIAL_OF, Range
 from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.batch_shard import SandblasterShard
 from disttrain.parameter_server.batch_values import BatchValues
@@ -17,7 +16,9 @@ from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Answers, Shard
 from disttrain.parameter_server.values import Values
 from disttrain.parameter_server.writing import Cut
-from disttrain.transport.header import Header, Reason, Vector, Verb
+from disttrain.sandblaster.names import TRIAL
+from disttrain.state.share import Share
+from disttrain.transport.header import Header, Reason, Verb
 
 
 class WarmStartedShard(Shard):
@@ -39,9 +40,9 @@ class WarmStartedShard(Shard):
         """See `Shard.keeps_updates`."""
         return self._now.keeps_updates
 
-    def make_room(self, ranges: Mapping[Vector, Range], chunk_bytes: int) -> Values:
+    def make_room(self, share: Share) -> Values:
         """See `Shard.make_room`."""
-        return self._now.make_room(ranges, chunk_bytes)
+        return self._now.make_room(share)
 
     def restore(self, restored: RestoredShard) -> None:
         """See `Shard.restore`. Raises WrongSnapshot."""
@@ -72,12 +73,13 @@ class WarmStartedShard(Shard):
 
     def handle(self, header: Header, payload: memoryview) -> Answers:
         """See `Shard.handle`."""
-        if self._now is not self._then and _is_of_a_batch(header):
+        if self._now is not self._then and self._is_of_a_batch(header):
             # From a replica that does not know yet that this life is a new one.
             return self._refuse(header, Reason.WRONG_EVALUATION, "no evaluation is under way")
         return self._now.handle(header, payload)
 
-
-def _is_of_a_batch(header: Header) -> bool:
-    is_trial = header.verb == Verb.FETCH and header.vector in TRIAL_OF.values()
-    return is_trial or header.verb == Verb.STAGE
+    def _is_of_a_batch(self, header: Header) -> bool:
+        values = self.state.values
+        fetched = None if values is None else values.share.placement.vector(header.vector)
+        is_trial = header.verb == Verb.FETCH and fetched is not None and fetched.name == TRIAL
+        return is_trial or header.verb == Verb.STAGE

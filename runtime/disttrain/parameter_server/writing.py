@@ -1,4 +1,4 @@
-"""Writes a shard's part of a checkpoint, in a thread beside the updates."""
+"""Writes a holder's part of a checkpoint, in a thread beside the updates."""
 
 import threading
 import time
@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from disttrain.checkpoint import names, tensor_file
-from disttrain.checkpoint.element_types import FILE_TYPES, VECTOR_TYPES
+from disttrain.checkpoint import tensor_file
+from disttrain.checkpoint.element_types import FILE_TYPES
+from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.parts import Parts
-from disttrain.checkpoint.shard_file import Content, Written
-from disttrain.layout import Range
 from disttrain.parameter_server import deliveries, lasting
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.lasting import Lasting
 from disttrain.parameter_server.snapshot import Snapshot
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.values import Values
-from disttrain.transport.header import Vector
+from disttrain.state.share import Part
+from disttrain.state.vector import Vector
 
 TABLE = "deliveries"
 """Name of the tensor with the at-most-once table."""
@@ -31,9 +31,8 @@ class Cut:
 
     number: int
     snapshot: Snapshot
-    ranges: Mapping[Vector, int]
-    trainable: Vector
-    state_names: tuple[str, ...]
+    counts: Mapping[Vector, int]
+    """Elements of each vector."""
     table: dict[SenderLife, Delivered]
     version: int
     metadata: dict[str, str]
@@ -44,10 +43,10 @@ class Cut:
     error: Exception | None = None
     seconds: float = 0.0
 
-    def before_change(self, vector: Vector, part: Range) -> None:
+    def before_change(self, part: Part) -> None:
         """The shard's thread is about to change these elements."""
         began = time.perf_counter()
-        self.snapshot.before_change(vector, part)
+        self.snapshot.before_change(part)
         self.blocking_seconds = max(self.blocking_seconds, time.perf_counter() - began)
 
     def before_change_of(self, tensors: Sequence[Tensor]) -> None:
@@ -66,16 +65,14 @@ def cut(number: int, state: ShardState, values: Values) -> Cut:
         "version": str(state.count),
         "samples": str(state.samples),
         "shard": str(state.index),
-        "shards": str(state.shards),
+        "shards": str(len(values.share.placement.holders)),
         "incarnation": str(state.incarnation),
         "deliveries": " ".join(deliveries.COLUMNS),
     }
     made = Cut(
         number=number,
         snapshot=Snapshot(values),
-        ranges={vector: part.count for vector, part in values.ranges.items()},
-        trainable=values.trainable,
-        state_names=tuple(values.state),
+        counts={vector: tensor.numel() for vector, tensor in values.vectors.items()},
         table=state.deliveries.copy(),
         version=state.count,
         metadata=metadata,
@@ -117,27 +114,23 @@ def write(made: Cut, parts: Parts) -> Written:
     """Write the shard's file, and beside it those of lasting vectors. Raises NotWritten."""
     shard = int(made.metadata["shard"])
     made.lasting.write(parts, shard, made.snapshot)
-    return parts.write_shard(shard, contents(made), made.metadata)
+    return parts.write_part(shard, contents(made), made.metadata)
 
 
 def contents(made: Cut) -> list[Content]:
-    """The tensors of the file: values, the rule's state, the table."""
+    """The tensors of the file: all vectors, the table."""
     values = [
-        _content(names.values(vector), vector, count, made.snapshot.values_of(vector))
-        for vector, count in made.ranges.items()
-    ]
-    kept, count = made.trainable, made.ranges[made.trainable]
-    states = [
-        _content(names.state(kept, name), kept, count, made.snapshot.state_of(name))
-        for name in made.state_names
-        if name not in made.lasting.contents
+        _content(vector, count, made.snapshot.values_of(vector))
+        for vector, count in made.counts.items()
+        if vector not in made.lasting.contents
     ]
     rows = np.array(deliveries.to_rows(made.table), dtype="<i8")
     shape = (len(made.table), len(deliveries.COLUMNS))
     table = tensor_file.Tensor(name=TABLE, type="I64", shape=shape)
-    return [*values, *states, Content(tensor=table, pieces=[rows.tobytes()])]
+    return [*values, Content(tensor=table, pieces=[rows.tobytes()])]
 
 
-def _content(name: str, vector: Vector, count: int, pieces: Iterator[memoryview]) -> Content:
-    tensor = tensor_file.Tensor(name=name, type=FILE_TYPES[VECTOR_TYPES[vector]], shape=(count,))
+def _content(vector: Vector, count: int, pieces: Iterator[memoryview]) -> Content:
+    kind = FILE_TYPES[vector.element_type]
+    tensor = tensor_file.Tensor(name=str(vector), type=kind, shape=(count,))
     return Content(tensor=tensor, pieces=pieces)

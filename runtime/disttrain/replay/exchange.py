@@ -6,18 +6,15 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from disttrain import layout
-from disttrain.layout import ELEMENT_TYPES
-from disttrain.parameter_server import parts
 from disttrain.parameter_server.client import FetchResult, Push, Version
-from disttrain.parameter_server.messages import Welcome
 from disttrain.replay.comparing import ComparingLedger
 from disttrain.replica.changed_buffers import ChangedBuffers
 from disttrain.replica.flat_model import FlatModel, Outgoing
 from disttrain.replica.ledger import Kind
 from disttrain.replica.push_thread import Departure, push_of
 from disttrain.replica.work import WorkItem
-from disttrain.transport.header import ELEMENT_BYTES, Vector
+from disttrain.state.share import Share
+from disttrain.state.vector import BUFFERS, Vector
 from disttrain.transport.interface import Buffer
 
 
@@ -45,7 +42,7 @@ class FetchUnderWay:
 
     number: int
     into: dict[Vector, Buffer]
-    missing: list[set[tuple[int, int]]]
+    missing: list[set[tuple[Vector, int]]]
     """By shard: (vector, chunk)."""
     versions: dict[int, Version] = field(default_factory=dict)
     samples: dict[int, int] = field(default_factory=dict)
@@ -134,13 +131,11 @@ class ReplayedFetches:
 
     last_seconds = 0.0
 
-    def __init__(
-        self, shards: Shards, welcomes: Sequence[Welcome], ledger: ComparingLedger
-    ) -> None:
+    def __init__(self, shards: Shards, shares: Sequence[Share], ledger: ComparingLedger) -> None:
         self.number = 0
         self.current: FetchUnderWay | None = None
         self._shards = shards
-        self._welcomes = welcomes
+        self._shares = shares
         self._ledger = ledger
         self._land: Callable[[], None] = _nothing
         self._versions: tuple[Version, ...] = ()
@@ -170,8 +165,8 @@ class ReplayedFetches:
             number=self.number,
             into=vectors,
             missing=[
-                {(part.vector, part.chunk) for part in parts.all_chunks(welcome, vectors)}
-                for welcome in self._welcomes
+                {(part.vector, part.chunk) for part in share.all_chunks(vectors)}
+                for share in self._shares
             ],
         )
         early, self._early = self._early, []
@@ -191,8 +186,8 @@ class ReplayedFetches:
         self._shards.finish_fetch(fetch)
         self.current = None
         self._land()
-        versions = tuple(fetch.versions[shard] for shard in range(len(self._welcomes)))
-        has_buffers = not layout.BUFFERS.isdisjoint(fetch.into)
+        versions = tuple(fetch.versions[shard] for shard in range(len(self._shares)))
+        has_buffers = any(vector.name == BUFFERS for vector in fetch.into)
         changed = has_buffers and versions != self._versions
         self._versions = versions
         samples = min(fetch.samples.values())
@@ -207,7 +202,7 @@ def _place(fetch: FetchUnderWay, chunk: GivenChunk) -> None:
     fetch.missing[chunk.shard].discard(name)
     fetch.versions.setdefault(chunk.shard, chunk.version)
     fetch.samples.setdefault(chunk.shard, chunk.samples)
-    offset = chunk.first * ELEMENT_BYTES[ELEMENT_TYPES[chunk.vector]]
+    offset = chunk.first * chunk.vector.element_bytes
     fetch.into[chunk.vector].view[offset : offset + chunk.content.nbytes] = chunk.content
 
 

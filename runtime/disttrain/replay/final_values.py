@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from disttrain.checkpoint.element_types import VECTOR_TYPES
-from disttrain.checkpoint.manifest import Manifest, VectorRange
+from disttrain.checkpoint.manifest import Manifest
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
 from disttrain.parameter_server.values import Values
 from disttrain.replay.shard import ReplayedShard
-from disttrain.transport.header import Vector
+from disttrain.state.vector import PARAMETERS, Vector
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,17 +29,13 @@ def compare(checkpoint: Checkpoint | None, shards: Sequence[ReplayedShard]) -> C
     if checkpoint is None:
         return "the run has no checkpoint to compare with"
     manifest = checkpoint.manifest
-    saved = [entry.version for entry in manifest.shards]
+    saved = [entry.version for entry in manifest.holders]
     replayed = [shard.state.count for shard in shards]
     if saved != replayed:
         return f"checkpoint {manifest.number} is of versions {saved}, the replay of {replayed}"
     with Restore(checkpoint) as restore:
         differences = list(_differences(restore, shards))
-    elements = sum(
-        tensor.numel()
-        for shard in shards
-        for tensor in (*shard.values.vectors.values(), *shard.values.state.values())
-    )
+    elements = sum(tensor.numel() for shard in shards for tensor in shard.values.vectors.values())
     return Compared(
         checkpoint=manifest.number,
         elements=elements,
@@ -50,37 +45,35 @@ def compare(checkpoint: Checkpoint | None, shards: Sequence[ReplayedShard]) -> C
 
 def _differences(restore: Restore, shards: Sequence[ReplayedShard]) -> Iterator[str]:
     for shard in shards:
-        values = shard.values
-        for vector, tensor in values.vectors.items():
-            yield from _vector(restore, values, vector, tensor.numpy())
-        for name, tensor in values.state.items():
-            yield from _vector(restore, values, Vector.PARAMETERS, tensor.numpy(), name)
+        for vector, tensor in shard.values.vectors.items():
+            yield from _vector(restore, shard.values, vector, tensor.numpy())
 
 
 def _vector(
-    restore: Restore, values: Values, vector: Vector, replayed: NDArray[np.generic], state: str = ""
+    restore: Restore, values: Values, vector: Vector, replayed: NDArray[np.generic]
 ) -> Iterator[str]:
-    held = values.ranges[vector]
-    saved = np.empty(held.count, VECTOR_TYPES[vector])
+    held = values.share.range_of(vector)
+    saved = np.empty_like(replayed)
     if not held.count:
         return
-    restore.read(VectorRange(vector=vector, first=held.first, end=held.end), saved.data, state)
+    restore.read(vector, held, saved.data)
     # As bytes: two values that compare equal may still be different bits (0.0 and -0.0).
     width = saved.dtype.itemsize
     same = saved.view(np.uint8).reshape(-1, width) == replayed.view(np.uint8).reshape(-1, width)
     different = np.flatnonzero(~same.all(axis=1))
     if different.size:
         place = int(different[0])
-        what = f"{state} of " if state else ""
         yield (
-            f"{what}{_tensor_at(restore.manifest, vector, held.first + place)}: "
+            f"{_element(restore.manifest, vector, held.first + place)}: "
             f"{replayed[place]!r} instead of {saved[place]!r}; {different.size} of {held.count} "
-            f"elements of this shard's {vector.name} differ"
+            f"elements of this shard's {vector} differ"
         )
 
 
-def _tensor_at(manifest: Manifest, vector: Vector, element: int) -> str:
+def _element(manifest: Manifest, vector: Vector, element: int) -> str:
+    what = "" if vector.is_of_a_model else f"{vector.name} of "
+    lies_in = vector if vector.is_of_a_model else vector.beside(PARAMETERS)
     for piece in manifest.pieces:
-        if piece.vector is vector and piece.first <= element < piece.first + piece.elements:
-            return f"{piece.tensor}[{element - piece.first}]"
-    return f"{vector.name}[{element}]"
+        if piece.vector == lies_in and piece.first <= element < piece.first + piece.elements:
+            return f"{what}{piece.tensor}[{element - piece.first}]"
+    return f"{vector}[{element}]"

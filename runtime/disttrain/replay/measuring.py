@@ -12,8 +12,8 @@ from disttrain.replay.shard import ReplayedShard
 from disttrain.replica import device, evaluation
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import FlatVector
+from disttrain.state.vector import Vector
 from disttrain.task.task import Split
-from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
 
 
@@ -53,6 +53,7 @@ def whole_values(shards: Sequence[ReplayedShard]) -> dict[Vector, Tensor]:
     return {
         vector: torch.cat([shard.values.vectors[vector] for shard in shards])
         for vector in shards[0].values.vectors
+        if vector.is_of_a_model
     }
 
 

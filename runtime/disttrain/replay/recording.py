@@ -27,6 +27,8 @@ from disttrain.replica import ledger as replica_ledger
 from disttrain.replica import task_calls
 from disttrain.replica.ledger import Kind
 from disttrain.replica.task_calls import TaskCalls
+from disttrain.state.layout import ModelLayout
+from disttrain.state.placement import Placement, place_as_formerly
 from disttrain.telemetry import record_file
 
 Records = NDArray[np.void]
@@ -73,6 +75,7 @@ class Recording:
     shards: tuple[ShardLog, ...]
     replicas: Mapping[SenderLife, Records]
     """What the compute thread of each life did, in its order."""
+    placement: Placement
     checkpoint: Checkpoint | None
     """The last one."""
 
@@ -100,16 +103,18 @@ def read(folder: Path) -> Recording:
         raise NotReplayable(message)
     shard = launch_config.read(run.config(names.shard_name(0)))
     replica = launch_config.read(run.config(names.replica_name(0)))
+    state = _state(replica)
     return Recording(
         spec=job.spec,
         task=task_calls.load(job, replica.task_folder),
-        data=_data_order(replica),
+        data=_data_order(state),
         device=replica.device,
         replica_threads=replica.threads,
         shard_threads=shard.threads,
         chunk_bytes=_circumstances(run.ledger).chunk_bytes,
         shards=_shards(run.ledger, job.spec.parameter_server.shards),
         replicas=_replicas(run.ledger),
+        placement=_placement(state, job.spec.parameter_server.shards),
         checkpoint=_checkpoint(replica),
     )
 
@@ -124,14 +129,23 @@ def _checkpoint(config: LaunchConfig) -> Checkpoint | None:
     return latest
 
 
-def _data_order(config: LaunchConfig) -> DataOrder:
+def _state(config: LaunchConfig) -> State:
+    """The coordinator's, at the end of the run."""
     replayed = journals.replay(config.checkpoints)
-    state = State() if replayed is None else replayed.state
-    if not state.data.samples:
+    if replayed is None or not replayed.state.data.samples or replayed.state.layout is None:
         message = "the run ended before it knew its data; there is nothing to replay"
         raise NotReplayable(message)
+    return replayed.state
+
+
+def _data_order(state: State) -> DataOrder:
     data = state.data
     return DataOrder(seed=data.seed, portion_size=data.portion_size, samples=data.samples)
+
+
+def _placement(state: State, shards: int) -> Placement:
+    layout = state.layout or ModelLayout(tensors=())
+    return state.placement or place_as_formerly(layout, shards)
 
 
 def _circumstances(folder: Path) -> Circumstances:

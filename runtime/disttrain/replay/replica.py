@@ -7,7 +7,6 @@ import numpy as np
 from disttrain.coordinator.leases import permutation
 from disttrain.job import defaults
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.messages import Welcome
 from disttrain.replay.comparing import ComparingLedger, Differences
 from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.exchange import PushUnderWay, ReplayedFetches, ReplayedPushes
@@ -20,6 +19,7 @@ from disttrain.replica.ledger import Kind
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, PipelineConfig
 from disttrain.replica.work import WorkItem
+from disttrain.state.share import Share
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
 from disttrain.transport.memory import OrdinaryMemory
@@ -46,10 +46,10 @@ class ReplayedReplica:
         config = PipelineConfig(seed=recording.data.seed)
         self._batches = Batches(examples.dataset, task.collate, config, seeded=True)
 
-    def join(self, shards: ShardsAhead, welcomes: list[Welcome]) -> None:
+    def join(self, shards: ShardsAhead, shares: list[Share]) -> None:
         """Begin with the first fetch, once the shards are there."""
-        self.pushes = ReplayedPushes(self.model, shards, len(welcomes))
-        self.fetches = ReplayedFetches(shards, welcomes, self.ledger)
+        self.pushes = ReplayedPushes(self.model, shards, len(shares))
+        self.fetches = ReplayedFetches(shards, shares, self.ledger)
         self.fetches.ask(self.model.first_fetch_into)
         config = downpour.from_spec(self._recording.spec)
         self._downpour = Downpour(self, config, NeverWaits())

@@ -7,7 +7,6 @@ import numpy as np
 from torch import Tensor, nn
 
 from disttrain.job import defaults
-from disttrain.parameter_server import parts
 from disttrain.parameter_server.client import Push, Version
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import RECORD, Kind
@@ -18,9 +17,10 @@ from disttrain.replica import device, gradient_check, seeding
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.pipeline import Batches, PipelineConfig
 from disttrain.replica.work import WorkItem
+from disttrain.state.placement import place
+from disttrain.state.vector import SINGLE
 from disttrain.task.loss import LossContext
 from disttrain.task.task import Split
-from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
 
 _LIFE = SenderLife(0, 1)
@@ -49,7 +49,7 @@ class SerialTraining:
         """One update per push of the run, in the order in which they were applied."""
         for number, items in enumerate(order, 1):
             self._push(number, items)
-            self._model.parameters.copy_(self._shard.values.vectors[Vector.PARAMETERS])
+            self._model.parameters.copy_(self._shard.values.vectors[SINGLE])
 
     def _push(self, number: int, items: Sequence[WorkItem]) -> None:
         outgoing = self._model.outgoing[0]
@@ -67,11 +67,11 @@ class SerialTraining:
         under_way = PushUnderWay(
             push=push,
             outgoing=outgoing,
-            computed_on=self._shard.values.vectors[Vector.PARAMETERS],
+            computed_on=self._shard.values.vectors[SINGLE],
             items=tuple(items),
             waiting={0},
         )
-        for record in _records(number, len(parts.push_chunks(self._shard.welcome, push.runs()))):
+        for record in _records(number, len(push.parts(self._shard.share))):
             self._shard.apply(record, under_way)
 
     def _accrue(self, items: Sequence[WorkItem], total: Tensor) -> None:
@@ -115,7 +115,9 @@ class SerialTraining:
 
 def _shard(recording: Recording, model: FlatModel) -> ReplayedShard:
     log = ShardLog(index=0, incarnation=_INCARNATION, records=np.zeros(0, RECORD))
-    shard = ReplayedShard(replace(recording, shards=(log,)), log, model.tensors.layout)
+    rule = recording.spec.strategy.only_downpour.optimizer.rule
+    placement = place(model.tensors.layout, 1, rule.kept)
+    shard = ReplayedShard(replace(recording, shards=(log,)), log, placement)
     shard.begin_with(model.values_to_upload())
     shard.shard.admit(_LIFE)
     return shard

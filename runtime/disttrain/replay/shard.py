@@ -3,11 +3,10 @@
 import numpy as np
 import torch
 
-from disttrain.layout import ELEMENT_TYPES, ModelLayout, Range
-from disttrain.parameter_server import assembly, parts
+from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind
-from disttrain.parameter_server.messages import Identity, Welcome
+from disttrain.parameter_server.messages import Identity
 from disttrain.parameter_server.records import Records as NoRecords
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
@@ -17,14 +16,17 @@ from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.exchange import GivenChunk, PushUnderWay
 from disttrain.replay.recording import Recording, ShardLog
 from disttrain.replica.flat_vector import FlatVector
-from disttrain.transport.header import Header, Vector, Verb
+from disttrain.state.placement import Placement
+from disttrain.state.share import Part, Share
+from disttrain.state.vector import Vector
+from disttrain.transport.header import Header, Verb
 from disttrain.transport.interface import Buffer
 
 
 class ReplayedShard:
     """Follows the log of one shard. Values are there from the beginning, as after an upload."""
 
-    def __init__(self, recording: Recording, log: ShardLog, layout: ModelLayout) -> None:
+    def __init__(self, recording: Recording, log: ShardLog, placement: Placement) -> None:
         self.index = log.index
         self.name = f"shard-{log.index}"
         self.log = log.records
@@ -33,19 +35,11 @@ class ReplayedShard:
         self.is_busy = False
         """Within a record: the next one must wait."""
         self._threads = recording.shard_threads
-        elements = {v: count for v in ELEMENT_TYPES if (count := layout.elements(v))}
-        self.welcome = Welcome(
-            shard=log.index,
-            shards=len(recording.shards),
-            chunk_bytes=recording.chunk_bytes,
-            elements=elements,
-        )
-        state = ShardState(
-            index=log.index, incarnation=log.incarnation, shards=len(recording.shards)
-        )
+        self.share = Share(placement, log.index, recording.chunk_bytes)
+        state = ShardState(index=log.index, incarnation=log.incarnation)
         records = NoRecords(incarnation=log.incarnation)
         self.shard = build(recording, state, records)
-        self.shard.configure(elements, len(recording.shards), recording.chunk_bytes)
+        self.shard.configure(placement, recording.chunk_bytes)
 
     @property
     def state(self) -> ShardState:
@@ -67,9 +61,8 @@ class ReplayedShard:
     def begin_with(self, initial: dict[Vector, Buffer]) -> None:
         """Take over this shard's part of the initial values."""
         for vector, buffer in initial.items():
-            part = self.values.ranges[vector]
-            whole = FlatVector(buffer, self.values.vectors[vector].dtype).host
-            self.values.vectors[vector].copy_(whole[part.first : part.end])
+            held, own = self.share.range_of(vector), self.values.tensor(vector)
+            own.copy_(FlatVector(buffer, own.dtype).host[held.first : held.end])
         self.state.is_initialised = True
 
     def carry_out(self, record: np.void) -> None:
@@ -111,17 +104,20 @@ class ReplayedShard:
 
     def chunk(self, record: np.void) -> GivenChunk:
         """The chunk that a fetch is given now; its values may change afterwards."""
-        vector, number = Vector(record["vector"]), int(record["chunk"])
-        part = self.values.chunk(vector, number)
+        vector = self.share.placement.vector(int(record["vector"]))
+        if vector is None:
+            message = f"{self.name} gave out vector {record['vector']}, which the run did not have"
+            raise RecordContradicted(message)
+        part = self.share.chunk(vector, int(record["chunk"]))
         return GivenChunk(
             fetch=int(record["sequence"]),
             shard=self.index,
             vector=vector,
-            chunk=number,
+            chunk=part.chunk,
             first=part.first,
             version=self.state.version,
             samples=self.state.samples,
-            content=self.values.bytes_of(vector, part),
+            content=self.values.bytes_of(part),
         )
 
     def _handle(self, header: Header, payload: memoryview) -> list[Header]:
@@ -132,8 +128,8 @@ class ReplayedShard:
         finally:
             torch.set_num_threads(before)
 
-    def _part(self, record: np.void, under_way: PushUnderWay) -> parts.Part:
-        pieces = parts.push_chunks(self.welcome, under_way.push.runs())
+    def _part(self, record: np.void, under_way: PushUnderWay) -> Part:
+        pieces = under_way.push.parts(self.share)
         number = int(record["chunk"])
         fits = len(pieces) == record["chunks"] and number < len(pieces)
         if not fits:
@@ -144,26 +140,25 @@ class ReplayedShard:
             raise RecordContradicted(message)
         return pieces[number]._replace(chunk=number)
 
-    def _header(self, record: np.void, under_way: PushUnderWay, part: parts.Part) -> Header:
+    def _header(self, record: np.void, under_way: PushUnderWay, part: Part) -> Header:
         life = sender(record)
         of_push = under_way.push.header(Identity(life.sender, life.incarnation), self.index)
         return of_push._replace(
             receiver_incarnation=self.state.incarnation,
-            vector=part.vector,
-            element_type=ELEMENT_TYPES[part.vector],
+            vector=self.share.placement.number(part.vector),
+            element_type=part.vector.element_type,
             chunk=part.chunk,
             chunks=int(record["chunks"]),
             first=part.first,
-            count=part.elements,
+            count=part.count,
         )
 
-    def _measure(self, part: parts.Part, under_way: PushUnderWay) -> None:
+    def _measure(self, part: Part, under_way: PushUnderWay) -> None:
         """How far the parameters that the gradient meets are from those it was computed on."""
-        if part.vector is not Vector.PARAMETERS or not part.elements:
+        if not part.vector.is_trained or not part.count:
             return
-        end = part.first + part.elements
-        met = self.values.part(part.vector, Range(first=part.first, end=end))
-        moved = met - under_way.computed_on[part.first : end].to(met.device)
+        met = self.values.part(part)
+        moved = met - under_way.computed_on[part.first : part.first + part.count].to(met.device)
         under_way.squared_distance += float(torch.dot(moved, moved))
         under_way.squared_norm += float(torch.dot(met, met))
 
@@ -180,4 +175,4 @@ def sender(record: np.void) -> SenderLife:
 
 def _source(vector: Vector, under_way: PushUnderWay) -> Buffer:
     push = under_way.push
-    return push.gradient if vector is Vector.PARAMETERS else push.buffers[vector]
+    return push.gradient if vector.is_trained else push.buffers[vector]

@@ -34,8 +34,9 @@ class World:
         # All lives build the same initial values from the job's seed, so any of them can upload.
         first = min(recording.replicas, default=SenderLife(0, 1))
         uploader = ReplayedReplica(first, recording, self.differences)
-        layout = uploader.model.tensors.layout
-        self.shards = [ReplayedShard(recording, log, layout) for log in recording.shards]
+        self.shards = [
+            ReplayedShard(recording, log, recording.placement) for log in recording.shards
+        ]
         for shard in self.shards:
             shard.begin_with(uploader.model.values_to_upload())
         self._join(uploader)
@@ -100,4 +101,4 @@ class World:
 
     def _join(self, replica: ReplayedReplica) -> None:
         self.replicas[replica.life] = replica
-        replica.join(self, [shard.welcome for shard in self.shards])
+        replica.join(self, [shard.share for shard in self.shards])

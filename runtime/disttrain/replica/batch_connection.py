@@ -6,13 +6,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TypeVar
 
-from disttrain.layout import TRIAL_OF
 from disttrain.parameter_server.client import FetchResult, Stage
 from disttrain.replica.connection import CLOSE_SECONDS
 from disttrain.replica.exchange import StageSide, TrialSide
 from disttrain.replica.flat_model import FlatModel, Gradient
 from disttrain.replica.halt import Halt
 from disttrain.replica.transfers import Transfers
+from disttrain.sandblaster.names import TRIAL
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class BatchConnection:
         def fetch() -> None:
             began = time.perf_counter()
             into = self.model.trial_into()
-            self._sides.fetch.fetch_trial(evaluation, TRIAL_OF[self.model.vector], into)
+            self._sides.fetch.fetch_trial(evaluation, self.model.vector.beside(TRIAL), into)
             self.model.land_trial()
             self.fetches.add(time.perf_counter() - began, into.nbytes)
 

@@ -8,11 +8,15 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from disttrain.layout import Range, TensorSpec
 from disttrain.replica.flat_vector import FlatVector
 from disttrain.replica.model_tensors import ModelTensors
+from disttrain.state.layout import TensorSpec
+from disttrain.state.placement import Range
+from disttrain.state.vector import BUFFERS, Vector
 from disttrain.task.errors import ModelError
-from disttrain.transport.header import Vector
+from disttrain.transport.header import ElementType
+
+_COUNTERS = Vector(0, BUFFERS, ElementType.INT64)
 
 
 class ChangedBuffers:
@@ -26,7 +30,7 @@ class ChangedBuffers:
             for vector, specs in self._specs.items()
             for spec in specs
         }
-        counters = initial.get(Vector.BUFFERS_INT64)
+        counters = initial.get(_COUNTERS)
         self._counters = counters.host.clone() if counters is not None else None
         """Whole numbers as they were pushed last."""
 
@@ -36,7 +40,7 @@ class ChangedBuffers:
         Raises ModelError with the name of a whole-number or bool buffer that has become less.
         """
         if self._counters is not None:
-            self._check_counters(values[Vector.BUFFERS_INT64].host, self._counters)
+            self._check_counters(values[_COUNTERS].host, self._counters)
         return {vector: self._runs(vector, flat.host) for vector, flat in values.items()}
 
     def _runs(self, vector: Vector, host: Tensor) -> tuple[Range, ...]:
@@ -58,7 +62,7 @@ class ChangedBuffers:
     def _decrease(self, host: Tensor, before: Tensor) -> str:
         name, index = next(
             (spec.name, spec.first + place)
-            for spec in self._specs[Vector.BUFFERS_INT64]
+            for spec in self._specs[_COUNTERS]
             for place in torch.nonzero(_part(host, spec) < _part(before, spec)).flatten().tolist()
         )
         return (

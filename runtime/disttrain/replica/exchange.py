@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol, TypeAlias
 
 from disttrain.parameter_server.client import FetchResult, Push, PushResult, Stage, Version
-from disttrain.transport.header import Vector
+from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 
 Versions: TypeAlias = tuple[Version, ...]

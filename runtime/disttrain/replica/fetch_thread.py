@@ -10,7 +10,7 @@ from disttrain.replica.exchange import FetchSide
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.replica.transfers import Transfers
-from disttrain.transport.header import Vector
+from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 
 

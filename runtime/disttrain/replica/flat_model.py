@@ -9,21 +9,17 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from disttrain import layout
 from disttrain.job.sandblaster import Precision
-from disttrain.layout import ELEMENT_TYPES, TensorSpec
 from disttrain.parameter_server import received
+from disttrain.parameter_server.values import DTYPES
 from disttrain.replica import model_tensors
 from disttrain.replica.flat_vector import FlatVector, PinnedVector, side_stream
-from disttrain.replica.model_tensors import (
-    BUFFER_VECTORS,
-    ELEMENT_DTYPES,
-    FROZEN_VECTORS,
-    ModelTensors,
-)
+from disttrain.replica.model_tensors import ModelTensors
 from disttrain.replica.present_gradients import PresentGradients
+from disttrain.state.layout import TensorSpec, trained
+from disttrain.state.vector import BUFFERS, FROZEN, Vector
 from disttrain.task.errors import ModelError
-from disttrain.transport.header import ELEMENT_BYTES, Vector
+from disttrain.transport.header import ElementType
 from disttrain.transport.interface import Buffer, Memory
 
 Allocate = Callable[[str, Vector], FlatVector]
@@ -33,7 +29,7 @@ class Gradient:
     """Memory for one gradient."""
 
     def __init__(self, tensors: ModelTensors, allocate: Allocate, number: int) -> None:
-        vector = layout.trainable(tensors.vectors)
+        vector = trained(tensors.vectors)
         self.gradient = allocate(f"gradient-{number}", vector)
         self.gradient_views = self.gradient.views(tensors.specs(vector))
 
@@ -76,7 +72,7 @@ class FlatModel:
         self.device = device
         self.tensors = model_tensors.describe(model, precision)
         self._allocate = _allocator(self.tensors, memory, device)
-        self.vector = layout.trainable(self.tensors.vectors)
+        self.vector = trained(self.tensors.vectors)
         """Which vector is trained."""
         self.trainable = self.tensors.tensors(self.vector)
         """The trainable parameters, in the order of their vector."""
@@ -84,8 +80,9 @@ class FlatModel:
         self._present: PresentGradients | None = None
         self._current = self._half("parameters-a", self.vector)
         self._spare = self._half("parameters-b", self.vector)
-        self._frozen_vector = next(filter(self._has, FROZEN_VECTORS), Vector.NONE)
-        self._frozen = self._half("frozen", self._frozen_vector) if self._frozen_vector else None
+        self._frozen_vector = self.vector.beside(FROZEN)
+        has_frozen = self.tensors.layout.elements(self._frozen_vector)
+        self._frozen = self._half("frozen", self._frozen_vector) if has_frozen else None
         self._incoming_buffers = _ModelBuffers(self.tensors, self._allocate, "incoming")
         # Shards may want values while a fetch is under way, or waits to be taken.
         self._uploaded_buffers = _ModelBuffers(self.tensors, self._allocate, "uploaded")
@@ -234,9 +231,6 @@ class FlatModel:
     def _fetched(self) -> dict[Vector, FlatVector]:
         return {self.vector: self._spare[0], **self._incoming_buffers.vectors}
 
-    def _has(self, vector: Vector) -> bool:
-        return self.tensors.layout.elements(vector) > 0
-
     def _half(self, name: str, vector: Vector) -> tuple[FlatVector, list[Tensor]]:
         flat = self._allocate(name, vector)
         return flat, flat.views(self.tensors.specs(vector))
@@ -267,9 +261,9 @@ class _ModelBuffers:
     """Copies of the model's buffers (running statistics and the like) as flat vectors."""
 
     def __init__(self, tensors: ModelTensors, allocate: Allocate, name: str) -> None:
-        present = [v for v in BUFFER_VECTORS if tensors.layout.elements(v)]
+        present = [v for v in tensors.vectors if v.name == BUFFERS]
         self._tensors = tensors
-        self.vectors = {v: allocate(f"{name}-{v.name.lower()}", v) for v in present}
+        self.vectors = {v: allocate(f"{name}-buffers-{v.element_type}", v) for v in present}
         self._views = {v: self.vectors[v].views(tensors.specs(v)) for v in present}
 
     def gather(self) -> None:
@@ -287,7 +281,7 @@ class _ModelBuffers:
         """Copy what lies here into the model's buffers; counters never go backwards."""
         for vector, views in self._views.items():
             present, new = self._tensors.tensors(vector), views
-            if vector is Vector.BUFFERS_INT64:
+            if vector.element_type is ElementType.INT64:
                 new = [torch.maximum(v, p) for v, p in zip(views, present, strict=True)]
             torch._foreach_copy_(present, new)
             self.vectors[vector].release()
@@ -297,10 +291,9 @@ def _allocator(tensors: ModelTensors, memory: Memory, device: torch.device) -> A
     stream = side_stream(device)
 
     def allocate(name: str, vector: Vector) -> FlatVector:
-        nbytes = tensors.layout.elements(vector) * ELEMENT_BYTES[ELEMENT_TYPES[vector]]
-        buffer = memory.allocate(name, nbytes)
+        buffer = memory.allocate(name, tensors.layout.elements(vector) * vector.element_bytes)
         if stream is None:
-            return FlatVector(buffer, ELEMENT_DTYPES[vector])
-        return PinnedVector(buffer, ELEMENT_DTYPES[vector], device, stream)
+            return FlatVector(buffer, DTYPES[vector.element_type])
+        return PinnedVector(buffer, DTYPES[vector.element_type], device, stream)
 
     return allocate

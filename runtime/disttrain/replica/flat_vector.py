@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from disttrain.layout import TensorSpec
+from disttrain.state.layout import TensorSpec
 from disttrain.transport.interface import Buffer
 
 

@@ -6,7 +6,8 @@ A teacher that follows the model and a target network are usual ones.
 import torch
 from torch import Tensor
 
-from disttrain.replica.model_tensors import FROZEN_VECTORS, ModelTensors
+from disttrain.replica.model_tensors import ModelTensors
+from disttrain.state.vector import FROZEN
 from disttrain.task.errors import ModelError
 
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -18,7 +19,8 @@ class FrozenParameters:
 
     def __init__(self, tensors: ModelTensors) -> None:
         self._tensors = tensors
-        self._names = [spec.name for vector in FROZEN_VECTORS for spec in tensors.specs(vector)]
+        self._vectors = [vector for vector in tensors.vectors if vector.name == FROZEN]
+        self._names = [spec.name for vector in self._vectors for spec in tensors.specs(vector)]
         self._sums: list[int] = []
 
     def begin(self) -> None:
@@ -44,7 +46,7 @@ class FrozenParameters:
                 raise ModelError(message)
 
     def _now(self) -> list[int]:
-        tensors = [one for vector in FROZEN_VECTORS for one in self._tensors.tensors(vector)]
+        tensors = [one for vector in self._vectors for one in self._tensors.tensors(vector)]
         return torch.stack([_sum_of_bits(one) for one in tensors]).tolist() if tensors else []
 
 

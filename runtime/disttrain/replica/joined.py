@@ -11,7 +11,7 @@ from disttrain.replica.accrual import Buffers
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.push_thread import Departure
-from disttrain.transport.header import Vector
+from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 
 

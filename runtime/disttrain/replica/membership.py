@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
+from disttrain.coordinator.errors import NotJoined
 from disttrain.coordinator.protocol import farewells
 from disttrain.coordinator.protocol.client import CoordinatorClient
 from disttrain.coordinator.protocol.farewells import Farewells
@@ -101,7 +102,7 @@ class Membership:
         memory = self._memory(joined)
         flat = FlatModel(model, memory, device, outgoing_buffers=buffers, precision=precision)
         log = self._ledger(joined)
-        push, fetch = self._clients(joined, flat)
+        push, fetch = self._clients(joined)
         return Connection(flat, Sides(push=push, fetch=fetch), self.halt, log)
 
     def _ledger(self, joined: Joined) -> Ledger:
@@ -128,7 +129,7 @@ class Membership:
 
         `transfers`: where pushes and fetches are noted.
         """
-        push, fetch = self._clients(joined, flat)
+        push, fetch = self._clients(joined)
         return BatchConnection(flat, BatchSides(push=push, fetch=fetch), self.halt, transfers)
 
     def _memory(self, joined: Joined) -> Memory:
@@ -137,17 +138,20 @@ class Membership:
         self._memories.append(memory)
         return memory
 
-    def _clients(self, joined: Joined, flat: FlatModel) -> tuple[PushClient, FetchClient]:
+    def _clients(self, joined: Joined) -> tuple[PushClient, FetchClient]:
+        placement = joined.placement
+        if placement is None:
+            message = "the coordinator took in this replica's model without a placement"
+            raise NotJoined(message)
         # The memory in which the task made its parameters is free now, and as large as they are.
         malloc.trim()
         client = ClientConfig(
             transport=self._transport,
             identity=Identity(index=joined.member.index, incarnation=joined.member.incarnation),
             directory=lambda: self.coordinator.shards,
-            sizes={vector: flat.tensors.layout.elements(vector) for vector in flat.tensors.vectors},
+            placement=placement,
         )
-        shards = self._spec.parameter_server.shards
-        return PushClient(client, shards), FetchClient(client, shards)
+        return PushClient(client), FetchClient(client)
 
     def close(self) -> None:
         """End the connection to the coordinator when it has answered everything.

@@ -10,35 +10,37 @@ from torch import Tensor, nn
 from disttrain.checkpoint import tensor_file
 from disttrain.checkpoint.manifest import LONGEST_NAME
 from disttrain.job.sandblaster import Precision
-from disttrain.layout import ModelLayout, TensorSpec
 from disttrain.replica.errors import ModelNotSupported
-from disttrain.transport.header import Vector
+from disttrain.state.layout import ModelLayout, TensorSpec
+from disttrain.state.vector import BUFFERS, DOUBLE, FROZEN, SINGLE, Vector
+from disttrain.transport.header import ElementType
 
-FROZEN_VECTORS = (Vector.FROZEN, Vector.FROZEN_FLOAT64)
-BUFFER_VECTORS = (Vector.BUFFERS_FLOAT32, Vector.BUFFERS_FLOAT64, Vector.BUFFERS_INT64)
-
-ELEMENT_DTYPES = {
-    Vector.PARAMETERS: torch.float32,
-    Vector.FROZEN: torch.float32,
-    Vector.BUFFERS_FLOAT32: torch.float32,
-    Vector.BUFFERS_FLOAT64: torch.float64,
-    Vector.BUFFERS_INT64: torch.int64,
-    Vector.PARAMETERS_FLOAT64: torch.float64,
-    Vector.FROZEN_FLOAT64: torch.float64,
+_BUFFERS = {
+    kind: SINGLE.beside(BUFFERS)._replace(element_type=element_type)
+    for element_type, kinds in {
+        ElementType.FLOAT32: (torch.float32, torch.float16, torch.bfloat16),
+        ElementType.FLOAT64: (torch.float64,),
+        ElementType.INT64: (
+            torch.int8,
+            torch.int16,
+            torch.int32,
+            torch.int64,
+            torch.uint8,
+            torch.bool,
+        ),
+    }.items()
+    for kind in kinds
 }
+"""Where buffers of a type lie."""
 
-_BUFFER_VECTOR = {
-    torch.float32: Vector.BUFFERS_FLOAT32,
-    torch.float16: Vector.BUFFERS_FLOAT32,
-    torch.bfloat16: Vector.BUFFERS_FLOAT32,
-    torch.float64: Vector.BUFFERS_FLOAT64,
-    torch.int8: Vector.BUFFERS_INT64,
-    torch.int16: Vector.BUFFERS_INT64,
-    torch.int32: Vector.BUFFERS_INT64,
-    torch.int64: Vector.BUFFERS_INT64,
-    torch.uint8: Vector.BUFFERS_INT64,
-    torch.bool: Vector.BUFFERS_INT64,
-}
+# As the layouts of every version have them; what they have in another order is another model.
+_ORDER = (
+    SINGLE,
+    SINGLE.beside(FROZEN),
+    *dict.fromkeys(_BUFFERS.values()),
+    DOUBLE,
+    DOUBLE.beside(FROZEN),
+)
 
 _SHOWN_CHARACTERS = 60
 """Of a name that is too long."""
@@ -49,20 +51,14 @@ class _Kinds(NamedTuple):
 
     trained: Vector
     trained_type: torch.dtype
-    frozen: Vector
     frozen_types: tuple[torch.dtype, ...]
 
 
 _KINDS = {
     Precision.FLOAT32: _Kinds(
-        Vector.PARAMETERS,
-        torch.float32,
-        Vector.FROZEN,
-        (torch.float32, torch.float16, torch.bfloat16),
+        SINGLE, torch.float32, (torch.float32, torch.float16, torch.bfloat16)
     ),
-    Precision.FLOAT64: _Kinds(
-        Vector.PARAMETERS_FLOAT64, torch.float64, Vector.FROZEN_FLOAT64, (torch.float64,)
-    ),
+    Precision.FLOAT64: _Kinds(DOUBLE, torch.float64, (torch.float64,)),
 }
 
 
@@ -87,7 +83,7 @@ class ModelTensors:
 
     def specs(self, vector: Vector) -> tuple[TensorSpec, ...]:
         """The specs of one vector, in its order."""
-        return tuple(spec for spec in self.layout.tensors if spec.vector is vector)
+        return tuple(spec for spec in self.layout.tensors if spec.vector == vector)
 
     def tensors(self, vector: Vector) -> list[Tensor]:
         """The tensors of one vector, as they are now."""
@@ -96,7 +92,7 @@ class ModelTensors:
     @property
     def vectors(self) -> tuple[Vector, ...]:
         """The vectors that this model has."""
-        return tuple(vector for vector in ELEMENT_DTYPES if self.layout.elements(vector))
+        return tuple(vector for vector, count in self.layout.lengths().items() if count)
 
 
 def describe(model: nn.Module, precision: Precision = Precision.FLOAT32) -> ModelTensors:
@@ -111,8 +107,8 @@ def describe(model: nn.Module, precision: Precision = Precision.FLOAT32) -> Mode
         _require_storable(tensor, found)
     specs: list[TensorSpec] = []
     places: dict[Vector, tuple[Place, ...]] = {}
-    for vector in ELEMENT_DTYPES:
-        members = [found for found in names if _vector_of(*found, kinds) is vector]
+    for vector in _ORDER:
+        members = [found for found in names if _vector_of(*found, kinds) == vector]
         specs.extend(_specs(vector, members))
         if members:
             places[vector] = tuple(_place(model, names[0]) for _, names in members)
@@ -156,11 +152,11 @@ def _kind(tensor: Tensor) -> str:
 
 def _vector_of(tensor: Tensor, names: list[str], kinds: _Kinds) -> Vector:
     if not isinstance(tensor, nn.Parameter):
-        vector = _BUFFER_VECTOR.get(tensor.dtype)
+        vector = _BUFFERS.get(tensor.dtype)
     elif tensor.requires_grad:
         vector = kinds.trained if tensor.dtype is kinds.trained_type else None
     else:
-        vector = kinds.frozen if tensor.dtype in kinds.frozen_types else None
+        vector = kinds.trained.beside(FROZEN) if tensor.dtype in kinds.frozen_types else None
     if vector is None:
         message = (
             f"{_kind(tensor)} '{names[0]}' has the type {type_name(tensor)}, "

@@ -9,7 +9,6 @@ from typing import NamedTuple, TypeVar
 
 from disttrain.coordinator.protocol.fields import START, Position
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
-from disttrain.layout import ELEMENT_TYPES
 from disttrain.parameter_server.client import Push, PushResult
 from disttrain.parameter_server.errors import PushRefused
 from disttrain.replica.changed_buffers import ChangedBuffers
@@ -19,7 +18,6 @@ from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.replica.transfers import Transfers
 from disttrain.telemetry import logs
-from disttrain.transport.header import ELEMENT_BYTES
 
 LOG = logs.get(__name__)
 
@@ -189,9 +187,7 @@ def push_of(
 def _payload_bytes(push: Push) -> int:
     runs = push.runs().items()
     return push.gradient.nbytes + sum(
-        run.count * ELEMENT_BYTES[ELEMENT_TYPES[vector]]
-        for vector, ranges in runs
-        for run in ranges
+        run.count * vector.element_bytes for vector, ranges in runs for run in ranges
     )
 
 

@@ -12,6 +12,8 @@ TRIAL = "trial"
 """The point whose loss and gradient are wanted."""
 ARRIVED = "arrived"
 """The gradient at the trial point, once all portions are in."""
+FETCHABLE = (TRIAL, GRADIENT, DIRECTION, ARRIVED)
+"""What the placement names beside the parameters."""
 
 BEFORE, MIDDLE, AFTER = "before", "middle", "after"
 """Gradients at the trial point over three runs of a batch that is smaller than the data: what it

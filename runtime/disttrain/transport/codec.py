@@ -11,7 +11,6 @@ from disttrain.transport.header import (
     Header,
     Reason,
     Role,
-    Vector,
     Verb,
 )
 
@@ -25,7 +24,6 @@ _MOST_SAMPLES = 1 << 40
 _VERBS = frozenset(map(int, Verb))
 _ROLES = frozenset(map(int, Role))
 _REASONS = frozenset(map(int, Reason))
-_VECTORS = frozenset(map(int, Vector))
 _ELEMENT_BYTES = {int(element_type): size for element_type, size in ELEMENT_BYTES.items()}
 _CHUNK_VERBS = frozenset(map(int, (Verb.UPLOAD, Verb.PUSH, Verb.FETCHED, Verb.STAGE)))
 _SEGMENT_VERBS = _CHUNK_VERBS | {int(Verb.FETCH)}
@@ -66,8 +64,8 @@ def _unknown_value(header: Header) -> str:
         return f"verb {header.verb}"
     if header.role not in _ROLES:
         return f"role {header.role}"
-    if header.vector not in _VECTORS or header.element_type not in _ELEMENT_BYTES:
-        return f"vector {header.vector} of element type {header.element_type}"
+    if header.element_type not in _ELEMENT_BYTES:
+        return f"element type {header.element_type}"
     if header.reason not in _REASONS:
         return f"reason {header.reason}"
     return ""

@@ -56,28 +56,6 @@ class Verb(IntEnum):
     """Shared memory: describes a segment of the sender (JSON). Handled inside the transport."""
 
 
-class Vector(IntEnum):
-    """Which flat vector of the model a chunk belongs to. Each is divided over the shards alike."""
-
-    NONE = 0
-    PARAMETERS = 1
-    """Trainable parameters, float32: pushes carry their gradients."""
-    FROZEN = 2
-    """Parameters without gradient, float32: uploaded and fetched, never pushed."""
-    BUFFERS_FLOAT32 = 3
-    """Floating-point buffers: a push moves the shard's copy towards the sent one."""
-    BUFFERS_FLOAT64 = 4
-    BUFFERS_INT64 = 5
-    """Whole-number buffers (narrower ones and bool are widened): a push takes the maximum."""
-    TRIAL = 6
-    """Sandblaster: the point at which evaluation `sequence` of a FETCH takes place. As long as the
-    parameters; the model has none of its own."""
-    PARAMETERS_FLOAT64 = 7
-    """Trainable parameters of a model in double precision, which has no other ones."""
-    FROZEN_FLOAT64 = 8
-    TRIAL_FLOAT64 = 9
-
-
 class ElementType(IntEnum):
     """Type of the payload's elements; little-endian."""
 
@@ -143,6 +121,7 @@ class Header(NamedTuple):
     """Updates applied (FETCHED, PUSHED), or those the gradient was computed on (PUSH)."""
     reason: int
     vector: int
+    """Number of the vector in the placement, from 1."""
     element_type: int
     chunk: int
     """Number of this chunk among those of its push, upload or fetch at this shard."""

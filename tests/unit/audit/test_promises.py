@@ -11,7 +11,7 @@ from disttrain.audit.evidence import SavedCheckpoint
 from disttrain.audit.finding import Finding, Standing
 from disttrain.parameter_server.ledger import Kind
 from disttrain.replica.ledger import Kind as ReplicaKind
-from disttrain.transport.header import Vector
+from disttrain.state.placement import TRAINED
 
 
 def findings(run: LoggedRun) -> dict[str, Finding]:
@@ -64,7 +64,7 @@ def a_recorded_run() -> LoggedRun:
                 incarnation=1,
                 sequence=1,
                 chunk=chunk,
-                vector=Vector.PARAMETERS,
+                vector=TRAINED,
             )
         run.note(0, ReplicaKind.FETCHED, number=1, shard=shard, shard_incarnation=1, version=0)
     return run
@@ -335,7 +335,7 @@ def test_a_chunk_that_was_never_given_is_found() -> None:
         incarnation=1,
         sequence=2,
         chunk=1,
-        vector=Vector.PARAMETERS,
+        vector=TRAINED,
     )
 
     assert violated(run) == {"5"}

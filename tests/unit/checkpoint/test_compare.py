@@ -2,11 +2,11 @@
 
 import pytest
 
+from builders import placements
 from builders.checkpoints import a_layout, a_tensor
 from disttrain.checkpoint import compare
 from disttrain.checkpoint.errors import WrongModel
-from disttrain.layout import ModelLayout, TensorSpec
-from disttrain.transport.header import Vector
+from disttrain.state.layout import ModelLayout, TensorSpec
 
 
 def _layout(*tensors: TensorSpec) -> ModelLayout:
@@ -31,7 +31,7 @@ def test_equal_layouts_have_no_difference() -> None:
         ),
         (
             _layout(A),
-            _layout(a_tensor("a", (3, 2), dtype="float16", vector=Vector.FROZEN)),
+            _layout(a_tensor("a", (3, 2), dtype="float16", vector=placements.FROZEN)),
             "'a' is float32 of shape [3, 2] in the checkpoint, "
             "float16 of shape [3, 2] in the model",
         ),
@@ -50,9 +50,9 @@ def test_equal_layouts_have_no_difference() -> None:
         ),
         (
             _layout(a_tensor("a")),
-            _layout(a_tensor("a", vector=Vector.FROZEN)),
-            "'a' (float32 of shape [3]) lies in PARAMETERS at 0 in the checkpoint, "
-            "in FROZEN at 0 in the model",
+            _layout(a_tensor("a", vector=placements.FROZEN)),
+            "'a' (float32 of shape [3]) lies in 0/parameters/float32 at 0 in the checkpoint, "
+            "in 0/frozen/float32 at 0 in the model",
         ),
     ],
 )

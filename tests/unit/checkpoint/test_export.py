@@ -11,6 +11,7 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
+from builders import placements
 from builders.checkpoints import (
     a_checkpoint,
     a_divided_checkpoint,
@@ -21,9 +22,8 @@ from builders.checkpoints import (
 from disttrain.checkpoint import export, names
 from disttrain.checkpoint.errors import Corrupt, NotWritten
 from disttrain.checkpoint.manifest import ModelTensor, Piece, Slice
-from disttrain.layout import ModelLayout
 from disttrain.replica import model_tensors
-from disttrain.transport.header import Vector
+from disttrain.state.layout import ModelLayout
 
 
 class Model(nn.Module):
@@ -89,8 +89,8 @@ def test_two_exports_are_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_not_exported(tmp_path: Path) -> None:
     checkpoint = a_checkpoint(tmp_path / "store")
-    flip_bit(checkpoint.path / names.shard_file(1), -1)
-    with pytest.raises(Corrupt, match="shard-00001"):
+    flip_bit(checkpoint.path / names.part_file(1), -1)
+    with pytest.raises(Corrupt, match="part-00001"):
         export.export(checkpoint.path, tmp_path / "model.safetensors")
     assert not (tmp_path / "model.safetensors").exists()
 
@@ -102,7 +102,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_whole_number_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    tensor = a_tensor("of_int8", (200,), dtype="int8", vector=Vector.BUFFERS_INT64)
+    tensor = a_tensor("of_int8", (200,), dtype="int8", vector=placements.BUFFERS_INT64)
     checkpoint = a_checkpoint(tmp_path / "store", layout=ModelLayout(tensors=(tensor,)))
     with pytest.raises(Corrupt, match="'of_int8': 0 to 199 do not fit into int8"):
         export.export(checkpoint.path, tmp_path / "model")
@@ -127,13 +127,14 @@ def test_a_model_divided_over_partitions_is_put_together(tmp_path: Path) -> None
     left, right = Slice(first=0, end=4), Slice(first=4, end=6)
     rows = Slice(first=0, end=4)
     tensor = ModelTensor(name="w", shape=(4, 6), dtype="float32")
+    second = placements.PARAMETERS._replace(partition=1)
     pieces = [
-        Piece(tensor="w", slices=(rows, left), partition=0, vector=Vector.PARAMETERS, first=0),
-        Piece(tensor="w", slices=(rows, right), partition=1, vector=Vector.PARAMETERS, first=0),
+        Piece(tensor="w", slices=(rows, left), vector=placements.PARAMETERS, first=0),
+        Piece(tensor="w", slices=(rows, right), vector=second, first=0),
     ]
     values = {
-        (0, Vector.PARAMETERS): np.ascontiguousarray(whole[:, :4]).reshape(-1),
-        (1, Vector.PARAMETERS): np.ascontiguousarray(whole[:, 4:]).reshape(-1),
+        placements.PARAMETERS: np.ascontiguousarray(whole[:, :4]).reshape(-1),
+        second: np.ascontiguousarray(whole[:, 4:]).reshape(-1),
     }
     checkpoint = a_divided_checkpoint(tmp_path / "store", [tensor], pieces, values)
     export.export(checkpoint.path, tmp_path / "model")

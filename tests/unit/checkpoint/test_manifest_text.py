@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from builders.checkpoints import a_checkpoint
 from disttrain.checkpoint import manifest_text, names, restore
-from disttrain.checkpoint.manifest import VectorRange
 from disttrain.checkpoint.manifest_text import MalformedManifest
+from disttrain.state.placement import Range
 
 Json = dict[str, Any]
 
@@ -30,9 +30,10 @@ def test_a_manifest_survives_the_way_through_its_text(tmp_path: Path) -> None:
 
 
 def test_vectors_are_written_by_name(content: Json) -> None:
-    assert content["shards"][1]["ranges"] == [
-        {"partition": 0, "vector": "PARAMETERS", "first": 48, "end": 85}
-    ]
+    placement = content["placement"]
+    assert placement["vectors"] == ["0/parameters/float32", "0/sum_of_squares/float32"]
+    assert placement["holders"] == [[[0, 0, 48], [1, 0, 48]], [[0, 48, 85], [1, 48, 85]]]
+    assert content["pieces"][0]["vector"] == "0/parameters/float32"
     assert content["pieces"][0]["slices"] == [{"first": 0, "end": 5}, {"first": 0, "end": 7}]
 
 
@@ -61,26 +62,35 @@ def _repeat(key: str) -> Callable[[Json], None]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_set("format_version", to=2), "format_version"),
+        (_set("format_version", to=3), "format_version"),
+        (_set("format_version", to=1), "shards: Field required"),
+        (_drop("format_version"), "format_version"),
         (_set("surprise", to=1), "surprise"),
         (_set("number", to=-1), "number"),
         (_set("number", to=2**63), "number"),
         (_set("number", to="1"), "number"),
         (_set("samples", to=1.5), "samples"),
         (_set("update_rule", to="../adagrad"), "update_rule"),
-        (_set("shards", to=[]), "shards"),
-        (_set("shards", 0, "file", "name", to="../../etc/passwd"), "its file is"),
-        (_set("shards", 0, "file", "name", to="/etc/passwd"), "its file is"),
-        (_set("shards", 0, "file", "name", to="shard-00001.safetensors"), "its file is"),
+        (_set("holders", to=[]), "holders"),
+        (_set("holders", 0, "file", "name", to="../../etc/passwd"), "its file is"),
+        (_set("holders", 0, "file", "name", to="/etc/passwd"), "its file is"),
+        (_set("holders", 0, "file", "name", to="part-00001.safetensors"), "its file is"),
         (_set("coordinator", "name", to="../coordinator.json"), "its file is"),
-        (_set("shards", 0, "file", "hash", to="md5:0"), "hash"),
-        (_set("shards", 0, "index", to=1), "its index is 1"),
-        (_set("shards", 0, "ranges", 0, "vector", to="WEIGHTS"), "vector"),
-        (_set("shards", 0, "ranges", 0, "vector", to=1), "vector"),
-        (_set("shards", 0, "ranges", 0, "end", to=31), "not covered exactly once"),
-        (_set("shards", 0, "ranges", 0, "end", to=33), "not covered exactly once"),
-        (_set("shards", 0, "ranges", 0, "partition", to=1), "not covered exactly once"),
-        (_drop("shards", 1), "not covered exactly once"),
+        (_set("holders", 0, "file", "hash", to="md5:0"), "hash"),
+        (_set("holders", 0, "index", to=1), "its index is 1"),
+        (_set("placement", "vectors", 0, to="WEIGHTS"), "names no vector"),
+        (_set("placement", "vectors", 0, to="1/parameters/float32"), "not covered exactly once"),
+        (_set("placement", "vectors", 0, to="0/buffers/float32"), "not covered exactly once"),
+        (_set("placement", "vectors", 1, to="1/momentum/float32"), "have another length"),
+        (_set("placement", "holders", 0, 0, 2, to=31), "not held exactly once"),
+        (_set("placement", "holders", 0, 0, 2, to=49), "not held exactly once"),
+        (_set("placement", "holders", 0, 0, 1, to=1), "not held exactly once"),
+        (_set("placement", "holders", 0, 0, 0, to=1), "two ranges of one vector"),
+        (_set("placement", "holders", 0, 0, 0, to=2), "has vector 2 of 2"),
+        (_set("placement", "holders", 1, 1, 2, to=80), "have another length"),
+        (_set("placement", "epoch", to=-1), "epoch"),
+        (_drop("placement", "holders", 1), "not held exactly once|there are 2"),
+        (_drop("holders", 1), "there are 1, the placement has 2"),
         (_repeat("tensors"), "occurs twice"),
         (_set("tensors", 0, "aliases", to=["second.weight"]), "occurs twice"),
         (_set("tensors", 0, "shape", to=[5, 8]), "has 40 elements"),
@@ -92,6 +102,7 @@ def _repeat(key: str) -> Callable[[Json], None]:
         (_drop("pieces", 0), "its pieces have 0"),
         (_repeat("pieces"), "its pieces have 70"),
         (_set("pieces", 1, "first", to=34), "not covered exactly once"),
+        (_set("pieces", 1, "vector", to="0/sum_of_squares/float32"), "not covered exactly once"),
         (_set("pieces", 0, "slices", 0, "first", to=6), "outside its shape"),
     ],
 )
@@ -100,13 +111,6 @@ def test_a_wrong_manifest_is_refused(
 ) -> None:
     change(content)
     with pytest.raises(MalformedManifest, match=said):
-        manifest_text.parse(json.dumps(content).encode())
-
-
-def test_two_ranges_of_one_vector_at_one_shard_are_refused(content: Json) -> None:
-    whole = content["shards"][0]["ranges"][0]
-    content["shards"][0]["ranges"] = [whole | {"end": 16}, whole | {"first": 16}]
-    with pytest.raises(MalformedManifest, match="two ranges of a vector"):
         manifest_text.parse(json.dumps(content).encode())
 
 
@@ -123,7 +127,7 @@ def test_more_pieces_than_can_be_compared_are_refused(content: Json) -> None:
 
 def test_pieces_that_overlap_are_refused(content: Json) -> None:
     half = {"first": 0, "end": 5}
-    row = {"tensor": "first.weight", "vector": "PARAMETERS", "partition": 0}
+    row = {"tensor": "first.weight", "vector": "0/parameters/float32"}
     first = {**row, "slices": [half, {"first": 0, "end": 4}], "first": 0}
     second = {**row, "slices": [half, {"first": 3, "end": 6}], "first": 20}
     content["pieces"][0:1] = [first, second]
@@ -176,6 +180,6 @@ def test_whatever_is_changed_is_refused_or_can_be_restored(
     except MalformedManifest:
         return
     for piece in manifest.pieces:
-        end = piece.first + piece.elements
-        wanted = VectorRange(vector=piece.vector, first=piece.first, end=end)
-        assert sum(part.count for part in restore.parts(manifest, wanted)) == piece.elements
+        wanted = Range(piece.first, piece.first + piece.elements)
+        found = restore.parts(manifest, piece.vector, wanted)
+        assert sum(part.count for part in found) == piece.elements

@@ -58,10 +58,10 @@ def test_commit_refuses_a_file_that_is_missing_or_short(tmp_path: Path) -> None:
     kept = Store(tmp_path)
     staging = kept.begin(1)
     manifest = stage(staging, a_layout(), 2)
-    (staging.path / names.shard_file(1)).unlink()
-    with pytest.raises(Corrupt, match=r"shard-00001.safetensors: it is missing"):
+    (staging.path / names.part_file(1)).unlink()
+    with pytest.raises(Corrupt, match=r"part-00001.safetensors: it is missing"):
         kept.commit(manifest)
-    (staging.path / names.shard_file(1)).write_bytes(b"short")
+    (staging.path / names.part_file(1)).write_bytes(b"short")
     with pytest.raises(Corrupt, match="it has 5 bytes"):
         kept.commit(manifest)
     assert kept.latest() is None
@@ -104,7 +104,7 @@ def test_a_checkpoint_without_manifest_is_half_written(tmp_path: Path) -> None:
     assert Store(tmp_path).latest() == whole
 
 
-@pytest.mark.parametrize("file", [names.shard_file(0), names.shard_file(1), names.COORDINATOR])
+@pytest.mark.parametrize("file", [names.part_file(0), names.part_file(1), names.COORDINATOR])
 def test_every_file_is_checked_for_length_and_content(tmp_path: Path, file: str) -> None:
     whole = a_checkpoint(tmp_path)
     for number, damage in enumerate((_truncate, _flip_last, _flip_first, _remove), start=2):
@@ -135,7 +135,7 @@ def _flip_first(file: Path) -> None:
 def test_the_one_offered_is_itself_verified(tmp_path: Path) -> None:
     oldest = a_checkpoint(tmp_path)
     for number in (2, 3):
-        flip_bit(a_checkpoint(tmp_path, number=number).path / names.shard_file(0), -1)
+        flip_bit(a_checkpoint(tmp_path, number=number).path / names.part_file(0), -1)
     with pytest.raises(Corrupt) as found:
         store.verify(tmp_path / names.folder(3))
     assert found.value.previous == oldest.path
@@ -143,7 +143,7 @@ def test_the_one_offered_is_itself_verified(tmp_path: Path) -> None:
 
 def test_nothing_is_offered_when_nothing_is_whole(tmp_path: Path) -> None:
     only = a_checkpoint(tmp_path)
-    flip_bit(only.path / names.shard_file(0), -1)
+    flip_bit(only.path / names.part_file(0), -1)
     with pytest.raises(Corrupt) as found:
         store.verify(only.path)
     assert found.value.previous is None
@@ -169,8 +169,8 @@ def test_a_copy_under_a_free_name_is_taken(tmp_path: Path) -> None:
 
 def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
     checkpoint = a_checkpoint(tmp_path)
-    file = checkpoint.path / names.shard_file(0)
+    file = checkpoint.path / names.part_file(0)
     moved = file.rename(tmp_path / "moved")
     file.symlink_to(moved)
-    with pytest.raises(Corrupt, match=r"shard-00000"):
+    with pytest.raises(Corrupt, match=r"part-00000"):
         store.verify(checkpoint.path)

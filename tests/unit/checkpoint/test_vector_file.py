@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from builders import batch_shards
-from disttrain.checkpoint import manifest_text, names, shard_file, tensor_file, vector_file
+from disttrain.checkpoint import manifest_text, names, part_file, tensor_file, vector_file
 from disttrain.checkpoint.errors import NotWritten
 from disttrain.checkpoint.manifest import FileEntry
 from disttrain.checkpoint.manifest_text import MalformedManifest
-from disttrain.checkpoint.shard_file import Content
+from disttrain.checkpoint.part_file import Content
 
 
 def a_vector(*values: float) -> Content:
@@ -34,7 +34,7 @@ def test_the_name_is_the_hash_of_what_is_in_it(tmp_path: Path) -> None:
 
     assert first == again != other
     assert {path.name for path in tmp_path.iterdir()} == {first.name, other.name}
-    found = shard_file.digest_of(tmp_path / first.name)
+    found = part_file.digest_of(tmp_path / first.name)
     assert first == FileEntry(
         name=names.vector_file(found.hash), bytes=found.bytes, hash=found.hash
     )
@@ -48,7 +48,7 @@ def test_a_link_is_another_name_of_the_same_file(tmp_path: Path) -> None:
     assert (old / entry.name).samefile(new / entry.name)
     assert vector_file.link(entry, (old,), new), "another vector with the same elements"
     (old / entry.name).unlink()
-    assert shard_file.digest_of(new / entry.name).hash == entry.hash
+    assert part_file.digest_of(new / entry.name).hash == entry.hash
 
 
 def test_what_is_gone_or_short_is_not_linked(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_draft_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
 
 def _elsewhere(vector: dict[str, Any]) -> None:
-    vector["file"]["name"] = "../00000001/shard-00000.safetensors"
+    vector["file"]["name"] = "../00000001/part-00000.safetensors"
 
 
 def _of_another_hash(vector: dict[str, Any]) -> None:
@@ -80,7 +80,7 @@ def _of_another_hash(vector: dict[str, Any]) -> None:
 
 
 def _values(vector: dict[str, Any]) -> None:
-    vector["tensor"] = "PARAMETERS"
+    vector["vector"] = "0/parameters/float32"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_manifest_with_another_file_is_refused(
     text = (checkpoint.path / names.MANIFEST).read_bytes()
     assert manifest_text.parse(text) == checkpoint.manifest
     content = json.loads(text)
-    change(content["shards"][0]["vectors"][0])
+    change(content["holders"][0]["vectors"][0])
     with pytest.raises(MalformedManifest, match=said):
         manifest_text.parse(json.dumps(content).encode())
 
@@ -110,6 +110,6 @@ def test_a_vector_that_is_listed_twice_is_refused(tmp_path: Path) -> None:
     batch_shards.one_iteration([shard])
     checkpoint = batch_shards.commit(tmp_path, [shard])
     content = json.loads((checkpoint.path / names.MANIFEST).read_text())
-    content["shards"][0]["vectors"] *= 2
+    content["holders"][0]["vectors"] *= 2
     with pytest.raises(MalformedManifest, match="is there twice"):
         manifest_text.parse(json.dumps(content).encode())

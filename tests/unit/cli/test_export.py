@@ -60,10 +60,10 @@ def test_a_damaged_checkpoint_is_refused_and_the_previous_one_offered(
 ) -> None:
     whole = a_checkpoint(tmp_path / "checkpoints", number=1)
     damaged = a_checkpoint(tmp_path / "checkpoints", number=2)
-    flip_bit(damaged.path / names.shard_file(0), -1)
+    flip_bit(damaged.path / names.part_file(0), -1)
     assert exported(monkeypatch, damaged.path, tmp_path / "out") == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"error: {damaged.path / names.shard_file(0)}: its hash is")
+    assert said.startswith(f"error: {damaged.path / names.part_file(0)}: its hash is")
     assert f"the one before it is whole: {whole.path}" in said
 
 

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from builders import batch_shards
+from builders import batch_shards, placements
 from builders.checkpoints import SMALL, a_checkpoint, a_layout, a_tensor, flip_bit
 from builders.jobs import SMALL as SMALL_JOB
 from disttrain.checkpoint import copies, names
 from disttrain.cli import main
-from disttrain.layout import ModelLayout
-from disttrain.transport.header import Vector
+from disttrain.state.layout import ModelLayout
 
 
 def inspected(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
@@ -25,13 +24,13 @@ def inspected(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
 def test_the_tables_say_what_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    count = a_tensor("count", (), dtype="int64", vector=Vector.BUFFERS_INT64, aliases=("n",))
+    count = a_tensor("count", (), dtype="int64", vector=placements.BUFFERS_INT64, aliases=("n",))
     layout = ModelLayout(tensors=(*a_layout(SMALL).tensors, count))
     checkpoint = a_checkpoint(tmp_path, layout=layout)
     assert inspected(monkeypatch, checkpoint.path) == 0
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    hashes = [shard.file.hash for shard in checkpoint.manifest.shards]
-    sizes = [shard.file.bytes for shard in checkpoint.manifest.shards]
+    hashes = [shard.file.hash for shard in checkpoint.manifest.holders]
+    sizes = [shard.file.bytes for shard in checkpoint.manifest.holders]
     assert rows[1:7] == [
         "job digits (0123abcd)",
         "written 2026-01-02 03:04:05 UTC",
@@ -43,13 +42,13 @@ def test_the_tables_say_what_is_there(
     assert rows[7] == "hashes all 3 verified"
     assert rows[9] == "shard version size values optimizer state tables hash"
     assert rows[10] == (
-        f"0 7 {sizes[0]} B PARAMETERS 48 PARAMETERS.sum_of_squares 48 - {hashes[0]}"
+        f"0 7 {sizes[0]} B 0/parameters/float32 48 0/sum_of_squares/float32 48 - {hashes[0]}"
     )
     assert rows[14:19] == [
-        "first.weight 5 x 7 float32 35 PARAMETERS",
-        "first.bias 5 float32 5 PARAMETERS",
-        "second.weight 9 x 5 float32 45 PARAMETERS",
-        "count = n scalar int64 1 BUFFERS_INT64",
+        "first.weight 5 x 7 float32 35 0/parameters/float32",
+        "first.bias 5 float32 5 0/parameters/float32",
+        "second.weight 9 x 5 float32 45 0/parameters/float32",
+        "count = n scalar int64 1 0/buffers/int64",
         "4 tensors 86",
     ]
 
@@ -62,7 +61,7 @@ def test_json_holds_the_same(
     found = json.loads(capsys.readouterr().out)
     assert (found["job"], found["samples"], found["hashes_verified"]) == ("digits", 4096, 3)
     assert found["shards"][1]["optimizer_state"] == [
-        {"name": "PARAMETERS.sum_of_squares", "elements": 37, "bytes": 148, "file": None}
+        {"name": "0/sum_of_squares/float32", "elements": 37, "bytes": 148, "file": None}
     ]
     assert [tensor["shape"] for tensor in found["tensors"]] == [[5, 7], [5], [9, 5]]
 
@@ -89,14 +88,14 @@ def test_names_cannot_steer_the_terminal(
 def test_the_vectors_of_a_batch_method_are_counted_instead_of_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shard = batch_shards.a_shard(Vector.PARAMETERS_FLOAT64)
+    shard = batch_shards.a_shard(placements.PARAMETERS_FLOAT64)
     batch_shards.one_iteration([shard])
     checkpoint = batch_shards.commit(tmp_path, [shard])
 
     assert inspected(monkeypatch, checkpoint.path) == 0
 
     line = next(one for one in capsys.readouterr().out.splitlines() if one.startswith("0 "))
-    assert "PARAMETERS_FLOAT64 40  5 vectors, 1.6 kB" in line
+    assert "0/parameters/float64 40  5 vectors, 1.6 kB" in line
 
 
 def test_what_is_waited_for_is_told(

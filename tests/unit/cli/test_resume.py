@@ -37,11 +37,11 @@ def resumed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> int:
 
 
 def _flip(checkpoint: Path) -> None:
-    flip_bit(checkpoint / names.shard_file(1), -1)
+    flip_bit(checkpoint / names.part_file(1), -1)
 
 
 def _truncate(checkpoint: Path) -> None:
-    file = checkpoint / names.shard_file(1)
+    file = checkpoint / names.part_file(1)
     file.write_bytes(file.read_bytes()[:-1])
 
 
@@ -52,8 +52,8 @@ def _halve(checkpoint: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (_flip, "shard-00001.safetensors: its hash is"),
-        (_truncate, "shard-00001.safetensors: it has"),
+        (_flip, "part-00001.safetensors: its hash is"),
+        (_truncate, "part-00001.safetensors: it has"),
         (_halve, "00000002: it has no manifest.json: it was not written to its end"),
     ],
 )

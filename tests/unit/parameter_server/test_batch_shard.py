@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builders import batch_shards
+from builders import batch_shards, placements
 from builders.batch_shards import (
     ACCEPT,
     ELEMENTS,
     FIRST_POINT,
     MEASURE,
-    NUMBER_TYPES,
+    a_placement,
     a_shard,
     fetch,
     handle,
@@ -22,12 +22,11 @@ from builders.batch_shards import (
     stage,
     stage_headers,
 )
-from disttrain.checkpoint import export, names, shard_file
+from disttrain.checkpoint import export, names, part_file
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.parts import FolderParts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
-from disttrain.layout import TRIAL_OF
 from disttrain.parameter_server import batch_shard, ledger, writing
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind, Ledger
@@ -35,17 +34,20 @@ from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.orders import Decided, Order
 from disttrain.sandblaster.batch.runs import Run
-from disttrain.sandblaster.names import PARAMETERS
-from disttrain.transport.header import Reason, Vector, Verb
+from disttrain.sandblaster.names import PARAMETERS, TRIAL
+from disttrain.state.share import Share
+from disttrain.state.vector import Vector
+from disttrain.transport.header import Reason, Verb
 
-TYPES = pytest.mark.parametrize("trainable", [Vector.PARAMETERS, Vector.PARAMETERS_FLOAT64])
+TRIAL_NUMBER = a_placement(placements.PARAMETERS).number(placements.TRIAL)
+TYPES = pytest.mark.parametrize("trainable", [placements.PARAMETERS, placements.PARAMETERS_FLOAT64])
 
 
 @TYPES
 def test_the_gradient_that_arrives_is_the_mean_over_all_groups(trainable: Vector) -> None:
     shard = a_shard(trainable)
     performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=3))
-    assert fetch(shard, TRIAL_OF[trainable], 1).tolist() == list(range(1, ELEMENTS + 1))
+    assert fetch(shard, trainable.beside(TRIAL), 1).tolist() == list(range(1, ELEMENTS + 1))
 
     for group in (2, 0, 1):
         assert stage(shard, attempt=group + 5, value=float(group), group=group)
@@ -95,9 +97,9 @@ def test_chunks_may_come_in_any_order_and_again() -> None:
         ({"first": ELEMENTS}, Reason.WRONG_LAYOUT),
         ({"count": 3}, Reason.WRONG_LAYOUT),
         ({"element_type": 2}, Reason.WRONG_LAYOUT),
-        ({"vector": Vector.FROZEN}, Reason.WRONG_LAYOUT),
-        ({"vector": Vector.TRIAL}, Reason.WRONG_LAYOUT),
-        ({"vector": Vector.NONE}, Reason.WRONG_LAYOUT),
+        ({"vector": TRIAL_NUMBER}, Reason.WRONG_LAYOUT),
+        ({"vector": 200}, Reason.WRONG_LAYOUT),
+        ({"vector": 0}, Reason.WRONG_LAYOUT),
         ({"sender": 1}, Reason.WRONG_LAYOUT),
         ({"sender": 2}, Reason.UNKNOWN_SENDER),
         ({"incarnation": 0}, Reason.OLD_INCARNATION),
@@ -166,9 +168,9 @@ def test_the_point_of_another_evaluation_is_not_given_out() -> None:
     performed(perform(shard, 1, *FIRST_POINT, evaluation=3, groups=1))
     for evaluation in (0, 2, 4):
         header = stage_headers(shard, 1, evaluation=evaluation)[0]
-        asked = header._replace(verb=Verb.FETCH, vector=Vector.TRIAL, chunk=0, count=1)
+        asked = header._replace(verb=Verb.FETCH, vector=TRIAL_NUMBER, chunk=0, count=1)
         assert reasons(list(shard.handle(asked, memoryview(b"")))) == [Reason.WRONG_EVALUATION]
-    other = header._replace(verb=Verb.FETCH, vector=Vector.TRIAL_FLOAT64, count=1, sequence=3)
+    other = header._replace(verb=Verb.FETCH, vector=200, count=1, sequence=3)
     assert reasons(list(shard.handle(other, memoryview(b"")))) == [Reason.WRONG_LAYOUT]
 
 
@@ -230,7 +232,7 @@ def test_a_checkpoint_comes_back_into_another_number_of_shards(
 
 
 def test_a_living_shard_returns_to_a_checkpoint(tmp_path: Path) -> None:
-    shard = a_shard(reload=lambda number: batch_shards.read({1: checkpoint}[number]))
+    shard = a_shard(reload=lambda number, _: batch_shards.read({1: checkpoint}[number]))
     batch_shards.one_iteration([shard])
     checkpoint = batch_shards.commit(tmp_path, [shard])
     then = batch_shards.vectors(shard)
@@ -248,7 +250,7 @@ def test_a_living_shard_returns_to_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_is_damaged_changes_nothing(tmp_path: Path) -> None:
-    def damaged(number: int) -> RestoredShard:
+    def damaged(number: int, _share: Share) -> RestoredShard:
         raise Corrupt(tmp_path, f"checkpoint {number}")
 
     shard = a_shard(reload=damaged)
@@ -275,26 +277,27 @@ def test_what_is_written_is_of_one_moment_while_orders_go_on(tmp_path: Path) -> 
     writing.write(made, FolderParts(tmp_path))
     shard.protect(None)
 
-    with shard_file.opened(tmp_path / names.shard_file(0)) as file:
+    with part_file.opened(tmp_path / names.part_file(0)) as file:
         for name in then.keys() - {"s0"}:
-            kept = "PARAMETERS" if name == PARAMETERS else f"PARAMETERS.{name}"
-            assert bytes(file.read_all(kept)) == then[name]
+            assert bytes(file.read_all(f"0/{name}/float32")) == then[name]
         assert file.metadata["order"] == "3"
-    with shard_file.opened(tmp_path / made.lasting.files["s0"].name) as file:
+    with part_file.opened(
+        tmp_path / made.lasting.files[placements.PARAMETERS.beside("s0")].name
+    ) as file:
         assert bytes(file.read_all(names.VECTOR)) == then["s0"]
     assert batch_shards.vectors(shard)["s0"] != then["s0"]
 
 
 def test_a_model_in_double_precision_is_exported_in_its_own_type(tmp_path: Path) -> None:
-    shard = a_shard(Vector.PARAMETERS_FLOAT64)
+    shard = a_shard(placements.PARAMETERS_FLOAT64)
     batch_shards.one_iteration([shard])
     checkpoint = batch_shards.commit(tmp_path, [shard])
     out = tmp_path / "model.safetensors"
     export.export(checkpoint.path, out)
-    with shard_file.opened(out) as file:
+    with part_file.opened(out) as file:
         assert file.tensors["weight"].type == "F32"
         found = np.frombuffer(file.read_all("weight"), np.float32)
-    wanted = fetch(shard, Vector.PARAMETERS_FLOAT64).astype(NUMBER_TYPES[Vector.PARAMETERS])
+    wanted = fetch(shard, placements.PARAMETERS_FLOAT64).astype(np.float32)
     assert found.tobytes() == wanted.tobytes()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builders import batch_shards
-from builders.batch_shards import CHUNK_BYTES
+from builders import batch_shards, placements
+from builders.batch_shards import CHUNK_BYTES, a_placement
 from builders.jobs import a_batch_job
 from disttrain.checkpoint import names
 from disttrain.checkpoint.errors import NoCheckpoint
@@ -15,7 +15,10 @@ from disttrain.job import location
 from disttrain.job.names import Role
 from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server import beginning
+from disttrain.state.share import Share
 from disttrain.transport.config import TransportKind
+
+SHARE = Share(a_placement(placements.PARAMETERS), 0, CHUNK_BYTES)
 
 
 @pytest.fixture
@@ -47,27 +50,27 @@ def test_a_shard_returns_although_the_checkpoint_that_it_began_with_is_gone(
     assert config.resume_from is not None
     shutil.rmtree(config.resume_from)
 
-    assert beginning.reloading(config, CHUNK_BYTES)(2).checkpoint == 2
+    assert beginning.reloading(config)(2, SHARE).checkpoint == 2
 
 
 def test_it_returns_to_no_other_checkpoint_than_the_one_that_was_named(
     config: LaunchConfig,
 ) -> None:
-    reload = beginning.reloading(config, CHUNK_BYTES)
+    reload = beginning.reloading(config)
 
-    assert reload(1).checkpoint == 1
+    assert reload(1, SHARE).checkpoint == 1
     with pytest.raises(NoCheckpoint, match="there is no checkpoint 3"):
-        reload(3)
+        reload(3, SHARE)
 
 
 def test_who_goes_on_from_a_stop_tells_of_a_damaged_checkpoint_after_it(
     config: LaunchConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    saved = beginning.reloading(config, CHUNK_BYTES)(2)
+    saved = beginning.reloading(config)(2, SHARE)
     monkeypatch.setattr(beginning, "_saved_at_stop", lambda *_: saved)
     (config.checkpoints.folder / names.folder(3)).mkdir()
 
-    found = beginning.restore(replace(config, resume_from=None), CHUNK_BYTES)
+    found = beginning.restore(replace(config, resume_from=None), SHARE)
 
     assert found is not None
     assert found.values is saved.values

@@ -31,8 +31,8 @@ def a_shard_with_history() -> SandblasterShard:
 
 def files(checkpoint: Checkpoint) -> dict[str, Path]:
     """Of the history, by the vector's name."""
-    vectors = checkpoint.manifest.shards[0].vectors
-    return {one.tensor.partition(".")[2]: checkpoint.path / one.file.name for one in vectors}
+    vectors = checkpoint.manifest.holders[0].vectors
+    return {one.vector.name: checkpoint.path / one.file.name for one in vectors}
 
 
 def new_bytes(checkpoint: Checkpoint) -> int:
@@ -183,6 +183,6 @@ def test_inspection_lists_them_beside_the_other_state(tmp_path: Path) -> None:
     checkpoint = batch_shards.commit(tmp_path, [shard])
     (part,) = inspect(store.verify(checkpoint.path), "here").shards
     own = {tensor.name for tensor in part.optimizer_state if tensor.file is not None}
-    assert own == {"PARAMETERS.s0", "PARAMETERS.s1", "PARAMETERS.s2"}
-    assert {"PARAMETERS.gradient", *own} < {tensor.name for tensor in part.optimizer_state}
+    assert own == {"0/s0/float32", "0/s1/float32", "0/s2/float32"}
+    assert {"0/gradient/float32", *own} < {tensor.name for tensor in part.optimizer_state}
     assert {tensor.elements for tensor in part.optimizer_state} == {batch_shards.ELEMENTS}

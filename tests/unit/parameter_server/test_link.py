@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+from builders import placements
 from disttrain.parameter_server.link import LinkConfig, ShardLink
 from disttrain.parameter_server.messages import Identity, Side
 from disttrain.transport.header import Header
@@ -25,7 +26,11 @@ class Heard:
 def test_each_connection_has_a_higher_number_than_all_before() -> None:
     heard = Heard()
     config = LinkConfig(
-        identity=Identity(0, 1), side=Side.PUSH, shard=0, connect=lambda _: cast(Any, heard)
+        identity=Identity(0, 1),
+        side=Side.PUSH,
+        shard=0,
+        placement=placements.a_placement({placements.PARAMETERS: 4}),
+        connect=lambda _: cast(Any, heard),
     )
     links = [ShardLink(config), ShardLink(config)]
     for life in (1, 2):

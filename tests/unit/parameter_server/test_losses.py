@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from builders import placements
 from disttrain.launch.config import Supervisor
-from disttrain.layout import Range
 from disttrain.parameter_server import losses, restoring
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
@@ -14,7 +14,6 @@ from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.losses import Losses
 from disttrain.parameter_server.restoring import FormerShard, RestoredShard
 from disttrain.parameter_server.values import Values
-from disttrain.transport.header import Vector
 
 OLD, NEW = SenderLife(0, 1), SenderLife(0, 1001)
 
@@ -37,9 +36,7 @@ def a_checkpoint(shard: int, shards: int, tables: Mapping[int, Table]) -> Restor
     is_divided_anew = len(tables) != shards
     return RestoredShard(
         checkpoint=1,
-        shards=shards,
-        values=Values({Vector.PARAMETERS: Range(first=0, end=0)}, 64),
-        elements={},
+        values=Values(placements.a_share({placements.PARAMETERS: 0}, 64)),
         version=1,
         samples=1,
         delivered=restoring.merge(list(tables.values())) if is_divided_anew else tables[shard],

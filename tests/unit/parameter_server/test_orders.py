@@ -8,10 +8,10 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from builders import batch_shards
-from disttrain.checkpoint import shard_file
+from builders import batch_shards, placements
+from disttrain.checkpoint import part_file
+from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.parts import FolderParts
-from disttrain.checkpoint.shard_file import Content, Written
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.job.optimizer import Sgd
@@ -27,7 +27,7 @@ from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
-from disttrain.transport.header import Vector
+from disttrain.state.share import Share
 
 CHUNK_BYTES = 64
 
@@ -48,7 +48,7 @@ class HeldDisk:
 def a_book() -> OrderBook:
     state = ShardState(index=0, incarnation=1)
     shard = assembly.build(state, Sgd(learning_rate=1.0), Records(incarnation=1))
-    shard.configure({Vector.PARAMETERS: 16}, 1, CHUNK_BYTES)
+    shard.configure(placements.a_placement({placements.PARAMETERS: 16}, 1), CHUNK_BYTES)
     state.is_initialised = True
     return book_of(shard)
 
@@ -75,7 +75,7 @@ def test_a_checkpoint_waits_for_the_end_of_one_that_was_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk, book = HeldDisk(), a_book()
-    monkeypatch.setattr(shard_file, "write", disk.write)
+    monkeypatch.setattr(part_file, "write", disk.write)
     asked = [a_checkpoint(number) for number in (1, 2, 3)]
     assert [book.carry_out(order) for order in asked] == [None, None, None]
     disk.goes_on.set()
@@ -87,7 +87,7 @@ def test_a_checkpoint_waits_for_the_end_of_one_that_was_given_up(
 
 
 def test_after_a_return_nothing_is_at_risk(tmp_path: Path) -> None:
-    shard = batch_shards.a_shard(reload=lambda _: batch_shards.read(checkpoint))
+    shard = batch_shards.a_shard(reload=lambda _, __: batch_shards.read(checkpoint))
     batch_shards.one_iteration([shard])
     checkpoint = batch_shards.commit(tmp_path, [shard], number=3)
     book = book_of(shard)
@@ -107,7 +107,7 @@ def test_lives_that_are_over_and_covered_are_forgotten_but_not_those_with_losses
     state = ShardState(index=0, incarnation=1)
     records = Records(incarnation=1, acknowledged=file)
     shard = assembly.build(state, Sgd(learning_rate=1.0), records)
-    shard.configure({Vector.PARAMETERS: 16}, 1, CHUNK_BYTES)
+    shard.configure(placements.a_placement({placements.PARAMETERS: 16}, 1), CHUNK_BYTES)
     state.is_initialised = True
     for life in (over, with_losses, lives):
         state.deliveries.delivered[life] = Delivered(sequence=4, pushes=4)
@@ -132,7 +132,7 @@ def _until_written(book: OrderBook) -> None:
 def test_a_shard_goes_on_while_a_checkpoint_is_read_to_return_to(tmp_path: Path) -> None:
     goes_on = threading.Event()
 
-    def reload(number: int) -> RestoredShard:
+    def reload(number: int, _share: Share) -> RestoredShard:
         assert goes_on.wait(20)
         return batch_shards.read(checkpoints[number])
 
@@ -160,7 +160,7 @@ def test_what_no_kept_checkpoint_can_take_back_is_folded_at_the_next_one(tmp_pat
     state = ShardState(index=0, incarnation=1)
     records = create_autospec(Records, instance=True)
     shard = assembly.build(state, Sgd(learning_rate=1.0), records)
-    shard.configure({Vector.PARAMETERS: 16}, 1, CHUNK_BYTES)
+    shard.configure(placements.a_placement({placements.PARAMETERS: 16}, 1), CHUNK_BYTES)
     state.is_initialised = True
     book = book_of(shard)
     for number, committed in ((1, None), (2, 1), (3, 2)):

@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 
+from builders import placements
 from builders.transports import a_header
 from disttrain.job.optimizer import Sgd
 from disttrain.parameter_server import assembly
@@ -11,7 +12,7 @@ from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
-from disttrain.transport.header import Header, Role, Vector, Verb
+from disttrain.transport.header import Header, Role, Verb
 from disttrain.transport.interface import Payload, Request
 
 
@@ -49,7 +50,7 @@ class Served:
     def __init__(self) -> None:
         state = ShardState(index=0, incarnation=1)
         self.shard: Shard = assembly.build(state, Sgd(learning_rate=1.0), Records(incarnation=1))
-        self.shard.configure({Vector.PARAMETERS: 4}, 1, 16)
+        self.shard.configure(placements.a_placement({placements.PARAMETERS: 4}, 1), 16)
         self.shard.admit(SenderLife(0, 1))
         self.wire = Wire()
         self.serving = Serving(self.wire, self.shard)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from builders import placements
 from builders.transports import a_chunk_header
 from disttrain.job.optimizer import Sgd
 from disttrain.parameter_server import assembly
@@ -10,7 +11,7 @@ from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.state import ShardState
-from disttrain.transport.header import Header, Reason, Vector, Verb
+from disttrain.transport.header import Header, Reason, Verb
 
 ELEMENTS = 16
 
@@ -18,7 +19,7 @@ ELEMENTS = 16
 def a_shard(*, is_initialised: bool = True, chunk_bytes: int = 4 * ELEMENTS) -> Shard:
     state = ShardState(index=0, incarnation=1, is_initialised=is_initialised)
     shard = assembly.build(state, Sgd(learning_rate=1.0), Records(incarnation=1))
-    shard.configure({Vector.PARAMETERS: ELEMENTS}, 1, chunk_bytes)
+    shard.configure(placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1), chunk_bytes)
     for sender in range(2):
         shard.admit(SenderLife(sender, 1))
     return shard
@@ -31,8 +32,7 @@ def a_push(**fields: object) -> Header:
 
 def parameters(shard: Shard) -> torch.Tensor:
     assert shard.state.values is not None
-    part = shard.state.values.chunk(Vector.PARAMETERS, 0)
-    return shard.state.values.part(Vector.PARAMETERS, part)
+    return shard.state.values.part(shard.state.values.share.chunk(placements.PARAMETERS, 0))
 
 
 def answer(shard: Shard, header: Header, value: float = 1.0) -> Header:
@@ -89,8 +89,8 @@ def test_the_values_of_two_uploads_never_mix() -> None:
     assert shard.state.is_initialised
     assert shard.state.values is not None
     for chunk in range(2):
-        part = shard.state.values.chunk(Vector.PARAMETERS, chunk)
-        assert bool((shard.state.values.part(Vector.PARAMETERS, part) == 1).all())
+        part = shard.state.values.share.chunk(placements.PARAMETERS, chunk)
+        assert bool((shard.state.values.part(part) == 1).all())
 
 
 def test_an_upload_goes_on_where_its_sender_was() -> None:

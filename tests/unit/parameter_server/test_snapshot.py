@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from builders import committed_cuts
-from disttrain.checkpoint import names, shard_file
+from builders import committed_cuts, placements
+from disttrain.checkpoint import names, part_file
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.parts import FolderParts
 from disttrain.checkpoint.reading import Checkpoint
@@ -24,17 +24,25 @@ from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import Wanted
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.writing import Cut
-from disttrain.transport.header import EMPTY, ElementType, Role, Vector, Verb
+from disttrain.state.placement import TRAINED, Placement
+from disttrain.state.share import Share
+from disttrain.state.vector import Vector
+from disttrain.transport.header import EMPTY, ElementType, Role, Verb
 
 ELEMENTS, CHUNK_BYTES = 10_000, 4096
 CHUNK = CHUNK_BYTES // 4
 LIFE = SenderLife(0, 1)
+SUM_OF_SQUARES = placements.PARAMETERS.beside("sum_of_squares")
+
+
+def a_placement(holders: int = 1) -> Placement:
+    return placements.a_placement({placements.PARAMETERS: ELEMENTS}, holders)
 
 
 def a_shard(config: Sgd | Adagrad, index: int = 0, shards: int = 1) -> Shard:
     state = ShardState(index=index, incarnation=1)
     shard = assembly.build(state, config, Records(incarnation=1))
-    shard.configure({Vector.PARAMETERS: ELEMENTS}, shards, CHUNK_BYTES)
+    shard.configure(a_placement(shards), CHUNK_BYTES)
     shard.admit(LIFE)
     state.is_initialised = True
     return shard
@@ -44,16 +52,16 @@ def push(shard: Shard, sequence: int, chunks: Sequence[int] | None = None) -> No
     """Adds 1 to every coordinate, or to those of some chunks."""
     values = shard.state.values
     assert values is not None
-    count = values.chunks(Vector.PARAMETERS)
+    count = values.share.num_chunks(placements.PARAMETERS)
     for chunk in range(count) if chunks is None else chunks:
-        part = values.chunk(Vector.PARAMETERS, chunk)
+        part = values.share.chunk(placements.PARAMETERS, chunk)
         header = EMPTY._replace(
             verb=Verb.PUSH,
             role=Role.REPLICA,
             incarnation=1,
             receiver_incarnation=shard.state.incarnation,
             sequence=sequence,
-            vector=Vector.PARAMETERS,
+            vector=TRAINED,
             element_type=ElementType.FLOAT32,
             chunk=chunk,
             chunks=count,
@@ -77,16 +85,14 @@ def take_cut(shard: Shard, number: int = 1) -> Cut:
 
 
 def commit(folder: Path, cuts: Sequence[Cut], rule: str = "sgd", number: int = 1) -> Checkpoint:
-    model = committed_cuts.a_model(Vector.PARAMETERS, ELEMENTS)
+    model = committed_cuts.a_model(placements.PARAMETERS, ELEMENTS)
     return committed_cuts.commit(folder, cuts, model, rule, number)
 
 
 def wanted(shard: int = 0, shards: int = 1, rule: str = "sgd") -> Wanted:
     names_of_state = ("sum_of_squares",) if rule == "adagrad" else ()
     return Wanted(
-        shard=shard,
-        shards=shards,
-        chunk_bytes=CHUNK_BYTES,
+        share=Share(a_placement(shards), shard, CHUNK_BYTES),
         update_rule=rule,
         make=assembly.with_state(names_of_state),
     )
@@ -104,8 +110,7 @@ def test_the_picture_is_of_one_moment(config: Sgd | Adagrad, seed: int) -> None:
     values = shard.state.values
     assert values is not None
     expected = [
-        values.vectors[Vector.PARAMETERS].clone(),
-        *(v.clone() for v in values.state.values()),
+        *(v.clone() for v in values.vectors.values()),
     ]
     made = take_cut(shard)
     pieces = (piece for content in writing.contents(made)[:-1] for piece in content.pieces)
@@ -148,8 +153,10 @@ def test_a_file_written_by_the_thread_is_of_one_version(tmp_path: Path) -> None:
         sequence += 1
     assert writer.wait(10)
     assert writer.cut.error is None
-    with shard_file.opened(tmp_path / names.shard_file(0)) as file:
-        content = torch.frombuffer(bytearray(file.read_all("PARAMETERS")), dtype=torch.float32)
+    with part_file.opened(tmp_path / names.part_file(0)) as file:
+        content = torch.frombuffer(
+            bytearray(file.read_all(str(placements.PARAMETERS))), dtype=torch.float32
+        )
         assert file.metadata["version"] == "1"
     assert torch.equal(content, torch.ones(ELEMENTS))
     assert len(set(threading.enumerate()) - before) <= 1, "its own, and none for each push"
@@ -179,8 +186,8 @@ def test_what_comes_back_goes_on_at_the_chunk_after_the_snapshot(tmp_path: Path)
     before, after = shard.state.values, again.state.values
     assert before is not None
     assert after is not None
-    assert torch.equal(before.vectors[Vector.PARAMETERS], after.vectors[Vector.PARAMETERS])
-    assert torch.equal(before.state["sum_of_squares"], after.state["sum_of_squares"])
+    assert torch.equal(before.vectors[placements.PARAMETERS], after.vectors[placements.PARAMETERS])
+    assert torch.equal(before.vectors[SUM_OF_SQUARES], after.vectors[SUM_OF_SQUARES])
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 3)])
@@ -192,23 +199,24 @@ def test_a_checkpoint_comes_back_into_another_number_of_shards(
         for sequence in range(1, 3 + number):
             push(shard, sequence)
     whole = [
-        torch.cat([part_of(shard, name) for shard in shards]) for name in ("", "sum_of_squares")
+        torch.cat([part_of(shard, vector) for shard in shards])
+        for vector in (placements.PARAMETERS, SUM_OF_SQUARES)
     ]
     checkpoint = commit(tmp_path, [take_cut(shard) for shard in shards], "adagrad")
     restored = [
         restoring.restore([checkpoint], wanted(index, after, "adagrad")) for index in range(after)
     ]
     values = [part.values for part in restored if part is not None]
-    assert torch.equal(torch.cat([v.vectors[Vector.PARAMETERS] for v in values]), whole[0])
-    assert torch.equal(torch.cat([v.state["sum_of_squares"] for v in values]), whole[1])
+    assert torch.equal(torch.cat([v.vectors[placements.PARAMETERS] for v in values]), whole[0])
+    assert torch.equal(torch.cat([v.vectors[SUM_OF_SQUARES] for v in values]), whole[1])
     assert restored[0] is not None
     assert restored[0].delivered[LIFE].pushes == 2
 
 
-def part_of(shard: Shard, state: str) -> torch.Tensor:
+def part_of(shard: Shard, vector: Vector) -> torch.Tensor:
     values = shard.state.values
     assert values is not None
-    return values.state[state] if state else values.vectors[Vector.PARAMETERS]
+    return values.vectors[vector]
 
 
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
@@ -217,7 +225,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     commit(tmp_path, [take_cut(shard)], number=1)
     push(shard, 2)
     newest = commit(tmp_path, [take_cut(shard)], number=2)
-    file = newest.path / names.shard_file(0)
+    file = newest.path / names.part_file(0)
     content = bytearray(file.read_bytes())
     content[-CHUNK_BYTES] ^= 1
     file.write_bytes(content)

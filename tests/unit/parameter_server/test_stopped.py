@@ -7,11 +7,12 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from builders import placements
 from builders.checkpoints import a_layout, a_manifest
 from builders.flaky_objects import Fault, FlakyObjects
-from disttrain.checkpoint import model_map, names
+from disttrain.checkpoint import names
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.manifest import FileEntry, Manifest, ShardEntry
+from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
 from disttrain.job.optimizer import Momentum
 from disttrain.parameter_server import assembly, beginning, server, stopped
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
@@ -21,26 +22,32 @@ from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import Wanted
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.stopped import Saver
-from disttrain.transport.header import Vector
+from disttrain.state.share import Share
 
 CHUNK_BYTES = 64
 REPLICA = SenderLife(3, 2)
+MOMENTUM = placements.PARAMETERS.beside("momentum")
+ELEMENTS = {placements.PARAMETERS: 64, placements.BUFFERS_INT64: 8}
+
+
+def a_share(holders: int = 2) -> Share:
+    return Share(placements.a_placement(ELEMENTS, holders, ("momentum",)), 1, CHUNK_BYTES)
+
+
 WANTED = Wanted(
-    shard=1,
-    shards=2,
-    chunk_bytes=CHUNK_BYTES,
+    share=a_share(),
     update_rule="momentum",
     make=assembly.with_state(("momentum",)),
 )
 
 
 def a_shard() -> Shard:
-    state = ShardState(index=1, incarnation=4, shards=2)
+    state = ShardState(index=1, incarnation=4)
     shard = assembly.build(state, Momentum(learning_rate=1.0), Records(incarnation=4))
-    shard.configure({Vector.PARAMETERS: 64, Vector.BUFFERS_INT64: 8}, 2, CHUNK_BYTES)
+    shard.configure(a_share().placement, CHUNK_BYTES)
     assert state.values is not None
-    state.values.vectors[Vector.PARAMETERS][:] = torch.arange(32.0)
-    state.values.state["momentum"][:] = torch.arange(32.0) / 2
+    state.values.vectors[placements.PARAMETERS][:] = torch.arange(32.0)
+    state.values.vectors[MOMENTUM][:] = torch.arange(32.0) / 2
     state.is_initialised = True
     state.count, state.samples = 17, 136
     state.deliveries.delivered[REPLICA] = Delivered(sequence=9, pushes=8, lease=5, lease_offset=3)
@@ -64,8 +71,8 @@ def test_the_next_life_has_everything(tmp_path: Path) -> None:
     assert saved.values is not None
     for vector, values in saved.values.vectors.items():
         assert torch.equal(found.values.vectors[vector], values)
-    assert torch.equal(found.values.state["momentum"], saved.values.state["momentum"])
-    assert found.elements == saved.elements
+    assert MOMENTUM in found.values.vectors
+    assert found.values.share.placement == saved.values.share.placement
     assert (found.version, found.samples, found.checkpoint) == (17, 136, 6)
     assert found.delivered == {REPLICA: saved.deliveries.delivered[REPLICA]}
     assert found.former[1].delivered == found.delivered
@@ -152,9 +159,7 @@ def test_what_is_not_of_this_job_as_it_is_now_is_passed_over(
 ) -> None:
     save(tmp_path)
     wanted = Wanted(
-        shard=1,
-        shards=shards,
-        chunk_bytes=CHUNK_BYTES,
+        share=a_share(shards),
         update_rule=rule,
         make=assembly.with_state(()),
     )
@@ -164,14 +169,14 @@ def test_what_is_not_of_this_job_as_it_is_now_is_passed_over(
 def test_damage_is_named(tmp_path: Path) -> None:
     assert stopped.read(tmp_path, "job", WANTED) is None
     save(tmp_path)
-    file = tmp_path / names.shard_file(1)
+    file = tmp_path / names.part_file(1)
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
-    with pytest.raises(Corrupt, match=r"shard-00001\.safetensors"):
+    with pytest.raises(Corrupt, match=r"part-00001\.safetensors"):
         stopped.read(tmp_path, "job", WANTED)
     file.with_suffix(".json").write_text("{}")
-    with pytest.raises(Corrupt, match=r"shard-00001\.json"):
+    with pytest.raises(Corrupt, match=r"part-00001\.json"):
         stopped.read(tmp_path, "job", WANTED)
 
 
@@ -203,11 +208,10 @@ def test_a_shard_without_replicas_need_not_wait(tmp_path: Path) -> None:
 def a_checkpoint(number: int, version: int, shards: int = 2) -> Manifest:
     layout = a_layout()
     entries = [
-        ShardEntry(
+        HolderEntry(
             index=index,
-            file=FileEntry(name=names.shard_file(index), bytes=1, hash="0"),
+            file=FileEntry(name=names.part_file(index), bytes=1, hash="0"),
             version=version,
-            ranges=model_map.ranges(layout, index, shards),
         )
         for index in range(shards)
     ]

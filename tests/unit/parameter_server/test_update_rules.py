@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from builders import placements
 from disttrain.job.optimizer import Adagrad, Momentum, Sgd
-from disttrain.layout import divide
 from disttrain.parameter_server.update_rules import rule_for
-from disttrain.transport.header import ElementType
+from disttrain.state.vector import SINGLE
 
 SHAPES = ((33, 17), (5,), (), (64, 3, 3, 3), (1,), (7, 1001))
 STEPS = 200
@@ -25,7 +25,8 @@ def flat_run(
     rule = rule_for(config)
     initial = rule.initial_state.items()
     state = {name: torch.full_like(parameters, value) for name, value in initial}
-    ranges = divide(parameters.numel(), ElementType.FLOAT32, shards)
+    placement = placements.a_placement({SINGLE: parameters.numel()}, shards)
+    ranges = [placement.ranges(holder)[SINGLE] for holder in range(shards)]
     for _ in range(STEPS):
         gradient = flat(generator)
         for part in ranges:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from builders import batch_shards, committed_cuts
-from builders.batch_shards import CHUNK_BYTES, ELEMENTS, FIRST_POINT, NUMBER_TYPES
+from builders import batch_shards, committed_cuts, placements
+from builders.batch_shards import CHUNK_BYTES, ELEMENTS, FIRST_POINT
 from builders.jobs import a_batch_job
 from builders.transports import a_header
-from disttrain import layout
+from disttrain.checkpoint.element_types import DTYPES
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.protocol import orders
 from disttrain.parameter_server import assembly, restoring, stopped, writing
@@ -19,20 +19,26 @@ from disttrain.parameter_server.restoring import MakeValues, RestoredShard, Want
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.stopped import Saver
-from disttrain.transport.header import Header, Reason, Vector, Verb
+from disttrain.sandblaster.names import FETCHABLE, TRIAL
+from disttrain.state.share import Share
+from disttrain.state.vector import Vector
+from disttrain.transport.header import ElementType, Header, Reason, Verb
 
 SPEC = a_batch_job(
     "spec.strategy.sandblaster.warmStart={samples: 9, batchSize: 3, "
     "downpour: {optimizer: {adagrad: {learningRate: 1, initialAccumulator: 1}}}}"
 ).spec
-TYPES = pytest.mark.parametrize("trainable", [Vector.PARAMETERS, Vector.PARAMETERS_FLOAT64])
+TYPES = pytest.mark.parametrize("trainable", [placements.PARAMETERS, placements.PARAMETERS_FLOAT64])
 
 
-def wanted(earlier: dict[str, MakeValues], others: tuple[str, ...] = ()) -> Wanted:
+def a_share(trainable: Vector) -> Share:
+    kept = ("sum_of_squares", *FETCHABLE)
+    return placements.a_share({trainable: ELEMENTS}, CHUNK_BYTES, kept)
+
+
+def wanted(share: Share, earlier: dict[str, MakeValues], others: tuple[str, ...] = ()) -> Wanted:
     return Wanted(
-        shard=0,
-        shards=1,
-        chunk_bytes=CHUNK_BYTES,
+        share=share,
         update_rule="lbfgs",
         other_rules=others,
         make=assembly.values_for(SPEC.strategy.rule),
@@ -47,7 +53,7 @@ class Story:
         self.folder, self.trainable = folder, trainable
         self.checkpoint: Checkpoint | None = None
         self.shard = self.another()
-        self.shard.configure({trainable: ELEMENTS}, 1, CHUNK_BYTES)
+        self.shard.configure(a_share(trainable).placement, CHUNK_BYTES)
         self.shard.state.is_initialised = True
 
     def another(self) -> Shard:
@@ -56,13 +62,15 @@ class Story:
         shard.admit(SenderLife(0, 1))
         return shard
 
-    def reload(self, number: int) -> RestoredShard:
+    def reload(self, number: int, _share: Share) -> RestoredShard:
         assert number == 1
         return self.read(earlier={}, others=("adagrad",))
 
     def read(self, earlier: dict[str, MakeValues], others: tuple[str, ...] = ()) -> RestoredShard:
         assert self.checkpoint is not None
-        restored = restoring.restore([self.checkpoint], wanted(earlier, others))
+        restored = restoring.restore(
+            [self.checkpoint], wanted(a_share(self.trainable), earlier, others)
+        )
         assert restored is not None
         return restored
 
@@ -89,7 +97,7 @@ class Story:
 
     def parameters(self) -> list[float]:
         found = batch_shards.fetch(self.shard, self.trainable)
-        assert found.dtype == NUMBER_TYPES[self.trainable]
+        assert found.dtype == DTYPES[self.trainable.element_type]
         return [float(value) for value in found.tolist()]
 
 
@@ -106,11 +114,11 @@ def test_it_applies_pushes_and_then_carries_out_orders(tmp_path: Path, trainable
     assert story.parameters() == reached
     assert set(story.push()) == {Reason.NOT_ALLOWED}
     batch_shards.performed(batch_shards.perform(story.shard, 1, *FIRST_POINT, evaluation=1))
-    assert batch_shards.fetch(story.shard, layout.TRIAL_OF[trainable], 1).tolist() == reached
+    assert batch_shards.fetch(story.shard, trainable.beside(TRIAL), 1).tolist() == reached
 
 
 def test_versions_do_not_go_back_and_what_was_delivered_is_known(tmp_path: Path) -> None:
-    story = Story(tmp_path, Vector.PARAMETERS)
+    story = Story(tmp_path, placements.PARAMETERS)
     story.push()
     story.save()
     before = story.shard.state.count
@@ -123,9 +131,15 @@ def test_versions_do_not_go_back_and_what_was_delivered_is_known(tmp_path: Path)
 
 
 def test_what_is_of_an_evaluation_is_refused_before(tmp_path: Path) -> None:
-    story = Story(tmp_path, Vector.PARAMETERS)
+    story = Story(tmp_path, placements.PARAMETERS)
+    trial = a_share(placements.PARAMETERS).placement.number(placements.TRIAL)
     fetch = a_header(
-        Verb.FETCH, vector=Vector.TRIAL, count=1, incarnation=1, receiver_incarnation=1
+        Verb.FETCH,
+        vector=trial,
+        element_type=ElementType.FLOAT32,
+        count=1,
+        incarnation=1,
+        receiver_incarnation=1,
     )
 
     for header in (story.headers(Verb.STAGE)[0], fetch):
@@ -135,7 +149,7 @@ def test_what_is_of_an_evaluation_is_refused_before(tmp_path: Path) -> None:
 
 
 def test_its_next_life_begins_where_the_checkpoint_is(tmp_path: Path) -> None:
-    story = Story(tmp_path, Vector.PARAMETERS)
+    story = Story(tmp_path, placements.PARAMETERS)
     story.push()
     reached = story.parameters()
     story.save()
@@ -153,14 +167,15 @@ def test_its_next_life_begins_where_the_checkpoint_is(tmp_path: Path) -> None:
 def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_method(
     tmp_path: Path,
 ) -> None:
-    story, folder = Story(tmp_path, Vector.PARAMETERS), tmp_path / "stopped"
+    story, folder = Story(tmp_path, placements.PARAMETERS), tmp_path / "stopped"
     story.push()
     reached = story.parameters()
     story.save()
     parting = Parting(story.shard, Saver(folder=folder, job_uid="job", update_rule="adagrad"))
 
     assert parting.save(1)
-    saved = stopped.read(folder, "job", wanted(assembly.values_before(SPEC.strategy.rule)))
+    before = assembly.values_before(SPEC.strategy.rule)
+    saved = stopped.read(folder, "job", wanted(a_share(placements.PARAMETERS), before))
     assert saved is not None
     story.shard = story.another()
     story.shard.restore(saved)

@@ -2,13 +2,12 @@
 
 import numpy as np
 
+from builders import placements
 from disttrain.parameter_server.client import Version
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.messages import Welcome
 from disttrain.replay.comparing import ComparingLedger, Differences
 from disttrain.replay.exchange import FetchUnderWay, GivenChunk, PushUnderWay, ReplayedFetches
 from disttrain.replica.ledger import RECORD
-from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
 
@@ -24,16 +23,16 @@ class NothingElse:
 
 
 def fetches() -> ReplayedFetches:
-    welcome = Welcome(shard=0, shards=1, chunk_bytes=8, elements={Vector.PARAMETERS: 4})
+    share = placements.a_share({placements.PARAMETERS: 4}, chunk_bytes=8)
     ledger = ComparingLedger(SenderLife(0, 1), np.zeros(0, RECORD), Differences())
-    return ReplayedFetches(NothingElse(), [welcome], ledger)
+    return ReplayedFetches(NothingElse(), [share], ledger)
 
 
 def a_chunk(number: int, values: list[float], *, fetch: int = 1, count: int = 7) -> GivenChunk:
     return GivenChunk(
         fetch=fetch,
         shard=0,
-        vector=Vector.PARAMETERS,
+        vector=placements.PARAMETERS,
         chunk=number,
         first=2 * number,
         version=Version(1, count),
@@ -56,7 +55,7 @@ def test_chunks_given_before_the_replica_asks_are_there_when_it_does() -> None:
     replayed.give(a_chunk(0, [1, 2], count=7))
     replayed.give(a_chunk(1, [3, 4], count=9))
 
-    replayed.ask(lambda: {Vector.PARAMETERS: place})
+    replayed.ask(lambda: {placements.PARAMETERS: place})
     result = replayed.wait()
 
     assert values(place) == [1, 2, 3, 4]
@@ -66,7 +65,7 @@ def test_chunks_given_before_the_replica_asks_are_there_when_it_does() -> None:
 
 def test_a_chunk_given_twice_counts_as_the_first_time() -> None:
     replayed, place = fetches(), a_place()
-    replayed.ask(lambda: {Vector.PARAMETERS: place})
+    replayed.ask(lambda: {placements.PARAMETERS: place})
     for chunk in (a_chunk(0, [1, 2]), a_chunk(0, [8, 8]), a_chunk(1, [3, 4])):
         replayed.give(chunk)
     replayed.wait()
@@ -76,7 +75,7 @@ def test_a_chunk_given_twice_counts_as_the_first_time() -> None:
 
 def test_a_chunk_of_a_fetch_that_is_over_is_dropped() -> None:
     replayed, place = fetches(), a_place()
-    replayed.ask(lambda: {Vector.PARAMETERS: place})
+    replayed.ask(lambda: {placements.PARAMETERS: place})
     for chunk in (a_chunk(0, [1, 2]), a_chunk(1, [3, 4])):
         replayed.give(chunk)
     replayed.wait()
@@ -88,6 +87,6 @@ def test_a_chunk_of_a_fetch_that_is_over_is_dropped() -> None:
 
 def test_nothing_is_taken_where_the_run_adopted_nothing() -> None:
     replayed = fetches()
-    replayed.ask(lambda: {Vector.PARAMETERS: a_place()})
+    replayed.ask(lambda: {placements.PARAMETERS: a_place()})
 
     assert replayed.take() is None

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from builders import placements
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import Acknowledged, GroupDone, GroupLease
@@ -24,16 +25,17 @@ from disttrain.replica.pipeline import Loaded
 from disttrain.replica.transfers import Transfers
 from disttrain.replica.trial_point import TrialPoint
 from disttrain.replica.work import WorkItem
+from disttrain.state.vector import Vector
 from disttrain.task import checks
 from disttrain.task.errors import LossError, ModelError
 from disttrain.task.loss import BatchLoss, Loss, LossContext
-from disttrain.transport.header import Role, Vector
+from disttrain.transport.header import Role
 from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
 
 VECTORS = {
-    Precision.FLOAT32: (Vector.PARAMETERS, Vector.TRIAL),
-    Precision.FLOAT64: (Vector.PARAMETERS_FLOAT64, Vector.TRIAL_FLOAT64),
+    Precision.FLOAT32: (placements.PARAMETERS, placements.TRIAL),
+    Precision.FLOAT64: (placements.PARAMETERS_FLOAT64, placements.TRIAL_FLOAT64),
 }
 SECONDS = 20.0
 
@@ -64,7 +66,7 @@ class Shards:
         return FetchResult(versions=(Version(1, 1),), samples=0, buffers_changed=False)
 
     def fetch_trial(self, evaluation: int, trial: Vector, into: Buffer) -> None:
-        assert trial in {Vector.TRIAL, Vector.TRIAL_FLOAT64}
+        assert trial in {placements.TRIAL, placements.TRIAL_FLOAT64}
         self._check(evaluation)
         self.trials.append(evaluation)
         tensor(into, self.point.dtype).copy_(self.point + evaluation)

@@ -2,12 +2,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from builders import placements
 from builders.networks import a_normalised_network
-from disttrain.layout import Range
 from disttrain.replica.changed_buffers import ChangedBuffers
 from disttrain.replica.flat_model import FlatModel
+from disttrain.state.placement import Range
+from disttrain.state.vector import Vector
 from disttrain.task.errors import ModelError
-from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
 
 
@@ -33,8 +34,8 @@ def runs_after(model: nn.Module, *forwards: nn.Module) -> dict[Vector, tuple[Ran
 
 def test_constant_buffers_are_not_sent() -> None:
     assert runs_after(a_normalised_network()) == {
-        Vector.BUFFERS_FLOAT32: (),
-        Vector.BUFFERS_INT64: (),
+        placements.BUFFERS_FLOAT32: (),
+        placements.BUFFERS_INT64: (),
     }
 
 
@@ -47,12 +48,12 @@ def test_changed_buffers_are_sent_in_runs_of_neighbours() -> None:
         s.name: s
         for s in FlatModel(
             Positions(), OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=1
-        ).tensors.specs(Vector.BUFFERS_FLOAT32)
+        ).tensors.specs(placements.BUFFERS_FLOAT32)
     }
     table = range(spec["table"].first, spec["table"].first + 3)
-    sent = {e for run in runs[Vector.BUFFERS_FLOAT32] for e in range(run.first, run.end)}
+    sent = {e for run in runs[placements.BUFFERS_FLOAT32] for e in range(run.first, run.end)}
     assert sent == set(range(15)) - set(table)
-    assert runs[Vector.BUFFERS_INT64] == (Range(first=0, end=2),)
+    assert runs[placements.BUFFERS_INT64] == (Range(first=0, end=2),)
 
 
 def test_a_buffer_that_changed_once_is_sent_from_then_on() -> None:
@@ -68,7 +69,7 @@ def test_a_buffer_that_changed_once_is_sent_from_then_on() -> None:
     flat.outgoing[0].leave()
 
     assert changed.runs(flat.outgoing[0].buffers.vectors) == first
-    assert first[Vector.BUFFERS_FLOAT32] == (Range(first=0, end=18),)
+    assert first[placements.BUFFERS_FLOAT32] == (Range(first=0, end=18),)
 
 
 class Queue(nn.Module):

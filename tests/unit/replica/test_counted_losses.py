@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from builders import placements
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.replica.connection import Connection, Sides
@@ -17,7 +18,6 @@ from disttrain.replica.halt import Halt
 from disttrain.replica.pace import NeverWaits
 from disttrain.task import checks
 from disttrain.task.loss import Loss
-from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
 
 LossOfModel = Callable[[nn.Module, tuple[Tensor, Tensor]], Loss]
@@ -83,7 +83,7 @@ def test_a_push_is_the_gradient_over_its_batches_together_times_the_steps_that_c
     downpour = Downpour(connection, config, NeverWaits())
     downpour.begin(connection.first_fetch(meanwhile=lambda: None))
     server.fetch_gate.clear()
-    before = server.values[Vector.PARAMETERS].clone()
+    before = server.values[placements.PARAMETERS].clone()
     for step in range(len(LENGTHS)):
         gradient = downpour.begin_step()
         value = checks.check_loss(loss(model, a_batch(step)))
@@ -100,6 +100,6 @@ def test_a_push_is_the_gradient_over_its_batches_together_times_the_steps_that_c
         share = sum(count > 0 for count in counts) / max(sum(counts), 1e-30)
         (total * share).backward()  # type: ignore[no-untyped-call]
     wanted = torch.cat([one.grad.flatten() for one in plain.parameters() if one.grad is not None])
-    moved = before - server.values[Vector.PARAMETERS]
+    moved = before - server.values[placements.PARAMETERS]
     assert torch.allclose(moved, wanted, atol=1e-6)
     assert sum(push.samples for push in server.pushes) == 3 * len(LENGTHS)

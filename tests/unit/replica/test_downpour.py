@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from builders import placements
 from builders.jobs import a_job
 from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard
@@ -24,9 +25,9 @@ from disttrain.replica.halt import Halt
 from disttrain.replica.pace import NeverWaits, Pace
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.work import WorkItem
+from disttrain.state.vector import Vector
 from disttrain.task.errors import ModelError
 from disttrain.task.loss import BatchLoss, LossContext
-from disttrain.transport.header import Vector
 from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
 
@@ -206,7 +207,7 @@ def test_a_loss_that_clears_the_gradients_is_trained_like_any_other(push_every: 
 
     assert torch.equal(flat(model), flat(plain))
     trained.loop.flush()
-    assert torch.allclose(server.values[Vector.PARAMETERS], flat(plain), atol=1e-6)
+    assert torch.allclose(server.values[placements.PARAMETERS], flat(plain), atol=1e-6)
     trained.connection.close()
 
 
@@ -255,7 +256,7 @@ def test_accrued_gradients_are_sums() -> None:
         server.fetch_gate.set()
         trained.connection.close()
 
-    moved = (once.values[Vector.PARAMETERS], accrued.values[Vector.PARAMETERS])
+    moved = (once.values[placements.PARAMETERS], accrued.values[placements.PARAMETERS])
     assert torch.allclose(*moved, atol=1e-6)
     assert len(accrued.pushes) == 3
 
@@ -338,7 +339,7 @@ def test_without_a_local_rate_parameters_change_only_by_fetching() -> None:
     server.fetch_gate.set()
     trained.loop.flush()
     trained.loop.fetch_now()
-    assert torch.equal(flat(model), server.values[Vector.PARAMETERS])
+    assert torch.equal(flat(model), server.values[placements.PARAMETERS])
     trained.connection.close()
 
 
@@ -476,13 +477,13 @@ def test_each_step_is_clipped_by_itself_when_gradients_accrue() -> None:
         DownpourConfig(push_every=4, fetch_every=100, clip_norm=1e-3),
         in_flight=1,
     )
-    before = server.values[Vector.PARAMETERS].clone()
+    before = server.values[placements.PARAMETERS].clone()
 
     for loaded in batches(5):
         trained.step(loaded)
     trained.loop.flush()
 
-    moved = (server.values[Vector.PARAMETERS] - before).norm().item()
+    moved = (server.values[placements.PARAMETERS] - before).norm().item()
     assert [push.scale for push in server.pushes] == [1.0, 1.0]
     assert 0 < moved <= 5 * 1e-3 * 1.001
     trained.connection.close()
@@ -503,7 +504,7 @@ def test_a_gradient_that_is_not_finite_is_counted_and_reaches_nothing(push_every
     assert trained.loop.counters.non_finite == 1
     assert trained.loop.counters.non_finite_lease == 1
     assert sum(push.samples for push in server.pushes) == 4 * 8
-    assert torch.isfinite(server.values[Vector.PARAMETERS]).all()
+    assert torch.isfinite(server.values[placements.PARAMETERS]).all()
     assert torch.isfinite(flat(model)).all()
     trained.connection.close()
 

@@ -8,7 +8,7 @@ import pytest
 from disttrain.parameter_server.client import FetchResult
 from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.halt import Halt, Halted
-from disttrain.transport.header import Vector
+from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 
 FETCHED = FetchResult(versions=(), samples=7, buffers_changed=False)

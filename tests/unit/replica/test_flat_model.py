@@ -2,12 +2,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from builders import placements
 from builders.networks import Unusual, a_network, a_normalised_network
 from builders.parameter_servers import tensor
 from disttrain.job.sandblaster import Precision
 from disttrain.replica.flat_model import FlatModel
 from disttrain.task.errors import ModelError
-from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
 
 
@@ -50,10 +50,10 @@ def test_backward_adds_into_the_buffer_that_is_sent() -> None:
     model(torch.ones(2, 1, 8, 8)).sum().backward()
 
     gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
-    sent = tensor(outgoing.gradient.buffer, Vector.PARAMETERS)
+    sent = tensor(outgoing.gradient.buffer, placements.PARAMETERS)
     assert torch.equal(sent, torch.cat(gradients))
     assert sent.abs().sum() > 0
-    assert not tensor(flattened.outgoing[0].gradient.buffer, Vector.PARAMETERS).any()
+    assert not tensor(flattened.outgoing[0].gradient.buffer, placements.PARAMETERS).any()
 
 
 def test_fetched_values_are_used_from_adopting_on_and_not_before() -> None:
@@ -61,7 +61,7 @@ def test_fetched_values_are_used_from_adopting_on_and_not_before() -> None:
     flattened = a_flat_model(model)
     before = flat(model)
 
-    tensor(flattened.fetch_into()[Vector.PARAMETERS], Vector.PARAMETERS).fill_(2.0)
+    tensor(flattened.fetch_into()[placements.PARAMETERS], placements.PARAMETERS).fill_(2.0)
     assert torch.equal(flat(model), before)
     flattened.adopt(buffers=True)
 
@@ -74,7 +74,7 @@ def test_two_halves_change_places() -> None:
     flattened = a_flat_model(model)
 
     for value in (1.0, 2.0, 3.0):
-        tensor(flattened.fetch_into()[Vector.PARAMETERS], Vector.PARAMETERS).fill_(value)
+        tensor(flattened.fetch_into()[placements.PARAMETERS], placements.PARAMETERS).fill_(value)
         flattened.adopt(buffers=True)
         assert (flat(model) == value).all()
 
@@ -123,13 +123,13 @@ def test_a_parameter_that_no_shard_would_take_is_named_before_it_is_sent(value: 
 def test_an_upload_leaves_what_was_fetched_meanwhile() -> None:
     model = a_normalised_network()
     flattened = a_flat_model(model)
-    fetched = flattened.fetch_into()[Vector.BUFFERS_FLOAT32]
-    tensor(fetched, Vector.BUFFERS_FLOAT32).fill_(7.0)
+    fetched = flattened.fetch_into()[placements.BUFFERS_FLOAT32]
+    tensor(fetched, placements.BUFFERS_FLOAT32).fill_(7.0)
 
-    uploaded = flattened.values_to_upload()[Vector.BUFFERS_FLOAT32]
+    uploaded = flattened.values_to_upload()[placements.BUFFERS_FLOAT32]
     flattened.adopt(buffers=True)
 
-    assert not bool((tensor(uploaded, Vector.BUFFERS_FLOAT32) == 7.0).any())
+    assert not bool((tensor(uploaded, placements.BUFFERS_FLOAT32) == 7.0).any())
     assert bool((model.state_dict()["2.running_mean"] == 7.0).all())
 
 
@@ -142,8 +142,8 @@ def test_a_gradient_takes_the_running_statistics_along() -> None:
     outgoing.leave()
     outgoing.wait_left()
 
-    counted = outgoing.buffers.vectors[Vector.BUFFERS_INT64].host
-    running = outgoing.buffers.vectors[Vector.BUFFERS_FLOAT32].host
+    counted = outgoing.buffers.vectors[placements.BUFFERS_INT64].host
+    running = outgoing.buffers.vectors[placements.BUFFERS_FLOAT32].host
     assert counted.tolist() == [1]
     assert torch.equal(running[:9], model.state_dict()["2.running_mean"])
 
@@ -196,8 +196,8 @@ def test_a_point_to_be_tried_takes_the_parameters_place_in_double_precision() ->
     assert bool((model.out.bias == 0.125).all())
     assert bool((model.embed.weight == 0.125).all())
     assert torch.equal(model.frozen.weight, frozen)
-    assert flattened.vector is Vector.PARAMETERS_FLOAT64
-    assert flattened.first_fetch_into().keys() >= {flattened.vector, Vector.FROZEN_FLOAT64}
+    assert flattened.vector is placements.PARAMETERS_FLOAT64
+    assert flattened.first_fetch_into().keys() >= {flattened.vector, placements.FROZEN_FLOAT64}
 
 
 def test_buffers_become_again_what_was_fetched_counters_too() -> None:

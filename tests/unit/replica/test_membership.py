@@ -13,7 +13,9 @@ from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import Joined
 from disttrain.job.parsing import parse_job
 from disttrain.launch.run_folder import RunFolder
+from disttrain.replica import model_tensors
 from disttrain.replica.membership import JobAddress, Membership
+from disttrain.state.placement import place
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.header import Role
 
@@ -42,8 +44,12 @@ def test_a_life_that_has_left_keeps_no_shared_memory(tmp_path: Path) -> None:
         farewells=FolderFarewells(tmp_path / "farewells"),
     )
     membership = Membership(address)
-    joined = Joined(member=MemberId(role=Role.REPLICA, index=0, incarnation=1), seed=1)
     model = nn.Linear(8, 8)
+    joined = Joined(
+        member=MemberId(role=Role.REPLICA, index=0, incarnation=1),
+        seed=1,
+        placement=place(model_tensors.describe(model).layout, 1),
+    )
     connection = membership.connect(joined, model, torch.device("cpu"))
     assert segments() > before
 

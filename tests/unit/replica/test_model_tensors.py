@@ -2,11 +2,12 @@ import pytest
 import torch
 from torch import nn
 
+from builders import placements
 from builders.networks import Unusual, a_normalised_network
 from disttrain.job.sandblaster import Precision
 from disttrain.replica import model_tensors
 from disttrain.replica.errors import ModelNotSupported
-from disttrain.transport.header import Vector
+from disttrain.state.vector import Vector
 
 
 def names(described: model_tensors.ModelTensors, vector: Vector) -> list[str]:
@@ -16,15 +17,15 @@ def names(described: model_tensors.ModelTensors, vector: Vector) -> list[str]:
 def test_parameters_lie_one_after_the_other_in_the_models_order() -> None:
     model = a_normalised_network()
 
-    specs = model_tensors.describe(model).specs(Vector.PARAMETERS)
+    specs = model_tensors.describe(model).specs(placements.PARAMETERS)
 
     assert [spec.name for spec in specs] == [name for name, _ in model.named_parameters()]
     assert [spec.first for spec in specs] == [0, 576, 585, 594, 603, 666]
-    assert model_tensors.describe(model).layout.elements(Vector.PARAMETERS) == 673
+    assert model_tensors.describe(model).layout.elements(placements.PARAMETERS) == 673
 
 
 def test_a_tied_parameter_has_one_place_and_two_names() -> None:
-    (weight, bias) = model_tensors.describe(Unusual()).specs(Vector.PARAMETERS)
+    (weight, bias) = model_tensors.describe(Unusual()).specs(placements.PARAMETERS)
 
     assert (weight.name, weight.aliases) == ("embed.weight", ("out.weight",))
     assert (bias.name, bias.first) == ("out.bias", 24)
@@ -33,17 +34,17 @@ def test_a_tied_parameter_has_one_place_and_two_names() -> None:
 def test_frozen_parameters_and_buffers_have_vectors_of_their_own() -> None:
     described = model_tensors.describe(Unusual())
 
-    assert names(described, Vector.FROZEN) == ["frozen.weight", "frozen.bias"]
-    assert names(described, Vector.BUFFERS_INT64) == ["mask", "counts"]
-    assert names(described, Vector.BUFFERS_FLOAT64) == ["scale"]
-    assert [spec.dtype for spec in described.specs(Vector.BUFFERS_INT64)] == ["bool", "int32"]
+    assert names(described, placements.FROZEN) == ["frozen.weight", "frozen.bias"]
+    assert names(described, placements.BUFFERS_INT64) == ["mask", "counts"]
+    assert names(described, placements.BUFFERS_FLOAT64) == ["scale"]
+    assert [spec.dtype for spec in described.specs(placements.BUFFERS_INT64)] == ["bool", "int32"]
 
 
 def test_a_buffer_that_is_not_persistent_has_no_place() -> None:
     described = model_tensors.describe(Unusual())
 
-    assert names(described, Vector.BUFFERS_FLOAT32) == []
-    assert Vector.BUFFERS_FLOAT32 not in described.vectors
+    assert names(described, placements.BUFFERS_FLOAT32) == []
+    assert placements.BUFFERS_FLOAT32 not in described.vectors
 
 
 def test_a_buffer_that_a_module_replaced_is_found() -> None:
@@ -52,7 +53,7 @@ def test_a_buffer_that_a_module_replaced_is_found() -> None:
 
     model.counts = torch.tensor([7, 8], dtype=torch.int32)
 
-    assert described.tensors(Vector.BUFFERS_INT64)[1].tolist() == [7, 8]
+    assert described.tensors(placements.BUFFERS_INT64)[1].tolist() == [7, 8]
 
 
 @pytest.mark.parametrize(
@@ -105,11 +106,11 @@ def test_a_module_within_the_model_may_call_its_tensors_as_it_likes() -> None:
     model = nn.Sequential(nn.Linear(2, 2))
     model.get_submodule("0").register_buffer("__metadata__", torch.zeros(2))
 
-    assert names(model_tensors.describe(model), Vector.BUFFERS_FLOAT32) == ["0.__metadata__"]
+    assert names(model_tensors.describe(model), placements.BUFFERS_FLOAT32) == ["0.__metadata__"]
 
 
 def test_a_model_may_be_a_single_module() -> None:
-    (weight,) = model_tensors.describe(nn.Linear(2, 3, bias=False)).specs(Vector.PARAMETERS)
+    (weight,) = model_tensors.describe(nn.Linear(2, 3, bias=False)).specs(placements.PARAMETERS)
 
     assert (weight.name, weight.shape) == ("weight", (3, 2))
 
@@ -119,9 +120,9 @@ def test_in_double_precision_parameters_lie_in_vectors_of_that_type() -> None:
 
     described = model_tensors.describe(model, Precision.FLOAT64)
 
-    assert names(described, Vector.PARAMETERS_FLOAT64) == ["embed.weight", "out.bias"]
-    assert names(described, Vector.FROZEN_FLOAT64) == ["frozen.weight", "frozen.bias"]
-    assert {Vector.PARAMETERS, Vector.FROZEN}.isdisjoint(described.vectors)
+    assert names(described, placements.PARAMETERS_FLOAT64) == ["embed.weight", "out.bias"]
+    assert names(described, placements.FROZEN_FLOAT64) == ["frozen.weight", "frozen.bias"]
+    assert {placements.PARAMETERS, placements.FROZEN}.isdisjoint(described.vectors)
 
 
 def test_a_model_of_another_precision_than_the_jobs_is_refused() -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import SGD, Optimizer
 
+from builders import placements
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.replica.connection import Connection, Sides
@@ -19,7 +20,6 @@ from disttrain.replica.halt import Halt
 from disttrain.replica.pace import NeverWaits
 from disttrain.task.errors import LossError
 from disttrain.task.loss import BatchLoss
-from disttrain.transport.header import Vector
 from disttrain.transport.memory import OrdinaryMemory
 
 RATE, DECAY = 0.1, 0.1
@@ -78,7 +78,7 @@ def ours(
     downpour.flush()
     server.fetch_gate.set()
     connection.close()
-    return server.values[Vector.PARAMETERS]
+    return server.values[placements.PARAMETERS]
 
 
 def plainly(

@@ -1,7 +1,7 @@
 """How a process becomes a member. Decides; no I/O."""
 
 from disttrain.checkpoint import compare
-from disttrain.coordinator.decisions import membership, news
+from disttrain.coordinator.decisions import membership, news, placing
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import entries
 from disttrain.coordinator.journal.state import Life, LifeState
@@ -15,7 +15,6 @@ from disttrain.coordinator.protocol.messages import (
     Refused,
 )
 from disttrain.coordinator.settings import Settings
-from disttrain.layout import ELEMENT_TYPES, ModelLayout
 from disttrain.transport.header import Role
 
 MOST_REPLICAS = 4096
@@ -46,12 +45,6 @@ def join(turn: Turn, request: Join) -> Joined | Refused | None:
         # updates must all be in, nobody may push.
         return None
     return _take_in(turn, request, lives)
-
-
-def elements(layout: ModelLayout) -> dict[int, int]:
-    """Length of each vector that a model has."""
-    counts = {int(vector): layout.elements(vector) for vector in ELEMENT_TYPES}
-    return {vector: count for vector, count in counts.items() if count}
 
 
 def _take_in(turn: Turn, request: Join, lives: dict[int, Life]) -> Joined | Refused:
@@ -224,7 +217,6 @@ def _learn(turn: Turn, request: Join) -> None:
 
 def _joined(turn: Turn, life: Life) -> Joined:
     state = turn.state
-    layout = state.layout if life.role is Role.SHARD else None
     known = news.of_members(turn, life.role)
     return Joined(
         member=life.member,
@@ -232,7 +224,7 @@ def _joined(turn: Turn, life: Life) -> Joined:
         epoch=known.epoch,
         shards=known.shards or (),
         replicas=known.replicas or {},
-        elements=elements(layout) if layout is not None else None,
+        placement=placing.placement(turn),
         portion_size=state.data.portion_size,
         live_replicas=known.live_replicas,
         intervals=known.intervals,

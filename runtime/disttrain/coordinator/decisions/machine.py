@@ -10,6 +10,7 @@ from disttrain.coordinator.decisions import (
     joining,
     membership,
     news,
+    placing,
     running,
     steering,
     work,
@@ -152,21 +153,23 @@ class Coordinator:
         )
 
     def _reply(self, turn: Turn, request: messages.Request) -> messages.Reply | None:
-        if isinstance(request, messages.Join):
-            return joining.join(turn, request)
-        if isinstance(request, messages.Status):
-            found = status.status(self.state, self.settings, self.watch, turn.now)
-            return messages.StatusReply(status=found)
-        if isinstance(request, messages.Stop):
-            steering.stop(turn, request)
-            return messages.Acknowledged()
-        if isinstance(request, messages.MemberDied):
-            membership.died(turn, request)
-            return messages.Acknowledged()
-        if isinstance(request, messages.Fail):
-            turn.fail(request.reason, request.message)
-            return messages.Acknowledged()
-        return self._member_reply(turn, request)
+        match request:
+            case messages.Join():
+                return joining.join(turn, request)
+            case messages.AskPlacement():
+                return messages.Placed(placement=placing.placement(turn))
+            case messages.Status():
+                found = status.status(self.state, self.settings, self.watch, turn.now)
+                return messages.StatusReply(status=found)
+            case messages.Stop():
+                steering.stop(turn, request)
+            case messages.MemberDied():
+                membership.died(turn, request)
+            case messages.Fail():
+                turn.fail(request.reason, request.message)
+            case _:
+                return self._member_reply(turn, request)
+        return messages.Acknowledged()
 
     def _member_reply(self, turn: Turn, request: MemberRequest) -> messages.Reply | None:
         if isinstance(request, messages.Leave):

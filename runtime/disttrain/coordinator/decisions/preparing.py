@@ -1,22 +1,20 @@
 """How shards get their first values, in every life. Decides; no I/O."""
 
-from disttrain.coordinator.decisions import joining, membership
+from disttrain.coordinator.decisions import membership, placing
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal.state import Life, LifeState
 from disttrain.coordinator.protocol.orders import Configure, Evaluate, Upload
-from disttrain.transport.header import Vector
 
 
 def prepare_shards(turn: Turn) -> None:
-    """Tells every shard its range, and has a replica send values to those without any."""
-    layout = turn.state.layout
-    if layout is None:
+    """Tells every shard the placement, and has a replica send values to those without any."""
+    placement = placing.placement(turn)
+    if placement is None:
         return
     configuring = {issued.member for issued in turn.open_orders(Configure)}
     for shard in turn.live_shards():
         if not shard.configured and shard.member not in configuring:
-            counts = {Vector(key): n for key, n in joining.elements(layout).items()}
-            turn.issue(shard.member, Configure(elements=counts, shards=turn.settings.shards))
+            turn.issue(shard.member, Configure(placement=placement))
     empty = [shard for shard in turn.live_shards() if not shard.initialised]
     ready = all(shard.configured for shard in empty) and (
         turn.state.began is not None or len(turn.live_shards()) == turn.settings.shards

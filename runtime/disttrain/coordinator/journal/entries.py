@@ -18,7 +18,8 @@ from disttrain.coordinator.protocol.fields import (
 from disttrain.coordinator.protocol.messages import Restored
 from disttrain.coordinator.protocol.orders import Order, ShardWritten
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
-from disttrain.layout import ModelLayout
+from disttrain.state.layout import ModelLayout
+from disttrain.state.placement import Placement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +67,14 @@ class LayoutKnown(Strict):
 
     kind: Literal["layout_known"] = "layout_known"
     layout: ModelLayout
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placed(Strict):
+    """Who holds what from now on."""
+
+    kind: Literal["placed"] = "placed"
+    placement: Placement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -256,6 +265,7 @@ Entry: TypeAlias = Annotated[
     | StopAsked
     | DataKnown
     | LayoutKnown
+    | Placed
     | MemberJoined
     | ShardRestored
     | LossCorrected

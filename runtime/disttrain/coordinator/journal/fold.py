@@ -116,6 +116,11 @@ def _(entry: entries.LayoutKnown, state: State) -> None:
     state.layout = entry.layout
 
 
+@_meaning(entries.Placed)
+def _(entry: entries.Placed, state: State) -> None:
+    state.placement = entry.placement
+
+
 @_meaning(entries.MemberJoined)
 def _(entry: entries.MemberJoined, state: State) -> None:
     role, index = entry.member.role, entry.member.index

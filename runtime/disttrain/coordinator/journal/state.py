@@ -14,7 +14,8 @@ from disttrain.coordinator.journal.totals import Extremes, Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Count, MemberId, Position, Progress, Strict
 from disttrain.coordinator.protocol.orders import Admit, Order, ShardWritten
-from disttrain.layout import ModelLayout
+from disttrain.state.layout import ModelLayout
+from disttrain.state.placement import Placement
 from disttrain.transport.header import Role
 
 LIVES_PER_RUN = 1000
@@ -222,6 +223,8 @@ class State(Strict):
     """When this ledger was cut; in a checkpoint's ledger."""
     test_samples: int = 0
     layout: ModelLayout | None = None
+    placement: Placement | None = None
+    """None before the layout is known, and in ledgers of older versions."""
     data: DataLedger = field(default_factory=DataLedger)
     warm_start: WarmStart = field(default_factory=WarmStart)
     """Of a batch method, if it has one."""

@@ -7,9 +7,9 @@ from disttrain.checkpoint import model_map, names
 from disttrain.checkpoint.errors import CheckpointError
 from disttrain.checkpoint.manifest import (
     FileEntry,
+    HolderEntry,
     JobIdentity,
     Manifest,
-    ShardEntry,
     VectorEntry,
 )
 from disttrain.checkpoint.stores import CheckpointStore
@@ -21,7 +21,8 @@ from disttrain.coordinator.decisions.turn import (
 )
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.orders import ShardWritten, VectorWritten
-from disttrain.layout import ModelLayout
+from disttrain.state.layout import ModelLayout
+from disttrain.state.placement import Placement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,21 +78,19 @@ class Checkpoints:
             update_rule=self.job.update_rule if state.batch is None else self.job.batch_rule,
             tensors=model_map.tensors(layout),
             pieces=model_map.pieces(layout),
-            shards=tuple(
-                _shard(layout, index, len(parts), part) for index, part in enumerate(parts)
-            ),
+            placement=state.placement or Placement(vectors=(), holders=()),
+            holders=tuple(_holder(index, part) for index, part in enumerate(parts)),
             coordinator=self._ledgers[effect.number],
         )
         self.store.commit(manifest)
         self.store.retain(self.job.keep_last)
 
 
-def _shard(layout: ModelLayout, index: int, shards: int, part: ShardWritten) -> ShardEntry:
-    return ShardEntry(
+def _holder(index: int, part: ShardWritten) -> HolderEntry:
+    return HolderEntry(
         index=index,
         file=FileEntry(name=part.file, bytes=part.bytes, hash=part.hash),
         version=part.version,
-        ranges=model_map.ranges(layout, index, shards),
         vectors=tuple(_vector(vector) for vector in part.vectors),
     )
 
@@ -99,4 +98,4 @@ def _shard(layout: ModelLayout, index: int, shards: int, part: ShardWritten) -> 
 def _vector(written: VectorWritten) -> VectorEntry:
     name = names.vector_file(written.hash)
     file = FileEntry(name=name, bytes=written.bytes, hash=written.hash)
-    return VectorEntry(tensor=written.tensor, file=file)
+    return VectorEntry(vector=written.vector, file=file)

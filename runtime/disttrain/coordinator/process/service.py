@@ -364,4 +364,6 @@ def _is_allowed(role: Role, request: messages.Request, supervisor: Supervisor) -
         return role is request.role
     if isinstance(request, messages.Status):
         return True
+    if isinstance(request, messages.AskPlacement):
+        return role is Role.SHARD
     return role is request.member.role

@@ -17,6 +17,7 @@ from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.outstanding import Outstanding
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.state.placement import Placement
 from disttrain.telemetry import logs
 from disttrain.transport.errors import TransportError
 from disttrain.transport.header import EMPTY, Header, Role, Verb
@@ -94,19 +95,18 @@ class ControlConnection:
 
         Raises NotJoined when it is refused, CoordinatorSilent after `timeout` seconds.
         """
-        number = self.request(join)
-        end = self._clock() + timeout
-        while self._clock() < end:
-            received = self.poll(None, wait=0.05)
-            # Orders follow the answer at once, and each is heard only once.
-            self._early = received.orders
-            reply = received.replies.get(number)
-            if isinstance(reply, messages.Joined):
-                return reply
-            if isinstance(reply, messages.Refused):
-                raise not_joined(join, reply)
-        message = f"no answer from the coordinator within {timeout:g} s; is it running?"
-        raise CoordinatorSilent(message)
+        reply = self._wait_for(self.request(join), timeout)
+        if isinstance(reply, messages.Joined):
+            return reply
+        raise not_joined(join, reply)
+
+    def ask_placement(self, timeout: float = 60.0) -> Placement | None:
+        """Who holds what; None: that is not decided yet. As `join`."""
+        reply = self._wait_for(self.request(messages.AskPlacement()), timeout)
+        if isinstance(reply, messages.Placed):
+            return reply.placement
+        message = f"the coordinator told no placement: it answered {reply}"
+        raise NotJoined(message)
 
     def request(self, request: messages.Request) -> int:
         """Sends a request, again and again until it is answered.
@@ -144,6 +144,17 @@ class ControlConnection:
         if report is not None and now >= self._next_heartbeat and not self._heartbeats:
             self.report_now(report)
         return self._receive(wait)
+
+    def _wait_for(self, number: int, timeout: float) -> messages.Reply:
+        end = self._clock() + timeout
+        while self._clock() < end:
+            received = self.poll(None, wait=0.05)
+            # Orders follow the answer to a join at once, and each is heard only once.
+            self._early = received.orders
+            if number in received.replies:
+                return received.replies[number]
+        message = f"no answer from the coordinator within {timeout:g} s; is it running?"
+        raise CoordinatorSilent(message)
 
     def report_now(self, report: Report) -> None:
         """Sends a heartbeat, out of turn if need be."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from disttrain.coordinator.protocol.fields import (
     Count,
@@ -21,8 +21,9 @@ from disttrain.coordinator.protocol.fields import (
 )
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
-from disttrain.layout import ModelLayout, require_sound
 from disttrain.sandblaster.batch.groups import Result as GroupResult
+from disttrain.state.layout import SoundLayout
+from disttrain.state.placement import SoundPlacement
 from disttrain.transport.header import Role
 
 MOST_DAMAGED = 64
@@ -78,7 +79,7 @@ class Join(Strict):
     data_address: Text | None = None
     """Shards: where replicas connect to."""
     metrics_address: Text | None = None
-    layout: Annotated[ModelLayout, AfterValidator(require_sound)] | None = None
+    layout: SoundLayout | None = None
     """Replicas."""
     train_samples: Count | None = None
     """Replicas; None: its loop brings its own data and asks for no work."""
@@ -222,6 +223,13 @@ class Status(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AskPlacement(Strict):
+    """Before a holder restores what it holds, and joins. Answer `Placed`."""
+
+    kind: Literal["ask_placement"] = "ask_placement"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Stop(Strict):
     """From the launcher (Ctrl-C): drain, checkpoint, end as Stopped. Answer `Acknowledged`."""
 
@@ -241,6 +249,7 @@ Request: TypeAlias = Annotated[
     | Fail
     | MemberDied
     | Status
+    | AskPlacement
     | Stop,
     Field(discriminator="kind"),
 ]
@@ -265,6 +274,15 @@ class Intervals(Strict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Placed(Strict):
+    """The answer to `AskPlacement`, journaled before it is sent."""
+
+    kind: Literal["placed"] = "placed"
+    placement: SoundPlacement | None = None
+    """None: the model is not known yet, so nobody has held anything."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Joined(Strict):
     """The answer to `Join`, journaled before it is sent."""
 
@@ -279,8 +297,8 @@ class Joined(Strict):
     """For a shard: the living replicas, to be admitted before it serves; all other lives are
     refused. Index -> incarnation.
     """
-    elements: dict[int, Count] | None = None
-    """For a shard: as `orders.Configure`, when the layout is known already (key: Vector)."""
+    placement: SoundPlacement | None = None
+    """None, for a shard: the model is not known yet; `orders.Configure` follows."""
     portion_size: Count = 0
     """Samples per portion; 0 as long as the size of the data is unknown."""
     live_replicas: Count = 0
@@ -393,6 +411,6 @@ class StatusReply(Strict):
 
 
 Reply: TypeAlias = Annotated[
-    Joined | Refused | HeartbeatReply | Work | Acknowledged | StatusReply,
+    Joined | Refused | HeartbeatReply | Work | Acknowledged | StatusReply | Placed,
     Field(discriminator="kind"),
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from disttrain.coordinator.protocol.fields import (
     LENIENT,
@@ -19,18 +19,19 @@ from disttrain.coordinator.protocol.fields import (
     Text,
 )
 from disttrain.sandblaster.batch import orders as batch_orders
-from disttrain.transport.header import Vector
+from disttrain.state.placement import Placement
+from disttrain.state.vector import VectorText
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Configure(Strict):
-    """To a shard: the model's vectors. Answer `Done`."""
+    """To a shard: who holds what. Answer `Done`."""
+
+    __pydantic_config__ = LENIENT
 
     kind: Literal["configure"] = "configure"
-    elements: dict[Vector, Count]
-    """Length of each vector that the model has."""
-    shards: Count
-    """Number of shards that divide each vector (`layout.divide`)."""
+    placement: Placement | None = None
+    """None in older journals only."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -240,7 +241,8 @@ class Fenced(Strict):
 class VectorWritten(Strict):
     """A vector of a shard that is on disk, in a file of its own."""
 
-    tensor: Text
+    vector: Annotated[VectorText, Field(validation_alias=AliasChoices("vector", "tensor"))]
+    """Older journals call it a tensor."""
     bytes: Count
     hash: Text
     """It gives the file its name."""

@@ -13,7 +13,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.status import status
 from disttrain.job.roles import Durability
 from disttrain.job.stop import Stop, TargetMetric
-from disttrain.layout import ModelLayout
+from disttrain.state.layout import ModelLayout
 from disttrain.transport.header import Role
 
 

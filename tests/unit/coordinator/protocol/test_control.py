@@ -143,7 +143,7 @@ def test_an_order_is_given_once_however_often_it_arrives() -> None:
 
 
 def test_an_order_that_comes_with_the_answer_to_the_join_is_not_lost() -> None:
-    order = orders.NumberedOrder(id=7, order=orders.Configure(elements={}, shards=1))
+    order = orders.NumberedOrder(id=7, order=orders.Configure())
     channel = ScriptedChannel(_accepting)
     control = ControlConnection(channel, Role.SHARD, 1.0, Clock())
     pushed = EMPTY._replace(verb=Verb.CONTROL_ORDER, sequence=7)

@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders import placements
 from builders.control_members import LAYOUT
 from disttrain.coordinator.errors import MessageRefused
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.transport.header import Role, Vector
+from disttrain.transport.header import Role
 
 MEMBER = MemberId(role=Role.REPLICA, index=3, incarnation=7)
 
@@ -40,7 +41,10 @@ def test_requests_survive_the_way(request_: messages.Request) -> None:
 
 def test_orders_and_replies_survive_the_way() -> None:
     order = orders.NumberedOrder(
-        id=1, order=orders.Configure(elements={Vector.PARAMETERS: 64}, shards=2)
+        id=1,
+        order=orders.Configure(
+            placement=placements.a_placement({placements.PARAMETERS: 64}, 2, ("momentum",))
+        ),
     )
     assert payloads.parse_order(payloads.encode_order(order)) == order
     reply = messages.HeartbeatReply(orders=(order,), lost_leases=(3,))

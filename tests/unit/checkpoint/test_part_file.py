@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from disttrain.checkpoint import shard_file
+from disttrain.checkpoint import part_file
 from disttrain.checkpoint.errors import Corrupt, NotWritten
-from disttrain.checkpoint.shard_file import Content
+from disttrain.checkpoint.part_file import Content
 from disttrain.checkpoint.tensor_file import Tensor
 
 
@@ -26,8 +26,8 @@ def _content(values: np.ndarray, pieces: int = 3) -> Content:
 def test_what_was_written_is_read_by_ranges(tmp_path: Path) -> None:
     file, values = tmp_path / "shard", np.arange(1000, dtype=np.float32)
     table = np.arange(12, dtype=np.int64).reshape(3, 4)
-    shard_file.write(file, [_content(values), _content(table)], {"version": "5"})
-    with shard_file.opened(file) as found:
+    part_file.write(file, [_content(values), _content(table)], {"version": "5"})
+    with part_file.opened(file) as found:
         into = np.zeros(300, np.float32)
         found.read("of 1000", 650, into.data)
         assert np.array_equal(into, values[650:950])
@@ -38,8 +38,8 @@ def test_what_was_written_is_read_by_ranges(tmp_path: Path) -> None:
 
 def test_the_hash_is_that_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "shard"
-    written = shard_file.write(file, [_content(np.ones(100, np.float32))], {})
-    assert shard_file.digest_of(file) == written
+    written = part_file.write(file, [_content(np.ones(100, np.float32))], {})
+    assert part_file.digest_of(file) == written
     assert written.bytes == file.stat().st_size
     with safe_open(file, "np") as library:
         assert library.get_tensor("of 100").sum() == 100
@@ -56,7 +56,7 @@ def test_memory_stays_flat_while_a_file_is_streamed(tmp_path: Path) -> None:
     )
     tracemalloc.start()
     try:
-        shard_file.write(tmp_path / "shard", [content], {})
+        part_file.write(tmp_path / "shard", [content], {})
         assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
     finally:
         tracemalloc.stop()
@@ -66,7 +66,7 @@ def test_memory_stays_flat_while_a_file_is_streamed(tmp_path: Path) -> None:
 def test_pieces_of_another_length_leave_no_file(tmp_path: Path, count: int) -> None:
     tensor = Tensor(name="a", type="U8", shape=(100,))
     with pytest.raises(ValueError, match=f"its pieces had {count}"):
-        shard_file.write(tmp_path / "shard", [Content(tensor=tensor, pieces=[bytes(count)])], {})
+        part_file.write(tmp_path / "shard", [Content(tensor=tensor, pieces=[bytes(count)])], {})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -78,19 +78,19 @@ def test_an_error_while_taking_pieces_leaves_no_file(tmp_path: Path) -> None:
 
     tensor = Tensor(name="a", type="U8", shape=(100,))
     with pytest.raises(RuntimeError, match="abandoned"):
-        shard_file.write(tmp_path / "shard", [Content(tensor=tensor, pieces=pieces())], {})
+        part_file.write(tmp_path / "shard", [Content(tensor=tensor, pieces=pieces())], {})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NotWritten, match="No such file or directory"):
-        shard_file.write(tmp_path / "none" / "shard", [], {})
+        part_file.write(tmp_path / "none" / "shard", [], {})
 
 
 def test_reading_beyond_a_tensor_or_an_unknown_one_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "shard"
-    shard_file.write(file, [_content(np.ones(10, np.float32))], {})
-    with shard_file.opened(file) as found:
+    part_file.write(file, [_content(np.ones(10, np.float32))], {})
+    with part_file.opened(file) as found:
         with pytest.raises(Corrupt, match="of 10 has 40 bytes, 44 are wanted"):
             found.read("of 10", 8, memoryview(bytearray(12)))
         with pytest.raises(Corrupt, match="no tensor 'x'"):
@@ -100,19 +100,19 @@ def test_reading_beyond_a_tensor_or_an_unknown_one_is_refused(tmp_path: Path) ->
 @pytest.mark.parametrize("keep", [0, 7, 8, 20, 100, -1])
 def test_a_truncated_file_is_refused_when_opened(tmp_path: Path, keep: int) -> None:
     file = tmp_path / "shard"
-    shard_file.write(file, [_content(np.ones(10, np.float32))], {})
+    part_file.write(file, [_content(np.ones(10, np.float32))], {})
     file.write_bytes(file.read_bytes()[:keep])
-    with pytest.raises(Corrupt, match="shard"), shard_file.opened(file):
+    with pytest.raises(Corrupt, match="shard"), part_file.opened(file):
         pass
 
 
 def test_a_small_file_is_not_read_beyond_its_limit(tmp_path: Path) -> None:
     (tmp_path / "small").write_bytes(b"12345")
-    assert shard_file.small_content(tmp_path / "small", 5) == b"12345"
+    assert part_file.small_content(tmp_path / "small", 5) == b"12345"
     with pytest.raises(Corrupt, match="it has 5 bytes; at most 4 are read"):
-        shard_file.small_content(tmp_path / "small", 4)
+        part_file.small_content(tmp_path / "small", 4)
 
 
 def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="no regular file"):
-        shard_file.digest_of(tmp_path)
+        part_file.digest_of(tmp_path)

@@ -1,4 +1,4 @@
-"""The file of one shard: flat tensors, streamed to disk and read by ranges."""
+"""The file of one holder: flat tensors, streamed to disk and read by ranges."""
 
 import os
 import stat
@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from disttrain.checkpoint import tensor_file
+from disttrain.checkpoint import names, tensor_file
 from disttrain.checkpoint.digest import Digest
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.tensor_file import Header, MalformedHeader, Tensor
+from disttrain.state.vector import Vector
 
 _READ_BYTES = 4 * 1024 * 1024
 
@@ -77,7 +78,7 @@ def _stream(content: Content, file: DurableFile, digest: Digest) -> int:
     return written
 
 
-class ShardFile:
+class PartFile:
     """A file that is open for reading; get one from `opened`. One thread at a time."""
 
     def __init__(self, path: Path, descriptor: int, header: Header) -> None:
@@ -90,6 +91,12 @@ class ShardFile:
         for tensor in header.tensors:
             self._starts[tensor.name], self.tensors[tensor.name] = start, tensor
             start += tensor.nbytes
+        found = {name: names.vector_of(name) for name in self.tensors}
+        self._vectors = {vector: name for name, vector in found.items() if vector is not None}
+
+    def name_of(self, vector: Vector) -> str:
+        """The tensor with the values of a vector; the name that it should have if there is none."""
+        return self._vectors.get(vector, str(vector))
 
     def read(self, name: str, first: int, into: memoryview) -> None:
         """Fill `into` with the tensor's bytes from element `first` on. Raises Corrupt."""
@@ -111,13 +118,13 @@ class ShardFile:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[ShardFile]:
+def opened(path: Path) -> Iterator[PartFile]:
     """A file for reading by ranges; its header is checked, its data are not (see `digest_of`).
 
     Raises Corrupt.
     """
     with _regular_file(path) as (descriptor, size):
-        yield ShardFile(path, descriptor, _header(path, descriptor, size))
+        yield PartFile(path, descriptor, _header(path, descriptor, size))
 
 
 def digest_of(path: Path) -> Written:

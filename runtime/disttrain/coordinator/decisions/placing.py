@@ -1,0 +1,27 @@
+"""Who holds what: the only place that decides it. No I/O."""
+
+from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.journal import entries
+from disttrain.state.placement import Placement, place
+
+
+def placement(turn: Turn) -> Placement | None:
+    """The present table; None before the model is known.
+
+    The first one of a run is made here, and the first with another number of shards or with other
+    vectors to keep than the run that this one resumes had.
+    """
+    state, settings = turn.state, turn.settings.last
+    if state.layout is None:
+        return None
+    present = state.placement
+    if present is None or not _fits(present, settings.shards, settings.kept):
+        epoch = 0 if present is None else present.epoch + 1
+        made = place(state.layout, settings.shards, settings.kept, epoch)
+        turn.record(entries.Placed(placement=made))
+    return state.placement
+
+
+def _fits(present: Placement, shards: int, kept: tuple[str, ...]) -> bool:
+    beside = tuple(vector.name for vector in present.vectors if not vector.is_of_a_model)
+    return len(present.holders) == shards and beside == kept

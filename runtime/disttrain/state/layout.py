@@ -1,0 +1,82 @@
+"""Which tensors a model has, and the place of each in its flat vectors. Pure: no torch, no I/O."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from disttrain.state.vector import SINGLE, Vector, VectorText
+
+MOST_ELEMENTS = 2**40
+"""Of one vector: 4 TB in single precision."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorSpec:
+    """One named tensor of the model and its place in a flat vector."""
+
+    name: str
+    """Its first name in the model; a tied parameter is stored once."""
+    aliases: tuple[str, ...]
+    """Further names of the same tensor (tied parameters)."""
+    shape: tuple[int, ...]
+    dtype: str
+    """The model's own type ("float32", "int64", "bool"); the vector's may be wider."""
+    vector: VectorText
+    first: int
+    """First element within the vector."""
+
+    @property
+    def elements(self) -> int:
+        """Number of elements; 1 for a scalar."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelLayout:
+    """All tensors of a model, in the order of their vectors."""
+
+    tensors: tuple[TensorSpec, ...]
+
+    def elements(self, vector: Vector) -> int:
+        """Length of a vector in elements; 0 if the model has none."""
+        return self.lengths().get(vector, 0)
+
+    def lengths(self) -> dict[Vector, int]:
+        """Length in elements of every vector that tensors lie in, in their order."""
+        found: dict[Vector, int] = {}
+        for tensor in self.tensors:
+            found[tensor.vector] = found.get(tensor.vector, 0) + tensor.elements
+        return found
+
+
+def require_sound(layout: ModelLayout) -> ModelLayout:
+    """The same layout. Raises ValueError if its tensors do not lie one behind the other.
+
+    For one from the network: shards allocate what it says.
+    """
+    ends: dict[Vector, int] = {}
+    for tensor in layout.tensors:
+        end = ends.get(tensor.vector, 0)
+        if min(tensor.shape, default=1) < 0 or tensor.first != end:
+            message = f"tensor {tensor.name[:100]!r} has shape {tensor.shape[:8]} and begins at "
+            raise ValueError(message + f"{tensor.first}, behind {end} elements")
+        if not tensor.vector.is_of_a_model:
+            message = f"tensor {tensor.name[:100]!r} lies in {tensor.vector}, which no model has"
+            raise ValueError(message)
+        ends[tensor.vector] = end + tensor.elements
+        if ends[tensor.vector] > MOST_ELEMENTS:
+            message = f"{tensor.vector} has more than {MOST_ELEMENTS} elements"
+            raise ValueError(message)
+    return layout
+
+
+SoundLayout = Annotated[ModelLayout, AfterValidator(require_sound)]
+"""In a message."""
+
+
+def trained(vectors: Iterable[Vector]) -> Vector:
+    """Which of a partition's vectors is trained; `SINGLE` if it says none."""
+    return next((vector for vector in vectors if vector.is_trained), SINGLE)

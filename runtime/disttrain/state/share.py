@@ -1,0 +1,92 @@
+"""One holder's share of a placement, cut into the chunks in which it travels. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from disttrain.state.layout import trained
+from disttrain.state.placement import Placement, Range, chunks
+from disttrain.state.vector import PARAMETERS, Vector
+
+
+class Part(NamedTuple):
+    """One chunk: elements [first, first + count) of a vector."""
+
+    vector: Vector
+    chunk: int
+    """Number among the chunks of this vector at this holder."""
+    first: int
+    """Counted in the whole vector."""
+    count: int  # type: ignore[assignment]  # Hides tuple.count, which no one asks of a part.
+
+    @property
+    def offset(self) -> int:
+        """Bytes from the start of the vector."""
+        return self.first * self.vector.element_bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the payload."""
+        return self.count * self.vector.element_bytes
+
+
+@dataclass(frozen=True)
+class Share:
+    """What both ends of a conversation with a holder go by."""
+
+    placement: Placement
+    holder: int
+    chunk_bytes: int
+    """Payload of every chunk but the last of each vector."""
+
+    @cached_property
+    def ranges(self) -> dict[Vector, Range]:
+        """The holder's part of every vector in the table."""
+        return self.placement.ranges(self.holder)
+
+    @cached_property
+    def trained(self) -> Vector:
+        """Which of the vectors is trained."""
+        return trained(self.ranges)
+
+    def range_of(self, vector: Vector) -> Range:
+        """The holder's part of a vector.
+
+        One that no table knows, as a strategy makes it while it runs, lies as what it is beside.
+        """
+        held = self.ranges.get(vector)
+        return self.ranges[vector.beside(PARAMETERS)] if held is None else held
+
+    def chunk_elements(self, vector: Vector) -> int:
+        """Elements of a full chunk."""
+        return self.chunk_bytes // vector.element_bytes
+
+    def num_chunks(self, vector: Vector) -> int:
+        """How many chunks a vector has here; at least 1 if it is trained, or as long as that."""
+        count = -(-self.range_of(vector).count // self.chunk_elements(vector))
+        return count if vector.is_of_a_model and not vector.is_trained else max(1, count)
+
+    def chunk(self, vector: Vector, number: int) -> Part:
+        """One of them; an empty one if there are not so many."""
+        held, size = self.range_of(vector), self.chunk_elements(vector)
+        first = min(held.first + number * size, held.end)
+        return Part(vector, number, first, min(first + size, held.end) - first)
+
+    def all_chunks(self, vectors: Iterable[Vector]) -> list[Part]:
+        """Those of several vectors, in the table's order: what is trained comes first."""
+        return [
+            self.chunk(vector, number)
+            for vector in sorted(vectors, key=self.placement.number)
+            for number in range(self.num_chunks(vector))
+        ]
+
+    def pieces(self, vector: Vector, runs: Iterable[Range]) -> list[Part]:
+        """What lies here of some runs of a vector's elements, none longer than a chunk."""
+        held, size = self.range_of(vector), self.chunk_elements(vector)
+        mine = (Range(max(run.first, held.first), min(run.end, held.end)) for run in runs)
+        return [
+            Part(vector, 0, piece.first, piece.count)
+            for part in mine
+            for piece in chunks(part, size)
+        ]
