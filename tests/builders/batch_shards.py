@@ -12,11 +12,13 @@ from builders.transports import a_header
 from disttrain.checkpoint.element_types import DTYPES
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.protocol import orders
-from disttrain.parameter_server import batch_values, restoring, writing
+from disttrain.holder import writing
+from disttrain.holder.restoring import Wanted
+from disttrain.parameter_server import batch_values, restoring
 from disttrain.parameter_server.batch_shard import SandblasterShard
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.restoring import RestoredShard, Wanted
+from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import Answer, ShardState
 from disttrain.sandblaster import operations as ops
@@ -192,7 +194,8 @@ def commit(folder: Path, shards: Sequence[SandblasterShard], number: int = 1) ->
     """A checkpoint of them all, of a model that has one tensor."""
     held = [shard.state.values for shard in shards if shard.state.values is not None]
     cuts = [
-        writing.cut(number, shard.state, values) for shard, values in zip(shards, held, strict=True)
+        writing.cut(number, values, shard.state.notes())
+        for shard, values in zip(shards, held, strict=True)
     ]
     placement, trained = held[0].share.placement, held[0].trained
     model = committed_cuts.a_model(trained, placement.elements(trained))
@@ -205,8 +208,8 @@ def read(checkpoint: Checkpoint, shard: int = 0, shards: int = 1) -> RestoredSha
     placement = a_placement(there.vectors[0], there.elements(there.vectors[0]), shards)
     wanted = Wanted(
         share=Share(placement, shard, CHUNK_BYTES),
-        update_rule="lbfgs",
-        make=batch_values.make,
+        makers={"lbfgs": batch_values.make},
+        tables=restoring.TABLES,
     )
     restored = restoring.restore([checkpoint], wanted)
     assert restored is not None

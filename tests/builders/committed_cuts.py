@@ -9,8 +9,8 @@ from disttrain.checkpoint.manifest import FileEntry, HolderEntry, JobIdentity, M
 from disttrain.checkpoint.parts import FolderParts
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
-from disttrain.parameter_server import writing
-from disttrain.parameter_server.writing import Cut
+from disttrain.holder import writing
+from disttrain.holder.writing import Cut
 from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.state.vector import Vector
 
@@ -39,7 +39,7 @@ def commit(
         entry = HolderEntry(
             index=index,
             file=file,
-            version=made.version,
+            version=made.notes.version,
             vectors=made.lasting.entries,
         )
         entries.append(entry)

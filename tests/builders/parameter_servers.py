@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 import torch
 
 from builders import placements
+from disttrain.holder.values import DTYPES
 from disttrain.parameter_server import schedule
 from disttrain.parameter_server.client import FetchResult, Push, PushResult, Version
 from disttrain.parameter_server.schedule import Factor
-from disttrain.parameter_server.values import DTYPES
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from builders.shard_process import JOB, ShardProcess
 from disttrain.coordinator.protocol.messages import ShardAddress
+from disttrain.holder.values import DTYPES
 from disttrain.parameter_server.client import ClientConfig, FetchClient, Identity, PushClient
-from disttrain.parameter_server.values import DTYPES
 from disttrain.state.vector import Vector
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport

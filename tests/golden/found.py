@@ -14,12 +14,13 @@ from disttrain.checkpoint.manifest import Manifest
 from disttrain.checkpoint.stores import CheckpointStore
 from disttrain.cli import checkpoint_export, checkpoint_inspection
 from disttrain.coordinator.journal import journals, state
+from disttrain.holder.restoring import Wanted
 from disttrain.job import manifest_file
 from disttrain.job.location import Location
 from disttrain.job.spec import DistTrainJob
 from disttrain.parameter_server import assembly, restoring
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
-from disttrain.parameter_server.restoring import RestoredShard, Wanted
+from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.state.placement import Placement, place
 from disttrain.state.share import Share
 
@@ -103,13 +104,10 @@ def _placement(manifest: Manifest, holders: int) -> Placement:
 
 
 def _wanted(job: DistTrainJob, share: Share, store: CheckpointStore) -> Wanted:
-    strategy = job.spec.strategy.rule
     return Wanted(
         share=share,
-        update_rule=assembly.rule_name(strategy.optimizer.rule),
-        other_rules=assembly.other_rules(strategy),
-        make=assembly.values_for(strategy),
-        earlier=assembly.values_before(strategy),
+        makers=assembly.makers(job.spec.strategy.rule),
+        tables=restoring.TABLES,
         bring=store.bring,
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from disttrain.holder.values import Values
 from disttrain.parameter_server import buffers
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
@@ -14,7 +15,6 @@ from disttrain.parameter_server.records import ChunkApplied, Records
 from disttrain.parameter_server.schedule import Factor
 from disttrain.parameter_server.state import REASONS, Answer, ShardState
 from disttrain.parameter_server.update_rules import Rule
-from disttrain.parameter_server.values import Values
 from disttrain.state.share import Part
 from disttrain.state.vector import BUFFERS
 from disttrain.transport.header import ElementType, Header, Reason, Verb

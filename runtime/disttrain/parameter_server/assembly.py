@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from disttrain.holder.restoring import MakeValues
+from disttrain.holder.values import Values
 from disttrain.job.batch_optimizer import BatchRule, ConjugateGradient, GradientDescent, Lbfgs
 from disttrain.job.downpour import Downpour
 from disttrain.job.optimizer import Adagrad, Momentum, Sgd
@@ -12,12 +14,12 @@ from disttrain.parameter_server.applying import Applier, Updates
 from disttrain.parameter_server.batch_shard import Reload, SandblasterShard
 from disttrain.parameter_server.downpour_shard import DownpourShard
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.restoring import MakeValues
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
-from disttrain.parameter_server.values import Values
 from disttrain.parameter_server.warm_started_shard import WarmStartedShard
 from disttrain.state.share import Share
+
+_METHODS = frozenset(kind.__name__.lower() for kind in (Lbfgs, ConjugateGradient, GradientDescent))
 
 
 def updates_for(config: Sgd | Momentum | Adagrad) -> Updates:
@@ -48,29 +50,27 @@ def build_for(spec: Spec, state: ShardState, records: Records, reload: Reload) -
             return WarmStartedShard(first, batch)
 
 
-def values_for(strategy: Downpour | Sandblaster) -> MakeValues:
-    """How room is made for what a checkpoint holds."""
+def makers(strategy: Downpour | Sandblaster) -> dict[str, MakeValues]:
+    """How room is made for what a checkpoint holds, by its update rule; the job's own comes first.
+
+    Of another batch method the model's values are taken, and no state.
+    """
     match strategy:
         case Downpour():
-            names = tuple(updates_for(strategy.optimizer.rule).rule.initial_state)
-            return with_state(names)
+            rule = strategy.optimizer.rule
+            return {rule_name(rule): with_state(rule.kept)}
         case Sandblaster():
-            return batch_values.make
+            own = {rule_name(strategy.optimizer.rule): batch_values.make}
+            first = {} if strategy.warm_start is None else makers(strategy.warm_start.rule)
+            return own | first | dict.fromkeys(_METHODS - own.keys(), batch_values.make_of_model)
 
 
-def other_rules(strategy: Downpour | Sandblaster) -> tuple[str, ...]:
-    """Update rules of checkpoints that a job can go on from, beside its own."""
-    if isinstance(strategy, Downpour):
-        return ()
-    return tuple(kind.__name__.lower() for kind in (Lbfgs, ConjugateGradient, GradientDescent))
-
-
-def values_before(strategy: Downpour | Sandblaster) -> dict[str, MakeValues]:
-    """The same for the warm start of a batch method, by its update rule."""
+def makers_of_method(strategy: Downpour | Sandblaster) -> dict[str, MakeValues]:
+    """The same for who is not in the warm start any more, and takes no state of it."""
+    found = makers(strategy)
     if isinstance(strategy, Downpour) or strategy.warm_start is None:
-        return {}
-    first = strategy.warm_start.rule
-    return {rule_name(first.optimizer.rule): values_for(first)}
+        return found
+    return found | dict.fromkeys(makers(strategy.warm_start.rule), batch_values.make_of_model)
 
 
 def with_state(names: tuple[str, ...]) -> MakeValues:

@@ -9,16 +9,16 @@ import torch
 
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
+from disttrain.holder.errors import WrongSnapshot
+from disttrain.holder.values import Values
+from disttrain.holder.writing import Cut
 from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.batch_values import NUMBER_TYPES, BatchValues
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
-from disttrain.parameter_server.errors import WrongSnapshot
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Answers, Problem, Shard
 from disttrain.parameter_server.state import Answer, ShardState
-from disttrain.parameter_server.values import Values
-from disttrain.parameter_server.writing import Cut
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog
 from disttrain.sandblaster.batch.shard import BatchShard

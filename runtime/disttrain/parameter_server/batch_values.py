@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from disttrain.parameter_server.values import Values, bytes_of
+from disttrain.holder.values import Values, bytes_of
 from disttrain.sandblaster.names import PARAMETERS, is_of_pair
 from disttrain.sandblaster.vectors import Vectors
 from disttrain.state.share import Share
@@ -80,3 +80,8 @@ def make(share: Share, description: Mapping[str, str]) -> BatchValues:
     """Room for the values that a checkpoint describes; {}: for new ones."""
     names = description.get(_PLACES, "").split()
     return BatchValues(share, names if PARAMETERS in names else (PARAMETERS,))
+
+
+def make_of_model(share: Share, _description: Mapping[str, str]) -> BatchValues:
+    """Room for the model's values alone, whatever else a checkpoint holds."""
+    return BatchValues(share)

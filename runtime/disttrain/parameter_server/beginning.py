@@ -6,11 +6,12 @@ from disttrain.checkpoint import stores
 from disttrain.checkpoint.errors import CheckpointRefused, NoCheckpoint, StoreAway, StoreDenied
 from disttrain.checkpoint.objects import open_objects
 from disttrain.checkpoint.reading import Checkpoint
+from disttrain.holder.restoring import Wanted, newest
 from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.parameter_server import assembly, restoring, stopped
 from disttrain.parameter_server.batch_shard import Reload
-from disttrain.parameter_server.restoring import RestoredShard, Wanted
+from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.stopped import Saver
 from disttrain.state.share import Share
 from disttrain.telemetry import logs
@@ -34,8 +35,8 @@ def _restore(config: LaunchConfig, share: Share) -> RestoredShard | None:
     wanted = _wanted(config, share)
     candidates, damaged = _candidates(config)
     saved = _saved_at_stop(saver(config), wanted)
-    newest = candidates[0].manifest if candidates else None
-    if saved is not None and stopped.is_newer(saved, wanted.holder, newest):
+    latest = candidates[0].manifest if candidates else None
+    if saved is not None and stopped.is_newer(saved, config.shard_index, latest):
         return restoring.with_damaged(saved, damaged)
     return _restored(config, candidates, wanted, damaged)
 
@@ -47,10 +48,9 @@ def reloading(config: LaunchConfig) -> Reload:
 
     def reload(number: int, share: Share) -> RestoredShard:
         found = [one for one in _candidates(own)[0] if one.manifest.number == number]
-        wanted = _wanted(config, share)
         # Who returns to the end of the warm start is not of it any more.
-        others = (*wanted.other_rules, *wanted.earlier)
-        wanted = replace(wanted, other_rules=others, earlier={})
+        makers = assembly.makers_of_method(config.job.spec.strategy.rule)
+        wanted = replace(_wanted(config, share), makers=makers)
         restored = _restored(config, found, wanted)
         if restored is None:
             message = f"there is no checkpoint {number} in {config.checkpoints}"
@@ -76,19 +76,16 @@ def _restored(
 
 
 def _wanted(config: LaunchConfig, share: Share) -> Wanted:
-    strategy = config.job.spec.strategy.rule
     return Wanted(
         share=share,
-        update_rule=assembly.rule_name(strategy.optimizer.rule),
-        other_rules=assembly.other_rules(strategy),
-        make=assembly.values_for(strategy),
-        earlier=assembly.values_before(strategy),
+        makers=assembly.makers(config.job.spec.strategy.rule),
+        tables=restoring.TABLES,
     )
 
 
 def _candidates(config: LaunchConfig) -> tuple[list[Checkpoint], tuple[int, ...]]:
     store = stores.open_store(config.checkpoints)
-    return restoring.newest(store, config.job_uid, config.resume_from)
+    return newest(store, config.job_uid, config.resume_from)
 
 
 def _saved_at_stop(place: Saver | None, wanted: Wanted) -> RestoredShard | None:

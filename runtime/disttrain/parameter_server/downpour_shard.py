@@ -1,11 +1,11 @@
 """A shard of Downpour: every push changes the parameters at once."""
 
+from disttrain.holder.values import Values
+from disttrain.holder.writing import Cut
 from disttrain.parameter_server.applying import Applier
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Answers, Shard
 from disttrain.parameter_server.state import ShardState
-from disttrain.parameter_server.values import Values
-from disttrain.parameter_server.writing import Cut
 from disttrain.state.share import Share
 from disttrain.transport.header import Header, Reason, Verb
 

@@ -8,8 +8,7 @@ DistTrainError
     ├── Fenced              a newer life of this replica exists, or it was declared dead
     ├── PushRefused         a shard refused the update for what it holds; the next one may be fine
     ├── EvaluationOver      Sandblaster: what was asked for belongs to no evaluation under way
-    ├── RequestRefused      a shard refused a request for good: another layout, a verb not allowed
-    └── WrongSnapshot       a checkpoint does not fit the job: other ranges, another update rule
+    └── RequestRefused      a shard refused a request for good: another layout, a verb not allowed
 """
 
 from disttrain.errors import FinalError, RetryableError
@@ -37,7 +36,3 @@ class EvaluationOver(FinalError):
 
 class RequestRefused(FinalError):
     """A request that no repetition can make right."""
-
-
-class WrongSnapshot(FinalError):
-    """Restored values do not fit what the job wants."""

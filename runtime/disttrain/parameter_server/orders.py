@@ -9,8 +9,10 @@ from disttrain.checkpoint import names
 from disttrain.checkpoint.parts import Parts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
+from disttrain.holder import writing
+from disttrain.holder.writing import Writer
 from disttrain.launch.background import Background
-from disttrain.parameter_server import reporting, writing
+from disttrain.parameter_server import reporting
 from disttrain.parameter_server.coverage import Coverage
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.restoring import RestoredShard
@@ -18,7 +20,6 @@ from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.settled import Settled
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.writing import Writer
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -135,7 +136,7 @@ class OrderBook:
         settled = self.settled.cut(order.number, state.count, order.committed)
         if settled is not None:
             self._shard.records.settled(settled)
-        made = writing.cut(order.number, state, state.values)
+        made = writing.cut(order.number, state.values, state.notes())
         self._shard.protect(made)
         self._writing = (numbered, Writer(made, self._open_parts(order.folder)))
         return None
@@ -146,7 +147,7 @@ class OrderBook:
             self._metrics.checkpoint_failed()
             LOG.error("a checkpoint could not be written", number=made.number, error=made.error)
             return orders.OrderFailed(message=str(made.error)[:1000])
-        self.checkpointed = made.version
+        self.checkpointed = made.notes.version
         self.checkpoint = made.number
         made.lasting.remember(writer.parts.committed(made.number))
         self._metrics.checkpoint(made.seconds, made.blocking_seconds)
@@ -156,7 +157,7 @@ class OrderBook:
             file=names.part_file(self._shard.state.index),
             bytes=made.written.bytes,
             hash=made.written.hash,
-            version=made.version,
+            version=made.notes.version,
             vectors=tuple(
                 orders.VectorWritten(
                     vector=vector.vector, bytes=vector.file.bytes, hash=vector.file.hash

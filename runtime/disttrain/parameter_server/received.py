@@ -6,7 +6,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from disttrain.parameter_server.values import DTYPES
+from disttrain.holder.values import DTYPES
 from disttrain.transport.header import ElementType
 
 with warnings.catch_warnings():

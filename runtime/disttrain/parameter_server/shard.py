@@ -7,17 +7,17 @@ from typing import TypeAlias
 
 from disttrain.checkpoint.errors import CheckpointError, Corrupt, NoCheckpoint
 from disttrain.coordinator.protocol import orders
+from disttrain.holder.errors import WrongSnapshot
+from disttrain.holder.values import Values
+from disttrain.holder.writing import Cut
 from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
-from disttrain.parameter_server.errors import WrongSnapshot
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.state import REASONS, Answer, ShardState
 from disttrain.parameter_server.upload import UploadProgress, store_chunk
-from disttrain.parameter_server.values import Values
-from disttrain.parameter_server.writing import Cut
 from disttrain.state.placement import Placement
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector

@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from disttrain.holder.notes import Notes
+from disttrain.holder.values import Values
+from disttrain.parameter_server import restoring
 from disttrain.parameter_server.deliveries import Decision, Deliveries
 from disttrain.parameter_server.messages import Version
-from disttrain.parameter_server.values import Values
 from disttrain.transport.header import Header, Reason, Role, Verb
 
 
@@ -47,6 +49,16 @@ class ShardState:
     def version(self) -> Version:
         """Of the values now."""
         return Version(self.incarnation, self.count)
+
+    def notes(self) -> Notes:
+        """What its next life has to find in its part of a checkpoint."""
+        metadata = {
+            **self.description,
+            "samples": str(self.samples),
+            "incarnation": str(self.incarnation),
+        }
+        tables = restoring.table_of(self.deliveries.copy())
+        return Notes(version=self.count, metadata=metadata, tables=tables)
 
     def answer(self, verb: Verb, request: Header) -> Header:
         """The header of an answer, with the present version."""

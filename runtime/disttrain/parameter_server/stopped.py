@@ -18,10 +18,12 @@ from disttrain.checkpoint.errors import Corrupt, NotWritten
 from disttrain.checkpoint.manifest import FileEntry, Hash, Manifest
 from disttrain.checkpoint.objects import Objects
 from disttrain.checkpoint.part_file import PartFile
-from disttrain.parameter_server import restoring, stopped_objects, writing
-from disttrain.parameter_server.restoring import FormerShard, MakeValues, RestoredShard, Wanted
+from disttrain.holder import writing
+from disttrain.holder.restoring import MakeValues, Wanted, notes_of
+from disttrain.holder.values import Values
+from disttrain.parameter_server import restoring, stopped_objects
+from disttrain.parameter_server.restoring import FormerShard, RestoredShard
 from disttrain.parameter_server.state import ShardState
-from disttrain.parameter_server.values import Values
 
 FOLDER = "stopped"
 """Beside the checkpoints."""
@@ -104,9 +106,9 @@ class Saver:
         """
         durable.make_folder(self.folder)
         self._refuse_older(state.index, state.incarnation)
-        cut = writing.cut(checkpoint, state, values)
+        cut = writing.cut(checkpoint, values, state.notes())
         path = self.folder / names.part_file(state.index)
-        written = part_file.write(path, writing.contents(cut), cut.metadata)
+        written = part_file.write(path, writing.contents(cut), writing.metadata(cut))
         stop = Stop(
             job_uid=self.job_uid,
             epoch=values.share.placement.epoch,
@@ -145,13 +147,13 @@ def read(
 
     Raises Corrupt, and StoreAway or StoreDenied for an object store.
     """
-    path = folder / names.part_file(wanted.holder)
+    path = folder / names.part_file(wanted.share.holder)
     if objects is not None:
         stopped_objects.bring_told(objects, path.name, _said(path), _begun(path))
     stop, begun = _read_stop(path), _read_begun(path)
     if stop is None or (begun is not None and begun.has_passed_over(stop)):
         return None
-    make = wanted.room(stop.update_rule)
+    make = wanted.makers.get(stop.update_rule)
     now = (job_uid, wanted.share.placement.epoch, wanted.holders)
     if (stop.job_uid, stop.epoch, stop.holders) != now or make is None:
         return None
@@ -206,13 +208,13 @@ def _restored(file: PartFile, stop: Stop, wanted: Wanted, make: MakeValues) -> R
     for vector, tensor in values.vectors.items():
         if tensor.numel():
             file.read(file.name_of(vector), 0, values.all_bytes(vector))
-    delivered = restoring.table_of(file)
+    delivered = restoring.delivered_of(notes_of(file, stop.version, wanted.tables))
     return RestoredShard(
         checkpoint=stop.checkpoint,
         values=values,
         version=stop.version,
         samples=stop.samples,
         delivered=delivered,
-        former={wanted.holder: FormerShard(version=stop.version, delivered=delivered)},
+        former={wanted.share.holder: FormerShard(version=stop.version, delivered=delivered)},
         saved_by=stop.incarnation,
     )

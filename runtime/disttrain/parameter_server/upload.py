@@ -1,8 +1,8 @@
 """Initial values that arrive in chunks, in any order and perhaps twice."""
 
+from disttrain.holder.values import Values
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.received import is_finite, tensor_of
-from disttrain.parameter_server.values import Values
 from disttrain.transport.header import Header, Reason
 
 

@@ -7,6 +7,8 @@ begins with a checkpoint of the warm start is one of Downpour again, until it ge
 from collections.abc import Callable
 
 from disttrain.coordinator.protocol import orders
+from disttrain.holder.values import Values
+from disttrain.holder.writing import Cut
 from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.batch_shard import SandblasterShard
 from disttrain.parameter_server.batch_values import BatchValues
@@ -14,8 +16,6 @@ from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.downpour_shard import DownpourShard
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Answers, Shard
-from disttrain.parameter_server.values import Values
-from disttrain.parameter_server.writing import Cut
 from disttrain.sandblaster.names import TRIAL
 from disttrain.state.share import Share
 from disttrain.transport.header import Header, Reason, Verb

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from disttrain.checkpoint.manifest import Manifest
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
-from disttrain.parameter_server.values import Values
+from disttrain.holder.values import Values
 from disttrain.replay.shard import ReplayedShard
 from disttrain.state.vector import PARAMETERS, Vector
 

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from disttrain.holder.values import Values
 from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind
@@ -10,7 +11,6 @@ from disttrain.parameter_server.messages import Identity
 from disttrain.parameter_server.records import Records as NoRecords
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
-from disttrain.parameter_server.values import Values
 from disttrain.replay.comparing import Differences
 from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.exchange import GivenChunk, PushUnderWay

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from disttrain.holder.values import DTYPES
 from disttrain.job.sandblaster import Precision
 from disttrain.parameter_server import received
-from disttrain.parameter_server.values import DTYPES
 from disttrain.replica import model_tensors
 from disttrain.replica.flat_vector import FlatVector, PinnedVector, side_stream
 from disttrain.replica.model_tensors import ModelTensors

@@ -27,7 +27,8 @@ from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.parts import FolderParts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
-from disttrain.parameter_server import batch_shard, ledger, writing
+from disttrain.holder import writing
+from disttrain.parameter_server import batch_shard, ledger
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind, Ledger
 from disttrain.parameter_server.restoring import RestoredShard
@@ -268,7 +269,7 @@ def test_what_is_written_is_of_one_moment_while_orders_go_on(tmp_path: Path) -> 
     batch_shards.one_iteration([shard])
     assert shard.state.values is not None
     then = batch_shards.vectors(shard)
-    made = writing.cut(1, shard.state, shard.state.values)
+    made = writing.cut(1, shard.state.values, shard.state.notes())
     shard.protect(made)
     for group in range(3):
         assert stage(shard, group + 5, 1.0, group, evaluation=2)

@@ -1,11 +1,16 @@
 """What a client says to a shard as it begins."""
 
+from dataclasses import replace
 from typing import Any, cast
 
+import pytest
+
 from builders import placements
+from disttrain.parameter_server.errors import RequestRefused
 from disttrain.parameter_server.link import LinkConfig, ShardLink
-from disttrain.parameter_server.messages import Identity, Side
-from disttrain.transport.header import Header
+from disttrain.parameter_server.messages import Identity, Side, Welcome, encode_welcome
+from disttrain.transport.header import EMPTY, Header, Verb
+from disttrain.transport.interface import Message
 
 
 class Heard:
@@ -23,15 +28,22 @@ class Heard:
         pass
 
 
-def test_each_connection_has_a_higher_number_than_all_before() -> None:
-    heard = Heard()
-    config = LinkConfig(
+PLACEMENT = replace(placements.a_placement({placements.PARAMETERS: 4}), epoch=3)
+
+
+def a_config(heard: Heard) -> LinkConfig:
+    return LinkConfig(
         identity=Identity(0, 1),
         side=Side.PUSH,
         shard=0,
-        placement=placements.a_placement({placements.PARAMETERS: 4}),
+        placement=PLACEMENT,
         connect=lambda _: cast(Any, heard),
     )
+
+
+def test_each_connection_has_a_higher_number_than_all_before() -> None:
+    heard = Heard()
+    config = a_config(heard)
     links = [ShardLink(config), ShardLink(config)]
     for life in (1, 2):
         for link in links:
@@ -41,3 +53,22 @@ def test_each_connection_has_a_higher_number_than_all_before() -> None:
     numbers = [header.first for header in heard.headers]
     assert len(set(numbers)) == 4
     assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize(
+    ("holder", "epoch", "is_ours"), [(0, 3, True), (0, 2, False), (0, 4, False), (1, 3, False)]
+)
+def test_a_shard_that_goes_by_another_placement_is_refused(
+    holder: int, epoch: int, *, is_ours: bool
+) -> None:
+    link = ShardLink(a_config(Heard()))
+    payload = encode_welcome(Welcome(holder=holder, epoch=epoch, chunk_bytes=8))
+    welcome = Message(EMPTY._replace(verb=Verb.WELCOME, incarnation=1), memoryview(payload))
+    if is_ours:
+        assert link.open(welcome)
+        assert link.share is not None
+        assert link.share.num_chunks(placements.PARAMETERS) == 2
+        return
+    with pytest.raises(RequestRefused, match=f"holder {holder} of placement {epoch}"):
+        link.open(welcome)
+    assert link.share is None

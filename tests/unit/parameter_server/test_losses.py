@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from builders import placements
+from disttrain.holder.restoring import answers_for
+from disttrain.holder.values import Values
 from disttrain.launch.config import Supervisor
 from disttrain.parameter_server import losses, restoring
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
@@ -13,7 +15,6 @@ from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.losses import Losses
 from disttrain.parameter_server.restoring import FormerShard, RestoredShard
-from disttrain.parameter_server.values import Values
 
 OLD, NEW = SenderLife(0, 1), SenderLife(0, 1001)
 
@@ -32,7 +33,7 @@ def acknowledge(folder: Path, shard: int, pushes: int, life: SenderLife = OLD) -
 
 def a_checkpoint(shard: int, shards: int, tables: Mapping[int, Table]) -> RestoredShard:
     """What shard `shard` of `shards` restores of one made by the shards in `tables`."""
-    former = restoring.answers_for(shard, shards, len(tables))
+    former = answers_for(shard, shards, len(tables))
     is_divided_anew = len(tables) != shards
     return RestoredShard(
         checkpoint=1,

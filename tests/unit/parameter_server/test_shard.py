@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from builders import placements
-from builders.transports import a_chunk_header
-from disttrain.job.optimizer import Sgd
+from builders.transports import a_chunk_header, a_header
+from disttrain.job.optimizer import Momentum, Sgd
 from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
@@ -98,3 +98,32 @@ def test_an_upload_goes_on_where_its_sender_was() -> None:
     assert upload(shard, 0, 1) == []
     assert upload(shard, 0, 1) == []
     assert upload(shard, 0, 0) == [Verb.UPLOADED]
+
+
+def test_what_the_update_rule_keeps_can_be_fetched() -> None:
+    state = ShardState(index=0, incarnation=1, is_initialised=True)
+    rule = Momentum(learning_rate=1.0, momentum=0.5)
+    shard = assembly.build(state, rule, Records(incarnation=1))
+    placement = placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1, rule.kept)
+    shard.configure(placement, 4 * ELEMENTS)
+    shard.admit(SenderLife(0, 1))
+    answer(shard, a_push(), value=1.0)
+    answer(shard, a_push(sequence=2), value=1.0)
+
+    asked = {"vector": placement.number(placements.PARAMETERS.beside("momentum")), "count": 1}
+    header = a_header(Verb.FETCH, incarnation=1, receiver_incarnation=1, **asked)
+    (given,) = shard.handle(header, memoryview(b""))
+
+    assert (given.header.verb, given.header.count) == (Verb.FETCHED, ELEMENTS)
+    assert torch.frombuffer(bytearray(given.payload), dtype=torch.float32).tolist() == [1.5] * 16
+
+
+@pytest.mark.parametrize("number", [0, 2, 3, 255])
+def test_a_vector_that_is_not_kept_here_cannot_be_fetched(number: int) -> None:
+    """The table may name one that only a later phase of the job has."""
+    state = ShardState(index=0, incarnation=1, is_initialised=True)
+    shard = assembly.build(state, Sgd(learning_rate=1.0), Records(incarnation=1))
+    shard.configure(placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1, ("trial",)), 64)
+    shard.admit(SenderLife(0, 1))
+    header = a_header(Verb.FETCH, vector=number, count=1, incarnation=1, receiver_incarnation=1)
+    assert answer(shard, header).reason == Reason.WRONG_LAYOUT

@@ -14,16 +14,17 @@ from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.parts import FolderParts
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
+from disttrain.holder import writing
+from disttrain.holder.errors import WrongSnapshot
+from disttrain.holder.restoring import Wanted, newest
+from disttrain.holder.writing import Cut
 from disttrain.job.optimizer import Adagrad, Sgd
-from disttrain.parameter_server import assembly, reporting, restoring, writing
+from disttrain.parameter_server import assembly, reporting, restoring
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
-from disttrain.parameter_server.errors import WrongSnapshot
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.restoring import Wanted
 from disttrain.parameter_server.state import ShardState
-from disttrain.parameter_server.writing import Cut
 from disttrain.state.placement import TRAINED, Placement
 from disttrain.state.share import Share
 from disttrain.state.vector import Vector
@@ -79,7 +80,7 @@ def push(shard: Shard, sequence: int, chunks: Sequence[int] | None = None) -> No
 
 def take_cut(shard: Shard, number: int = 1) -> Cut:
     assert shard.state.values is not None
-    made = writing.cut(number, shard.state, shard.state.values)
+    made = writing.cut(number, shard.state.values, shard.state.notes())
     shard.applier.before_change = made.before_change
     return made
 
@@ -93,8 +94,8 @@ def wanted(shard: int = 0, shards: int = 1, rule: str = "sgd") -> Wanted:
     names_of_state = ("sum_of_squares",) if rule == "adagrad" else ()
     return Wanted(
         share=Share(a_placement(shards), shard, CHUNK_BYTES),
-        update_rule=rule,
-        make=assembly.with_state(names_of_state),
+        makers={rule: assembly.with_state(names_of_state)},
+        tables=restoring.TABLES,
     )
 
 
@@ -116,8 +117,8 @@ def test_the_picture_is_of_one_moment(config: Sgd | Adagrad, seed: int) -> None:
     pieces = (piece for content in writing.contents(made)[:-1] for piece in content.pieces)
     content = bytes(b"".join(bytes(piece) for piece in between(pieces, shard, chance)))
     assert content == b"".join(tensor.numpy().tobytes() for tensor in expected)
-    assert made.table[LIFE].next_chunk == 4
-    assert made.version == 2
+    assert restoring.delivered_of(made.notes)[LIFE].next_chunk == 4
+    assert made.notes.version == 2
 
 
 def between(
@@ -224,12 +225,12 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     push(shard, 1)
     commit(tmp_path, [take_cut(shard)], number=1)
     push(shard, 2)
-    newest = commit(tmp_path, [take_cut(shard)], number=2)
-    file = newest.path / names.part_file(0)
+    second = commit(tmp_path, [take_cut(shard)], number=2)
+    file = second.path / names.part_file(0)
     content = bytearray(file.read_bytes())
     content[-CHUNK_BYTES] ^= 1
     file.write_bytes(content)
-    (candidates, damaged), wants = restoring.newest(Store(tmp_path), "job", None), wanted()
+    (candidates, damaged), wants = newest(Store(tmp_path), "job", None), wanted()
     restored = restoring.restore(candidates, wants, damaged)
     assert restored is not None
     assert (restored.checkpoint, restored.version) == (1, 1)
@@ -247,13 +248,13 @@ def test_checkpoints_without_a_good_manifest_are_told_and_no_reason_to_begin_ane
     folders = [commit(tmp_path, [take_cut(shard)], number=each).path for each in (1, 2, 3, 4)]
     for folder in (folders[0], folders[2], folders[3]):
         (folder / names.MANIFEST).write_bytes(b"")
-    candidates, damaged = restoring.newest(Store(tmp_path), "job", None)
+    candidates, damaged = newest(Store(tmp_path), "job", None)
     restored = restoring.restore(candidates, wanted(), damaged)
     assert restored is not None
     assert (restored.checkpoint, restored.damaged) == (2, (4, 3))
 
     (folders[1] / names.MANIFEST).unlink()
-    candidates, damaged = restoring.newest(Store(tmp_path), "job", None)
+    candidates, damaged = newest(Store(tmp_path), "job", None)
     with pytest.raises(Corrupt, match="checkpoint 4: its manifest cannot be read"):
         restoring.restore(candidates, wanted(), damaged)
 
@@ -266,7 +267,7 @@ def test_a_checkpoint_of_another_rule_is_refused(tmp_path: Path) -> None:
 
 def test_another_jobs_checkpoints_are_not_taken(tmp_path: Path) -> None:
     commit(tmp_path, [take_cut(a_shard(Sgd(learning_rate=1.0)))])
-    assert restoring.newest(Store(tmp_path), "another", None) == ([], ())
+    assert newest(Store(tmp_path), "another", None) == ([], ())
 
 
 def test_a_join_tells_what_all_lives_of_the_shard_have_lost() -> None:

@@ -13,13 +13,13 @@ from builders.flaky_objects import Fault, FlakyObjects
 from disttrain.checkpoint import names
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
+from disttrain.holder.restoring import Wanted
 from disttrain.job.optimizer import Momentum
-from disttrain.parameter_server import assembly, beginning, server, stopped
+from disttrain.parameter_server import assembly, beginning, restoring, server, stopped
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
 from disttrain.parameter_server.parting import LINGER_SECONDS, QUIET_SECONDS, Parting
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.restoring import Wanted
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.stopped import Saver
 from disttrain.state.share import Share
@@ -36,8 +36,8 @@ def a_share(holders: int = 2) -> Share:
 
 WANTED = Wanted(
     share=a_share(),
-    update_rule="momentum",
-    make=assembly.with_state(("momentum",)),
+    makers={"momentum": assembly.with_state(("momentum",))},
+    tables=restoring.TABLES,
 )
 
 
@@ -160,8 +160,8 @@ def test_what_is_not_of_this_job_as_it_is_now_is_passed_over(
     save(tmp_path)
     wanted = Wanted(
         share=a_share(shards),
-        update_rule=rule,
-        make=assembly.with_state(()),
+        makers={rule: assembly.with_state(())},
+        tables=restoring.TABLES,
     )
     assert stopped.read(tmp_path, job_uid, wanted) is None
 

@@ -7,8 +7,8 @@ import torch
 
 from builders import placements
 from builders.transports import a_chunk_header
+from disttrain.holder.values import Values
 from disttrain.parameter_server import upload
-from disttrain.parameter_server.values import Values
 from disttrain.state.vector import Vector
 from disttrain.transport.header import Reason, Verb
 

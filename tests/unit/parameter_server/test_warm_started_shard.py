@@ -11,11 +11,13 @@ from builders.transports import a_header
 from disttrain.checkpoint.element_types import DTYPES
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.protocol import orders
-from disttrain.parameter_server import assembly, restoring, stopped, writing
+from disttrain.holder import writing
+from disttrain.holder.restoring import MakeValues, Wanted
+from disttrain.parameter_server import assembly, restoring, stopped
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.parting import Parting
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.restoring import MakeValues, RestoredShard, Wanted
+from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.stopped import Saver
@@ -36,14 +38,11 @@ def a_share(trainable: Vector) -> Share:
     return placements.a_share({trainable: ELEMENTS}, CHUNK_BYTES, kept)
 
 
-def wanted(share: Share, earlier: dict[str, MakeValues], others: tuple[str, ...] = ()) -> Wanted:
-    return Wanted(
-        share=share,
-        update_rule="lbfgs",
-        other_rules=others,
-        make=assembly.values_for(SPEC.strategy.rule),
-        earlier=earlier,
-    )
+def wanted(share: Share, makers: dict[str, MakeValues]) -> Wanted:
+    return Wanted(share=share, makers=makers, tables=restoring.TABLES)
+
+
+MAKERS = assembly.makers(SPEC.strategy.rule)
 
 
 class Story:
@@ -64,19 +63,17 @@ class Story:
 
     def reload(self, number: int, _share: Share) -> RestoredShard:
         assert number == 1
-        return self.read(earlier={}, others=("adagrad",))
+        return self.read(assembly.makers_of_method(SPEC.strategy.rule))
 
-    def read(self, earlier: dict[str, MakeValues], others: tuple[str, ...] = ()) -> RestoredShard:
+    def read(self, makers: dict[str, MakeValues]) -> RestoredShard:
         assert self.checkpoint is not None
-        restored = restoring.restore(
-            [self.checkpoint], wanted(a_share(self.trainable), earlier, others)
-        )
+        restored = restoring.restore([self.checkpoint], wanted(a_share(self.trainable), makers))
         assert restored is not None
         return restored
 
     def save(self) -> None:
         assert self.shard.state.values is not None
-        cut = writing.cut(1, self.shard.state, self.shard.state.values)
+        cut = writing.cut(1, self.shard.state.values, self.shard.state.notes())
         model = committed_cuts.a_model(self.trainable, ELEMENTS)
         self.checkpoint = committed_cuts.commit(self.folder, [cut], model, "adagrad", 1)
 
@@ -155,7 +152,7 @@ def test_its_next_life_begins_where_the_checkpoint_is(tmp_path: Path) -> None:
     story.save()
 
     story.shard = story.another()
-    story.shard.restore(story.read(assembly.values_before(SPEC.strategy.rule)))
+    story.shard.restore(story.read(MAKERS))
     assert story.parameters() == reached
     assert story.shard.keeps_updates
     assert set(story.push()) == {Verb.PUSHED}
@@ -174,8 +171,7 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
     parting = Parting(story.shard, Saver(folder=folder, job_uid="job", update_rule="adagrad"))
 
     assert parting.save(1)
-    before = assembly.values_before(SPEC.strategy.rule)
-    saved = stopped.read(folder, "job", wanted(a_share(placements.PARAMETERS), before))
+    saved = stopped.read(folder, "job", wanted(a_share(placements.PARAMETERS), MAKERS))
     assert saved is not None
     story.shard = story.another()
     story.shard.restore(saved)

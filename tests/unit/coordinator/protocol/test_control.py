@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import placements
 from builders.transports import PATIENCE, a_config, an_address, must_be_asked, opened
 from disttrain.coordinator.errors import (
     CoordinatorSilent,
@@ -207,6 +208,23 @@ def test_lost_leases_are_those_that_the_coordinator_still_names() -> None:
     control.report_now(ShardReport)
     control.poll(None)
     assert control.lost_leases == {7}
+
+
+def test_who_holds_what_is_asked_before_the_join() -> None:
+    told = placements.a_placement({placements.PARAMETERS: 64}, 2)
+    channel = ScriptedChannel(lambda _: messages.Placed(placement=told))
+    control = ControlConnection(channel, Role.SHARD, 1.0, Clock())
+    assert control.ask_placement() == told
+    channel.script = lambda _: messages.Placed()
+    assert control.ask_placement() is None
+
+
+def test_a_refusal_is_not_taken_for_a_job_in_which_nobody_holds_anything() -> None:
+    refusal = messages.Refused(reason=messages.RefusalReason.MALFORMED, message="who are you")
+    channel = ScriptedChannel(lambda _: refusal)
+    control = ControlConnection(channel, Role.SHARD, 1.0, Clock())
+    with pytest.raises(NotJoined, match="who are you"):
+        control.ask_placement()
 
 
 def test_members_of_an_older_epoch_came_late() -> None:

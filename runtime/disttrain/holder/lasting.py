@@ -10,8 +10,8 @@ from disttrain.checkpoint.manifest import FileEntry, VectorEntry
 from disttrain.checkpoint.part_file import Content
 from disttrain.checkpoint.parts import Parts
 from disttrain.checkpoint.vector_file import OnDisk
-from disttrain.parameter_server.snapshot import Snapshot
-from disttrain.parameter_server.values import Values
+from disttrain.holder.snapshot import Snapshot
+from disttrain.holder.values import Values
 from disttrain.state.vector import Vector
 
 

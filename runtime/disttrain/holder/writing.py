@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from torch import Tensor
@@ -12,39 +12,34 @@ from disttrain.checkpoint import tensor_file
 from disttrain.checkpoint.element_types import FILE_TYPES
 from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.parts import Parts
-from disttrain.parameter_server import deliveries, lasting
-from disttrain.parameter_server.deliveries import Delivered, SenderLife
-from disttrain.parameter_server.lasting import Lasting
-from disttrain.parameter_server.snapshot import Snapshot
-from disttrain.parameter_server.state import ShardState
-from disttrain.parameter_server.values import Values
+from disttrain.holder import lasting
+from disttrain.holder.lasting import Lasting
+from disttrain.holder.notes import Notes, Table
+from disttrain.holder.snapshot import Snapshot
+from disttrain.holder.values import Values
 from disttrain.state.share import Part
 from disttrain.state.vector import Vector
-
-TABLE = "deliveries"
-"""Name of the tensor with the at-most-once table."""
 
 
 @dataclass(slots=True)
 class Cut:
-    """The shard at one moment: its picture and everything small."""
+    """A holder at one moment: its picture and everything small."""
 
     number: int
     snapshot: Snapshot
     counts: Mapping[Vector, int]
     """Elements of each vector."""
-    table: dict[SenderLife, Delivered]
-    version: int
-    metadata: dict[str, str]
+    notes: Notes
+    holder: int
     lasting: Lasting
     blocking_seconds: float = 0.0
-    """Longest time that the shard spent on it without answering anybody."""
+    """Longest time that the holder spent on it without answering anybody."""
     written: Written | None = field(default=None)
     error: Exception | None = None
     seconds: float = 0.0
 
     def before_change(self, part: Part) -> None:
-        """The shard's thread is about to change these elements."""
+        """The holder's thread is about to change these elements."""
         began = time.perf_counter()
         self.snapshot.before_change(part)
         self.blocking_seconds = max(self.blocking_seconds, time.perf_counter() - began)
@@ -56,26 +51,15 @@ class Cut:
         self.blocking_seconds = max(self.blocking_seconds, time.perf_counter() - began)
 
 
-def cut(number: int, state: ShardState, values: Values) -> Cut:
+def cut(number: int, values: Values, notes: Notes) -> Cut:
     """Take everything as it is now; costs no copy of values."""
     began = time.perf_counter()
-    metadata = {
-        **values.description,
-        **state.description,
-        "version": str(state.count),
-        "samples": str(state.samples),
-        "shard": str(state.index),
-        "shards": str(len(values.share.placement.holders)),
-        "incarnation": str(state.incarnation),
-        "deliveries": " ".join(deliveries.COLUMNS),
-    }
     made = Cut(
         number=number,
         snapshot=Snapshot(values),
         counts={vector: tensor.numel() for vector, tensor in values.vectors.items()},
-        table=state.deliveries.copy(),
-        version=state.count,
-        metadata=metadata,
+        notes=replace(notes, metadata={**values.description, **notes.metadata}),
+        holder=values.share.holder,
         lasting=lasting.of(values),
     )
     made.blocking_seconds = time.perf_counter() - began
@@ -111,26 +95,36 @@ class Writer:
 
 
 def write(made: Cut, parts: Parts) -> Written:
-    """Write the shard's file, and beside it those of lasting vectors. Raises NotWritten."""
-    shard = int(made.metadata["shard"])
-    made.lasting.write(parts, shard, made.snapshot)
-    return parts.write_part(shard, contents(made), made.metadata)
+    """Write the holder's file, and beside it those of lasting vectors. Raises NotWritten."""
+    made.lasting.write(parts, made.holder, made.snapshot)
+    return parts.write_part(made.holder, contents(made), metadata(made))
+
+
+def metadata(made: Cut) -> dict[str, str]:
+    """What the file says beside its tensors."""
+    columns = {name: " ".join(table.columns) for name, table in made.notes.tables.items()}
+    return {**made.notes.metadata, **columns, "version": str(made.notes.version)}
 
 
 def contents(made: Cut) -> list[Content]:
-    """The tensors of the file: all vectors, the table."""
+    """The tensors of the file: vectors, then tables."""
     values = [
-        _content(vector, count, made.snapshot.values_of(vector))
+        _values(vector, count, made.snapshot.values_of(vector))
         for vector, count in made.counts.items()
         if vector not in made.lasting.contents
     ]
-    rows = np.array(deliveries.to_rows(made.table), dtype="<i8")
-    shape = (len(made.table), len(deliveries.COLUMNS))
-    table = tensor_file.Tensor(name=TABLE, type="I64", shape=shape)
-    return [*values, Content(tensor=table, pieces=[rows.tobytes()])]
+    return values + [_table(name, table) for name, table in made.notes.tables.items()]
 
 
-def _content(vector: Vector, count: int, pieces: Iterator[memoryview]) -> Content:
+def _values(vector: Vector, count: int, pieces: Iterator[memoryview]) -> Content:
     kind = FILE_TYPES[vector.element_type]
     tensor = tensor_file.Tensor(name=str(vector), type=kind, shape=(count,))
     return Content(tensor=tensor, pieces=pieces)
+
+
+def _table(name: str, table: Table) -> Content:
+    rows = np.array(table.rows, dtype="<i8")
+    shape = (len(table.rows), len(table.columns))
+    return Content(
+        tensor=tensor_file.Tensor(name=name, type="I64", shape=shape), pieces=[rows.tobytes()]
+    )

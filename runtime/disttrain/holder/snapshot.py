@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from torch import Tensor
 
-from disttrain.parameter_server.values import Values, bytes_of
+from disttrain.holder.values import Values, bytes_of
 from disttrain.state.share import Part
 from disttrain.state.vector import Vector
 

@@ -1,0 +1,212 @@
+"""Brings a holder's values back from a checkpoint, whoever wrote it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from disttrain.checkpoint import part_file
+from disttrain.checkpoint import restore as ranges
+from disttrain.checkpoint.errors import CheckpointRefused, Corrupt
+from disttrain.checkpoint.manifest import FileEntry, Manifest
+from disttrain.checkpoint.part_file import PartFile
+from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.restore import Restore
+from disttrain.checkpoint.stores import CheckpointStore
+from disttrain.checkpoint.vector_file import OnDisk
+from disttrain.holder.errors import WrongSnapshot
+from disttrain.holder.notes import Notes, Table
+from disttrain.holder.values import Values
+from disttrain.state.share import Share
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+MakeValues: TypeAlias = Callable[[Share, Mapping[str, str]], Values]
+"""Values of zeros, from a holder's share, and what a file says of them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What a holder needs of a checkpoint."""
+
+    share: Share
+    makers: Mapping[str, MakeValues]
+    """By the update rule of a checkpoint that it can go on from, room for what is taken of it."""
+    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Columns of the tables that every part has, by name."""
+    bring: Callable[[Checkpoint, Iterable[FileEntry]], None] = lambda _, __: None
+    """Has files of a checkpoint at hand before they are read."""
+
+    @property
+    def holders(self) -> int:
+        """How many there are."""
+        return len(self.share.placement.holders)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restored:
+    """A holder as it was."""
+
+    checkpoint: int
+    values: Values
+    sources: Mapping[int, Notes]
+    """By holder of that time, notes of the parts that the values are of."""
+    former: Mapping[int, Notes]
+    """Of those that this holder answers for; see `answers_for`."""
+    is_divided_anew: bool = False
+    """The checkpoint is of another number of holders."""
+    damaged: tuple[int, ...] = ()
+    """Newer checkpoints, which could not be restored."""
+
+
+def answers_for(holder: int, holders: int, former: int) -> range:
+    """Which holders of a run with another number of them one accounts for: each has one."""
+    return range(holder, former, holders)
+
+
+def newest(
+    store: CheckpointStore, job_uid: str, resume_from: Path | None
+) -> tuple[list[Checkpoint], tuple[int, ...]]:
+    """Checkpoints to try, the best first: this run's, then the one that it began with.
+
+    And the numbers of those whose manifests are damaged, so that nobody knows whose they are.
+    """
+    # Before the list: what is committed meanwhile is not damaged.
+    numbers = store.numbers()
+    good = store.list()
+    damaged = tuple(sorted(set(numbers) - {c.manifest.number for c in good}))
+    own = [c for c in reversed(good) if c.manifest.job.uid == job_uid]
+    if resume_from is None:
+        return own, damaged
+    first = store.read(resume_from)
+    return [c for c in own if c.manifest.number > first.manifest.number] + [first], damaged
+
+
+def restore(
+    candidates: list[Checkpoint], wanted: Wanted, damaged: tuple[int, ...] = ()
+) -> Restored | None:
+    """The newest one whose files are whole; None if there is none at all, damaged ones included.
+
+    Raises Corrupt when every one of them is damaged, WrongSnapshot when it is of another job.
+    """
+    damage: CheckpointRefused | None = None
+    for tried, checkpoint in enumerate(candidates):
+        try:
+            restored = _restore(checkpoint, wanted)
+        except Corrupt as error:
+            LOG.error("a checkpoint is damaged, the one before it is tried", error=error)
+            damage = error
+        else:
+            passed_over = {each.manifest.number for each in candidates[:tried]}
+            return with_damaged(restored, passed_over.union(damaged))
+    if damage is None and damaged:
+        damage = Corrupt(f"checkpoint {max(damaged)}", "its manifest cannot be read")
+    if damage is not None:
+        raise damage
+    return None
+
+
+def with_damaged(restored: Restored, damaged: Iterable[int]) -> Restored:
+    """It says which of the damaged checkpoints are newer than it is."""
+    newer = newer_ones(damaged, restored.checkpoint)
+    return replace(restored, damaged=newer)
+
+
+def newer_ones(damaged: Iterable[int], checkpoint: int) -> tuple[int, ...]:
+    """Damaged checkpoints without which a holder goes on, the newest first."""
+    newer = sorted({number for number in damaged if number > checkpoint}, reverse=True)
+    if newer:
+        LOG.error("goes on without checkpoints that are damaged", numbers=newer)
+    return tuple(newer)
+
+
+def _restore(checkpoint: Checkpoint, wanted: Wanted) -> Restored:
+    manifest, holder = checkpoint.manifest, wanted.share.holder
+    make = wanted.makers.get(manifest.update_rule)
+    if make is None:
+        message = (
+            f"{checkpoint.path} was made with the optimizer {manifest.update_rule}, the manifest "
+            f"says {next(iter(wanted.makers))}; use the same one"
+        )
+        raise WrongSnapshot(message)
+    with Restore(checkpoint) as source:
+        sources = _sources(manifest, wanted.share) or {min(holder, len(manifest.holders) - 1)}
+        former = answers_for(holder, wanted.holders, len(manifest.holders))
+        files = _files(manifest, sources, former)
+        wanted.bring(checkpoint, files)
+        _check_hashes(checkpoint, files)
+        values = make(wanted.share, source.file(min(sources)).metadata)
+        _read_values(source, values)
+        if len(manifest.holders) == wanted.holders:
+            values.on_disk = _lasting(checkpoint, holder, values)
+        notes = {
+            part: notes_of(source.file(part), manifest.holders[part].version, wanted.tables)
+            for part in sorted(sources.union(former))
+        }
+    return Restored(
+        checkpoint=manifest.number,
+        values=values,
+        sources={part: notes[part] for part in sorted(sources)},
+        former={part: notes[part] for part in former},
+        is_divided_anew=len(manifest.holders) != wanted.holders,
+    )
+
+
+def notes_of(file: PartFile, version: int, tables: Mapping[str, tuple[str, ...]]) -> Notes:
+    """What a part says beside its vectors. Raises Corrupt."""
+    found = {name: _table(file, name, columns) for name, columns in tables.items()}
+    return Notes(version=version, metadata=file.metadata, tables=found)
+
+
+def _table(file: PartFile, name: str, columns: tuple[str, ...]) -> Table:
+    if tuple(file.metadata.get(name, "").split()) != columns:
+        raise Corrupt(file.path, f"its table {name} has columns of another version")
+    numbers = np.frombuffer(file.read_all(name), dtype="<i8")
+    if numbers.size % len(columns):
+        raise Corrupt(file.path, f"its table {name} has {numbers.size} numbers")
+    return Table(columns=columns, rows=numbers.reshape(-1, len(columns)).tolist())
+
+
+def _sources(manifest: Manifest, share: Share) -> set[int]:
+    return {
+        part.holder
+        for vector, held in share.ranges.items()
+        if vector.is_of_a_model and held.count
+        for part in ranges.parts(manifest, vector, held)
+    }
+
+
+def _files(manifest: Manifest, sources: set[int], former: Iterable[int]) -> list[FileEntry]:
+    """All files of the sources, and those with the others' tables."""
+    holders = manifest.holders
+    of_sources = [entry for holder in sorted(sources) for entry in holders[holder].files]
+    return list(dict.fromkeys([*of_sources, *(holders[holder].file for holder in former)]))
+
+
+def _check_hashes(checkpoint: Checkpoint, files: Iterable[FileEntry]) -> None:
+    for entry in files:
+        file = checkpoint.path / entry.name
+        found = part_file.digest_of(file)
+        if (found.bytes, found.hash) != (entry.bytes, entry.hash):
+            raise Corrupt(file, f"its hash is {found.hash}, the manifest says {entry.hash}")
+
+
+def _read_values(source: Restore, values: Values) -> None:
+    for vector in values.vectors:
+        held = values.share.range_of(vector)
+        if held.count:
+            source.read(vector, held, values.all_bytes(vector))
+
+
+def _lasting(checkpoint: Checkpoint, holder: int, values: Values) -> dict[int, OnDisk]:
+    """Files of vectors that are here as they are there; the hashes were right."""
+    files = {own.vector: own.file for own in checkpoint.manifest.holders[holder].vectors}
+    found = {content: files.get(vector) for vector, content in values.lasting.items()}
+    return {
+        content: OnDisk(entry=entry, folder=checkpoint.path)
+        for content, entry in found.items()
+        if entry is not None
+    }
