@@ -147,7 +147,7 @@ def test_a_damaged_chunk_changes_nothing(shard: ShardThread, one: Replica) -> No
         for changed in (
             {"first": 8},
             {"chunk": 1},
-            {"vector": placements.FROZEN},
+            {"vector": 2},
             {"lease_offset": 1},
         ):
             send(channel, first._replace(**changed), gradient)
