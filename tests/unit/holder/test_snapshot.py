@@ -238,7 +238,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     assert told is not None
     assert told.damaged == (2,)
     with pytest.raises(Corrupt):
-        restoring.restore([newest], wanted())
+        restoring.restore([second], wanted())
 
 
 def test_checkpoints_without_a_good_manifest_are_told_and_no_reason_to_begin_anew(
