@@ -11,7 +11,7 @@ from disttrain.checkpoint import names
 
 def flip(checkpoint: Path) -> None:
     """Change one bit of the second shard's part."""
-    file = checkpoint / "shard-00001.safetensors"
+    file = checkpoint / "part-00001.safetensors"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)

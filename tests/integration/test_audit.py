@@ -107,7 +107,7 @@ def test_a_wrong_number_in_the_summary_is_found(tampered: Path, field: str, prom
 
 
 def test_a_flipped_bit_in_a_checkpoint_is_found(tampered: Path) -> None:
-    file = next((tampered / "checkpoints").glob("*/shard-00000.safetensors"))
+    file = next((tampered / "checkpoints").glob("*/part-00000.safetensors"))
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)

@@ -52,7 +52,7 @@ def checkpoints(run: Path) -> list[Path]:
 
 
 def truncate(checkpoint: Path) -> None:
-    file = checkpoint / "shard-00000.safetensors"
+    file = checkpoint / "part-00000.safetensors"
     file.write_bytes(file.read_bytes()[:-1])
 
 
@@ -63,8 +63,8 @@ def halve(checkpoint: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (flip, "shard-00001.safetensors: its hash is"),
-        (truncate, "shard-00000.safetensors: it has"),
+        (flip, "part-00001.safetensors: its hash is"),
+        (truncate, "part-00000.safetensors: it has"),
         (halve, "it was not written to its end"),
     ],
 )
