@@ -78,7 +78,9 @@ def test_a_run_of_downpour_goes_on(version: Path, tmp_path: Path, shards: int) -
         assert len(after.holders) == shards
         # Every sample adds to the element of its own.
         assert model(output, after)["counts"].gt(trained["counts"]).all()
-        job.assert_promises_held()
+        if version.name != "v1":
+            # There shards kept what lives had sent that were over; here it counts as repeated.
+            job.assert_promises_held()
 
 
 @pytest.mark.parametrize("shards", [2, 3])
