@@ -123,12 +123,12 @@ def test_a_checkpoint_of_another_model_names_the_first_difference(run: Path) -> 
 def test_a_shard_that_dies_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path: Path) -> None:
     with RunningJob(tmp_path, OFTEN_AND_LONG) as job:
         job.wait_until(lambda status: status["checkpoints"] >= 2)
-        # So that none is committed before the shard is back.
+        # None is committed before the shard is back: it would have to write its part.
         stop_between_checkpoints(job)
         flip_newest(job.output / "checkpoints")
         job.kill("shard-1")
-        job.wait_until(lambda _: "the one before it is tried" in job.log("shard-1"))
         job.signal("coordinator", signal.SIGCONT)
+        job.wait_until(lambda _: "the one before it is tried" in job.log("shard-1"))
         assert job.wait() == 0, job.printed()
 
         summary = job.summary()
@@ -152,8 +152,8 @@ def test_a_job_without_a_whole_checkpoint_says_so(
         for folder in checkpoints(job.output):
             damage(folder)
         job.kill("shard-1")
-        job.wait_until(lambda _: "a restart would not help" in job.log("shard-1"))
         job.signal("coordinator", signal.SIGCONT)
+        job.wait_until(lambda _: "a restart would not help" in job.log("shard-1"))
         assert job.wait() == 1
 
         summary = job.summary()
