@@ -84,7 +84,7 @@ generate: .venv/ready ## rewrite what is made from the manifest's types, and das
 	$(BIN)/python -m disttrain.job.generated_files .
 	PYTHONPATH=monitoring $(BIN)/python -m disttrain_monitoring.generated_files .
 
-bench: .venv/ready ## every benchmark, one JSON object each (two hours on 2 cores, and hours more for operator_scale)
+bench: .venv/ready ## every benchmark, one JSON object each (some hours on 2 cores: replicas and operator_scale are the longest)
 	@for file in tests/benchmarks/*.py; do echo "== $$file" >&2; $(BIN)/python $$file || exit 1; done
 
 bench-quick: .venv/ready ## every benchmark in a small form: that they run, not how fast
