@@ -49,7 +49,7 @@ READERS = {
         {"public": KEY, "secret": KEY, "listeners": {"shard": KEY}, "allowed": {KEY: "replica"}},
     ),
     "welcome": Reader(
-        messages.parse_welcome, (RequestRefused,), {"holder": 0, "epoch": 1, "chunk_bytes": 2}
+        messages.parse_welcome, (RequestRefused,), {"holder": 0, "epoch": 1, "chunk_bytes": 8}
     ),
     "outcome": Reader(
         told,

@@ -24,7 +24,7 @@ class Parts(Protocol):
     def write_part(
         self, index: int, contents: Sequence[Content], metadata: Mapping[str, str]
     ) -> Written:
-        """Write a shard's file, as `part_file.write` does. Raises NotWritten."""
+        """Write a holder's file, as `part_file.write` does. Raises NotWritten."""
 
     def committed(self, number: int) -> Path:
         """The folder of the checkpoint once it has this number."""

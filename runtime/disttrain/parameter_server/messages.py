@@ -15,6 +15,8 @@ ACKNOWLEDGE_EVERY = 2
 """A shard says PUSHED for every so many chunks of a push: the sender sees it advance."""
 
 _LONGEST_WELCOME = 4096
+_SHORTEST_CHUNK = 8
+"""One element of the widest type."""
 
 
 class Version(NamedTuple):
@@ -77,6 +79,9 @@ def parse_welcome(payload: bytes | memoryview) -> Welcome:
             raise ValueError(message)
         fields = json.loads(bytes(payload))
         holder, epoch, chunk_bytes = (_count(fields[name]) for name in _FIELDS)
+        if chunk_bytes < _SHORTEST_CHUNK:
+            message = f"chunks of {chunk_bytes} bytes"
+            raise ValueError(message)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         message = f"the shard's WELCOME cannot be understood: {error}; is it of this version?"
         raise RequestRefused(message) from error

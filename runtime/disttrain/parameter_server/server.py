@@ -234,9 +234,12 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
 def _restored(
     config: LaunchConfig, control: ControlConnection, chunk_bytes: int
 ) -> RestoredShard | None:
-    """What an earlier life left; nothing where no life was told what it holds."""
+    """What an earlier life left; nothing where no life was told what it holds.
+
+    Nor where this shard is none of the job's any more: the join says so.
+    """
     placement = control.ask_placement(timeout=config.join_seconds)
-    if placement is None:
+    if placement is None or config.shard_index >= len(placement.holders):
         return None
     return beginning.restore(config, Share(placement, config.shard_index, chunk_bytes))
 

@@ -263,7 +263,9 @@ class _ModelBuffers:
     def __init__(self, tensors: ModelTensors, allocate: Allocate, name: str) -> None:
         present = [v for v in tensors.vectors if v.name == BUFFERS]
         self._tensors = tensors
-        self.vectors = {v: allocate(f"{name}-buffers-{v.element_type}", v) for v in present}
+        self.vectors = {
+            v: allocate(f"{name}-buffers-{v.element_type.name.lower()}", v) for v in present
+        }
         self._views = {v: self.vectors[v].views(tensors.specs(v)) for v in present}
 
     def gather(self) -> None:

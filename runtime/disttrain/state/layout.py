@@ -7,10 +7,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from disttrain.state.vector import SINGLE, Vector, VectorText
+from disttrain.state.vector import BUFFERS, SINGLE, Vector, VectorText
+from disttrain.transport.header import ElementType
 
 MOST_ELEMENTS = 2**40
 """Of one vector: 4 TB in single precision."""
+MOST_VECTORS_OF_A_MODEL = 200
+"""A header has one byte for the number of a vector, and strategies keep some beside these."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,11 +69,25 @@ def require_sound(layout: ModelLayout) -> ModelLayout:
         if not tensor.vector.is_of_a_model:
             message = f"tensor {tensor.name[:100]!r} lies in {tensor.vector}, which no model has"
             raise ValueError(message)
+        if _is_of_whole_numbers(tensor.vector):
+            message = f"tensor {tensor.name[:100]!r} lies in {tensor.vector}: only buffers may"
+            raise ValueError(message)
         ends[tensor.vector] = end + tensor.elements
         if ends[tensor.vector] > MOST_ELEMENTS:
             message = f"{tensor.vector} has more than {MOST_ELEMENTS} elements"
             raise ValueError(message)
+    if len(ends) > MOST_VECTORS_OF_A_MODEL:
+        message = f"the model has {len(ends)} vectors, the most are {MOST_VECTORS_OF_A_MODEL}"
+        raise ValueError(message)
+    partitions = [vector.partition for vector in ends if vector.is_trained]
+    if len(set(partitions)) < len(partitions):
+        message = "what is trained in a partition lies in two vectors"
+        raise ValueError(message)
     return layout
+
+
+def _is_of_whole_numbers(vector: Vector) -> bool:
+    return vector.element_type is ElementType.INT64 and vector.name != BUFFERS
 
 
 SoundLayout = Annotated[ModelLayout, AfterValidator(require_sound)]

@@ -93,7 +93,7 @@ def parse(text: object) -> Vector:
 
 def _former(text: object) -> Vector | None:
     """By its number, its name, or the name of a tensor beside it: "PARAMETERS.momentum"."""
-    if isinstance(text, int) and 0 < text <= len(FORMER_NAMES):
+    if type(text) is int and 0 < text <= len(FORMER_NAMES):
         return tuple(FORMER_NAMES.values())[text - 1]
     name, dot, beside = text.partition(".") if isinstance(text, str) else ("", "", "")
     vector = FORMER_NAMES.get(name)

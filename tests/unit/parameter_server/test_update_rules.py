@@ -102,3 +102,15 @@ def test_the_gradient_is_left_as_it_is(config: Sgd | Momentum | Adagrad) -> None
 
 def difference(ours: Tensor, theirs: Tensor) -> float:
     return float(torch.linalg.vector_norm(ours - theirs) / torch.linalg.vector_norm(theirs))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Sgd(learning_rate=RATE),
+        Momentum(learning_rate=RATE, momentum=0.9),
+        Adagrad(learning_rate=RATE),
+    ],
+)
+def test_the_placement_has_room_for_what_a_rule_keeps(config: Sgd | Momentum | Adagrad) -> None:
+    assert tuple(rule_for(config).initial_state) == config.kept

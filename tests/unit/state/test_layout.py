@@ -9,7 +9,7 @@ from disttrain.coordinator.protocol.messages import Join
 from disttrain.state import layout
 from disttrain.state.layout import ModelLayout, TensorSpec, require_sound
 from disttrain.state.vector import Vector
-from disttrain.transport.header import Role
+from disttrain.transport.header import ElementType, Role
 
 
 def test_a_model_in_double_precision_trains_the_vector_of_that_type() -> None:
@@ -58,6 +58,21 @@ def test_a_tensor_in_a_vector_that_no_model_has_is_refused(vector: Vector) -> No
         require_sound(told)
     assert not is_taken(told)
     assert is_taken(placements.of_lengths({placements.BUFFERS_INT64: 3}))
+
+
+@pytest.mark.parametrize(
+    ("vectors", "why"),
+    [
+        ([Vector(0, "parameters", ElementType.INT64)], "only buffers may"),
+        ([placements.PARAMETERS, placements.PARAMETERS_FLOAT64], "lies in two vectors"),
+        ([placements.BUFFERS_INT64._replace(partition=p) for p in range(201)], "the most are 200"),
+    ],
+)
+def test_vectors_that_no_holder_could_keep_are_refused(vectors: list[Vector], why: str) -> None:
+    told = placements.of_lengths(dict.fromkeys(vectors, 3))
+    with pytest.raises(ValueError, match=why):
+        require_sound(told)
+    assert not is_taken(told)
 
 
 def is_taken(told: ModelLayout) -> bool:

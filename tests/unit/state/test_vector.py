@@ -44,6 +44,7 @@ def test_journals_and_checkpoints_of_earlier_versions_named_them_otherwise() -> 
         "PARAMETERS.",
         0,
         10,
+        True,
         1.0,
         None,
         ["0", "parameters", "float32"],

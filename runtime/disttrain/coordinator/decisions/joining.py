@@ -224,7 +224,7 @@ def _joined(turn: Turn, life: Life) -> Joined:
         epoch=known.epoch,
         shards=known.shards or (),
         replicas=known.replicas or {},
-        placement=placing.placement(turn),
+        placement=placing.decide(turn),
         portion_size=state.data.portion_size,
         live_replicas=known.live_replicas,
         intervals=known.intervals,

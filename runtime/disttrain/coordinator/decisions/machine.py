@@ -22,7 +22,7 @@ from disttrain.coordinator.journal import entries, totals
 from disttrain.coordinator.journal.state import IssuedOrder, State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.orders import NumberedOrder
+from disttrain.coordinator.protocol.orders import Configure, NumberedOrder
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import status
 from disttrain.coordinator.status.watch import Watch
@@ -139,7 +139,11 @@ class Coordinator:
 
     def numbered(self, issued: IssuedOrder) -> NumberedOrder:
         """An order as it is sent."""
-        return NumberedOrder(id=issued.id, order=issued.order)
+        order = issued.order
+        if isinstance(order, Configure):
+            # The journal has the table once, not once for each shard.
+            order = replace(order, placement=self.state.placement)
+        return NumberedOrder(id=issued.id, order=order)
 
     def _turn(self, now: float) -> Turn:
         return Turn(
@@ -157,7 +161,7 @@ class Coordinator:
             case messages.Join():
                 return joining.join(turn, request)
             case messages.AskPlacement():
-                return messages.Placed(placement=placing.placement(turn))
+                return messages.Placed(placement=placing.decide(turn))
             case messages.Status():
                 found = status.status(self.state, self.settings, self.watch, turn.now)
                 return messages.StatusReply(status=found)

@@ -5,16 +5,16 @@ from disttrain.coordinator.journal import entries
 from disttrain.state.placement import Placement, place
 
 
-def placement(turn: Turn) -> Placement | None:
-    """The present table; None before the model is known.
+def decide(turn: Turn) -> Placement | None:
+    """The present table, made if need be; None before the model is known.
 
     The first one of a run is made here, and the first with another number of shards or with other
     vectors to keep than the run that this one resumes had.
     """
     state, settings = turn.state, turn.settings.last
-    if state.layout is None:
-        return None
     present = state.placement
+    if state.layout is None or state.phase.ended:
+        return present
     if present is None or not _fits(present, settings.shards, settings.kept):
         epoch = 0 if present is None else present.epoch + 1
         made = place(state.layout, settings.shards, settings.kept, epoch)

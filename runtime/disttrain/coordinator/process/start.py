@@ -56,7 +56,19 @@ def _found(config: LaunchConfig, store: CheckpointStore) -> Start:
     if replayed is not None:
         _check_job(replayed.state, config.job_uid, str(config.checkpoints))
         return Start(state=replayed.state, origin=Origin.JOURNAL)
+    _require_none_of_its_own(store, config)
     return Start(state=State(), origin=Origin.NEW)
+
+
+def _require_none_of_its_own(store: CheckpointStore, config: LaunchConfig) -> None:
+    """Without a journal a job that has checkpoints would begin anew, and delete them in time."""
+    own = [one.manifest for one in store.list() if one.manifest.job.uid == config.job_uid]
+    if own:
+        message = (
+            f"{config.checkpoints} has checkpoint {own[-1].number} of this job and not its "
+            "journal: put the journal back, or go on from the checkpoint with disttrain resume"
+        )
+        raise JournalDamaged(message)
 
 
 def _require_possible(ledger: State, config: LaunchConfig) -> None:

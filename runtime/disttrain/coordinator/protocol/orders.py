@@ -31,7 +31,7 @@ class Configure(Strict):
 
     kind: Literal["configure"] = "configure"
     placement: Placement | None = None
-    """None in older journals only."""
+    """None in the journal: it is put in as the order is sent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

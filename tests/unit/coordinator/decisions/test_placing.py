@@ -42,11 +42,14 @@ def test_members_and_shards_are_told_one_table() -> None:
     first = machine.join(Role.REPLICA, 0, "r0")
     late = machine.join(Role.SHARD, 1, "s1")
 
-    (told,) = [
-        issued.order
+    (issued,) = [
+        issued
         for issued in machine.state.orders.values()
         if isinstance(issued.order, orders.Configure) and issued.member.index == 0
     ]
+    told = machine.coordinator.numbered(issued).order
+    assert isinstance(told, orders.Configure)
+    assert issued.order == orders.Configure()
     assert isinstance(first, messages.Joined)
     assert isinstance(late, messages.Joined)
     assert told.placement == first.placement == late.placement == asked(machine)

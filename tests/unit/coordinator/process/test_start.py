@@ -7,12 +7,13 @@ from unittest.mock import Mock
 import pytest
 
 from builders.jobs import a_job
-from disttrain.coordinator.errors import ManifestChanged
+from disttrain.coordinator.errors import JournalDamaged, ManifestChanged
 from disttrain.coordinator.journal import state
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.process import start
 from disttrain.coordinator.process.service import steady_clock
+from disttrain.job.location import Location
 
 
 @pytest.mark.parametrize("seed", [3, 4])
@@ -27,6 +28,21 @@ def test_a_checkpoint_is_gone_on_with_by_its_own_seed_alone(seed: int) -> None:
         assert start.first_state(config, store).state.data.samples == 40
         return
     with pytest.raises(ManifestChanged, match=r"spec\.seed was 3 and is 4"):
+        start.first_state(config, store)
+
+
+def test_a_job_with_checkpoints_and_without_a_journal_does_not_begin_anew(tmp_path: Path) -> None:
+    store = Mock(next_number=Mock(return_value=8))
+    config = Mock(
+        resume_from=None, job=a_job(), job_uid="uid", checkpoints=Location(tmp_path / "checkpoints")
+    )
+    another, own = (Mock(manifest=Mock(number=7)) for _ in range(2))
+    another.manifest.job.uid, own.manifest.job.uid = "another", "uid"
+
+    store.list.return_value = (another,)
+    assert start.first_state(config, store).origin is start.Origin.NEW
+    store.list.return_value = (another, own)
+    with pytest.raises(JournalDamaged, match="has checkpoint 7 of this job and not its journal"):
         start.first_state(config, store)
 
 
