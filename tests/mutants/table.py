@@ -239,6 +239,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/decisions/test_placing.py",),
     ),
     Mutant(
+        name="a job that begins anew beside its own checkpoints",
+        file=f"{_R}/coordinator/process/start.py",
+        old="    _require_none_of_its_own(store, config)\n",
+        new="",
+        tests=(f"{_UNIT}/coordinator/process/test_start.py",),
+    ),
+    Mutant(
+        name="a model with two trained vectors in a partition",
+        file=f"{_R}/state/layout.py",
+        old="if len(set(partitions)) < len(partitions):",
+        new="if False:",
+        tests=(f"{_UNIT}/state/test_layout.py",),
+    ),
+    Mutant(
+        name="a command to a shard that lacks the placement",
+        file=f"{_R}/coordinator/decisions/machine.py",
+        old="if isinstance(order, Configure):",
+        new="if False:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_placing.py",),
+    ),
+    Mutant(
         name="a shard that takes a refusal for a job without a placement",
         file=f"{_R}/coordinator/protocol/control.py",
         old="if isinstance(reply, messages.Placed):\n            return reply.placement\n",
