@@ -101,18 +101,13 @@ def restore(
             damage = error
         else:
             passed_over = {each.manifest.number for each in candidates[:tried]}
-            return with_damaged(restored, passed_over.union(damaged))
+            newer = newer_ones(passed_over.union(damaged), restored.checkpoint)
+            return replace(restored, damaged=newer)
     if damage is None and damaged:
         damage = Corrupt(f"checkpoint {max(damaged)}", "its manifest cannot be read")
     if damage is not None:
         raise damage
     return None
-
-
-def with_damaged(restored: Restored, damaged: Iterable[int]) -> Restored:
-    """It says which of the damaged checkpoints are newer than it is."""
-    newer = newer_ones(damaged, restored.checkpoint)
-    return replace(restored, damaged=newer)
 
 
 def newer_ones(damaged: Iterable[int], checkpoint: int) -> tuple[int, ...]:

@@ -2,7 +2,9 @@
 
 import re
 
-PARAMETERS = "parameters"
+from disttrain.state import vector
+
+PARAMETERS = vector.PARAMETERS
 """The point that was accepted last."""
 GRADIENT = "gradient"
 """The gradient there."""
