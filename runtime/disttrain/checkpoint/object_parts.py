@@ -34,7 +34,6 @@ class ObjectParts:
         return self._there.get(object_names.data(known.entry)) == known.entry.bytes
 
     def write_vector(self, draft: str, content: Content) -> FileEntry:
-        """See `Parts`."""
         with self._room():
             entry = vector_file.write(self._folder, draft, content)
             self._send(entry)
@@ -43,7 +42,6 @@ class ObjectParts:
     def write_part(
         self, index: int, contents: Sequence[Content], metadata: Mapping[str, str]
     ) -> Written:
-        """See `Parts`."""
         name = names.part_file(index)
         with self._room():
             written = part_file.write(self._folder / name, contents, metadata)

@@ -53,11 +53,9 @@ class ObjectStore:
         """Data whose deletion got no answer: it may be gone at any time, until it is."""
 
     def next_number(self) -> int:
-        """See `CheckpointStore`."""
         return max(self.numbers(), default=0) + 1
 
     def begin(self, number: int) -> ObjectStaging:
-        """See `CheckpointStore`."""
         if number in self.numbers():
             message = (
                 f"{self.objects.uri}/{object_names.manifest(number)} exists already; "
@@ -71,7 +69,6 @@ class ObjectStore:
         return ObjectStaging(self.objects)
 
     def commit(self, manifest: Manifest) -> Checkpoint:
-        """See `CheckpointStore`."""
         content = readable(manifest, self.place(manifest.number))
         found = self.objects.sizes(object_names.DATA)
         for entry in manifest.files:
@@ -106,20 +103,16 @@ class ObjectStore:
         return old
 
     def numbers(self) -> tuple[int, ...]:
-        """See `CheckpointStore`."""
         found = map(object_names.number, self.objects.sizes(object_names.CHECKPOINTS))
         return tuple(sorted(number for number in found if number is not None))
 
     def list(self) -> tuple[Checkpoint, ...]:
-        """See `CheckpointStore`."""
         return tuple(reversed(list(self._newest_first())))
 
     def latest(self) -> Checkpoint | None:
-        """See `CheckpointStore`."""
         return next(self._newest_first(), None)
 
     def read(self, path: Path) -> Checkpoint:
-        """See `CheckpointStore`."""
         number = names.number(path.name)
         if number is None or number not in self.numbers():
             message = f"{self.objects.uri} holds no checkpoint {path.name}"
@@ -127,7 +120,6 @@ class ObjectStore:
         return self._read(number)
 
     def ledger(self, checkpoint: Checkpoint) -> bytes:
-        """See `CheckpointStore`."""
         entry = checkpoint.manifest.coordinator
         if entry is None:
             raise Corrupt(checkpoint.path, f"it has no {names.COORDINATOR}")
@@ -149,7 +141,6 @@ class ObjectStore:
             (folder / names.MANIFEST).write_bytes(manifest_text.encode(checkpoint.manifest))
 
     def drop_copies(self) -> None:
-        """See `CheckpointStore`."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def staging(self, number: int) -> str:

@@ -45,15 +45,12 @@ class FolderParts:
         return vector_file.link(known.entry, (known.folder, *self._earlier), self._folder)
 
     def write_vector(self, draft: str, content: Content) -> FileEntry:
-        """See `Parts`."""
         return vector_file.write(self._folder, draft, content)
 
     def write_part(
         self, index: int, contents: Sequence[Content], metadata: Mapping[str, str]
     ) -> Written:
-        """See `Parts`."""
         return part_file.write(self._folder / names.part_file(index), contents, metadata)
 
     def committed(self, number: int) -> Path:
-        """See `Parts`."""
         return self._folder.with_name(names.folder(number))

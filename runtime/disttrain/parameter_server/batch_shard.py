@@ -87,7 +87,6 @@ class SandblasterShard(Shard):
 
     @property
     def figures(self) -> BatchFigures:
-        """See `Shard.figures`."""
         return BatchFigures(
             staged_bytes=0 if self._batch is None else self._batch.staged_bytes,
             orders=self._orders,
@@ -96,11 +95,9 @@ class SandblasterShard(Shard):
 
     @property
     def keeps_updates(self) -> bool:
-        """See `Shard.keeps_updates`."""
         return False
 
     def make_room(self, share: Share) -> Values:
-        """See `Shard.make_room`."""
         values = BatchValues(share)
         self._begin(values, OrderLog())
         return values
@@ -116,17 +113,14 @@ class SandblasterShard(Shard):
         self._begin(restored.values, OrderLog(coordinator=coordinator, last=last))
 
     def protect(self, cut: Cut | None) -> None:
-        """See `Shard.protect`."""
         self._cut = cut
 
     def fence(self, life: SenderLife) -> Delivered:
-        """See `Shard.fence`."""
         if self._batch is not None:
             self._batch.forget(Worker(life.sender, life.incarnation))
         return super().fence(life)
 
     def carry_out(self, order: orders.Order) -> orders.Result:
-        """See `Shard.carry_out`."""
         if self._batch is None or not self.state.is_initialised:
             return OrderFailed(message="the initial values are not complete")
         match order:
@@ -164,7 +158,6 @@ class SandblasterShard(Shard):
         return orders.Done()
 
     def reload(self, checkpoint: int) -> RestoredShard:
-        """See `Shard.reload`."""
         return self._reload(checkpoint, self._values.share)
 
     def _take_over(self, checkpoint: int, restored: RestoredShard) -> None:

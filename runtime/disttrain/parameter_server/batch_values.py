@@ -40,7 +40,6 @@ class BatchValues(Values):
 
     @property
     def vectors(self) -> Mapping[Vector, Tensor]:
-        """See `Values.vectors`."""
         beside = {
             self.trained.beside(name): self._row(name)
             for name in self.batch.places
@@ -57,16 +56,13 @@ class BatchValues(Values):
 
     @property
     def description(self) -> Mapping[str, str]:
-        """See `Values.description`."""
         return {_PLACES: " ".join(self.batch.places)}
 
     def has(self, vector: Vector) -> bool:
-        """See `Values.has`."""
         is_row = vector == self.trained.beside(vector.name) and vector.name in self.batch.names
         return is_row or super().has(vector)
 
     def tensor(self, vector: Vector) -> Tensor:
-        """See `Values.tensor`."""
         return self._tensors[vector] if vector in self._tensors else self._row(vector.name)
 
     def _memory(self, vector: Vector) -> memoryview:

@@ -19,11 +19,9 @@ class DownpourShard(Shard):
         self._handlers[Verb.PUSH] = self._push
 
     def make_room(self, share: Share) -> Values:
-        """See `Shard.make_room`."""
         return Values(share, self.applier.initial_state)
 
     def protect(self, cut: Cut | None) -> None:
-        """See `Shard.protect`."""
         self.applier.before_change = None if cut is None else cut.before_change
 
     def _push(self, header: Header, payload: memoryview) -> Answers:

@@ -52,7 +52,6 @@ class StageTask:
         self._sending.begin()
 
     def send_more(self) -> bool:
-        """See `Sending.send_more`."""
         return self._sending.send_more()
 
     def take(self, message: Message) -> None:

@@ -35,7 +35,6 @@ class SgdRule:
     initial_state: Mapping[str, float] = MappingProxyType({})
 
     def apply(self, parameters: Tensor, gradient: Tensor, state: State, rate: float) -> None:
-        """See `Rule.apply`."""
         del state
         parameters.add_(gradient, alpha=-rate)
 
@@ -49,7 +48,6 @@ class MomentumRule:
         self._config = config
 
     def apply(self, parameters: Tensor, gradient: Tensor, state: State, rate: float) -> None:
-        """See `Rule.apply`."""
         torch._fused_sgd_(
             [parameters],
             [gradient],
@@ -73,7 +71,6 @@ class AdagradRule:
         self._step = torch.zeros(())
 
     def apply(self, parameters: Tensor, gradient: Tensor, state: State, rate: float) -> None:
-        """See `Rule.apply`."""
         torch._fused_adagrad_(
             [parameters],
             [gradient],

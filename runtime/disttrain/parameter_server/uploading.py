@@ -33,7 +33,6 @@ class UploadTask:
         self._sending.begin()
 
     def send_more(self) -> bool:
-        """See `Sending.send_more`."""
         return self._sending.send_more()
 
     def take(self, message: Message) -> None:

@@ -32,16 +32,13 @@ class WarmStartedShard(Shard):
 
     @property
     def figures(self) -> BatchFigures:
-        """See `Shard.figures`."""
         return self._now.figures
 
     @property
     def keeps_updates(self) -> bool:
-        """See `Shard.keeps_updates`."""
         return self._now.keeps_updates
 
     def make_room(self, share: Share) -> Values:
-        """See `Shard.make_room`."""
         return self._now.make_room(share)
 
     def restore(self, restored: RestoredShard) -> None:
@@ -51,28 +48,22 @@ class WarmStartedShard(Shard):
         self._now.restore(restored)
 
     def protect(self, cut: Cut | None) -> None:
-        """See `Shard.protect`."""
         self._now.protect(cut)
 
     def fence(self, life: SenderLife) -> Delivered:
-        """See `Shard.fence`."""
         return self._now.fence(life)
 
     def carry_out(self, order: orders.Order) -> orders.Result:
-        """See `Shard.carry_out`."""
         return self._now.carry_out(order)
 
     def reload(self, checkpoint: int) -> RestoredShard:
-        """See `Shard.reload`."""
         return self._then.reload(checkpoint)
 
     def return_to(self, checkpoint: int, read: Callable[[], RestoredShard]) -> orders.Result:
-        """See `Shard.return_to`."""
         self._now = self._then
         return self._now.return_to(checkpoint, read)
 
     def handle(self, header: Header, payload: memoryview) -> Answers:
-        """See `Shard.handle`."""
         if self._now is not self._then and self._is_of_a_batch(header):
             # From a replica that does not know yet that this life is a new one.
             return self._refuse(header, Reason.WRONG_EVALUATION, "no evaluation is under way")

@@ -38,7 +38,6 @@ class Observer:
     """The batches of each push, in the order in which the last shard applied them."""
 
     def applied(self, life: SenderLife, push: PushUnderWay, staleness: int) -> None:
-        """See `world.Applied`."""
         distance = math.sqrt(push.squared_distance)
         norm = math.sqrt(push.squared_norm)
         self.order.append(push.items)

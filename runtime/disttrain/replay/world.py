@@ -48,12 +48,10 @@ class World:
                 self._advance(shard)
 
     def finish_push(self, push: PushUnderWay) -> None:
-        """See `exchange.Shards`."""
         while push.waiting:
             self._advance(self.shards[min(push.waiting)])
 
     def finish_fetch(self, fetch: FetchUnderWay) -> None:
-        """See `exchange.Shards`."""
         for shard in self.shards:
             while fetch.missing[shard.index]:
                 self._advance(shard)

@@ -59,24 +59,19 @@ class BatchTraining:
         )
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
-        """See `Training`."""
         self._connection.first_fetch(meanwhile)
         self._loop.begin()
 
     def train_until(self, ends: Callable[[], bool]) -> None:
-        """See `Training`."""
         self._loop.train_until(ends)
 
     def drain(self) -> None:
-        """See `Training`."""
         self._loop.drain()
 
     def upload(self, shards: tuple[int, ...]) -> None:
-        """See `Training`."""
         self._connection.upload(shards)
 
     def fetch_now(self) -> Versions:
-        """See `Training`."""
         return self._point.fetch_now()
 
     def evaluated(self) -> None:
@@ -90,7 +85,6 @@ class BatchTraining:
         return Progress(samples=self._staging.samples)
 
     def report(self) -> ReplicaReport:
-        """See `Training`."""
         counters = self._loop.counters
         return ReplicaReport(
             progress=self.progress(),
@@ -107,7 +101,6 @@ class BatchTraining:
         )
 
     def close(self) -> None:
-        """See `Training`."""
         self._connection.close()
 
 

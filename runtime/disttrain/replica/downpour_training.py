@@ -45,24 +45,19 @@ class DownpourTraining:
         self._loop = TrainingLoop(self._downpour, loss, pipeline, source, self._lost, joined.seed)
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
-        """See `Training`."""
         self._downpour.begin(self._connection.first_fetch(meanwhile))
 
     def train_until(self, ends: Callable[[], bool]) -> None:
-        """See `Training`."""
         self._loop.train_until(ends)
 
     def drain(self) -> None:
-        """See `Training`."""
         self._source.end()
         self._loop.drain()
 
     def upload(self, shards: tuple[int, ...]) -> None:
-        """See `Training`."""
         self._connection.upload(shards)
 
     def fetch_now(self) -> Versions:
-        """See `Training`."""
         return self._downpour.fetch_now()
 
     def evaluated(self) -> None:
@@ -73,11 +68,9 @@ class DownpourTraining:
         """Nothing: there is none of a batch method."""
 
     def progress(self) -> Progress:
-        """See `Training`."""
         return report.progress(self._connection.pushes, self._lost)
 
     def report(self) -> ReplicaReport:
-        """See `Training`."""
         pushes, fetches = self._connection.pushes, self._connection.fetches
         return report.replica_report(self._downpour.counters, pushes, fetches, self._lost)
 
@@ -87,5 +80,4 @@ class DownpourTraining:
         return self._connection
 
     def close(self) -> None:
-        """See `Training`."""
         self._connection.close()

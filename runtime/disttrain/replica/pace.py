@@ -56,14 +56,12 @@ class NeverWaits:
     """
 
     def fetch_after_seconds(self) -> float | None:
-        """See `Pace`."""
         return 0.0
 
     def computed(self) -> None:
         """See `Pace`."""
 
     def patience_seconds(self) -> float:
-        """See `Pace`."""
         return 0.0
 
     def ended(self, fetch_seconds: float) -> None:
@@ -100,16 +98,13 @@ class MeasuredPace:
         return max(0.0, quick - 2 * fetch)
 
     def computed(self) -> None:
-        """See `Pace`."""
         self._computed = self._clock()
         self._computing.append(self._computed - self._began)
 
     def patience_seconds(self) -> float:
-        """See `Pace`."""
         return self._share * statistics.median(self._computing)
 
     def ended(self, fetch_seconds: float) -> None:
-        """See `Pace`."""
         self._fetching.append(fetch_seconds)
         if self._pause_steps:
             self._pause_steps -= 1

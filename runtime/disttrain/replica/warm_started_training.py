@@ -48,7 +48,6 @@ class WarmStartedTraining:
             self._then.train_until(ends)
 
     def leave_warm_start(self) -> None:
-        """See `Training`."""
         if self._then is not None:
             return
         self._first.drain()
@@ -58,23 +57,18 @@ class WarmStartedTraining:
         LOG.info("has left the warm start", samples=self._done.progress.samples)
 
     def drain(self) -> None:
-        """See `Training`."""
         self._now.drain()
 
     def upload(self, shards: tuple[int, ...]) -> None:
-        """See `Training`."""
         self._now.upload(shards)
 
     def fetch_now(self) -> Versions:
-        """See `Training`."""
         return self._now.fetch_now()
 
     def evaluated(self) -> None:
-        """See `Training`."""
         self._now.evaluated()
 
     def progress(self) -> Progress:
-        """See `Training`."""
         if self._then is None:
             return self._first.progress()
         done, now = self._done.progress, self._then.progress()
@@ -83,12 +77,10 @@ class WarmStartedTraining:
         )
 
     def report(self) -> ReplicaReport:
-        """See `Training`."""
         if self._then is None:
             return self._first.report()
         return replace(reports.added(self._done, self._then.report()), progress=self.progress())
 
     def close(self) -> None:
-        """See `Training`."""
         self._now.close()
         self.ledger.close()

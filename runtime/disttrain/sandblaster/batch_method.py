@@ -17,11 +17,9 @@ class BatchMethod:
 
     @property
     def progress(self) -> Progress:
-        """See `Method.progress`."""
         return self.state.progress
 
     def advance(self, answer: Answer | None) -> Request | None:
-        """See `Method.advance`."""
         step = self._frame.begin()
         if answer is not None:
             step = self._frame.advance(self.state, answer)

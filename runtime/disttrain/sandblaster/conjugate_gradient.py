@@ -22,7 +22,6 @@ class ConjugateGradient:
     """Against the gradient, with some of the last direction."""
 
     def choose(self, products: Products) -> Chosen:
-        """See `Directions.choose`."""
         known = DIRECTION in products.names
         formed = {GRADIENT: -1.0, DIRECTION: 1.0} if known else {GRADIENT: -1.0}
         return Chosen(
@@ -43,7 +42,6 @@ class ConjugateGradient:
         )
 
     def pruned(self, products: Products) -> Products:
-        """See `Directions.pruned`."""
         return products
 
     def suited(self, search: SearchRules) -> SearchRules:

@@ -47,11 +47,9 @@ class Descent:
         self._directions = directions
 
     def begin(self) -> Step:
-        """See `Frame.begin`."""
         return Step(State(), _evaluation((ops.Copy(source=PARAMETERS, target=TRIAL),), ()))
 
     def advance(self, state: State, answer: Answer) -> Step:
-        """See `Frame.advance`."""
         match state.waiting:
             case Waiting.FIRST:
                 return self._first(state, answer)

@@ -73,7 +73,6 @@ class SteepestDescent:
     """Against the gradient: gradient descent with a line search."""
 
     def choose(self, products: Products) -> Chosen:
-        """See `Directions.choose`."""
         against = {GRADIENT: -1.0}
         known = DIRECTION in products.names
         first_step = FirstStep.SAME_CHANGE if known else FirstStep.CAREFUL
@@ -87,9 +86,7 @@ class SteepestDescent:
         return Remembered(products=products)
 
     def pruned(self, products: Products) -> Products:
-        """See `Directions.pruned`."""
         return products
 
     def suited(self, search: SearchRules) -> SearchRules:
-        """See `Directions.suited`."""
         return search

@@ -69,11 +69,9 @@ class Reduce:
 
     @property
     def scalars(self) -> Sequence[float]:
-        """See `Kernel.scalars`."""
         return [float(one) for one in self._sums]
 
     def on(self, stretch: slice) -> None:
-        """See `Kernel.on`."""
         part = _blocks(self._vector[stretch])[:, :, np.newaxis]
         found = np.empty((len(part), len(self._sums)))
         for rows, places in self._runs:
@@ -95,7 +93,6 @@ class ReduceAll:
         return [float(one) for one in self._sums[np.tril_indices(len(self._sums))]]
 
     def on(self, stretch: slice) -> None:
-        """See `Kernel.on`."""
         cut = [(_blocks_of_rows(rows[:, stretch]), places) for rows, places in self._runs]
         for at, (blocks, places) in enumerate(cut):
             for others, their_places in cut[: at + 1]:
@@ -116,7 +113,6 @@ class Measure:
         self._ones = np.ones(BLOCK_ELEMENTS, self._vector.dtype)
 
     def on(self, stretch: slice) -> None:
-        """See `Kernel.on`."""
         part = self._vector[stretch]
         absolute = _blocks(np.abs(part, out=self._absolute[: len(part)]))
         for block in absolute:
@@ -141,7 +137,6 @@ class Write:
         self._product = np.empty(STRETCH_ELEMENTS, kind)
 
     def on(self, stretch: slice) -> None:
-        """See `Kernel.on`."""
         target = self._target[stretch]
         into = target if self._sum is None else self._sum[: len(target)]
         first, *others = self._runs
@@ -162,7 +157,6 @@ class Product:
         self._left, self._right, self._target = left.values, right.values, target.values
 
     def on(self, stretch: slice) -> None:
-        """See `Kernel.on`."""
         np.multiply(self._left[stretch], self._right[stretch], out=self._target[stretch])
 
 

@@ -32,7 +32,6 @@ class Lbfgs:
     weak_pairs: WeakPairs = WeakPairs.SKIP
 
     def choose(self, products: Products) -> Chosen:
-        """See `Directions.choose`."""
         along = two_loop(products, slots(products))
         first_step = FirstStep.UNIT if slots(products) else FirstStep.CAREFUL
         return Chosen(formed=along, products=products, along=along, first_step=first_step)
@@ -69,7 +68,6 @@ class Lbfgs:
         return products.keeping(kept) if bad else products
 
     def suited(self, search: SearchRules) -> SearchRules:
-        """See `Directions.suited`."""
         return search
 
     def share_of_change(self, products: Products, product: float, expected: float) -> float:

@@ -43,12 +43,10 @@ class MultiBatch:
         self._patience = patience
 
     def begin(self) -> Step:
-        """See `Frame.begin`."""
         start = (ops.Copy(source=PARAMETERS, target=TRIAL),)
         return _met_by(State(waiting=Waiting.BATCH), start, Part.WHOLE)
 
     def advance(self, state: State, answer: Answer) -> Step:
-        """See `Frame.advance`."""
         match state.waiting:
             case Waiting.BATCH:
                 return self._met(_with_products(state, answer), answer.loss)

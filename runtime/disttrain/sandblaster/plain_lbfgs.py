@@ -41,7 +41,6 @@ class PlainLbfgs:
         self._run = self._minimise()
 
     def advance(self, answer: Answer | None) -> Request | None:
-        """See `Method.advance`."""
         try:
             return next(self._run) if answer is None else self._run.send(answer)
         except StopIteration:

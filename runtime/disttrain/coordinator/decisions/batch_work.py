@@ -28,7 +28,6 @@ _PAUSE_SECONDS = 0.01
 
 
 def request_work(turn: Turn, request: RequestWork) -> Work:
-    """See `give`."""
     membership.take_progress(turn, request.member, request.progress, 0)
     return give(turn, request)
 

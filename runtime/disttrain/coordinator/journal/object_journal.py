@@ -84,12 +84,10 @@ class ObjectJournal:
 
     @property
     def is_behind(self) -> bool:
-        """See `DecisionJournal`."""
         return self._failed or self._doubtful
 
     @property
     def is_long(self) -> bool:
-        """See `DecisionJournal`."""
         return self._segment > _MOST_SEGMENTS and not self.is_behind
 
     def claim(self, identity: str) -> None:
@@ -137,14 +135,12 @@ class ObjectJournal:
         )
 
     def append(self, decided: entries.Decided) -> None:
-        """See `DecisionJournal`."""
         if decided and not self._doubtful:
             self._decisions += 1
             content = b"%d %s" % (self._decisions, entries.to_json(decided))
             self._backlog.append(lines.line(content))
 
     def catch_up(self, found: State) -> None:
-        """See `DecisionJournal`."""
         if not self._doubtful:
             self._send()
             return
@@ -157,7 +153,6 @@ class ObjectJournal:
             self._send()
 
     def close(self) -> None:
-        """See `DecisionJournal`."""
         with suppress(Superseded):
             self._send()
 

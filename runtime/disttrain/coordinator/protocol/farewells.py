@@ -64,7 +64,6 @@ class FolderFarewells:
         self._folder = folder
 
     def write(self, leave: Leave) -> None:
-        """See `Farewells`."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / _name(leave.member)
@@ -73,7 +72,6 @@ class FolderFarewells:
             LOG.warning("left without a word", reason=error)
 
     def read(self) -> dict[str, Leave]:
-        """See `Farewells`."""
         contents: dict[str, bytes] = {}
         for path in self._folder.glob(f"[!.]*{_SUFFIX}"):
             try:
@@ -83,7 +81,6 @@ class FolderFarewells:
         return _parsed(contents, self.forget)
 
     def forget(self, name: str) -> None:
-        """See `Farewells`."""
         try:
             (self._folder / name).unlink(missing_ok=True)
         except OSError as error:
@@ -105,7 +102,6 @@ class ObjectFarewells:
         return self._open_objects()
 
     def write(self, leave: Leave) -> None:
-        """See `Farewells`."""
         name = f"{object_names.FAREWELLS}/{_name(leave.member)}"
         try:
             self._objects.write(name, payloads.encode_request(leave))
@@ -113,7 +109,6 @@ class ObjectFarewells:
             LOG.warning("left without a word", reason=error)
 
     def read(self) -> dict[str, Leave]:
-        """See `Farewells`."""
         try:
             there = self._objects.sizes(object_names.FAREWELLS)
             sizes = {name: size for name, size in there.items() if size <= payloads.LIMIT_BYTES}
@@ -124,7 +119,6 @@ class ObjectFarewells:
         return _parsed(contents, self.forget)
 
     def forget(self, name: str) -> None:
-        """See `Farewells`."""
         self._objects.delete([name])
 
 

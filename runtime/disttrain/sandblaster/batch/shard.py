@@ -35,11 +35,9 @@ class BatchShard:
         return self._staging.held_bytes
 
     def stage(self, chunk: Chunk, values: Array) -> bool:
-        """See `Staging.stage`."""
         return self._staging.stage(chunk, values)
 
     def forget(self, sender: Worker) -> None:
-        """See `Staging.forget`."""
         self._staging.forget(sender)
 
     def decide(self, news: Decided) -> None:
