@@ -1,11 +1,15 @@
 """The coordinator's machine with one real shard of a batch method, without a network."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from builders.machines import Machine
+from builders.machines import BASE, Machine
+from disttrain.coordinator.decisions.turn import CoordinatorSide
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId
+from disttrain.coordinator.strategies.batch.side import BatchMethod
 from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.stop import Stop
@@ -24,12 +28,17 @@ RULES = Sandblaster(
 LAYOUT = Layout(elements=3, chunk_elements=3, element_type=np.float64)
 
 
+def batch_method(rules: Sandblaster = RULES, **changes: object) -> BatchMethod:
+    """A method with these rules and settings."""
+    given = {"evaluation": None, "stop": Stop(iterations=50), **changes}
+    return BatchMethod(settings=replace(BASE, **given), rules=rules)  # type: ignore[arg-type]
+
+
 class BatchMachine(Machine):
     """One real shard, whose loss is half the square of the parameters."""
 
-    def __init__(self, **changes: object) -> None:
-        given = {"batch": RULES, "evaluation": None, "stop": Stop(iterations=50), **changes}
-        super().__init__(None, **given)
+    def __init__(self, *stages: CoordinatorSide, **changes: object) -> None:
+        super().__init__(None, *stages or (batch_method(**changes),))  # type: ignore[arg-type]
         self.shard = BatchShard(LAYOUT, 1 << 20)
         self.shard.vectors.make(PARAMETERS)[:] = (1.0, 2.0, 3.0)
         self.returned: list[int] = []

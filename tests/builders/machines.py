@@ -4,12 +4,18 @@ from dataclasses import replace
 
 from builders.control_members import LAYOUT
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
-from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Places
+from disttrain.coordinator.decisions.turn import (
+    BeginCheckpoint,
+    CommitCheckpoint,
+    CoordinatorSide,
+    Places,
+)
 from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress, SenderPosition
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
 from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.strategies.downpour import Asynchronous
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.stop import Stop
 from disttrain.transport.header import Role
@@ -26,13 +32,21 @@ BASE = Settings(
 )
 
 
+def asynchronous(warm_start_samples: int = 0, **changes: object) -> Asynchronous:
+    """Downpour with these settings."""
+    settings = replace(BASE, **changes)  # type: ignore[arg-type]
+    return Asynchronous(settings=settings, warm_start_samples=warm_start_samples)
+
+
 class Machine:
     """Members do at once what they are told; every effect succeeds."""
 
-    def __init__(self, state: State | None = None, **changes: object) -> None:
+    def __init__(
+        self, state: State | None = None, *stages: CoordinatorSide, **changes: object
+    ) -> None:
         places = Places(model_file="m", staging=str, checkpoint=str)
-        settings = replace(BASE, **changes)  # type: ignore[arg-type]
-        self.coordinator = Coordinator(state or State(), settings, places)
+        job = stages or (asynchronous(**changes),)  # type: ignore[arg-type]
+        self.coordinator = Coordinator(state or State(), job, places)
         self.now = 100.0
         self.ledgers: dict[int, bytes] = {}
         self.evaluation = {"accuracy": 5.0}

@@ -60,7 +60,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="more portions than the coordinator can keep account of",
         file=f"{_R}/coordinator/decisions/joining.py",
-        old="if settings.batch is not None or portions <= MOST_PORTIONS:",
+        old="if portions <= settings.most_portions:",
         new="if True:",
         tests=(f"{_UNIT}/coordinator/decisions/test_joining.py",),
     ),
@@ -513,10 +513,10 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a damaged checkpoint of a batch method with none tried before it",
-        file=f"{_R}/coordinator/decisions/batch_return.py",
+        file=f"{_R}/coordinator/strategies/batch/returning.py",
         old="    elif not batch.earlier:",
         new="    elif True:",
-        tests=(f"{_UNIT}/coordinator/decisions/test_batch.py",),
+        tests=(f"{_UNIT}/coordinator/strategies/test_batch.py",),
     ),
     Mutant(
         name="the end of a lost lease that is forgotten before it was heard",

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from disttrain.coordinator.decisions.turn import CoordinatorSide
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.strategies.downpour import Asynchronous
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.stop import Stop, TargetMetric
 from disttrain.transport.header import Role
@@ -51,10 +53,11 @@ class Chaos:
         )
         clock = Clockwork(plan.seed + 1_000_003, weather)
         self.chance = chance
-        self.settings = self._settings()
+        self.stages = self._stages()
+        self.settings = self.stages[0].settings
         self.world = World(
             clock=clock,
-            settings=self.settings,
+            stages=self.stages,
             samples=self._samples(),
             push_every=chance.choice([1, 1, 2]),
             checkpoint_failure=0.1 * (chance.random() < 0.2),
@@ -78,10 +81,12 @@ class Chaos:
             assert clock.step()
         return self
 
-    def _settings(self) -> Settings:
+    def _stages(self) -> tuple[CoordinatorSide, ...]:
         chance = self.chance
-        settings = _settings(chance.randint(1, 3), chance.randint(1, 2), chance.random())
-        return _with_target(settings) if self.plan.target else settings
+        settings = _settings(chance.randint(1, 3), chance.randint(1, 2))
+        alone = 12 if chance.random() < 0.3 else 0
+        settings = _with_target(settings) if self.plan.target else settings
+        return (Asynchronous(settings=settings, warm_start_samples=alone),)
 
     def _samples(self) -> int:
         return self.chance.choice([30, 48])
@@ -157,7 +162,7 @@ class Chaos:
         send()
 
 
-def _settings(replicas: int, shards: int, chance: float) -> Settings:
+def _settings(replicas: int, shards: int) -> Settings:
     return Settings(
         replicas=replicas,
         shards=shards,
@@ -166,7 +171,6 @@ def _settings(replicas: int, shards: int, chance: float) -> Settings:
         stop=Stop(epochs=2),
         portion_size=8,
         evaluation=Evaluation(),
-        warm_start_samples=12 if chance < 0.3 else 0,
         checkpoint_seconds=3.0,
         lease_seconds=4.0,
         member_timeout_seconds=10.0,

@@ -105,7 +105,7 @@ class SimCoordinator:
 
     def _machine(self, state: State) -> Coordinator:
         places = Places(model_file="model", staging=str, checkpoint=str)
-        return Coordinator(state, self.world.settings, places)
+        return Coordinator(state, self.world.stages, places)
 
     def _tick(self) -> None:
         try:

@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass, field
 
+from disttrain.coordinator.decisions.turn import CoordinatorSide
 from disttrain.coordinator.settings import Settings
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
@@ -54,7 +55,7 @@ class World:
     """Everything that is not inside a process."""
 
     clock: Clockwork
-    settings: Settings
+    stages: tuple[CoordinatorSide, ...]
     samples: int
     push_every: int = 1
     checkpoint_failure: float = 0.0
@@ -75,6 +76,10 @@ class World:
     """Lives of which shards know nothing any more."""
     lives: int = 0
     violations: list[str] = field(default_factory=list)
+
+    @property
+    def settings(self) -> Settings:
+        return self.stages[0].settings
 
     def exported_updates(self) -> int:
         """In the model file, over all shards."""

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from disttrain.checkpoint import names
 from disttrain.coordinator.journal import state
 from disttrain.coordinator.journal.state import State
-from disttrain.coordinator.status import batch_status, status
+from disttrain.coordinator.status import status
+from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.sandblaster.decisions import Decision
 
 _HEAD = ("evaluation", "iteration", "step", "loss", "slope", "decision")

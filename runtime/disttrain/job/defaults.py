@@ -81,6 +81,12 @@ def first_stage(spec: Spec) -> Spec:
     return spec.model_copy(update=stage)
 
 
+def stages(spec: Spec) -> tuple[Spec, ...]:
+    """Return what is done one after another, each as a job of its own; the last is the job."""
+    first = first_stage(spec)
+    return (spec,) if first is spec else (first, spec)
+
+
 def coordinator_patience_seconds(spec: Spec) -> float:
     """Return for how long the coordinator may do one thing before it counts as hanging."""
     least = _STORE_SECONDS if spec.checkpoint.is_object_store else _DISK_SECONDS

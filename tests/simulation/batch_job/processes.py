@@ -20,7 +20,7 @@ from disttrain.coordinator.protocol.fields import (
 )
 from disttrain.coordinator.protocol.messages import GroupLease
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
-from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.strategies.batch.side import BatchMethod
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.shard import BatchShard
 from disttrain.sandblaster.batch.staging import Chunk
@@ -44,7 +44,7 @@ class World:
     """What outlives processes: the disk, who runs, and what is checked at the end."""
 
     clock: Clockwork
-    settings: Settings
+    rules: BatchMethod
     first_state: bytes = field(default_factory=lambda: state.to_json(State()))
     journal: list[bytes] = field(default_factory=list)
     staging: dict[int, dict[int, BatchShard]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class SimCoordinator(Process):
         for line in world.journal:
             fold.fold(known, entries.from_json(line))
         places = Places(model_file="model", staging=str, checkpoint=str)
-        self.machine = Coordinator(known, world.settings, places)
+        self.machine = Coordinator(known, (world.rules,), places)
         world.coordinator = self
         if world.journal:
             committed = max(world.checkpoints, default=None)

@@ -7,6 +7,7 @@ from disttrain.coordinator.journal import batch_rules, resume, state
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.strategies.batch.side import BatchMethod
 from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.sandblaster import Precision, Sandblaster
@@ -57,8 +58,8 @@ SETTINGS = Settings(
     checkpoint_seconds=1.5,
     lease_seconds=3.0,
     member_timeout_seconds=6.0,
-    batch=RULES,
 )
+METHOD = BatchMethod(settings=SETTINGS, rules=RULES)
 
 
 def truth(rules: Sandblaster = RULES) -> bytes:
@@ -133,7 +134,9 @@ class Storm:
         return True
 
 
-def run(seed: int, *, is_quiet: bool = False, **changes: object) -> World:
+def run(
+    seed: int, rules: Sandblaster = RULES, *, is_quiet: bool = False, stop: Stop = SETTINGS.stop
+) -> World:
     """One job; it ends as `world.phase` says, or stands still."""
     chance = random.Random(seed)
     weather = Weather(
@@ -141,7 +144,9 @@ def run(seed: int, *, is_quiet: bool = False, **changes: object) -> World:
         duplication=0.0 if is_quiet else chance.choice((0.0, 0.1, 0.3)),
         delay=chance.choice((0.01, 0.05, 0.2)),
     )
-    world = World(Clockwork(seed, weather), replace(SETTINGS, **changes))  # type: ignore[arg-type]
+    world = World(
+        Clockwork(seed, weather), BatchMethod(settings=replace(SETTINGS, stop=stop), rules=rules)
+    )
     world.crashes = not is_quiet
     Storm(world, chance, is_quiet=is_quiet)
     _finish(world)
@@ -154,7 +159,7 @@ def resumed(stopped: World) -> World:
     ledger = state.from_json(stopped.ledgers[number])
     first = resume.from_ledger(ledger, "checkpoint", problem.SHARDS)
     first.next_checkpoint = number + 1
-    world = World(Clockwork(2, Weather()), SETTINGS, state.to_json(first), crashes=False)
+    world = World(Clockwork(2, Weather()), METHOD, state.to_json(first), crashes=False)
     world.checkpoints = {number: stopped.checkpoints[number]}
     Storm(world, random.Random(2), is_quiet=True)
     _finish(world)
@@ -163,7 +168,7 @@ def resumed(stopped: World) -> World:
 
 def stopped(after: float) -> World:
     """An undisturbed job that somebody stops so many seconds after its beginning."""
-    world = World(Clockwork(1, Weather()), SETTINGS, crashes=False)
+    world = World(Clockwork(1, Weather()), METHOD, crashes=False)
     Storm(world, random.Random(1), is_quiet=True)
 
     def stop() -> None:
@@ -196,7 +201,7 @@ class Moment:
 
 def killed(victim: Role, moment: Moment) -> World:
     """A job of which only one process dies, at that moment."""
-    world = World(Clockwork(1, Weather()), SETTINGS, crashes=False)
+    world = World(Clockwork(1, Weather()), METHOD, crashes=False)
     storm = Storm(world, random.Random(1), is_quiet=True)
     while not moment.is_now(world):
         assert world.clock.step()

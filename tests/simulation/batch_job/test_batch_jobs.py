@@ -99,6 +99,6 @@ def test_every_process_may_die_or_sleep_at_any_time(block: int, quiet: World) ->
 def test_so_it_is_with_batches_that_are_smaller_than_the_data(block: int) -> None:
     truth = runs.truth(runs.SMALL_BATCHES)
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
-        world = runs.run(seed, batch=runs.SMALL_BATCHES)
+        world = runs.run(seed, rules=runs.SMALL_BATCHES)
         assert world.phase is Phase.COMPLETE, f"seed {seed}"
         assert runs.final(world) == truth, f"seed {seed}"

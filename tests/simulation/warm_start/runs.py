@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+from disttrain.coordinator.decisions.turn import CoordinatorSide
 from disttrain.coordinator.journal import batch_rules
 from disttrain.coordinator.journal.batch_entries import CourseBegun
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.strategies.batch.side import BatchMethod
+from disttrain.coordinator.strategies.downpour import Asynchronous
 from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.stop import Stop
@@ -37,25 +40,19 @@ METHOD = Settings(
     checkpoint_seconds=3.0,
     lease_seconds=2.5,
     member_timeout_seconds=8.0,
-    batch=RULES,
-    follows_warm_start=True,
 )
 
 
 class WarmChaos(Chaos):
     """One run."""
 
-    def _settings(self) -> Settings:
+    def _stages(self) -> tuple[CoordinatorSide, ...]:
         method = replace(METHOD, replicas=self.chance.randint(1, 3))
+        first = replace(method, stop=Stop(samples=SAMPLES), portion_size=8)
         alone = self.chance.choice((0, SAMPLES))
-        return replace(
-            method,
-            stop=Stop(samples=SAMPLES),
-            portion_size=8,
-            warm_start_samples=alone,
-            batch=None,
-            follows_warm_start=False,
-            then=method,
+        return (
+            Asynchronous(settings=first, warm_start_samples=alone),
+            BatchMethod(settings=method, rules=RULES),
         )
 
     def _samples(self) -> int:

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from disttrain.coordinator.decisions import batch, batch_warm_start, running
-from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.decisions import running, stages
+from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal import batch_fold
 from disttrain.coordinator.journal.batch_entries import WarmStartDrained
 from disttrain.coordinator.journal.state import State
@@ -42,28 +42,28 @@ def found(word: str, shard_type: type[WarmShard] = WarmShard, seeds: Iterable[in
     return False
 
 
-def _end_without_drain(turn: Turn) -> None:
+def _end_without_drain(turn: Turn, following: CoordinatorSide) -> None:
     state = turn.state
     if state.fencings or state.checkpoint is not None or not turn.shards_ready():
         return
     if state.warm_start.cut is None:
         turn.record(WarmStartDrained(checkpoint=state.next_checkpoint))
     if (state.last_checkpoint or 0) >= (state.warm_start.cut or 0):
-        turn.settings = turn.settings.last
-        batch.begin(turn, state.last_checkpoint)
+        turn.stage += 1
+        following.begin(turn, state.last_checkpoint)
     else:
         running.begin_checkpoint(turn)
 
 
-def _end_at_an_older_checkpoint(turn: Turn) -> None:
+def _end_at_an_older_checkpoint(turn: Turn, following: CoordinatorSide) -> None:
     if turn.state.last_checkpoint is None:
-        _END(turn)
+        _END(turn, following)
     elif turn.shards_ready() and turn.state.checkpoint is None:
-        turn.settings = turn.settings.last
-        batch.begin(turn, turn.state.last_checkpoint)
+        turn.stage += 1
+        following.begin(turn, turn.state.last_checkpoint)
 
 
-_END = batch_warm_start._end
+_END = stages._end
 _TAKE_OVER = batch_fold.take_over
 
 
@@ -78,7 +78,7 @@ _TAKE_OVER = batch_fold.take_over
 def test_a_switch_before_all_is_saved_is_found(
     monkeypatch: pytest.MonkeyPatch, mutant: Callable[[Turn], None], word: str, seeds: range
 ) -> None:
-    monkeypatch.setattr(batch_warm_start, "_end", mutant)
+    monkeypatch.setattr(stages, "_end", mutant)
     monkeypatch.setattr(chaos, "LONGEST", 40.0)
     # Long enough to lose its leases, often too short to be taken for dead.
     monkeypatch.setattr(runs.WarmChaos, "longest_pause", lambda _: 12.0)

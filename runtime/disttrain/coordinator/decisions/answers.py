@@ -1,6 +1,5 @@
 """What the answers to orders lead to. Decides; no I/O."""
 
-from disttrain.coordinator.decisions import batch_return, batch_work
 from disttrain.coordinator.decisions.turn import CommitCheckpoint, Turn
 from disttrain.coordinator.journal import batch_entries, entries, fold
 from disttrain.coordinator.journal.state import Evaluation, IssuedOrder, Phase
@@ -18,7 +17,6 @@ from disttrain.coordinator.protocol.orders import (
     LeaveWarmStart,
     OrderFailed,
     Perform,
-    Performed,
     Result,
     ReturnTo,
     ShardWritten,
@@ -43,10 +41,8 @@ def order_done(turn: Turn, request: OrderDone) -> None:
     turn.record(entries.OrderClosed(id=issued.id))
     if isinstance(request.result, OrderFailed):
         _failed(turn, issued, request.result)
-    elif isinstance(request.result, Performed):
-        batch_work.performed(turn, issued, request.result)
-    elif isinstance(issued.order, ReturnTo):
-        batch_return.returned(turn, issued)
+    elif isinstance(issued.order, Perform | Decide | ReturnTo):
+        turn.strategy.answered(turn, issued, request.result)
     else:
         _succeeded(turn, issued, request.result)
 
@@ -57,7 +53,7 @@ def _failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
         if turn.state.checkpoint is not None and turn.state.checkpoint.number == order.number:
             turn.end_checkpoint(order.number, result.message)
     elif isinstance(order, Perform | Decide | ReturnTo):
-        batch_return.failed(turn, issued, result)
+        turn.strategy.answered(turn, issued, result)
     elif (reason := _FATAL.get(type(order))) is not None:
         member = f"{issued.member.role.name.lower()}-{issued.member.index}"
         turn.fail(reason, f"{member}: {result.message}")
@@ -111,7 +107,13 @@ def _written(turn: Turn, shard: MemberId, number: int, part: ShardWritten) -> No
         return
     turn.record(entries.ShardPartWritten(number=number, shard=shard.index, part=part))
     if len(opened.parts) == turn.settings.shards:
-        turn.effects.append(CommitCheckpoint(number=number, parts=dict(opened.parts)))
+        turn.effects.append(
+            CommitCheckpoint(
+                number=number,
+                parts=dict(opened.parts),
+                update_rule=turn.settings.update_rule,
+            )
+        )
 
 
 def _evaluated(turn: Turn, order: Evaluate, result: Evaluated) -> None:

@@ -14,8 +14,8 @@ _FINAL_ATTEMPTS = 5
 def drain(turn: Turn) -> None:
     """Every replica pushes what it has; then nothing is under way any more."""
     busy = [replica for replica in turn.live_replicas() if not replica.drained]
-    if turn.settings.batch is not None:
-        # It closes only where nothing is under way.
+    if turn.strategy.has_quiet_points:
+        # It has closed at one of them.
         busy = []
     if turn.state.may_go_on:
         # Who was drained does not train again: replicas only finish what they hold. A loop with

@@ -20,9 +20,6 @@ from disttrain.transport.header import Role
 MOST_REPLICAS = 4096
 """Indices that replicas may have, those of loops that bring their own data included."""
 
-MOST_PORTIONS = 2**23
-"""Of Downpour. The coordinator takes up to 420 bytes for each, as it reads its journal: 3.5 GB."""
-
 
 def join(turn: Turn, request: Join) -> Joined | Refused | None:
     """Names the process and its life; the same instance gets the same answer.
@@ -63,9 +60,8 @@ def _refusal(turn: Turn, request: Join) -> Refused | None:
     if request.index is not None and request.index >= count:
         message = f"index {request.index} of {request.role.name.lower()}s; there are {count}"
         return _refused(RefusalReason.NO_SUCH_INDEX, message)
-    if _brings_own_data(request) and turn.settings.last.batch is not None:
-        message = "a loop with its own data cannot be part of a batch; sandblaster has replicas"
-        return _refused(RefusalReason.NOT_ALLOWED, message)
+    if _brings_own_data(request) and (problem := turn.stages[-1].own_data_problem()):
+        return _refused(RefusalReason.NOT_ALLOWED, problem)
     if request.role is Role.REPLICA:
         found = _wrong_data(turn, request) or _too_many_portions(turn, request)
         return found or _wrong_model(turn, request)
@@ -92,10 +88,11 @@ def _wrong_data(turn: Turn, request: Join) -> Refused | None:
     if samples == 0:
         message = "the training data is empty: dataset(Split.TRAIN) has length 0"
         return _fatal(turn, FailureReason.EMPTY_DATA, message)
-    for settings in (turn.settings, turn.settings.last):
+    for stage in turn.stages[turn.stage :]:
+        settings = stage.settings
         if settings.batch_size > samples:
             message = (
-                f"{_name_of_batch_size(settings)} is {settings.batch_size}, the training data has "
+                f"{settings.batch_size_field} is {settings.batch_size}, the training data has "
                 f"only {samples} samples: take {samples} or less"
             )
             return _fatal(turn, FailureReason.BATCH_TOO_LARGE, message)
@@ -109,23 +106,16 @@ def _wrong_data(turn: Turn, request: Join) -> Refused | None:
     return None
 
 
-def _name_of_batch_size(settings: Settings) -> str:
-    if settings.batch is not None:
-        return "spec.strategy.sandblaster.portionSize"
-    if settings.then is not None:
-        return "spec.strategy.sandblaster.warmStart.batchSize"
-    return "spec.batchSize"
-
-
 def _too_many_portions(turn: Turn, request: Join) -> Refused | None:
     settings, samples = turn.settings, request.train_samples or 0
     portion = _portion_size(settings, samples)
     portions = permutation.portion_count(samples, portion)
-    if settings.batch is not None or portions <= MOST_PORTIONS:
+    if portions <= settings.most_portions:
         return None
     message = (
         f"{samples} training samples are {portions} portions of {portion}, and the coordinator "
-        f"keeps account of at most {MOST_PORTIONS}: take a larger {_name_of_portion_size(settings)}"
+        f"keeps account of at most {settings.most_portions}: take a larger "
+        f"{settings.portion_size_field}"
     )
     return _fatal(turn, FailureReason.WRONG_DATA, message)
 
@@ -133,11 +123,6 @@ def _too_many_portions(turn: Turn, request: Join) -> Refused | None:
 def _portion_size(settings: Settings, samples: int) -> int:
     default = permutation.default_portion_size(samples, settings.batch_size, settings.replicas)
     return settings.portion_size or default
-
-
-def _name_of_portion_size(settings: Settings) -> str:
-    """The field that makes it larger; of a warm start it is a number of batches."""
-    return "spec.portionSize" if settings.then is None else _name_of_batch_size(settings)
 
 
 def _wrong_model(turn: Turn, request: Join) -> Refused | None:
@@ -210,7 +195,7 @@ def _learn(turn: Turn, request: Join) -> None:
         portion_size=_portion_size(settings, samples),
         batch_size=settings.batch_size,
         test_samples=request.test_samples or 0,
-        warm_start=settings.stop.samples if settings.then is not None else None,
+        warm_start=None if turn.following is None else settings.stop.samples,
     )
     turn.record(known)
 

@@ -1,23 +1,22 @@
 """The coordinator without its socket: events in, decisions out. Runs in the simulator as it is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from disttrain.coordinator.decisions import (
     answers,
-    batch_warm_start,
-    batch_work,
     joining,
     membership,
     news,
     placing,
     running,
+    stages,
     steering,
-    work,
 )
 from disttrain.coordinator.decisions.live_members import LiveMembers
 from disttrain.coordinator.decisions.open_orders import OpenOrders
-from disttrain.coordinator.decisions.turn import Effect, Places, Turn
+from disttrain.coordinator.decisions.turn import CoordinatorSide, Effect, Places, Turn
 from disttrain.coordinator.journal import entries, totals
 from disttrain.coordinator.journal.state import IssuedOrder, State
 from disttrain.coordinator.protocol import messages
@@ -25,6 +24,7 @@ from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.orders import Configure, NumberedOrder
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import status
+from disttrain.coordinator.status.stages import at_work
 from disttrain.coordinator.status.watch import Watch
 from disttrain.transport.header import Role
 
@@ -56,18 +56,23 @@ class Decision:
 class Coordinator:
     """State, rules and what was heard lately."""
 
-    def __init__(self, state: State, settings: Settings, places: Places) -> None:
+    def __init__(self, state: State, job: Sequence[CoordinatorSide], places: Places) -> None:
         self.state = state
-        self._settings = settings
+        self.stages = job
         self._orders = OpenOrders(state)
         self._members = LiveMembers(state)
         self.watch = Watch()
         self._places = places
 
     @property
+    def strategy(self) -> CoordinatorSide:
+        """The one at work."""
+        return self.stages[at_work(self.stages, self.state)]
+
+    @property
     def settings(self) -> Settings:
-        """The rules of now: a batch method has others than its warm start."""
-        return self._settings.at(batch=self.state.batch is not None)
+        """Those of the strategy at work."""
+        return self.strategy.settings
 
     def restarted(self, now: float, committed: int | None) -> Decision:
         """After a replay of the journal; `committed` is the newest checkpoint on disk."""
@@ -95,7 +100,7 @@ class Coordinator:
         """A request whose reply was kept back. What it says of its sender is known, and old."""
         turn = self._turn(now)
         reply: messages.Reply | None = membership.standing(turn, request.member)
-        reply = reply or batch_work.give(turn, request)
+        reply = reply or stages.of_member(turn, request.member).give(turn, request)
         if turn.decided:
             steering.advance(turn)
         return _decision(turn, reply)
@@ -148,7 +153,8 @@ class Coordinator:
     def _turn(self, now: float) -> Turn:
         return Turn(
             state=self.state,
-            settings=self.settings,
+            stages=self.stages,
+            stage=at_work(self.stages, self.state),
             places=self._places,
             watch=self.watch,
             orders=self._orders,
@@ -163,7 +169,7 @@ class Coordinator:
             case messages.AskPlacement():
                 return messages.Placed(placement=placing.decide(turn))
             case messages.Status():
-                found = status.status(self.state, self.settings, self.watch, turn.now)
+                found = status.status(self.state, self.stages, self.watch, turn.now)
                 return messages.StatusReply(status=found)
             case messages.Stop():
                 steering.stop(turn, request)
@@ -182,19 +188,14 @@ class Coordinator:
         if refusal := membership.heard(turn, request.member):
             return refusal
         if isinstance(request, messages.RequestWork):
-            return self._work(turn, request)
+            membership.take_progress(turn, request.member, request.progress, 0)
+            return stages.of_member(turn, request.member).give(turn, request)
         if isinstance(request, messages.Heartbeat):
             return self._heard(turn, request)
         if isinstance(request, messages.GroupDone):
-            return batch_work.group_done(turn, request)
+            return turn.strategy.take(turn, request)
         answers.order_done(turn, request)
         return messages.Acknowledged()
-
-    def _work(self, turn: Turn, request: messages.RequestWork) -> messages.Reply:
-        is_batch = turn.settings.batch is not None
-        if is_batch and batch_warm_start.has_left(turn, request.member):
-            return batch_work.request_work(turn, request)
-        return work.request_work(turn, request)
 
     def _heard(self, turn: Turn, request: messages.Heartbeat) -> messages.Reply:
         if request.replica is not None:

@@ -1,8 +1,7 @@
 """Who is part of the job: lives and their incarnations, fencing, silence. Decides; no I/O."""
 
-from disttrain.coordinator.decisions import batch_return
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_fold, entries, fold, totals
+from disttrain.coordinator.journal import entries, fold, totals
 from disttrain.coordinator.journal.state import Life, LifeState, Phase
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
@@ -172,10 +171,7 @@ def _is_older(one: Progress, other: Progress) -> bool:
 
 
 def _expire(turn: Turn, member: MemberId) -> None:
-    batch = turn.state.batch
-    attempts = [] if batch is None else batch.course.evaluation.attempts.values()
-    has_group = any(attempt.worker == batch_fold.worker(member) for attempt in attempts)
-    if has_group or any(not held.lost for held in turn.state.data.held(member)):
+    if turn.strategy.has_work(turn, member):
         turn.record(entries.LeasesExpired(member=member))
 
 
@@ -192,7 +188,7 @@ def _fence(turn: Turn, replica: MemberId) -> None:
 
 
 def _shard_lost(turn: Turn, shard: Life, reason: str) -> None:
-    batch_return.shard_lost(turn)
+    turn.strategy.shard_lost(turn)
     if turn.state.checkpoint is not None:
         turn.end_checkpoint(turn.state.checkpoint.number, f"shard-{shard.index} died: {reason}")
     trained = turn.state.began is not None and not turn.state.phase.ended

@@ -11,7 +11,7 @@ def decide(turn: Turn) -> Placement | None:
     The first one of a run is made here, and the first with another number of shards or with other
     vectors to keep than the run that this one resumes had.
     """
-    state, settings = turn.state, turn.settings.last
+    state, settings = turn.state, turn.settings
     present = state.placement
     if state.layout is None or state.phase.ended:
         return present

@@ -29,13 +29,13 @@ def run(turn: Turn) -> None:
 
 def reached(turn: Turn) -> stop_rules.Reached:
     """How far the job is now."""
-    data, evaluations, batch = turn.state.data, turn.state.evaluations, turn.state.batch
+    data, evaluations = turn.state.data, turn.state.evaluations
     return stop_rules.Reached(
         epochs=data.epochs_done,
         steps=data.steps_done,
         samples=turn.state.samples,
         seconds=turn.state.seconds(turn.now),
-        iterations=0 if batch is None else batch.course.method.progress.iteration,
+        iterations=turn.strategy.iterations(turn.state),
         measures=evaluations[-1].measures if evaluations else {},
     )
 
@@ -90,8 +90,8 @@ def have_drained(turn: Turn, replicas: Iterable[Life]) -> None:
 def save_now(turn: Turn) -> None:
     """Begins a checkpoint whether it is due or not, while the job trains."""
     found = turn.state
-    # The journal holds the whole course of a batch method, and seldom there is nothing under way.
-    is_cut_anywhere = turn.settings.batch is None
+    # Where there are quiet points, the journal holds all that is under way between two of them.
+    is_cut_anywhere = not turn.strategy.has_quiet_points
     is_running = found.phase is Phase.RUNNING and turn.shards_ready()
     if is_cut_anywhere and is_running and found.checkpoint is None:
         begin_checkpoint(turn)

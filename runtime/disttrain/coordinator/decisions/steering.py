@@ -5,12 +5,10 @@ needed and not under way.
 """
 
 from disttrain.coordinator.decisions import (
-    batch,
-    batch_return,
-    batch_warm_start,
     closing,
     preparing,
     running,
+    stages,
 )
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import entries
@@ -26,7 +24,7 @@ def advance(turn: Turn) -> None:
     if not turn.state.phase.ended:
         running.give_up_hanging_checkpoint(turn)
         preparing.prepare_shards(turn)
-        batch_return.check_closing(turn)
+        turn.strategy.watch_the_end(turn)
     before = None
     while turn.state.phase is not before and not turn.state.phase.ended:
         before = turn.state.phase
@@ -43,14 +41,10 @@ def stop(turn: Turn, request: Stop) -> None:
         return
     if request.at_once or phase is Phase.WAITING:
         turn.go_to(Phase.STOPPED, StopReason.STOPPED, request.reason)
-    elif phase is Phase.RUNNING and turn.settings.batch is not None:
-        # It ends where nothing is under way.
+    elif phase is Phase.RUNNING or turn.state.may_go_on:
         turn.record(entries.StopAsked())
-    elif phase is Phase.RUNNING:
-        turn.record(entries.StopAsked())
-        turn.go_to(Phase.DRAINING, StopReason.STOPPED, request.reason)
-    elif turn.state.may_go_on:
-        turn.record(entries.StopAsked())
+        if phase is Phase.RUNNING and not turn.strategy.has_quiet_points:
+            turn.go_to(Phase.DRAINING, StopReason.STOPPED, request.reason)
 
 
 def _check_gradients(turn: Turn) -> None:
@@ -73,19 +67,9 @@ def _wait(turn: Turn) -> None:
         turn.go_to(Phase.RUNNING)
 
 
-def _run(turn: Turn) -> None:
-    if turn.settings.then is not None:
-        batch_warm_start.run(turn)
-    elif turn.settings.batch is None:
-        running.run(turn)
-    else:
-        batch_warm_start.tell_replicas(turn)
-        batch.run(turn)
-
-
 _STEPS = {
     Phase.WAITING: _wait,
-    Phase.RUNNING: _run,
+    Phase.RUNNING: stages.run,
     Phase.DRAINING: closing.drain,
     Phase.CHECKPOINTING: closing.save,
     Phase.EXPORTING: closing.export,

@@ -5,15 +5,23 @@ Deterministic: no clock, no socket, no file; the time is handed in.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from disttrain.coordinator.decisions.live_members import LiveMembers
 from disttrain.coordinator.decisions.open_orders import OpenOrders
 from disttrain.coordinator.journal import entries, fold
 from disttrain.coordinator.journal.state import IssuedOrder, Life, Phase, State
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.messages import FailureReason
-from disttrain.coordinator.protocol.orders import End, Order, ShardWritten
+from disttrain.coordinator.protocol.messages import (
+    Acknowledged,
+    FailureReason,
+    GroupDone,
+    RequestWork,
+    Work,
+)
+from disttrain.coordinator.protocol.orders import End, Order, Result, ShardWritten
 from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.status.stages import Stage
 from disttrain.coordinator.status.watch import Watch
 
 
@@ -31,6 +39,7 @@ class CommitCheckpoint:
 
     number: int
     parts: dict[int, ShardWritten]
+    update_rule: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,12 +63,53 @@ class Places:
     """Folder of a committed checkpoint, by number."""
 
 
+class CoordinatorSide(Stage, Protocol):
+    """What a strategy decides in the coordinator. It holds no state: that is the turn's."""
+
+    @property
+    def has_quiet_points(self) -> bool:
+        """Whether nothing is under way every so often, and it is saved and ended there alone."""
+
+    def own_data_problem(self) -> str:
+        """Why a loop that brings its own data cannot take part; empty: it can."""
+
+    def fits(self, turn: "Turn") -> bool:
+        """Whether the data is of a size that it can work on; if not, the job fails."""
+
+    def begin(self, turn: "Turn", checkpoint: int | None) -> None:
+        """It begins anew, or at the checkpoint of this number, where the stage before has ended."""
+
+    def run(self, turn: "Turn") -> None:
+        """Takes every step that is due while the job runs."""
+
+    def watch_the_end(self, turn: "Turn") -> None:
+        """Has a job that closes go on, where a lost shard took with it what it would end with."""
+
+    def give(self, turn: "Turn", request: RequestWork) -> Work:
+        """Work for a replica, whose progress is known."""
+
+    def take(self, turn: "Turn", request: GroupDone) -> Acknowledged | None:
+        """A result of a replica. None: too early, it is sent again."""
+
+    def answered(self, turn: "Turn", issued: IssuedOrder, result: Result) -> None:
+        """What follows from an answer to an order that is the strategy's own."""
+
+    def shard_lost(self, turn: "Turn") -> None:
+        """A life of a shard has ended."""
+
+    def has_work(self, turn: "Turn", member: MemberId) -> bool:
+        """Whether a replica has work that others would wait for if it is silent."""
+
+
 @dataclass(kw_only=True, slots=True)
 class Turn:
     """What one event leads to."""
 
     state: State
-    settings: Settings
+    stages: Sequence[CoordinatorSide]
+    """The strategies that the job has one after another."""
+    stage: int
+    """The number of the one at work."""
     places: Places
     watch: Watch
     orders: OpenOrders
@@ -70,6 +120,21 @@ class Turn:
     effects: list[Effect] = field(default_factory=list)
     patience_seconds: float = 0.0
     """See `machine.Decision`."""
+
+    @property
+    def strategy(self) -> CoordinatorSide:
+        """The one at work."""
+        return self.stages[self.stage]
+
+    @property
+    def following(self) -> CoordinatorSide | None:
+        """The one after it."""
+        return self.stages[self.stage + 1] if self.stage + 1 < len(self.stages) else None
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the strategy at work."""
+        return self.strategy.settings
 
     def record(self, entry: entries.Entry) -> None:
         """Decides something: the state changes at once."""

@@ -32,10 +32,6 @@ class Job:
     uid: str
     name: str
     seed: int
-    update_rule: str
-    """Of what the job begins with."""
-    batch_rule: str
-    """Of the batch method, once it has begun."""
     keep_last: int
 
 
@@ -75,7 +71,7 @@ class Checkpoints:
             created=datetime.now(UTC),
             seed=self.job.seed,
             samples=state.samples,
-            update_rule=self.job.update_rule if state.batch is None else self.job.batch_rule,
+            update_rule=effect.update_rule,
             tensors=model_map.tensors(layout),
             pieces=model_map.pieces(layout),
             placement=state.placement or Placement(vectors=(), holders=()),

@@ -8,7 +8,8 @@ from disttrain.coordinator.journal import batch_entries, entries, totals
 from disttrain.coordinator.process.cluster_status import ClusterStatus
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
-from disttrain.coordinator.status import batch_status, cluster_status, status
+from disttrain.coordinator.status import cluster_status, status
+from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -81,7 +82,7 @@ class Reporting:
                 self._cluster.offer(lambda: self._cluster_fields(now), now)
         if now >= self._next_line and machine.state.began is not None:
             self._next_line = now + _METRICS_SECONDS
-            line = status.metrics_line(machine.state, machine.watch, now)
+            line = status.metrics_line(machine.state, machine.stages, machine.watch, now)
             self._files.add_metrics({"time": now, **line})
 
     def note(self, entry: entries.Entry, now: float) -> None:
@@ -116,7 +117,8 @@ class Reporting:
         self._files.write_status(self._status(now))
         if not self._machine.state.phase.ended:
             return
-        found = status.summary(self._machine.state, self._machine.watch, now)
+        machine = self._machine
+        found = status.summary(machine.state, machine.stages, machine.watch, now)
         self._files.write_summary({**found, **self._exactness()})
 
     def close(self, now: float) -> None:
@@ -127,7 +129,7 @@ class Reporting:
 
     def _cluster_fields(self, now: float) -> dict[str, Any]:
         machine = self._machine
-        return cluster_status.fields(machine.state, machine.settings, machine.watch, now)
+        return cluster_status.fields(machine.state, machine.stages, machine.watch, now)
 
     def _note_member(self, entry: _OfMember) -> None:
         name = totals.name(entry.member.role, entry.member.index)
@@ -196,7 +198,8 @@ class Reporting:
             self.finish(now)
 
     def _status(self, now: float) -> dict[str, Any]:
-        found = status.status(self._machine.state, self._machine.settings, self._machine.watch, now)
+        machine = self._machine
+        found = status.status(machine.state, machine.stages, machine.watch, now)
         return {
             **found,
             **self._exactness(),

@@ -7,7 +7,7 @@ from itertools import islice
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.status import progress, status
+from disttrain.coordinator.status import progress
 from disttrain.job.roles import Durability
 from disttrain.telemetry import exporter, metrics
 from disttrain.telemetry.health import Health
@@ -89,7 +89,7 @@ class ServedMetrics:
     def _update_gauges(self, machine: Coordinator, now: float) -> None:
         state, watch, found = machine.state, machine.watch, self._metrics
         speed = watch.samples_per_second()
-        estimate = progress.estimate(state, machine.settings.last, now, speed)
+        estimate = progress.estimate(state, machine.stages[-1], now, speed)
         for role, lives in ((Role.REPLICA, state.replicas), (Role.SHARD, state.shards)):
             count = sum(life.live for life in lives.values())
             found.members.labels(role=role.name.lower()).set(count)
@@ -100,7 +100,7 @@ class ServedMetrics:
         found.progress.set(estimate.fraction)
         found.remaining_seconds.set(estimate.remaining_seconds or 0.0)
         found.samples_per_second.set(speed)
-        loss = status.loss(state, watch)
+        loss = machine.strategy.loss(state, watch)
         found.loss.set(loss if loss is not None else 0.0)
         if state.evaluations:
             measures = dict(islice(state.evaluations[-1].measures.items(), _MOST_MEASURES))

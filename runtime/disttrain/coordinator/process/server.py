@@ -3,12 +3,10 @@
 import random
 import signal
 import time
-from dataclasses import replace
 
 from disttrain.checkpoint import object_names, stores
 from disttrain.checkpoint.errors import StoreAway, StoreDenied
 from disttrain.checkpoint.stores import CheckpointStore
-from disttrain.coordinator import settings
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import Places
 from disttrain.coordinator.errors import Superseded
@@ -24,8 +22,8 @@ from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service, steady_clock
 from disttrain.coordinator.process.start import Origin
 from disttrain.coordinator.protocol import farewells
-from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.cluster_status import JobObject, Patches
+from disttrain.coordinator.strategies import registry
 from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
@@ -112,7 +110,8 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
     if config.resume_from is not None:
         # Before anybody is told anything: a next life that began anew would tell the same lives.
         RunFolder(config.run_folder).resumed.touch()
-    machine = Coordinator(begun.state, _settings(config), _places(config, store))
+    job = registry.stages(config.job.spec, config.checkpoints.uri)
+    machine = Coordinator(begun.state, job, _places(config, store))
     parts = Parts(
         machine=machine,
         journal=kept,
@@ -124,11 +123,6 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
         clock=steady_clock(begun.state.latest_time),
     )
     return parts, begun.origin
-
-
-def _settings(config: LaunchConfig) -> Settings:
-    found = settings.from_spec(config.job.spec)
-    return replace(found, checkpoint_uri=config.checkpoints.uri or found.checkpoint_uri)
 
 
 def _places(config: LaunchConfig, store: CheckpointStore) -> Places:
@@ -149,14 +143,10 @@ def _model_file(config: LaunchConfig) -> str:
 
 def _job(config: LaunchConfig) -> Job:
     spec = config.job.spec
-    first = defaults.first_stage(spec).strategy.rule.optimizer.rule
-    then = spec.strategy.rule.optimizer.rule
     return Job(
         uid=config.job_uid,
         name=config.job.metadata.name,
         seed=spec.seed,
-        update_rule=type(first).__name__.lower(),
-        batch_rule=type(then).__name__.lower(),
         keep_last=spec.checkpoint.keep_last,
     )
 

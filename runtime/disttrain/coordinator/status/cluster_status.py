@@ -7,6 +7,7 @@ would remove the others.
 import json
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,14 +15,15 @@ from typing import Any
 from disttrain.checkpoint import names, object_names
 from disttrain.coordinator.journal.state import Saved, State
 from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.status import batch_status, progress, status
+from disttrain.coordinator.status import progress, status
+from disttrain.coordinator.status.stages import Stage, at_work
 from disttrain.coordinator.status.watch import Watch
 from disttrain.job import object_uri, spec
 from disttrain.job.status import (
     CheckpointStatus,
     DataStatus,
+    JobStatus,
     ParameterServerStatus,
-    SandblasterStatus,
     ShardStatus,
     TrainingStatus,
 )
@@ -50,18 +52,18 @@ class JobObject:
     uid: str
 
 
-def fields(state: State, settings: Settings, watch: Watch, now: float) -> Json:
+def fields(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
     """What the status of the object should say now."""
     found: Json = {
-        "training": _training(state, settings, watch, now).as_json(),
+        "training": _training(state, stages, watch, now).as_json(),
         "data": _data(state).as_json(),
         "parameterServer": _parameter_server(state, watch).as_json(),
     }
-    batch = batch_status.batch(state)
-    if batch is not None:
-        found["sandblaster"] = SandblasterStatus.model_validate(batch).as_json()
+    if own := stages[-1].status(state):
+        whole = JobStatus.model_validate(own)
+        found |= whole.model_dump(mode="json", by_alias=True, exclude_none=True, include=set(own))
     if state.saved is not None:
-        found["checkpoint"] = _checkpoint(state.saved, settings.checkpoint_uri).as_json()
+        found["checkpoint"] = _checkpoint(state.saved, stages[-1].settings.checkpoint_uri).as_json()
     return found
 
 
@@ -127,11 +129,12 @@ def _without_measures(wanted: Json) -> Json:
     return {**_without_shards(wanted), "training": training}
 
 
-def _training(state: State, settings: Settings, watch: Watch, now: float) -> TrainingStatus:
+def _training(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> TrainingStatus:
+    stage, last = stages[at_work(stages, state)], stages[-1]
     speed = watch.samples_per_second()
-    estimate = progress.estimate(state, settings.last, now, speed)
+    estimate = progress.estimate(state, last, now, speed)
     staleness = status.staleness_figures(state, watch)
-    loss = status.loss(state, watch)
+    loss = stage.loss(state, watch)
     warnings = (status.checkpoint_warning(state), status.measure_warning(state))
     measures = dict(list(_measures(state).items())[:_MOST_MEASURES])
     return TrainingStatus(
@@ -143,7 +146,7 @@ def _training(state: State, settings: Settings, watch: Watch, now: float) -> Tra
         loss=loss,
         recent_loss=None if loss is None else _readable(loss),
         metrics=measures,
-        measure=_measure(settings, measures),
+        measure=_measure(stage.settings, measures),
         warning="; ".join(text for text in warnings if text)[:LONGEST_TEXT] or None,
         staleness_p50=staleness["p50"],
         staleness_p99=staleness["p99"],

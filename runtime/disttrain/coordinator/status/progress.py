@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from disttrain.coordinator.journal.state import Phase, State, StopReason
 from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.status.stages import Stage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,14 +22,15 @@ def epochs_processed(state: State) -> float:
     return state.data.samples_done / state.data.samples if state.data.samples else 0.0
 
 
-def estimate(state: State, settings: Settings, now: float, speed: float) -> Estimate:
-    """What is left, at the present speed in samples per second."""
+def estimate(state: State, last: Stage, now: float, speed: float) -> Estimate:
+    """What is left of a job with this last stage, at the present speed in samples per second."""
+    settings = last.settings
     # A batch method that has converged does no more of what its limits allow.
     if state.phase is Phase.COMPLETE or state.reason == StopReason.CONVERGED:
         return Estimate(fraction=1.0, remaining_seconds=0.0)
     estimates = [
         *_by_samples(state, settings, speed),
-        *_by_iterations(state, settings, now),
+        *_by_iterations(state, last, now),
         *_by_seconds(state, settings, now),
     ]
     if state.phase.ended:
@@ -42,11 +44,11 @@ def estimate(state: State, settings: Settings, now: float, speed: float) -> Esti
     return Estimate(fraction=fraction, remaining_seconds=None)
 
 
-def _by_iterations(state: State, settings: Settings, now: float) -> list[Estimate]:
-    limit, batch = settings.stop.iterations, state.batch
-    if limit is None or batch is None or not batch.course.method.progress.iteration:
+def _by_iterations(state: State, last: Stage, now: float) -> list[Estimate]:
+    limit, done = last.settings.stop.iterations, last.iterations(state)
+    if limit is None or not done:
         return []
-    fraction = min(1.0, batch.course.method.progress.iteration / limit)
+    fraction = min(1.0, done / limit)
     remaining = state.seconds(now) * (1.0 - fraction) / fraction
     return [Estimate(fraction=fraction, remaining_seconds=remaining)]
 

@@ -1,6 +1,7 @@
 """What status.json, metrics.jsonl and summary.json say. Pure: JSON values out of the state."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from disttrain.coordinator.journal import totals
@@ -10,29 +11,31 @@ from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.reports import ShardReport
-from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.status import batch_status, limiting, progress
+from disttrain.coordinator.status import limiting, progress
+from disttrain.coordinator.status.stages import Stage, at_work
 from disttrain.coordinator.status.watch import Watch
 
 Json = dict[str, Any]
 
 
-def status(state: State, settings: Settings, watch: Watch, now: float) -> Json:
-    """Everything about a running job."""
+def status(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
+    """Everything about a running job, whose stages these are."""
+    number, last = at_work(stages, state), stages[-1]
+    is_first_of_more = stages[number] is not last
     speed = watch.samples_per_second()
-    estimate = progress.estimate(state, settings.last, now, speed)
+    estimate = progress.estimate(state, last, now, speed)
     replicas = list(watch.replicas.values())
     shares = limiting.time_shares(replicas)
     found: Json = {
-        **_result(state, watch, now),
+        **_result(state, last, watch, now),
         "epoch": progress.epochs_processed(state),
         "samplesPerSecond": speed,
-        "loss": loss(state, watch),
+        "loss": stages[number].loss(state, watch),
         "progress": estimate.fraction,
         "remainingSeconds": estimate.remaining_seconds,
-        "hasTarget": settings.last.stop.target_metric is not None,
+        "hasTarget": last.settings.stop.target_metric is not None,
         "liveReplicas": state.num_live_replicas,
-        "warmStart": settings.then is not None or state.samples < settings.warm_start_samples,
+        "warmStart": is_first_of_more or stages[number].is_warming_up(state),
         "checkpoint": state.last_checkpoint,
         "timeShares": None if shares is None else _shares(shares),
         "measureWarning": measure_warning(state),
@@ -43,12 +46,12 @@ def status(state: State, settings: Settings, watch: Watch, now: float) -> Json:
     return finite(found)
 
 
-def summary(state: State, watch: Watch, now: float) -> Json:
+def summary(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
     """How the job ended."""
-    return finite(_result(state, watch, now))
+    return finite(_result(state, stages[-1], watch, now))
 
 
-def metrics_line(state: State, watch: Watch, now: float) -> Json:
+def metrics_line(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
     """A line of metrics.jsonl while the job runs."""
     histogram = _staleness(state, watch)
     return finite(
@@ -58,7 +61,7 @@ def metrics_line(state: State, watch: Watch, now: float) -> Json:
             "steps": state.data.steps_done,
             "epoch": progress.epochs_processed(state),
             "samplesPerSecond": watch.samples_per_second(),
-            "loss": loss(state, watch),
+            "loss": stages[at_work(stages, state)].loss(state, watch),
             "stalenessP50": reports.staleness_quantile(histogram, 0.5),
             "stalenessP99": reports.staleness_quantile(histogram, 0.99),
             "liveReplicas": state.num_live_replicas,
@@ -111,11 +114,6 @@ def evaluation_line(state: State) -> Json:
     )
 
 
-def loss(state: State, watch: Watch) -> float | None:
-    """Of a batch method the objective, else what the replicas' batches had lately."""
-    return watch.loss() if state.batch is None else batch_status.objective(state)
-
-
 def finite(content: Json) -> Json:
     """The same with null for the numbers that JSON cannot hold."""
     return {key: _finite(item) for key, item in content.items()}
@@ -131,7 +129,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _result(state: State, watch: Watch, now: float) -> Json:
+def _result(state: State, last: Stage, watch: Watch, now: float) -> Json:
     return {
         "phase": state.phase,
         "reason": state.reason,
@@ -142,7 +140,7 @@ def _result(state: State, watch: Watch, now: float) -> Json:
         "epochs": state.data.epochs_done,
         **_measures(state),
         "evaluations": state.totals.evaluations,
-        **_batch(state),
+        **last.status(state),
         "staleness": staleness_figures(state, watch),
         "restarts": _restarts(state.totals),
         **_portions(state.data),
@@ -163,11 +161,6 @@ def _measures(state: State) -> Json:
             for name, item in state.best.items()
         },
     }
-
-
-def _batch(state: State) -> Json:
-    found = batch_status.batch(state)
-    return {} if found is None else {"sandblaster": found}
 
 
 def _restarts(counted: Totals) -> Json:

@@ -1,16 +1,15 @@
 """Who may not join: a replica with other data, and anybody once the job is over."""
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from builders.batch_machines import RULES
-from builders.machines import BASE, Machine
+from builders.machines import Machine
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.messages import FailureReason, RefusalReason
+from disttrain.coordinator.strategies.downpour import MOST_PORTIONS
 from disttrain.transport.header import Role
 
 
@@ -48,15 +47,15 @@ def test_nobody_joins_a_job_that_is_over() -> None:
         ({}, r"^2147483648 training samples are 268435456 portions of 8, .* spec\.portionSize$"),
         ({"portion_size": None, "batch_size": 1}, r"33554432 portions of 64.* spec\.portionSize$"),
         (
-            {"portion_size": None, "batch_size": 1, "then": replace(BASE, batch=RULES)},
-            r"larger spec\.strategy\.sandblaster\.warmStart\.batchSize$",
+            {"portion_size": None, "batch_size": 1, "portion_size_field": "spec.a"},
+            r"larger spec\.a$",
         ),
     ],
 )
 def test_more_portions_than_there_can_be_an_account_of_fail_the_job(
     changes: dict[str, Any], remedy: str
 ) -> None:
-    machine = Machine(**changes)
+    machine = Machine(most_portions=MOST_PORTIONS, **changes)
 
     refused = machine.join(Role.REPLICA, 0, "large", samples=2**31)
 

@@ -18,7 +18,9 @@ from disttrain.transport.header import Role
 
 
 def _summary(machine: Machine) -> status.Json:
-    return status.summary(machine.state, machine.coordinator.watch, machine.now)
+    return status.summary(
+        machine.state, machine.coordinator.stages, machine.coordinator.watch, machine.now
+    )
 
 
 def test_a_job_ends_complete_with_the_file_evaluated() -> None:
@@ -146,7 +148,18 @@ def test_only_one_replica_works_during_the_warm_start() -> None:
     assert machine.work(two).wait
     assert machine.work(two).leases == ()
     leases = machine.work(one).leases
+    machine.reach(one, leases[0].id, 7)
+    assert machine.work(two).leases == ()
     machine.reach(one, leases[0].id, 8)
+    assert machine.work(two).leases
+
+
+def test_the_lowest_living_replica_goes_on_with_the_warm_start() -> None:
+    machine = Machine(warm_start_samples=8)
+    _, one, two = machine.running()
+    machine.request(messages.MemberDied(role=Role.REPLICA, index=0, pid=2, exit_code=-9))
+    assert machine.state.replicas[0].member == one
+    assert not machine.state.replicas[0].live
     assert machine.work(two).leases
 
 

@@ -1,10 +1,8 @@
 """Who holds what: decided once in a run, and told to everybody."""
 
-from dataclasses import replace
-
-from builders.batch_machines import RULES
+from builders.batch_machines import batch_method
 from builders.control_members import LAYOUT
-from builders.machines import BASE, Machine
+from builders.machines import Machine, asynchronous
 from disttrain.coordinator.journal import entries, resume, state
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol import messages, orders
@@ -101,7 +99,7 @@ def test_other_vectors_to_keep_are_another_table() -> None:
 
 
 def test_a_warm_start_and_what_follows_have_one_table() -> None:
-    last = replace(BASE, kept=("sum", "trial"), batch=RULES)
-    machine = Machine(kept=("sum",), then=last)
+    kept = ("sum", "trial")
+    machine = Machine(None, asynchronous(kept=kept), batch_method(kept=kept))
     machine.running()
     assert asked(machine) == place(LAYOUT, 1, ("sum", "trial"))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from disttrain.coordinator.decisions import schedule, stop_rules, warm_start
+from disttrain.coordinator.decisions import schedule, stop_rules
 from disttrain.coordinator.decisions.stop_rules import Reached
 from disttrain.coordinator.journal.state import StopReason
 from disttrain.coordinator.protocol.reports import (
@@ -74,12 +74,6 @@ def test_the_first_checkpoint_is_due_at_once_and_a_failed_one_soon() -> None:
     assert not schedule.checkpoint_due(since_last=59, every=60, last_failed=False)
     assert schedule.checkpoint_due(since_last=60, every=60, last_failed=False)
     assert schedule.checkpoint_due(since_last=10, every=60, last_failed=True)
-
-
-def test_only_the_lowest_living_replica_works_during_the_warm_start() -> None:
-    assert warm_start.may_work(1, 1, samples_done=0, warm_samples=10)
-    assert not warm_start.may_work(2, 1, samples_done=9, warm_samples=10)
-    assert warm_start.may_work(2, 1, samples_done=10, warm_samples=10)
 
 
 @pytest.mark.parametrize(

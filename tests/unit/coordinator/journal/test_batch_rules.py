@@ -33,7 +33,7 @@ def test_every_method_and_line_search_converges(
     optimizer: BatchOptimizer, kind: str, precision: Precision
 ) -> None:
     rules = RULES.model_copy(update={"optimizer": optimizer, "precision": precision})
-    machine = BatchMachine(batch=rules)
+    machine = BatchMachine(rules=rules)
     _, first, second = machine.running()
     for _ in range(30):
         machine.evaluate(first, second)

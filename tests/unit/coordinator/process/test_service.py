@@ -120,7 +120,7 @@ class Served:
         self.reporting = Reporting(
             self.machine, RunFiles(folder), self.metrics, losses_are_exact=True
         )
-        job = Job(uid="u", name="n", seed=1, update_rule="sgd", batch_rule="lbfgs", keep_last=1)
+        job = Job(uid="u", name="n", seed=1, keep_last=1)
         parts = Parts(
             machine=self.machine,
             journal=self.journal,
@@ -385,7 +385,7 @@ def ask_for_work(served: Served, replica: MemberId) -> int:
 def a_batch(folder: Path) -> tuple[Served, MemberId, MemberId]:
     """One replica has both groups; for the other there are none."""
     rules = RULES.model_copy(update={"backup_tasks": BackupTasks(enabled=False)})
-    members = BatchMachine(batch=rules)
+    members = BatchMachine(rules=rules)
     _, busy, idle = members.running()
     (first,) = members.ask(busy)
     members.ask(busy, first.attempt)

@@ -12,7 +12,7 @@ FULL = "checkpoints/.staging-00000002/shard-0 could not be written: No space lef
 
 def told(machine: Machine) -> dict[str, Any]:
     found = machine.coordinator
-    return status.status(found.state, found.settings, found.watch, machine.now)
+    return status.status(found.state, found.stages, found.watch, machine.now)
 
 
 def ended(machine: Machine, number: int, *, committed: bool) -> None:
@@ -35,7 +35,7 @@ def test_a_failed_checkpoint_is_warned_of_until_one_is_committed() -> None:
     warning = f"nothing since checkpoint 2 is saved: {FULL}"
     assert told(machine)["checkpointWarning"] == warning
     found = machine.coordinator
-    wanted = cluster_status.fields(found.state, found.settings, found.watch, machine.now)
+    wanted = cluster_status.fields(found.state, found.stages, found.watch, machine.now)
     assert wanted["training"]["warning"] == warning
 
 

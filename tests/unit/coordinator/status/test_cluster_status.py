@@ -12,7 +12,7 @@ from builders.batch_machines import RULES, BatchMachine
 from builders.machines import Machine
 from disttrain.coordinator.journal.state import Evaluation, Saved
 from disttrain.coordinator.protocol.reports import ShardReport
-from disttrain.coordinator.status import batch_status, cluster_status
+from disttrain.coordinator.status import cluster_status
 from disttrain.coordinator.status.cluster_status import (
     EVERY_SECONDS,
     LARGEST_BYTES,
@@ -20,6 +20,7 @@ from disttrain.coordinator.status.cluster_status import (
     Patches,
 )
 from disttrain.coordinator.status.watch import Watch
+from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.job.status import COORDINATOR_FIELDS, JobStatus
 from disttrain.job.status_section import LONGEST_TEXT
 
@@ -28,9 +29,7 @@ JOB = JobObject(name="digits", namespace="team", uid="u-1")
 
 def fields(machine: Machine) -> dict[str, Any]:
     coordinator = machine.coordinator
-    return cluster_status.fields(
-        machine.state, coordinator.settings, coordinator.watch, machine.now
-    )
+    return cluster_status.fields(machine.state, coordinator.stages, coordinator.watch, machine.now)
 
 
 def an_evaluation(**measures: float) -> Evaluation:
@@ -194,7 +193,7 @@ def test_a_batch_method_has_a_section_of_its_own() -> None:
     coordinator = machine.coordinator
 
     found = cluster_status.fields(
-        coordinator.state, coordinator.settings, coordinator.watch, machine.now
+        coordinator.state, coordinator.stages, coordinator.watch, machine.now
     )
 
     assert set(found) == set(COORDINATOR_FIELDS)
@@ -206,7 +205,7 @@ def test_a_batch_method_has_a_section_of_its_own() -> None:
 
 
 def test_a_batch_that_leaves_replicas_without_work_is_told_in_the_object() -> None:
-    machine = BatchMachine(batch=RULES.model_copy(update={"push_every_portions": 4}))
+    machine = BatchMachine(rules=RULES.model_copy(update={"push_every_portions": 4}))
     machine.running()
 
     section = told_of_the_method(machine)

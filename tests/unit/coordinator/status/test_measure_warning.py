@@ -48,6 +48,6 @@ def test_the_log_and_the_status_warn_and_the_log_once(
         machine.state.evaluations.append(evaluation)
         reporting.note(entries.EvaluationEnded(evaluation=evaluation), now=1.0)
 
-    told = status.status(machine.state, machine.settings, machine.watch, now=1.0)
+    told = status.status(machine.state, machine.stages, machine.watch, now=1.0)
     assert "Task.measure()" in told["measureWarning"]
     assert [line.message for line in caplog.records].count(told["measureWarning"]) == 1

@@ -1,10 +1,8 @@
 """How far the job is, and how long it will still take."""
 
-from dataclasses import replace
-
 import pytest
 
-from builders.machines import BASE
+from builders.machines import asynchronous
 from disttrain.coordinator.journal.state import Phase, State, StopReason
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.status import progress
@@ -21,8 +19,7 @@ def _state(done: int = 0, samples: int = 100, began: float | None = 0.0) -> Stat
 
 
 def _estimate(state: State, stop: Stop, *, now: float = 0.0, speed: float = 10.0) -> Estimate:
-    settings = replace(BASE, stop=stop)
-    return progress.estimate(state, settings, now, speed)
+    return progress.estimate(state, asynchronous(stop=stop), now, speed)
 
 
 @pytest.mark.parametrize(

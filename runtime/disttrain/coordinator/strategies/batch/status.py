@@ -81,10 +81,3 @@ def accepted(progress: Progress) -> Json:
         "objective": progress.loss,
         "gradient_norm": progress.largest,
     }
-
-
-def objective(state: State) -> float | None:
-    """The loss over the batch at the point accepted last; None before it is known."""
-    if state.batch is None or not state.batch.course.method.progress.evaluations:
-        return None
-    return state.batch.course.method.progress.loss

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from builders.batch_machines import RULES, BatchMachine
-from disttrain.coordinator.decisions import batch
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Progress
-from disttrain.coordinator.status import batch_status
+from disttrain.coordinator.strategies.batch import side
+from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.job.roles import Durability
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.batch.orders import Order
@@ -260,7 +260,7 @@ def test_a_loop_with_its_own_data_is_refused() -> None:
 
 
 def test_batches_that_the_data_is_too_small_for_fail_the_job() -> None:
-    machine = BatchMachine(batch=RULES.model_copy(update={"batch_size": 40}))
+    machine = BatchMachine(rules=RULES.model_copy(update={"batch_size": 40}))
     machine.running()
 
     assert machine.phase() is Phase.FAILED
@@ -271,7 +271,7 @@ def test_batches_that_the_data_is_too_small_for_fail_the_job() -> None:
 def test_more_groups_than_an_order_has_room_for_fail_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(batch, "MOST_GROUPS", 1)
+    monkeypatch.setattr(side, "MOST_GROUPS", 1)
     machine = BatchMachine()
     machine.running()
 
@@ -281,13 +281,13 @@ def test_more_groups_than_an_order_has_room_for_fail_the_job(
 
 
 def test_an_order_with_as_many_groups_as_there_may_be_can_be_sent() -> None:
-    last = 2**32 + batch.MOST_GROUPS
+    last = 2**32 + side.MOST_GROUPS
     order = Order(
         coordinator=2,
         number=1,
         iteration=1,
         evaluation=1,
-        commits=tuple(range(last - batch.MOST_GROUPS, last)),
+        commits=tuple(range(last - side.MOST_GROUPS, last)),
     )
     sent = payloads.encode_order(orders.NumberedOrder(id=1, order=orders.Perform(order=order)))
     assert len(sent) < payloads.LIMIT_BYTES
@@ -295,7 +295,7 @@ def test_an_order_with_as_many_groups_as_there_may_be_can_be_sent() -> None:
 
 def test_batches_smaller_than_the_data_go_through_it() -> None:
     rules = RULES.model_copy(update={"batch_size": 18, "portion_size": 2, "push_every_portions": 3})
-    machine = BatchMachine(batch=rules, portion_size=2, batch_size=2)
+    machine = BatchMachine(rules=rules, portion_size=2, batch_size=2)
     _, first, second = machine.running()
 
     assert machine.batch.groups == 6

@@ -2,11 +2,11 @@
 
 from builders.batch_machines import RULES, BatchMachine
 from disttrain.coordinator.journal.state import LifeState
-from disttrain.coordinator.status import batch_status
+from disttrain.coordinator.strategies.batch import status as batch_status
 
 
 def _said(**changes: object) -> str | None:
-    machine = BatchMachine(batch=RULES.model_copy(update=changes))
+    machine = BatchMachine(rules=RULES.model_copy(update=changes))
     machine.running()
     found = batch_status.batch(machine.state)
     assert found is not None
@@ -26,7 +26,7 @@ def test_a_batch_with_as_many_groups_as_replicas_is_fine() -> None:
 
 
 def test_replicas_that_are_gone_need_no_groups() -> None:
-    machine = BatchMachine(batch=RULES.model_copy(update={"push_every_portions": 4}))
+    machine = BatchMachine(rules=RULES.model_copy(update={"push_every_portions": 4}))
     machine.running()
     machine.state.replicas[1].state = LifeState.LEFT
     found = batch_status.batch(machine.state)

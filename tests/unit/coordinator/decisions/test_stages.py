@@ -1,25 +1,22 @@
 """How the coordinator ends the warm start of a batch method, and begins the method there."""
 
-from dataclasses import replace
-
-from builders.batch_machines import RULES, BatchMachine
-from builders.machines import BASE
+from builders.batch_machines import BatchMachine, batch_method
+from builders.machines import asynchronous
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.status import batch_status, cluster_status
+from disttrain.coordinator.status import cluster_status
+from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.job.stop import Stop
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.transport.header import Role
 
 SAMPLES = 44
 """More than the 32 of the data."""
-THEN = replace(
-    BASE, batch=RULES, evaluation=None, stop=Stop(iterations=50), follows_warm_start=True
-)
 
 
 def a_machine() -> BatchMachine:
-    return BatchMachine(batch=None, stop=Stop(samples=SAMPLES), then=THEN)
+    first = asynchronous(evaluation=None, stop=Stop(samples=SAMPLES))
+    return BatchMachine(first, batch_method())
 
 
 def issued(machine: BatchMachine, kind: type[object]) -> list[MemberId]:
@@ -55,9 +52,7 @@ def switched() -> tuple[BatchMachine, list[MemberId]]:
 def test_the_object_tells_the_progress_of_the_whole_job() -> None:
     machine, _, _ = processed()
     coordinator = machine.coordinator
-    told = cluster_status.fields(
-        machine.state, coordinator.settings, coordinator.watch, machine.now
-    )
+    told = cluster_status.fields(machine.state, coordinator.stages, coordinator.watch, machine.now)
     assert told["training"]["progressPercent"] == 0
 
 

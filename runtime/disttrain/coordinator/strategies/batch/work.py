@@ -1,6 +1,5 @@
 """Giving out groups of portions, and taking their results. Decides; no I/O."""
 
-from disttrain.coordinator.decisions import batch_return, membership
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal import batch_entries, batch_fold
 from disttrain.coordinator.journal.batch_state import Batch
@@ -14,6 +13,7 @@ from disttrain.coordinator.protocol.messages import (
     Work,
 )
 from disttrain.coordinator.protocol.orders import Performed
+from disttrain.coordinator.strategies.batch import returning
 from disttrain.sandblaster.batch import groups
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.batch.groups import Attempt
@@ -25,11 +25,6 @@ _PATIENCE_SECONDS = 0.5
 says what it has dropped meanwhile."""
 _PAUSE_SECONDS = 0.01
 """Before it asks again."""
-
-
-def request_work(turn: Turn, request: RequestWork) -> Work:
-    membership.take_progress(turn, request.member, request.progress, 0)
-    return give(turn, request)
 
 
 def give(turn: Turn, request: RequestWork) -> Work:
@@ -84,7 +79,7 @@ def _is_wanted(batch: Batch, request: GroupDone) -> bool:
 def _may_work(turn: Turn, batch: Batch) -> bool:
     is_computing = batch.course.stage is Stage.COMPUTING and not batch.returning
     is_running = turn.state.phase is Phase.RUNNING and not turn.state.stopping
-    return is_computing and is_running and batch_return.lives(turn) == batch.lives
+    return is_computing and is_running and returning.lives(turn) == batch.lives
 
 
 def _attempt(turn: Turn, batch: Batch, request: RequestWork) -> Attempt | None:

@@ -94,7 +94,7 @@ def _withdraw(turn: Turn, *kinds: type[Perform | Decide | ReturnTo]) -> None:
             turn.record(entries.OrderClosed(id=issued.id))
 
 
-def check_closing(turn: Turn) -> None:
+def watch_the_end(turn: Turn) -> None:
     """A job that closes and has lost a shard goes on from the cut; see `are_together`."""
     batch = turn.state.batch
     closing = turn.state.phase in {Phase.DRAINING, Phase.CHECKPOINTING}

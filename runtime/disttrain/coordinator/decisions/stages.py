@@ -1,0 +1,65 @@
+"""The strategies of a job one after another, such as a warm start and a batch method.
+
+A stage ends when its samples are processed. Then nothing more is given out, every replica pushes
+what it has, and a checkpoint is made of what the shards have come to. With this one the next stage
+begins, whatever dies later. Decides; no I/O.
+"""
+
+from disttrain.coordinator.decisions import running, stop_rules
+from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
+from disttrain.coordinator.journal import batch_entries, fold
+from disttrain.coordinator.journal.state import Phase, StopReason
+from disttrain.coordinator.protocol import orders
+from disttrain.coordinator.protocol.fields import MemberId
+
+
+def run(turn: Turn) -> None:
+    """Takes the steps of the stage at work, and those that lead to the next one."""
+    following = turn.following
+    if following is None:
+        _tell_replicas(turn)
+        turn.strategy.run(turn)
+    elif following.fits(turn):
+        if not turn.state.warm_start.ended:
+            _train(turn)
+        if turn.state.warm_start.ended and turn.state.phase is Phase.RUNNING:
+            _end(turn, following)
+
+
+def of_member(turn: Turn, member: MemberId) -> CoordinatorSide:
+    """The stage that a replica works in: every one begins with the first, whenever it joined."""
+    found = fold.life(turn.state, member)
+    has_left = turn.stage == 0 or (found is not None and found.left_warm_start)
+    return turn.strategy if has_left else turn.stages[turn.stage - 1]
+
+
+def _tell_replicas(turn: Turn) -> None:
+    told = {issued.member for issued in turn.open_orders(orders.LeaveWarmStart)}
+    for replica in turn.live_replicas() if turn.stage else ():
+        if not replica.left_warm_start and replica.member not in told:
+            turn.issue(replica.member, orders.LeaveWarmStart())
+
+
+def _train(turn: Turn) -> None:
+    reason = stop_rules.met(turn.settings.stop, running.reached(turn))
+    if reason is StopReason.SAMPLES:
+        turn.record(batch_entries.WarmStartEnded())
+    else:
+        turn.strategy.run(turn)
+
+
+def _end(turn: Turn, following: CoordinatorSide) -> None:
+    busy = [replica for replica in turn.live_replicas() if not replica.drained]
+    running.have_drained(turn, busy)
+    found = turn.state
+    if busy or found.fencings or found.checkpoint is not None or not turn.shards_ready():
+        return
+    cut = found.warm_start.cut
+    if cut is None:
+        cut = found.next_checkpoint
+        turn.record(batch_entries.WarmStartDrained(checkpoint=cut))
+    if (found.last_checkpoint or 0) >= cut:
+        turn.stage += 1
+        following.begin(turn, found.last_checkpoint)
+    elif found.next_checkpoint == cut or running.may_try_checkpoint_again(turn):
+        running.begin_checkpoint(turn)

@@ -1,0 +1,1 @@
+"""The coordinator's side of each strategy, and the only place that knows which ones there are."""

@@ -1,0 +1,292 @@
+"""A batch method: orders to the shards, groups to the replicas, and what comes between two orders.
+
+Decides; no I/O. The method itself is decided by the `Driver`, which journal entries call: here is
+what it is told, and when. Nothing is under way before an order that prepares an evaluation is
+given; so that is where checkpoints are cut, where the model is measured, and where the job ends.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from disttrain.coordinator.decisions import running, stop_rules
+from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.journal import batch_changes, batch_entries, batch_fold, entries
+from disttrain.coordinator.journal.batch_state import Batch
+from disttrain.coordinator.journal.state import IssuedOrder, Phase, State, StopReason
+from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.protocol.fields import MemberId
+from disttrain.coordinator.protocol.messages import (
+    Acknowledged,
+    FailureReason,
+    GroupDone,
+    RequestWork,
+    Work,
+)
+from disttrain.coordinator.protocol.orders import (
+    Decide,
+    Evaluate,
+    OrderFailed,
+    Perform,
+    Performed,
+    Result,
+)
+from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.status.watch import Watch
+from disttrain.coordinator.strategies.batch import returning, status, work
+from disttrain.job.roles import Durability
+from disttrain.job.sandblaster import Sandblaster
+from disttrain.sandblaster.batch.driver import Stage
+from disttrain.sandblaster.method import End
+from disttrain.sandblaster.names import FETCHABLE
+
+MOST_GROUPS = 200_000
+"""Of a batch. An order names the winner of each, some twelve bytes, and is at most 8 MiB long."""
+_UNTOLD_BYTES = 64 * 2**20
+"""Of gradients that a shard may hold before it is told which of them count."""
+_ENDS = {
+    End.GRADIENT: "no element of the gradient is larger than gradientTolerance",
+    End.CHANGE: "the loss changed by no more than changeTolerance",
+    End.NO_DESCENT: "no step makes the loss smaller, as far as these numbers can tell",
+    End.NOT_FINITE: "the loss or the gradient at the first point is not a finite number",
+    End.NO_MINIMUM: "the loss has no minimum that can be reached: it falls without an end, or up "
+    "to points where it or its gradient is not a finite number",
+}
+_REMEDIES = {
+    End.NOT_FINITE: "See that the data and the initial parameters hold none, and that the loss "
+    "does not overflow.",
+    End.NO_MINIMUM: "See that the loss has a lower bound and does not overflow (compute it of "
+    "logits, add a penalty, or take strategy.sandblaster.precision: float64).",
+}
+"""Ends that are failures."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchMethod:
+    """A method whose every point is measured on a whole batch, by all replicas together."""
+
+    settings: Settings
+    rules: Sandblaster
+
+    @staticmethod
+    def kept(rule: Sandblaster) -> tuple[str, ...]:
+        """Names of vectors that holders keep beside what is trained."""
+        del rule
+        return FETCHABLE
+
+    @classmethod
+    def of(cls, rule: Sandblaster, common: Settings) -> Self:
+        """What a manifest asks for, without what is done before."""
+        field, size = "spec.strategy.sandblaster.portionSize", rule.portion_size
+        own = replace(common, portion_size=size, batch_size_field=field, portion_size_field=field)
+        return cls(settings=own, rules=rule.model_copy(update={"warm_start": None}))
+
+    @property
+    def has_quiet_points(self) -> bool:
+        """Before each order that prepares an evaluation."""
+        return True
+
+    def own_data_problem(self) -> str:
+        return "a loop with its own data cannot be part of a batch; sandblaster has replicas"
+
+    def has_begun(self, state: State) -> bool:
+        return state.batch is not None
+
+    def iterations(self, state: State) -> int:
+        return 0 if state.batch is None else state.batch.course.method.progress.iteration
+
+    def is_warming_up(self, state: State) -> bool:
+        del state
+        return False
+
+    def loss(self, state: State, watch: Watch) -> float | None:
+        """Over the batch at the point accepted last."""
+        del watch
+        progress = None if state.batch is None else state.batch.course.method.progress
+        return None if progress is None or not progress.evaluations else progress.loss
+
+    def status(self, state: State) -> dict[str, Any]:
+        found = status.batch(state)
+        return {} if found is None else {"sandblaster": found}
+
+    def fits(self, turn: Turn) -> bool:
+        return self._groups_of_the_data(turn) is not None
+
+    def begin(self, turn: Turn, checkpoint: int | None) -> None:
+        groups = self._groups_of_the_data(turn)
+        if groups is None:
+            return
+        begun = batch_entries.CourseBegun(
+            rules=self.rules,
+            groups=groups,
+            seed=turn.settings.seed,
+            shards=returning.lives(turn),
+            cut=checkpoint,
+        )
+        turn.record(begun)
+
+    def run(self, turn: Turn) -> None:
+        if not turn.shards_ready() or not turn.state.data.samples:
+            return
+        batch = self._by_the_manifest(turn)
+        if batch is None or not returning.are_together(turn, batch):
+            return
+        if batch.course.stage is Stage.COMPUTING and turn.state.stopping:
+            turn.record(batch_entries.CourseInterrupted())
+        if batch.course.stage is Stage.COMPUTING:
+            _tell_winners(turn, batch)
+        elif batch.course.stage is Stage.DONE:
+            _end(turn, batch)
+        elif not _is_held_back(turn, batch):
+            _give(turn, batch)
+
+    def watch_the_end(self, turn: Turn) -> None:
+        returning.watch_the_end(turn)
+
+    def give(self, turn: Turn, request: RequestWork) -> Work:
+        return work.give(turn, request)
+
+    def take(self, turn: Turn, request: GroupDone) -> Acknowledged | None:
+        return work.group_done(turn, request)
+
+    def answered(self, turn: Turn, issued: IssuedOrder, result: Result) -> None:
+        if isinstance(result, OrderFailed):
+            returning.failed(turn, issued, result)
+        elif isinstance(result, Performed):
+            work.performed(turn, issued, result)
+        else:
+            returning.returned(turn, issued)
+
+    def shard_lost(self, turn: Turn) -> None:
+        returning.shard_lost(turn)
+
+    def has_work(self, turn: Turn, member: MemberId) -> bool:
+        """A group, or what is left of a stage before."""
+        batch, worker = turn.state.batch, batch_fold.worker(member)
+        attempts = () if batch is None else batch.course.evaluation.attempts.values()
+        has_group = any(attempt.worker == worker for attempt in attempts)
+        return has_group or any(not held.lost for held in turn.state.data.held(member))
+
+    def _by_the_manifest(self, turn: Turn) -> Batch | None:
+        """The method, which begins if it has not, by the manifest's rules; None: the job fails.
+
+        The manifest may be another one than when the checkpoint was made that the job goes on from.
+        """
+        batch = turn.state.batch
+        if batch is None:
+            self.begin(turn, None)
+        elif batch.rules != self.rules:
+            groups = self._groups_of_the_data(turn)
+            if groups is None:
+                return None
+            changes = tuple(str(one) for one in batch_changes.between(batch.rules, self.rules))
+            changed = batch_entries.RulesChanged(rules=self.rules, groups=groups, changes=changes)
+            turn.record(changed)
+        return turn.state.batch
+
+    def _groups_of_the_data(self, turn: Turn) -> int | None:
+        """How many there are, of portions; None: they do not fit a batch, and the job fails."""
+        rules = self.rules
+        portions = permutation.portion_count(turn.state.data.samples, rules.portion_size)
+        groups = -(-portions // rules.push_every_portions)
+        size = rules.groups_of_a_batch
+        if (size or groups) > MOST_GROUPS:
+            message = (
+                f"strategy.sandblaster.portionSize {rules.portion_size} times pushEveryPortions "
+                f"{rules.push_every_portions} makes {size or groups:,} groups of a batch, and "
+                f"{MOST_GROUPS:,} are the most: take larger portions or groups"
+            )
+            turn.fail(FailureReason.BATCH_TOO_LARGE, message)
+            return None
+        if size is None or size < groups:
+            return groups
+        message = (
+            f"strategy.sandblaster.batchSize is {rules.batch_size}, which makes {size} groups of "
+            f"portions, and the data has only {groups}: take batchSize all, or smaller portions"
+        )
+        turn.fail(FailureReason.BATCH_TOO_LARGE, message)
+        return None
+
+
+def _end(turn: Turn, batch: Batch) -> None:
+    progress = batch.course.method.progress
+    end = progress.end
+    words = "" if end is None else _ENDS[end]
+    if end is not None and (remedy := _REMEDIES.get(end)):
+        points = progress.non_finite
+        cut = f" (trial points that were not finite: {points})" if points else ""
+        turn.fail(FailureReason.DIVERGED, f"{words}{cut}. {remedy}")
+    else:
+        # A gradient that is still large tells of a loss whose gradient is not its own.
+        largest = f"; the gradient's largest element is {progress.largest:.2g}"
+        turn.go_to(Phase.DRAINING, StopReason.CONVERGED, words + largest)
+
+
+def _is_held_back(turn: Turn, batch: Batch) -> bool:
+    """Whether the order waits for something else, which is begun if need be."""
+    if batch.course.stage is not Stage.PREPARING or batch.sent:
+        return False
+    if batch.course.method.progress.end is not None:
+        # The last order: only after it is the point accepted last there to be read.
+        return False
+    if turn.state.checkpoint is not None or turn.open_orders(Evaluate):
+        return True
+    stop = _why_stop(turn)
+    is_due = stop is not None or running.is_checkpoint_due(turn) or _is_evaluation_due(turn, batch)
+    if is_due and batch.course.request.settles:
+        # Whatever is due reads the parameters: they have to be the point accepted last.
+        turn.record(batch_entries.CourseSettled())
+        return False
+    if stop is not None:
+        turn.go_to(Phase.DRAINING, stop)
+    elif running.is_checkpoint_due(turn):
+        running.begin_checkpoint(turn)
+    elif is_due:
+        running.evaluate(turn, turn.workers())
+    return is_due or _needs_a_cut(turn, batch)
+
+
+def _why_stop(turn: Turn) -> StopReason | None:
+    if turn.state.stopping:
+        return StopReason.STOPPED
+    return stop_rules.met(turn.settings.stop, running.reached(turn))
+
+
+def _is_evaluation_due(turn: Turn, batch: Batch) -> bool:
+    """Only where the point is another one than at the last evaluation."""
+    if not turn.workers():
+        return False
+    is_new = batch.course.method.progress.iteration != batch.evaluated_iteration
+    return turn.state.evaluating or (is_new and running.is_evaluation_due(turn))
+
+
+def _needs_a_cut(turn: Turn, batch: Batch) -> bool:
+    """Before the first order there is a checkpoint: whatever is lost later, all return to it."""
+    return batch.cut_number is None and turn.settings.durability is not Durability.NONE
+
+
+def _give(turn: Turn, batch: Batch) -> None:
+    """The order to every shard that has not answered it; an earlier life's is void."""
+    given = set()
+    for issued in turn.open_orders(Perform):
+        if isinstance(issued.order, Perform) and issued.order.order == batch.course.order:
+            given.add(issued.member)
+        else:
+            turn.record(entries.OrderClosed(id=issued.id))
+    for shard in turn.live_shards():
+        if shard.index not in batch.course.answers and shard.member not in given:
+            turn.issue(shard.member, Perform(order=batch.course.order))
+
+
+def _tell_winners(turn: Turn, batch: Batch) -> None:
+    untold = len(batch.course.evaluation.winners) - batch.told
+    if untold < _most_untold(turn) or turn.open_orders(Decide):
+        return
+    news = batch.driver.decided(batch.course, batch.told)
+    for shard in turn.live_shards():
+        turn.issue(shard.member, Decide(news=news))
+
+
+def _most_untold(turn: Turn) -> int:
+    layout = turn.state.layout
+    elements = 0 if layout is None else sum(tensor.elements for tensor in layout.tensors)
+    return max(1, _UNTOLD_BYTES * turn.settings.shards // (8 * max(1, elements)))
