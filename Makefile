@@ -71,18 +71,18 @@ mutants: .venv/ready ## ten minutes: remove each guard of tests/mutants/table.py
 check: .venv/ready ## style, types, layers, generated files
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/mypy runtime/disttrain operator/disttrain_operator monitoring/disttrain_monitoring tests examples
-	PYTHONPATH=monitoring $(BIN)/lint-imports
-	$(BIN)/python -m disttrain.job.generated_files . --check
-	PYTHONPATH=monitoring $(BIN)/python -m disttrain_monitoring.generated_files . --check
+	$(BIN)/mypy runtime/disttrain operator/disttrain_operator development/disttrain_generators development/disttrain_monitoring tests examples
+	PYTHONPATH=development $(BIN)/lint-imports
+	PYTHONPATH=development $(BIN)/python -m disttrain_generators.generated_files . --check
+	PYTHONPATH=development $(BIN)/python -m disttrain_monitoring.generated_files . --check
 
 format: .venv/ready ## apply the style
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
 generate: .venv/ready ## rewrite what is made from the manifest's types, and dashboards, alerts and the list of metrics
-	$(BIN)/python -m disttrain.job.generated_files .
-	PYTHONPATH=monitoring $(BIN)/python -m disttrain_monitoring.generated_files .
+	PYTHONPATH=development $(BIN)/python -m disttrain_generators.generated_files .
+	PYTHONPATH=development $(BIN)/python -m disttrain_monitoring.generated_files .
 
 bench: .venv/ready ## every benchmark, one JSON object each (some hours on 2 cores: replicas and operator_scale are the longest)
 	@for file in tests/benchmarks/*.py; do echo "== $$file" >&2; $(BIN)/python $$file || exit 1; done

@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 _PACKAGES = {
     "runtime/disttrain": "",
     "operator/disttrain_operator": "operator",
-    "monitoring/disttrain_monitoring": "monitoring",
+    "development/disttrain_generators": "generators",
+    "development/disttrain_monitoring": "monitoring",
 }
 """Where in tests/unit and tests/simulation the tests of a package lie."""
 

@@ -28,7 +28,7 @@ from builders.report import Bar, print_report
 from cluster import Cluster, Kubectl, commands, hooks, namespaces, prerequisites
 from cluster.errors import Unavailable
 from cluster.hooks import Hooks
-from disttrain.job import crd
+from disttrain_generators import crd
 
 STEP_SECONDS = 0.1
 LONGEST_SECONDS = {"first": 30.0, "second": 60.0}

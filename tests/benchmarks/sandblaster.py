@@ -32,14 +32,14 @@ from disttrain.sandblaster import kernels, operations
 from disttrain.sandblaster.batch.driver import Driver, DriverRules, Stage
 from disttrain.sandblaster.batch.groups import BackupRules, Result, Worker
 from disttrain.sandblaster.batch.orders import Performed
-from disttrain.sandblaster.batch_method import BatchMethod
 from disttrain.sandblaster.descent import Descent
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.method import Answer, Method, Request
 from disttrain.sandblaster.names import ARRIVED, PARAMETERS, TRIAL
 from disttrain.sandblaster.operations import Operation
-from disttrain.sandblaster.plain_lbfgs import PlainLbfgs
 from disttrain.sandblaster.vectors import Vectors
+from oracles.batch_method import BatchMethod
+from oracles.plain_lbfgs import PlainLbfgs
 
 SHARDS = 2
 HISTORY = 10

@@ -12,8 +12,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from builders.batch_problems import Problem, Vector, iterates, shards_of
 from disttrain.sandblaster.descent import DescentRules
 from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
-from disttrain.sandblaster.plain_lbfgs import PlainLbfgs
 from disttrain.task.task import Split
+from oracles.plain_lbfgs import PlainLbfgs
 from tasks.convex import Convex
 
 GRADIENT_TOLERANCE = 1e-8

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disttrain.sandblaster import operations
-from disttrain.sandblaster.batch_method import BatchMethod
 from disttrain.sandblaster.descent import Descent, DescentRules
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
@@ -16,6 +15,7 @@ from disttrain.sandblaster.method import Answer, Method, Request
 from disttrain.sandblaster.names import ARRIVED, PARAMETERS, TRIAL
 from disttrain.sandblaster.operations import Operation
 from disttrain.sandblaster.vectors import Vectors
+from oracles.batch_method import BatchMethod
 
 Vector: TypeAlias = NDArray[np.float64]
 

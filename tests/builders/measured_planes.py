@@ -16,7 +16,7 @@ from builders.many_jobs import JOBS_PATH, PODS
 from builders.report import say
 from cluster.bare import ControlPlane
 from cluster.control_plane import Limits
-from disttrain.job import crd
+from disttrain_generators import crd
 
 LIMITS = Limits(requests_per_second=1000, concurrent_syncs=20)
 NODES = 20

@@ -13,7 +13,8 @@ from builders import helm, kubernetes_schemas, monitoring_schemas, product_image
 from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, binaries, commands, namespaces
 from cluster.errors import CommandFailed
-from disttrain.job import cluster_names, crd
+from disttrain.job import cluster_names
+from disttrain_generators import crd
 from disttrain_monitoring import labels
 from disttrain_operator import settings
 from disttrain_operator.manifests.config import (

@@ -16,9 +16,10 @@ from builders.people import Person
 from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, commands
 from disttrain.cluster.errors import AlreadyThere, NotFound, NotInTime
-from disttrain.job import cluster_labels, crd
+from disttrain.job import cluster_labels
 from disttrain.job.names import Role
 from disttrain.launch.exit_code import ExitCode
+from disttrain_generators import crd
 
 pytestmark = pytest.mark.landing
 

@@ -10,9 +10,9 @@ import yaml
 from builders.jobs import SMALL
 from cluster import Kubectl
 from cluster.errors import CommandFailed
-from disttrain.job import crd
 from disttrain.job.parsing import parse_job
 from disttrain.job.status import JobStatus, TrainingStatus
+from disttrain_generators import crd
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/job*.yaml"))
 

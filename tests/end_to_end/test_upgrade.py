@@ -12,7 +12,8 @@ from builders import helm, product_images
 from builders.cluster_training import ClusterTraining
 from cluster import Kubectl, images, namespaces
 from cluster.hooks import Hooks
-from disttrain.job import crd, document
+from disttrain.job import document
+from disttrain_generators import crd
 
 pytestmark = pytest.mark.landing
 

@@ -85,7 +85,7 @@ def _copy_tree(copy: Path) -> None:
 
 
 def _run_tests(copy: Path, tests: tuple[str, ...], limit_seconds: float) -> int | None:
-    paths = [str(copy / folder) for folder in ("runtime", "operator", "monitoring")]
+    paths = [str(copy / folder) for folder in ("runtime", "operator", "development")]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONDONTWRITEBYTECODE": "1",

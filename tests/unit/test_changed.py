@@ -21,7 +21,7 @@ from changed import ROOT, covering
             ["runtime/disttrain/sandblaster/batch/orders.py"],
             ["tests/simulation/sandblaster", "tests/unit/sandblaster/batch"],
         ),
-        (["monitoring/disttrain_monitoring/query.py"], ["tests/unit/monitoring"]),
+        (["development/disttrain_monitoring/query.py"], ["tests/unit/monitoring"]),
         (
             ["tests/unit/test_locks.py", "tests/integration/test_pods.py"],
             ["tests/unit/test_locks.py"],

@@ -9,7 +9,7 @@ from builders import operator_process, pretended_training
 from builders.operator_process import OperatorProcess
 from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, namespaces
-from disttrain.job import crd
+from disttrain_generators import crd
 
 
 @pytest.fixture(scope="session")

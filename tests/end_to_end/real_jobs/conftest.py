@@ -10,7 +10,7 @@ from builders.cluster_training import ClusterTraining
 from builders.operator_process import OperatorProcess
 from cluster import Kubectl
 from cluster.hooks import Hooks
-from disttrain.job import crd
+from disttrain_generators import crd
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from builders.jobs import SMALL
-from disttrain.job import crd, one_machine
+from disttrain.job import one_machine
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.failure_policy import FailureAction, FailurePolicy
 from disttrain.job.names import Role
 from disttrain.job.parsing import parse_job
+from disttrain_generators import crd
 
 
 def policy(rules: str) -> FailurePolicy:

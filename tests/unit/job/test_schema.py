@@ -7,8 +7,8 @@ from builders.jobs import SMALL, a_job
 from builders.json_schema import accepts
 from disttrain.job.document import read
 from disttrain.job.parsing import parse_job
-from disttrain.job.reference_page import EXAMPLE
 from disttrain.job.schema import job_schema
+from disttrain_generators.reference_page import EXAMPLE
 
 
 def schema_accepts(text: str) -> bool:

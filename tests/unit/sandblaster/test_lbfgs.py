@@ -19,8 +19,6 @@ from builders.batch_problems import (
     rosenbrock,
     shards_of,
 )
-from disttrain.sandblaster import batch_method
-from disttrain.sandblaster.batch_method import BatchMethod
 from disttrain.sandblaster.conjugate_gradient import ConjugateGradient
 from disttrain.sandblaster.decisions import Verdict
 from disttrain.sandblaster.descent import Descent, DescentRules
@@ -30,7 +28,9 @@ from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
 from disttrain.sandblaster.method import End, Method
 from disttrain.sandblaster.names import PARAMETERS
 from disttrain.sandblaster.operations import Dots
-from disttrain.sandblaster.plain_lbfgs import PlainLbfgs
+from oracles import batch_method
+from oracles.batch_method import BatchMethod
+from oracles.plain_lbfgs import PlainLbfgs
 
 ACCEPTED = Verdict.ACCEPTED
 

@@ -15,7 +15,6 @@ from builders.batch_problems import (
     rosenbrock,
     shards_of,
 )
-from disttrain.sandblaster.batch_method import BatchMethod
 from disttrain.sandblaster.conjugate_gradient import ConjugateGradient
 from disttrain.sandblaster.descent import Descent
 from disttrain.sandblaster.directions import Directions, SteepestDescent
@@ -24,6 +23,7 @@ from disttrain.sandblaster.line_search.armijo import ArmijoRules
 from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
 from disttrain.sandblaster.method import End
 from disttrain.sandblaster.names import PARAMETERS
+from oracles.batch_method import BatchMethod
 
 METHODS: dict[str, Directions] = {
     "lbfgs": Lbfgs(),

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from disttrain.job import admission_rules, structural_schema
 from disttrain.job.cluster_names import PLURAL
 from disttrain.job.spec import API_VERSION, KIND, DistTrainJob
 from disttrain.job.status import JobStatus
-from disttrain.job.structural_schema import VALIDATIONS, Schema
+from disttrain_generators import admission_rules, structural_schema
+from disttrain_generators.structural_schema import VALIDATIONS, Schema
 
 GROUP, VERSION = API_VERSION.split("/")
 NAME: Final = f"{PLURAL}.{GROUP}"

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from disttrain.job import cluster_field, enum_values, rules
-from disttrain.job.enum_values import ENUMS
+from disttrain.job import cluster_field, rules
 from disttrain.job.schema import job_schema
+from disttrain_generators import enum_values
+from disttrain_generators.enum_values import ENUMS
 
 Schema = dict[str, Any]
 """A JSON schema or a part of one."""

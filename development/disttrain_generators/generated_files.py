@@ -1,4 +1,4 @@
-"""Writes what is made from the types: `python -m disttrain.job.generated_files ROOT [--check]`.
+"""Writes files made of types: `python -m disttrain_generators.generated_files ROOT [--check]`.
 
 ROOT is the repository. With `--check` nothing is written; the exit code is 1 if a file is not
 current.
@@ -8,12 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from disttrain.job import committed_files, crd_file, reference_page, schema
+from disttrain.job import schema
+from disttrain_generators import committed_files, crd_file, reference_page
 
 
 def main(arguments: Sequence[str]) -> int:
     """Write or check the files below a folder; return the exit code."""
-    return committed_files.main("disttrain.job.generated_files", files, arguments)
+    return committed_files.main("disttrain_generators.generated_files", files, arguments)
 
 
 def stale_files(root: Path) -> list[Path]:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from disttrain.job import admission_rules
 from disttrain.job.schema import WithoutFieldTitles
+from disttrain_generators import admission_rules
 
 Schema = dict[str, Any]
 """A JSON schema or a part of one."""

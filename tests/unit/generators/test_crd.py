@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from disttrain.job import admission_rules, crd, crd_file, document, fields
-from disttrain.job.structural_schema import INT_OR_STRING, VALIDATIONS, trimmed
+from disttrain.job import document, fields
+from disttrain_generators import admission_rules, crd, crd_file
+from disttrain_generators.structural_schema import INT_OR_STRING, VALIDATIONS, trimmed
 
 KUBECTL_ANNOTATION_LIMIT = 200_000
 

@@ -1,6 +1,7 @@
 """The CustomResourceDefinition as files: for kubectl, and as a template of the chart. Pure."""
 
-from disttrain.job import crd, document
+from disttrain.job import document
+from disttrain_generators import crd
 
 _MADE = "# Made by `make generate` from the types in disttrain.job; changes here are overwritten.\n"
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.job import enum_values, fields, generated_files
+from disttrain.job import fields
 from disttrain.job.finding import Path as ManifestPath
-from disttrain.job.reference_page import page
+from disttrain_generators import enum_values, generated_files
+from disttrain_generators.reference_page import page
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from disttrain.job import committed_files
+from disttrain_generators import committed_files
 from disttrain_monitoring import grafana, metrics_page, rules
 from disttrain_monitoring.fleet import FLEET
 from disttrain_monitoring.one_job import ONE_JOB
