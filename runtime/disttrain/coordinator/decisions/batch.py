@@ -1,13 +1,13 @@
 """A batch method: orders to the shards, groups to the replicas, and what comes between two orders.
 
-Decides; no I/O. The method itself is decided by the `Driver`, which `fold` calls: here is what it
+Decides; no I/O. The method itself is decided by the `Driver`, which entries call: here is what it
 is told, and when. Nothing is under way before an order that prepares an evaluation is given; so
 that is where checkpoints are cut, where the model is measured, and where the job ends.
 """
 
 from disttrain.coordinator.decisions import batch_return, running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_changes, batch_entries, entries
+from disttrain.coordinator.journal import batch_changes, batch_entries, work_entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.entries import Entry
 from disttrain.coordinator.journal.state import Phase, StopReason
@@ -189,7 +189,7 @@ def _give(turn: Turn, batch: Batch) -> None:
         if isinstance(issued.order, Perform) and issued.order.order == batch.course.order:
             given.add(issued.member)
         else:
-            turn.record(entries.OrderClosed(id=issued.id))
+            turn.record(work_entries.OrderClosed(id=issued.id))
     for shard in turn.live_shards():
         if shard.index not in batch.course.answers and shard.member not in given:
             turn.issue(shard.member, Perform(order=batch.course.order))

@@ -7,7 +7,7 @@ first cut, whatever dies later. Decides; no I/O.
 
 from disttrain.coordinator.decisions import batch, running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_entries, fold
+from disttrain.coordinator.journal import batch_entries
 from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.fields import MemberId
@@ -35,7 +35,7 @@ def tell_replicas(turn: Turn) -> None:
 
 def has_left(turn: Turn, member: MemberId) -> bool:
     """Whether a replica works for the batch method, which has begun."""
-    found = fold.life(turn.state, member)
+    found = turn.state.life(member)
     return not turn.settings.follows_warm_start or (found is not None and found.left_warm_start)
 
 

@@ -18,7 +18,7 @@ from disttrain.coordinator.decisions import (
 from disttrain.coordinator.decisions.live_members import LiveMembers
 from disttrain.coordinator.decisions.open_orders import OpenOrders
 from disttrain.coordinator.decisions.turn import Effect, Places, Turn
-from disttrain.coordinator.journal import entries, totals
+from disttrain.coordinator.journal import checkpoint_entries, entries, job_entries, totals
 from disttrain.coordinator.journal.state import IssuedOrder, State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
@@ -72,10 +72,10 @@ class Coordinator:
     def restarted(self, now: float, committed: int | None) -> Decision:
         """After a replay of the journal; `committed` is the newest checkpoint on disk."""
         turn = self._turn(now)
-        turn.record(entries.Restarted())
+        turn.record(job_entries.Restarted())
         opened = self.state.checkpoint
         if opened is not None and opened.number == committed:
-            turn.record(entries.CheckpointEnded(number=opened.number, committed=True))
+            turn.record(checkpoint_entries.CheckpointEnded(number=opened.number, committed=True))
         elif opened is not None:
             turn.end_checkpoint(opened.number, "the coordinator restarted")
         steering.advance(turn)
@@ -125,7 +125,7 @@ class Coordinator:
             if failure:
                 turn.end_checkpoint(number, failure)
             else:
-                turn.record(entries.CheckpointEnded(number=number, committed=True))
+                turn.record(checkpoint_entries.CheckpointEnded(number=number, committed=True))
             steering.advance(turn)
         return _decision(turn, None)
 

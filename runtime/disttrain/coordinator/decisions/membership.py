@@ -2,7 +2,7 @@
 
 from disttrain.coordinator.decisions import batch_return
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_fold, entries, fold, totals
+from disttrain.coordinator.journal import batch_state, member_entries, totals, work_entries
 from disttrain.coordinator.journal.state import Life, LifeState, Phase
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
@@ -38,7 +38,7 @@ def heard(turn: Turn, member: MemberId) -> Refused | None:
 
 def standing(turn: Turn, member: MemberId) -> Refused | None:
     """Why a member is refused; None for a living one."""
-    found = fold.life(turn.state, member) if member.role in _MEMBERS else None
+    found = turn.state.life(member) if member.role in _MEMBERS else None
     if found is not None and found.live:
         return None
     name = totals.name(member.role, member.index)
@@ -63,7 +63,7 @@ def lose(turn: Turn, found: Life, state: LifeState, reason: str) -> None:
     member = found.member
     trained = turn.state.began is not None and member.role is Role.REPLICA
     asked = state is LifeState.DEAD and trained
-    lost = entries.MemberLost(
+    lost = member_entries.MemberLost(
         member=member,
         state=state,
         reason=reason,
@@ -81,11 +81,11 @@ def lose(turn: Turn, found: Life, state: LifeState, reason: str) -> None:
 
 def leave(turn: Turn, request: Leave) -> None:
     """A member ends by its own will; where a replica ended is known."""
-    found = fold.life(turn.state, request.member)
+    found = turn.state.life(request.member)
     if found is None or not found.live:
         return
     if request.progress is not None and request.member.role is Role.REPLICA:
-        turn.record(entries.Drained(member=request.member, progress=request.progress))
+        turn.record(work_entries.Drained(member=request.member, progress=request.progress))
         lose(turn, found, LifeState.LEFT, request.reason)
     else:
         lose(turn, found, LifeState.LEFT if request.saved else LifeState.DEAD, request.reason)
@@ -130,14 +130,14 @@ def lost_leases(turn: Turn, member: MemberId) -> tuple[int, ...]:
 
 def take_progress(turn: Turn, member: MemberId, progress: Progress, non_finite: int) -> None:
     """Journals what a replica has finished, if it is new."""
-    found = fold.life(turn.state, member)
+    found = turn.state.life(member)
     if found is None or not found.live or found.drained:
         return
     if _is_older(progress, found.progress):
         # A heartbeat that was repeated, and arrived after one that was made later.
         progress = found.progress
     if progress != found.progress or non_finite > found.non_finite:
-        entry = entries.Progressed(member=member, progress=progress, non_finite=non_finite)
+        entry = work_entries.Progressed(member=member, progress=progress, non_finite=non_finite)
         turn.record(entry)
 
 
@@ -145,7 +145,7 @@ def take_losses(turn: Turn, shard: MemberId, losses: tuple[LostUpdates, ...]) ->
     """Journals what a shard has counted as lost and holds again, if it is new."""
     for sender in losses:
         if sender.lost != totals.updates_lost(turn.state.totals, shard.index, sender):
-            turn.record(entries.LossCorrected(shard=shard.index, sender=sender))
+            turn.record(member_entries.LossCorrected(shard=shard.index, sender=sender))
 
 
 def answer_fences(turn: Turn, shard: int, restored: Restored | None) -> None:
@@ -160,7 +160,7 @@ def answer_fences(turn: Turn, shard: int, restored: Restored | None) -> None:
             continue
         key = (fencing.index, fencing.incarnation)
         nothing = SenderPosition(index=key[0], incarnation=key[1], position=Position())
-        answer = entries.FenceAnswered(
+        answer = member_entries.FenceAnswered(
             shard=shard, sender=known.get(key, nothing), partial_chunks=0
         )
         turn.record(answer)
@@ -174,9 +174,9 @@ def _is_older(one: Progress, other: Progress) -> bool:
 def _expire(turn: Turn, member: MemberId) -> None:
     batch = turn.state.batch
     attempts = [] if batch is None else batch.course.evaluation.attempts.values()
-    has_group = any(attempt.worker == batch_fold.worker(member) for attempt in attempts)
+    has_group = any(attempt.worker == batch_state.worker(member) for attempt in attempts)
     if has_group or any(not held.lost for held in turn.state.data.held(member)):
-        turn.record(entries.LeasesExpired(member=member))
+        turn.record(work_entries.LeasesExpired(member=member))
 
 
 def _fence(turn: Turn, replica: MemberId) -> None:

@@ -13,7 +13,7 @@ from disttrain.coordinator.decisions import (
     running,
 )
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import entries
+from disttrain.coordinator.journal import job_entries, work_entries
 from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.coordinator.protocol.messages import FailureReason, Stop
 
@@ -45,16 +45,16 @@ def stop(turn: Turn, request: Stop) -> None:
         turn.go_to(Phase.STOPPED, StopReason.STOPPED, request.reason)
     elif phase is Phase.RUNNING and turn.settings.batch is not None:
         # It ends where nothing is under way.
-        turn.record(entries.StopAsked())
+        turn.record(job_entries.StopAsked())
     elif phase is Phase.RUNNING:
-        turn.record(entries.StopAsked())
+        turn.record(job_entries.StopAsked())
         turn.go_to(Phase.DRAINING, StopReason.STOPPED, request.reason)
     elif turn.state.may_go_on:
-        turn.record(entries.StopAsked())
+        turn.record(job_entries.StopAsked())
 
 
 def _check_gradients(turn: Turn) -> None:
-    news = (entry for entry in turn.decided if isinstance(entry, entries.Progressed))
+    news = (entry for entry in turn.decided if isinstance(entry, work_entries.Progressed))
     if not any(entry.non_finite for entry in news):
         return
     total = turn.state.non_finite()

@@ -2,7 +2,7 @@
 
 from disttrain.coordinator.decisions import membership, warm_start
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import entries
+from disttrain.coordinator.journal import work_entries
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.leases import portions
 from disttrain.coordinator.protocol.fields import Lease, MemberId
@@ -48,10 +48,10 @@ def _grant(turn: Turn, member: MemberId, wanted: int) -> list[Lease]:
     while len(granted) < wanted and len(data.held(member)) < _MOST_OPEN:
         lease = portions.next_lease(data, member.index, settings.stop)
         if lease is not None:
-            turn.record(entries.LeaseGranted(member=member, lease=lease))
+            turn.record(work_entries.LeaseGranted(member=member, lease=lease))
             granted.append(lease)
         elif portions.may_open_epoch(data, settings.stop):
-            turn.record(entries.EpochOpened())
+            turn.record(work_entries.EpochOpened())
         else:
             break
     return granted
