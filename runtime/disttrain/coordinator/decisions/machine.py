@@ -18,7 +18,7 @@ from disttrain.coordinator.decisions import (
 from disttrain.coordinator.decisions.live_members import LiveMembers
 from disttrain.coordinator.decisions.open_orders import OpenOrders
 from disttrain.coordinator.decisions.turn import Effect, Places, Turn
-from disttrain.coordinator.journal import checkpoint_entries, entries, job_entries, totals
+from disttrain.coordinator.journal import checkpoint_entries, entries, job_entries
 from disttrain.coordinator.journal.state import IssuedOrder, State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
@@ -107,7 +107,7 @@ class Coordinator:
             membership.check_silence(turn)
         steering.advance(turn)
         if self.state.began is not None and self.state.ended is None:
-            ended = totals.all_replicas(self.state.totals)
+            ended = self.state.totals.all_replicas()
             self.watch.note(self.state.samples, ended, now)
         return _decision(turn, None)
 

@@ -144,7 +144,7 @@ def take_progress(turn: Turn, member: MemberId, progress: Progress, non_finite: 
 def take_losses(turn: Turn, shard: MemberId, losses: tuple[LostUpdates, ...]) -> None:
     """Journals what a shard has counted as lost and holds again, if it is new."""
     for sender in losses:
-        if sender.lost != totals.updates_lost(turn.state.totals, shard.index, sender):
+        if sender.lost != turn.state.totals.lost_by(shard.index, sender):
             turn.record(member_entries.LossCorrected(shard=shard.index, sender=sender))
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from disttrain.coordinator.journal import batch_changes, batch_rules, totals
+from disttrain.coordinator.journal import batch_changes, batch_rules
 from disttrain.coordinator.journal.batch_state import Batch, Before, copied, worker
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.fields import MemberId, Strict
@@ -189,7 +189,7 @@ class CutDamaged(Strict):
 
     def apply(self, state: State) -> None:
         with state.changing_batch() as batch:
-            totals.note_damaged(state.totals, batch.cut_number)
+            state.totals.note_damaged(batch.cut_number)
             *earlier, before = batch.earlier
             batch.cut, batch.cut_number = before.course, before.number
             batch.earlier = tuple(earlier)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.state import Evaluation, OpenCheckpoint, Phase, Saved, State
+from disttrain.coordinator.journal.totals import Extremes
 from disttrain.coordinator.protocol.fields import Strict
 from disttrain.coordinator.protocol.orders import Checkpoint, ShardWritten
 
@@ -104,4 +104,6 @@ class EvaluationEnded(Strict):
         state.totals.evaluations += 1
         state.evaluations.append(self.evaluation)
         del state.evaluations[:-_EVALUATIONS_KEPT]
-        totals.remember_best(state.best, self.evaluation.measures)
+        for name, value in self.evaluation.measures.items():
+            known = state.best.setdefault(name, Extremes(lowest=value, highest=value))
+            known.lowest, known.highest = min(known.lowest, value), max(known.highest, value)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Strict
@@ -19,7 +18,7 @@ class Restarted(Strict):
     kind: Literal["restarted"] = "restarted"
 
     def apply(self, state: State) -> None:
-        totals.add_restart(state.totals, Role.COORDINATOR)
+        state.totals.add_restart(Role.COORDINATOR)
         for role in (Role.REPLICA, Role.SHARD):
             state.members_changed(role)
         state.incarnation += 1

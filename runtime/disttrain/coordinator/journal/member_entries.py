@@ -37,7 +37,7 @@ class MemberJoined(Strict):
         role, index = self.member.role, self.member.index
         lives = state.lives(role)
         if index in lives and lives[index].incarnation > state.first_incarnation:
-            totals.add_restart(state.totals, role)
+            state.totals.add_restart(role)
         if index in lives:
             state.old_instances.append(lives[index].instance)
             del state.old_instances[:-_INSTANCES_KEPT]
@@ -70,13 +70,13 @@ class ShardRestored(Strict):
         shard = state.shards[self.member.index]
         shard.initialised = self.restored.initialised
         for number in self.restored.damaged:
-            totals.note_damaged(state.totals, number)
+            state.totals.note_damaged(number)
         for sender in self.restored.senders:
             _count_resumed(state, sender.sender)
             if sender.acknowledged:
                 of = sender.sender
                 lost = LostUpdates(index=of.index, incarnation=of.incarnation, lost=sender.lost)
-                totals.set_updates_lost(state.totals, self.member.index, lost)
+                state.totals.set_updates_lost(self.member.index, lost)
 
 
 def _count_resumed(state: State, sender: SenderPosition) -> None:
@@ -98,7 +98,7 @@ class LossCorrected(Strict):
     sender: LostUpdates
 
     def apply(self, state: State) -> None:
-        totals.set_updates_lost(state.totals, self.shard, self.sender)
+        state.totals.set_updates_lost(self.shard, self.sender)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +122,7 @@ class MemberLost(Strict):
         found.state = self.state
         found.reason = self.reason
         state.members_changed(self.member.role)
-        totals.add_report(state.totals, self.member, self.replica, self.shard)
+        state.totals.add_report(self.member, self.replica, self.shard)
         for number in [n for n, order in state.orders.items() if order.member == self.member]:
             del state.orders[number]
         if self.member.role is Role.REPLICA:
@@ -130,7 +130,7 @@ class MemberLost(Strict):
 
     def _replica_lost(self, state: State, found: Life) -> None:
         state.drop_groups(self.member)
-        totals.add_non_finite(state.totals, self.member.index, found.non_finite)
+        state.totals.add_non_finite(self.member.index, found.non_finite)
         found.non_finite = 0
         if self.shards:
             fencing = Fencing(
