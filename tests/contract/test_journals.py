@@ -4,7 +4,7 @@ import pytest
 
 from builders import object_stores
 from disttrain.coordinator.errors import Superseded
-from disttrain.coordinator.journal import entries, journals
+from disttrain.coordinator.journal import entries, job_entries, journals
 from disttrain.coordinator.journal.journals import DecisionJournal
 from disttrain.coordinator.journal.state import Phase, State
 from disttrain.job.location import Location
@@ -36,7 +36,7 @@ def old_and_new(at: Location) -> tuple[DecisionJournal, DecisionJournal]:
 
 
 def change(phase: Phase) -> entries.Decided:
-    return (entries.PhaseChanged(phase=phase, now=1.0),)
+    return (job_entries.PhaseChanged(phase=phase, now=1.0),)
 
 
 def begun(at: Location, state: State | None = None) -> DecisionJournal:

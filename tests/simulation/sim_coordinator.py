@@ -7,8 +7,9 @@ from typing import Protocol
 from disttrain.coordinator.decisions import news
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect, Places
-from disttrain.coordinator.journal import fold
-from disttrain.coordinator.journal.entries import Decided, Entry, EvaluationBegun, EvaluationEnded
+from disttrain.coordinator.journal import entries
+from disttrain.coordinator.journal.checkpoint_entries import EvaluationBegun, EvaluationEnded
+from disttrain.coordinator.journal.entries import Decided, Entry
 from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
@@ -165,7 +166,7 @@ class SimCoordinator:
         self._routes.clear()
         self._told.clear()
         self._pushed.clear()
-        self.machine = self._machine(fold.fold(State(), self.entries()))
+        self.machine = self._machine(entries.fold(State(), self.entries()))
         self._evaluates = False
         self._look_after_evaluations(tuple(self.entries()))
         self.world.clock.after(delay, self.process, self._come_back)

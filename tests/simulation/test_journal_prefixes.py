@@ -3,7 +3,7 @@
 import pytest
 
 from disttrain.coordinator.decisions.machine import Decision
-from disttrain.coordinator.journal import entries, fold, state
+from disttrain.coordinator.journal import entries, state
 from disttrain.coordinator.journal.state import State
 from simulation.chaos import Chaos, Plan
 from simulation.sim_coordinator import SimCoordinator
@@ -33,7 +33,7 @@ def test_every_prefix_of_the_journal_gives_the_state_of_its_time(
     assert len(lines) == len(states) > 40
     replayed = State()
     for line, then in zip(lines, states, strict=True):
-        fold.fold(replayed, entries.from_json(line))
+        entries.fold(replayed, entries.from_json(line))
         assert _content(replayed) == then
 
 

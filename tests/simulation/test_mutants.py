@@ -6,7 +6,6 @@ import pytest
 
 from disttrain.coordinator.decisions import closing, membership, news, running
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.journal.totals import Totals
 from disttrain.coordinator.leases import intervals
@@ -180,7 +179,7 @@ def _without_doubt(count: Count, delivered: Delivered) -> Count:
 
 
 def test_adding_reports_of_the_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(totals, "set_updates_lost", _add_lost)
+    monkeypatch.setattr(Totals, "set_updates_lost", _add_lost)
     assert _found(word="updates lost", shard_faults=True)
 
 

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from disttrain.coordinator.decisions.stop_rules import is_target_met
-from disttrain.coordinator.journal.entries import LeaseGranted
 from disttrain.coordinator.journal.state import Phase, StopReason
+from disttrain.coordinator.journal.work_entries import LeaseGranted
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.coordinator.protocol.messages import FailureReason
 from simulation.chaos import Chaos

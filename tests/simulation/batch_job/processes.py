@@ -9,7 +9,7 @@ from itertools import count
 from builders.control_members import LAYOUT
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Places
-from disttrain.coordinator.journal import entries, fold, state
+from disttrain.coordinator.journal import entries, state
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import (
@@ -80,7 +80,7 @@ class SimCoordinator(Process):
         self.world = world
         known = state.from_json(world.first_state)
         for line in world.journal:
-            fold.fold(known, entries.from_json(line))
+            entries.fold(known, entries.from_json(line))
         places = Places(model_file="model", staging=str, checkpoint=str)
         self.machine = Coordinator(known, (world.rules,), places)
         world.coordinator = self

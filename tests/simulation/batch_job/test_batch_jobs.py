@@ -2,7 +2,7 @@
 
 import pytest
 
-from disttrain.coordinator.journal import entries, fold, state
+from disttrain.coordinator.journal import entries, state
 from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.job.stop import Stop
 from disttrain.sandblaster.batch.driver import Stage
@@ -41,7 +41,7 @@ def test_what_is_measured_are_the_points_one_after_another(quiet: World) -> None
 def test_the_journal_says_everything(quiet: World) -> None:
     found = state.from_json(quiet.first_state)
     for line in quiet.journal:
-        fold.fold(found, entries.from_json(line))
+        entries.fold(found, entries.from_json(line))
 
     assert quiet.coordinator is not None
     live = quiet.coordinator.state

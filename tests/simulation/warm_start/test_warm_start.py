@@ -7,8 +7,8 @@ import pytest
 
 from disttrain.coordinator.decisions import running, stages
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
-from disttrain.coordinator.journal import batch_fold
 from disttrain.coordinator.journal.batch_entries import WarmStartDrained
+from disttrain.coordinator.journal.job_entries import Restarted
 from disttrain.coordinator.journal.state import State
 from disttrain.parameter_server.deliveries import Decision
 from disttrain.sandblaster.batch.shard import BatchShard
@@ -64,7 +64,7 @@ def _end_at_an_older_checkpoint(turn: Turn, following: CoordinatorSide) -> None:
 
 
 _END = stages._end
-_TAKE_OVER = batch_fold.take_over
+_RESTART = Restarted.apply
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_a_switch_before_all_is_saved_is_found(
 
 
 def test_a_second_switch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(state: State) -> None:
-        _TAKE_OVER(state)
+    def forgetful(entry: Restarted, state: State) -> None:
+        _RESTART(entry, state)
         state.batch = None
 
-    monkeypatch.setattr(batch_fold, "take_over", forgetful)
+    monkeypatch.setattr(Restarted, "apply", forgetful)
     monkeypatch.setattr(chaos, "LONGEST", 40.0)
     assert found("the method began 2 times")
 

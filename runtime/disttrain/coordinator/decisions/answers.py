@@ -1,7 +1,12 @@
 """What the answers to orders lead to. Decides; no I/O."""
 
 from disttrain.coordinator.decisions.turn import CommitCheckpoint, Turn
-from disttrain.coordinator.journal import batch_entries, entries, fold
+from disttrain.coordinator.journal import (
+    batch_entries,
+    checkpoint_entries,
+    member_entries,
+    work_entries,
+)
 from disttrain.coordinator.journal.state import Evaluation, IssuedOrder, Phase
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import FailureReason, OrderDone
@@ -38,7 +43,7 @@ def order_done(turn: Turn, request: OrderDone) -> None:
     issued = turn.state.orders.get(request.order)
     if issued is None or issued.member != request.member:
         return
-    turn.record(entries.OrderClosed(id=issued.id))
+    turn.record(work_entries.OrderClosed(id=issued.id))
     if isinstance(request.result, OrderFailed):
         _failed(turn, issued, request.result)
     elif isinstance(issued.order, Perform | Decide | ReturnTo):
@@ -62,7 +67,7 @@ def _failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
 def _succeeded(turn: Turn, issued: IssuedOrder, result: Result) -> None:
     order = issued.order
     if isinstance(order, Configure):
-        turn.record(entries.ShardConfigured(member=issued.member))
+        turn.record(member_entries.ShardConfigured(member=issued.member))
     elif isinstance(order, Upload):
         _uploaded(turn, issued)
     elif isinstance(order, Export) and turn.state.phase is Phase.EXPORTING:
@@ -83,19 +88,19 @@ def _told(turn: Turn, issued: IssuedOrder, result: Result) -> None:
     elif isinstance(result, Evaluated) and isinstance(order, Evaluate):
         _evaluated(turn, order, result)
     elif isinstance(result, Drained):
-        turn.record(entries.Drained(member=issued.member, progress=result.progress))
+        turn.record(work_entries.Drained(member=issued.member, progress=result.progress))
 
 
 def _uploaded(turn: Turn, issued: IssuedOrder) -> None:
     for index, incarnation in issued.shards.items():
         member = MemberId(role=Role.SHARD, index=index, incarnation=incarnation)
-        found = fold.life(turn.state, member)
+        found = turn.state.life(member)
         if found is not None and found.live:
-            turn.record(entries.ShardInitialised(member=member))
+            turn.record(member_entries.ShardInitialised(member=member))
 
 
 def _fenced(turn: Turn, shard: MemberId, result: Fenced) -> None:
-    answer = entries.FenceAnswered(
+    answer = member_entries.FenceAnswered(
         shard=shard.index, sender=result.sender, partial_chunks=result.partial_chunks
     )
     turn.record(answer)
@@ -105,7 +110,7 @@ def _written(turn: Turn, shard: MemberId, number: int, part: ShardWritten) -> No
     opened = turn.state.checkpoint
     if opened is None or opened.number != number:
         return
-    turn.record(entries.ShardPartWritten(number=number, shard=shard.index, part=part))
+    turn.record(checkpoint_entries.ShardPartWritten(number=number, shard=shard.index, part=part))
     if len(opened.parts) == turn.settings.shards:
         turn.effects.append(
             CommitCheckpoint(
@@ -129,7 +134,7 @@ def _evaluated(turn: Turn, order: Evaluate, result: Evaluated) -> None:
         measures=measures,
         final=final,
     )
-    turn.record(entries.EvaluationEnded(evaluation=evaluation))
+    turn.record(checkpoint_entries.EvaluationEnded(evaluation=evaluation))
     target = turn.settings.stop.target_metric
     if target is not None and target.name not in measures and not evaluation.final:
         known = ", ".join(sorted(measures)) or "nothing"

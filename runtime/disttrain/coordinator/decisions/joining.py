@@ -3,7 +3,7 @@
 from disttrain.checkpoint import compare
 from disttrain.coordinator.decisions import membership, news, placing
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import entries
+from disttrain.coordinator.journal import job_entries, member_entries
 from disttrain.coordinator.journal.state import Life, LifeState
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import MemberId
@@ -162,7 +162,7 @@ def _choose_index(turn: Turn, request: Join) -> int | None:
 def _admit(turn: Turn, request: Join, index: int) -> Life:
     incarnation = membership.next_incarnation(turn, request.role, index)
     member = MemberId(role=request.role, index=index, incarnation=incarnation)
-    joined = entries.MemberJoined(
+    joined = member_entries.MemberJoined(
         member=member,
         instance=request.instance,
         pid=request.pid,
@@ -179,17 +179,17 @@ def _admit(turn: Turn, request: Join, index: int) -> Life:
         return turn.state.replicas[index]
     membership.answer_fences(turn, index, request.restored)
     if request.restored is not None:
-        turn.record(entries.ShardRestored(member=member, restored=request.restored))
+        turn.record(member_entries.ShardRestored(member=member, restored=request.restored))
     return turn.state.shards[index]
 
 
 def _learn(turn: Turn, request: Join) -> None:
     if turn.state.layout is None and request.layout is not None:
-        turn.record(entries.LayoutKnown(layout=request.layout))
+        turn.record(job_entries.LayoutKnown(layout=request.layout))
     samples, settings = request.train_samples, turn.settings
     if samples is None or (turn.state.data.samples and turn.state.test_samples):
         return
-    known = entries.DataKnown(
+    known = job_entries.DataKnown(
         seed=settings.seed,
         samples=samples,
         portion_size=_portion_size(settings, samples),

@@ -9,7 +9,7 @@ _Known = tuple[int, tuple[Life, ...]]
 
 
 class LiveMembers:
-    """Of one state, in which lives begin and end by `fold.apply` only."""
+    """Of one state, in which lives begin and end by entries only."""
 
     def __init__(self, state: State) -> None:
         self._state = state

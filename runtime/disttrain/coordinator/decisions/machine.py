@@ -17,7 +17,7 @@ from disttrain.coordinator.decisions import (
 from disttrain.coordinator.decisions.live_members import LiveMembers
 from disttrain.coordinator.decisions.open_orders import OpenOrders
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Effect, Places, Turn
-from disttrain.coordinator.journal import entries, totals
+from disttrain.coordinator.journal import checkpoint_entries, entries, job_entries
 from disttrain.coordinator.journal.state import IssuedOrder, State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
@@ -77,10 +77,10 @@ class Coordinator:
     def restarted(self, now: float, committed: int | None) -> Decision:
         """After a replay of the journal; `committed` is the newest checkpoint on disk."""
         turn = self._turn(now)
-        turn.record(entries.Restarted())
+        turn.record(job_entries.Restarted())
         opened = self.state.checkpoint
         if opened is not None and opened.number == committed:
-            turn.record(entries.CheckpointEnded(number=opened.number, committed=True))
+            turn.record(checkpoint_entries.CheckpointEnded(number=opened.number, committed=True))
         elif opened is not None:
             turn.end_checkpoint(opened.number, "the coordinator restarted")
         steering.advance(turn)
@@ -112,7 +112,7 @@ class Coordinator:
             membership.check_silence(turn)
         steering.advance(turn)
         if self.state.began is not None and self.state.ended is None:
-            ended = totals.all_replicas(self.state.totals)
+            ended = self.state.totals.all_replicas()
             self.watch.note(self.state.samples, ended, now)
         return _decision(turn, None)
 
@@ -130,7 +130,7 @@ class Coordinator:
             if failure:
                 turn.end_checkpoint(number, failure)
             else:
-                turn.record(entries.CheckpointEnded(number=number, committed=True))
+                turn.record(checkpoint_entries.CheckpointEnded(number=number, committed=True))
             steering.advance(turn)
         return _decision(turn, None)
 

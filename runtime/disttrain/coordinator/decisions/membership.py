@@ -1,7 +1,7 @@
 """Who is part of the job: lives and their incarnations, fencing, silence. Decides; no I/O."""
 
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import entries, fold, totals
+from disttrain.coordinator.journal import member_entries, totals, work_entries
 from disttrain.coordinator.journal.state import Life, LifeState, Phase
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
@@ -37,7 +37,7 @@ def heard(turn: Turn, member: MemberId) -> Refused | None:
 
 def standing(turn: Turn, member: MemberId) -> Refused | None:
     """Why a member is refused; None for a living one."""
-    found = fold.life(turn.state, member) if member.role in _MEMBERS else None
+    found = turn.state.life(member) if member.role in _MEMBERS else None
     if found is not None and found.live:
         return None
     name = totals.name(member.role, member.index)
@@ -62,7 +62,7 @@ def lose(turn: Turn, found: Life, state: LifeState, reason: str) -> None:
     member = found.member
     trained = turn.state.began is not None and member.role is Role.REPLICA
     asked = state is LifeState.DEAD and trained
-    lost = entries.MemberLost(
+    lost = member_entries.MemberLost(
         member=member,
         state=state,
         reason=reason,
@@ -80,11 +80,11 @@ def lose(turn: Turn, found: Life, state: LifeState, reason: str) -> None:
 
 def leave(turn: Turn, request: Leave) -> None:
     """A member ends by its own will; where a replica ended is known."""
-    found = fold.life(turn.state, request.member)
+    found = turn.state.life(request.member)
     if found is None or not found.live:
         return
     if request.progress is not None and request.member.role is Role.REPLICA:
-        turn.record(entries.Drained(member=request.member, progress=request.progress))
+        turn.record(work_entries.Drained(member=request.member, progress=request.progress))
         lose(turn, found, LifeState.LEFT, request.reason)
     else:
         lose(turn, found, LifeState.LEFT if request.saved else LifeState.DEAD, request.reason)
@@ -129,22 +129,22 @@ def lost_leases(turn: Turn, member: MemberId) -> tuple[int, ...]:
 
 def take_progress(turn: Turn, member: MemberId, progress: Progress, non_finite: int) -> None:
     """Journals what a replica has finished, if it is new."""
-    found = fold.life(turn.state, member)
+    found = turn.state.life(member)
     if found is None or not found.live or found.drained:
         return
     if _is_older(progress, found.progress):
         # A heartbeat that was repeated, and arrived after one that was made later.
         progress = found.progress
     if progress != found.progress or non_finite > found.non_finite:
-        entry = entries.Progressed(member=member, progress=progress, non_finite=non_finite)
+        entry = work_entries.Progressed(member=member, progress=progress, non_finite=non_finite)
         turn.record(entry)
 
 
 def take_losses(turn: Turn, shard: MemberId, losses: tuple[LostUpdates, ...]) -> None:
     """Journals what a shard has counted as lost and holds again, if it is new."""
     for sender in losses:
-        if sender.lost != totals.updates_lost(turn.state.totals, shard.index, sender):
-            turn.record(entries.LossCorrected(shard=shard.index, sender=sender))
+        if sender.lost != turn.state.totals.lost_by(shard.index, sender):
+            turn.record(member_entries.LossCorrected(shard=shard.index, sender=sender))
 
 
 def answer_fences(turn: Turn, shard: int, restored: Restored | None) -> None:
@@ -159,7 +159,7 @@ def answer_fences(turn: Turn, shard: int, restored: Restored | None) -> None:
             continue
         key = (fencing.index, fencing.incarnation)
         nothing = SenderPosition(index=key[0], incarnation=key[1], position=Position())
-        answer = entries.FenceAnswered(
+        answer = member_entries.FenceAnswered(
             shard=shard, sender=known.get(key, nothing), partial_chunks=0
         )
         turn.record(answer)
@@ -172,7 +172,7 @@ def _is_older(one: Progress, other: Progress) -> bool:
 
 def _expire(turn: Turn, member: MemberId) -> None:
     if turn.strategy.has_work(turn, member):
-        turn.record(entries.LeasesExpired(member=member))
+        turn.record(work_entries.LeasesExpired(member=member))
 
 
 def _fence(turn: Turn, replica: MemberId) -> None:

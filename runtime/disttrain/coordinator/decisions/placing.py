@@ -1,7 +1,7 @@
 """Who holds what: the only place that decides it. No I/O."""
 
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import entries
+from disttrain.coordinator.journal import job_entries
 from disttrain.state.placement import Placement, place
 
 
@@ -18,7 +18,7 @@ def decide(turn: Turn) -> Placement | None:
     if present is None or not _fits(present, settings.shards, settings.kept):
         epoch = 0 if present is None else present.epoch + 1
         made = place(state.layout, settings.shards, settings.kept, epoch)
-        turn.record(entries.Placed(placement=made))
+        turn.record(job_entries.Placed(placement=made))
     return state.placement
 
 

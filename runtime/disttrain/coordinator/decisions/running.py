@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from disttrain.coordinator.decisions import schedule, stop_rules
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, Turn
-from disttrain.coordinator.journal import entries, state
+from disttrain.coordinator.journal import checkpoint_entries, state
 from disttrain.coordinator.journal.state import Life, Phase
 from disttrain.coordinator.protocol.orders import Checkpoint, Drain, Evaluate, Split
 from disttrain.job.roles import Durability
@@ -56,7 +56,7 @@ def begin_checkpoint(turn: Turn) -> None:
     # them.
     turn.state.ledger_time = turn.now
     turn.effects.append(BeginCheckpoint(number=number, ledger=state.to_json(turn.state)))
-    turn.record(entries.CheckpointBegun(number=number, now=turn.now))
+    turn.record(checkpoint_entries.CheckpointBegun(number=number, now=turn.now))
     order = Checkpoint(
         number=number,
         folder=turn.places.staging(number),
@@ -107,7 +107,7 @@ def _evaluate_if_due(turn: Turn) -> None:
 
 def evaluate(turn: Turn, replicas: Sequence[Life]) -> None:
     """One of the replicas shall measure the shards' values, if need be another one than before."""
-    turn.record(entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
+    turn.record(checkpoint_entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
     turn.issue(_evaluator(turn, replicas).member, evaluation(turn, None))
 
 

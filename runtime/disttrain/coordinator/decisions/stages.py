@@ -7,7 +7,7 @@ begins, whatever dies later. Decides; no I/O.
 
 from disttrain.coordinator.decisions import running, stop_rules
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
-from disttrain.coordinator.journal import batch_entries, fold
+from disttrain.coordinator.journal import batch_entries
 from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.fields import MemberId
@@ -28,7 +28,7 @@ def run(turn: Turn) -> None:
 
 def of_member(turn: Turn, member: MemberId) -> CoordinatorSide:
     """The stage that a replica works in: every one begins with the first, whenever it joined."""
-    found = fold.life(turn.state, member)
+    found = turn.state.life(member)
     has_left = turn.stage == 0 or (found is not None and found.left_warm_start)
     return turn.strategy if has_left else turn.stages[turn.stage - 1]
 

@@ -11,7 +11,7 @@ from disttrain.coordinator.decisions import (
     stages,
 )
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import entries
+from disttrain.coordinator.journal import job_entries, work_entries
 from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.coordinator.protocol.messages import FailureReason, Stop
 
@@ -42,13 +42,13 @@ def stop(turn: Turn, request: Stop) -> None:
     if request.at_once or phase is Phase.WAITING:
         turn.go_to(Phase.STOPPED, StopReason.STOPPED, request.reason)
     elif phase is Phase.RUNNING or turn.state.may_go_on:
-        turn.record(entries.StopAsked())
+        turn.record(job_entries.StopAsked())
         if phase is Phase.RUNNING and not turn.strategy.has_quiet_points:
             turn.go_to(Phase.DRAINING, StopReason.STOPPED, request.reason)
 
 
 def _check_gradients(turn: Turn) -> None:
-    news = (entry for entry in turn.decided if isinstance(entry, entries.Progressed))
+    news = (entry for entry in turn.decided if isinstance(entry, work_entries.Progressed))
     if not any(entry.non_finite for entry in news):
         return
     total = turn.state.non_finite()

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from disttrain.coordinator.decisions.live_members import LiveMembers
 from disttrain.coordinator.decisions.open_orders import OpenOrders
-from disttrain.coordinator.journal import entries, fold
+from disttrain.coordinator.journal import entries, job_entries, work_entries
+from disttrain.coordinator.journal.checkpoint_entries import CheckpointEnded
 from disttrain.coordinator.journal.state import IssuedOrder, Life, Phase, State
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import (
@@ -138,12 +139,12 @@ class Turn:
 
     def record(self, entry: entries.Entry) -> None:
         """Decides something: the state changes at once."""
-        fold.apply(self.state, entry)
+        entry.apply(self.state)
         self.decided.append(entry)
 
     def issue(self, member: MemberId, order: Order, shards: dict[int, int] | None = None) -> None:
         """Gives an order."""
-        entry = entries.OrderIssued(
+        entry = work_entries.OrderIssued(
             id=self.state.next_order, member=member, order=order, shards=shards or {}
         )
         self.record(entry)
@@ -172,7 +173,7 @@ class Turn:
 
     def go_to(self, phase: Phase, reason: str = "", message: str = "") -> None:
         """Changes the phase; at an end, tells everybody."""
-        change = entries.PhaseChanged(phase=phase, now=self.now, reason=reason, message=message)
+        change = job_entries.PhaseChanged(phase=phase, now=self.now, reason=reason, message=message)
         self.record(change)
         if phase.ended:
             for member in [*self.live_replicas(), *self.live_shards()]:
@@ -189,4 +190,4 @@ class Turn:
     def end_checkpoint(self, number: int, failure: str) -> None:
         """Gives up the checkpoint in progress."""
         self.effects.append(AbandonCheckpoint(number=number))
-        self.record(entries.CheckpointEnded(number=number, committed=False, message=failure))
+        self.record(CheckpointEnded(number=number, committed=False, message=failure))

@@ -1,8 +1,11 @@
-"""What the journal says of a batch method. `batch_fold.apply` gives each entry its meaning."""
+"""What the journal says of a batch method and its warm start, and what each entry means."""
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
+from disttrain.coordinator.journal import batch_changes, batch_rules
+from disttrain.coordinator.journal.batch_state import Batch, Before, copied, worker
+from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.fields import MemberId, Strict
 from disttrain.job.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.groups import Result
@@ -15,6 +18,9 @@ class WarmStartEnded(Strict):
 
     kind: Literal["warm_start_ended"] = "warm_start_ended"
 
+    def apply(self, state: State) -> None:
+        state.warm_start.ended = True
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WarmStartDrained(Strict):
@@ -23,6 +29,9 @@ class WarmStartDrained(Strict):
     kind: Literal["warm_start_drained"] = "warm_start_drained"
     checkpoint: int
 
+    def apply(self, state: State) -> None:
+        state.warm_start.cut = self.checkpoint
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WarmStartLeft(Strict):
@@ -30,6 +39,10 @@ class WarmStartLeft(Strict):
 
     kind: Literal["warm_start_left"] = "warm_start_left"
     member: MemberId
+
+    def apply(self, state: State) -> None:
+        if found := state.life(self.member):
+            found.left_warm_start, found.drained = True, False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +59,29 @@ class CourseBegun(Strict):
     cut: int | None = None
     """Checkpoint with which its warm start has ended, to which all shards are to return first."""
 
+    def apply(self, state: State) -> None:
+        driver = batch_rules.driver(self.rules, self.groups, self.seed)
+        course = driver.begin(state.incarnation, self.shards)
+        data = state.data
+        state.batch = Batch(
+            rules=self.rules,
+            groups=self.groups,
+            seed=self.seed,
+            before=Before(
+                epochs=data.epochs_done,
+                samples=data.samples_done,
+                steps=data.steps_done,
+                portions=data.portions_done,
+                requeued=data.portions_requeued,
+            ),
+            course=course,
+            cut=None if self.cut is None else copied(course),
+            cut_number=self.cut,
+            returning=self.cut is not None,
+            entering=self.cut is not None,
+        )
+        data.begin_batches(self.rules.portion_size)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RulesChanged(Strict):
@@ -58,6 +94,16 @@ class RulesChanged(Strict):
     changes: tuple[str, ...]
     """What is different and what comes of it, a sentence each."""
 
+    def apply(self, state: State) -> None:
+        state.data.portion_size = self.rules.portion_size
+        with state.changing_batch() as batch:
+            changes = batch_changes.between(batch.rules, self.rules)
+            batch.rules, batch.groups = self.rules, self.groups
+            batch.changes.extend(self.changes)
+            is_over = batch.course.method.progress.end is not None
+            if is_over or batch_changes.begins_again(changes):
+                batch.driver.begun_again(batch.course)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardPerformed(Strict):
@@ -67,6 +113,10 @@ class ShardPerformed(Strict):
     shard: int
     performed: Performed
 
+    def apply(self, state: State) -> None:
+        with state.changing_batch() as batch:
+            batch.driver.answered(batch.course, self.shard, self.performed)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CourseSettled(Strict):
@@ -74,12 +124,21 @@ class CourseSettled(Strict):
 
     kind: Literal["course_settled"] = "course_settled"
 
+    def apply(self, state: State) -> None:
+        with state.changing_batch() as batch:
+            batch.driver.settle_first(batch.course)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CourseInterrupted(Strict):
     """The evaluation under way is dropped, because the job is to stop."""
 
     kind: Literal["course_interrupted"] = "course_interrupted"
+
+    def apply(self, state: State) -> None:
+        with state.changing_batch() as batch:
+            batch.samples_of_others += batch.samples_dropped
+            batch.driver.interrupted(batch.course)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,6 +150,10 @@ class GroupGranted(Strict):
     holding: tuple[int, ...]
     """Attempts that it had."""
 
+    def apply(self, state: State) -> None:
+        with state.changing_batch() as batch:
+            batch.driver.request_group(batch.course, worker(self.member), self.holding)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupStaged(Strict):
@@ -100,6 +163,10 @@ class GroupStaged(Strict):
     member: MemberId
     result: Result
 
+    def apply(self, state: State) -> None:
+        with state.changing_batch() as batch:
+            batch.driver.staged(batch.course, worker(self.member), self.result)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReturnBegun(Strict):
@@ -107,6 +174,10 @@ class ReturnBegun(Strict):
 
     kind: Literal["return_begun"] = "return_begun"
     reason: str
+
+    def apply(self, state: State) -> None:
+        with state.changing_batch() as batch:
+            batch.returning, batch.returned = True, {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,6 +187,14 @@ class CutDamaged(Strict):
     kind: Literal["cut_damaged"] = "cut_damaged"
     reason: str
 
+    def apply(self, state: State) -> None:
+        with state.changing_batch() as batch:
+            state.totals.note_damaged(batch.cut_number)
+            *earlier, before = batch.earlier
+            batch.cut, batch.cut_number = before.course, before.number
+            batch.earlier = tuple(earlier)
+            batch.returning, batch.returned = True, {}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardReturned(Strict):
@@ -123,6 +202,10 @@ class ShardReturned(Strict):
 
     kind: Literal["shard_returned"] = "shard_returned"
     member: MemberId
+
+    def apply(self, state: State) -> None:
+        with state.changing_batch() as batch:
+            batch.returned[self.member.index] = self.member.incarnation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,20 +216,13 @@ class CourseReturned(Strict):
     shards: tuple[int, ...]
     """Their incarnations, by index."""
 
-
-BatchEntry: TypeAlias = (
-    WarmStartEnded
-    | WarmStartDrained
-    | WarmStartLeft
-    | CourseBegun
-    | RulesChanged
-    | ShardPerformed
-    | CourseSettled
-    | CourseInterrupted
-    | GroupGranted
-    | GroupStaged
-    | ReturnBegun
-    | CutDamaged
-    | ShardReturned
-    | CourseReturned
-)
+    def apply(self, state: State) -> None:
+        with state.changing_batch() as batch:
+            batch.samples_of_others += batch.samples_dropped
+            before = batch.course.samples
+            cut = batch.course if batch.cut is None else batch.cut
+            batch.driver.returned(batch.course, copied(cut), self.shards)
+            state.data.samples_repeated += before - batch.course.samples
+            batch.returns += batch.returning and not batch.entering
+            batch.returning = batch.entering = batch.sent = False
+            batch.returned = {}

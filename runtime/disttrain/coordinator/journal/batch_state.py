@@ -1,14 +1,27 @@
-"""What the coordinator knows of a batch method; only `batch_fold` changes it."""
+"""What the coordinator knows of a batch method."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import PlainSerializer, PlainValidator
 
 from disttrain.coordinator.journal import batch_rules
-from disttrain.coordinator.protocol.fields import Strict
+from disttrain.coordinator.leases.data_ledger import DataLedger
+from disttrain.coordinator.protocol.fields import MemberId, Strict
+from disttrain.coordinator.protocol.orders import Decide, Order, Perform
 from disttrain.job.sandblaster import Sandblaster
-from disttrain.sandblaster.batch.driver import COURSE_JSON, Course, Driver
+from disttrain.sandblaster.batch.driver import COURSE_JSON, Course, Driver, Stage
+from disttrain.sandblaster.batch.groups import Worker
+
+_MOST_EARLIER_CUTS = 4
+"""Each is kept in every ledger. Of older checkpoints few jobs keep any."""
+
+
+def worker(member: MemberId) -> Worker:
+    """A replica as the groups know it."""
+    return Worker(member.index, member.incarnation)
 
 
 def copied(course: Course) -> Course:
@@ -131,3 +144,59 @@ class Batch(Strict):
     def all_copies(self) -> int:
         """Copies of groups that somebody else had begun."""
         return self.copies + self.course.evaluation.copies
+
+    @contextmanager
+    def changing(self, data: DataLedger) -> Iterator[None]:
+        """Around a change of the course: what follows from it, also for the account of the data."""
+        order, evaluation = self.course.order.number, self.course.evaluation
+        yield
+        if self.course.order.number != order:
+            self.sent = False
+        if self.course.evaluation is not evaluation:
+            self.told = 0
+            self.requeued += evaluation.requeued
+            self.copies += evaluation.copies
+            self.groups_done += len(evaluation.winners)
+        self._count(data)
+
+    def _count(self, data: DataLedger) -> None:
+        """Passes over the data are those of the evaluations; a step is a portion."""
+        course, before = self.course, self.before
+        under_way = self.samples_now if course.stage is Stage.COMPUTING else 0
+        portions = course.samples * data.portions // data.samples
+        requeued = self.all_requeued * self.rules.push_every_portions
+        data.epochs_done = before.epochs + course.samples // data.samples
+        data.samples_done = before.samples + course.samples + under_way
+        data.steps_done = before.steps + portions
+        data.portions_done = before.portions + portions
+        data.portions_requeued = before.requeued + requeued
+
+    def give(self, order: Order) -> None:
+        """An order to a shard is on its way."""
+        if isinstance(order, Perform):
+            self.sent = True
+        elif isinstance(order, Decide):
+            self.told = len(self.course.evaluation.winners)
+
+    def open_checkpoint(self) -> None:
+        """The shards write what they have."""
+        self.opened = copied(self.course)
+
+    def end_checkpoint(self, number: int, *, is_committed: bool) -> None:
+        """They have, or the checkpoint was given up."""
+        if is_committed and self.opened is not None:
+            if self.cut is not None and self.cut_number is not None:
+                latest = Cut(number=self.cut_number, course=self.cut)
+                self.earlier = (*self.earlier, latest)[-_MOST_EARLIER_CUTS:]
+            self.cut, self.cut_number = self.opened, number
+        self.opened = None
+
+    def resume(self, coordinator: int) -> None:
+        """From the ledger of a checkpoint: the shards restore the same cut, in new lives."""
+        for one in {attempt.worker for attempt in self.course.evaluation.attempts.values()}:
+            self.driver.lost(self.course, one)
+        self.cut = self.cut_number = self.opened = None
+        self.earlier = ()
+        self.sent = self.returning = False
+        self.returned = {}
+        self.driver.taken_over(self.course, coordinator)

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from disttrain.checkpoint import durable
 from disttrain.coordinator.errors import JournalDamaged, Superseded
-from disttrain.coordinator.journal import entries, file_lines, fold, lines, owners, state
+from disttrain.coordinator.journal import entries, file_lines, lines, owners, state
 from disttrain.coordinator.journal.owners import OwnerFolder
 from disttrain.coordinator.journal.state import State
 from disttrain.telemetry import logs
@@ -64,7 +64,7 @@ def replay(folder: Path) -> Replayed | None:
     try:
         found = state.from_json(snapshot)
         for decided in decisions:
-            fold.fold(found, entries.from_json(decided))
+            entries.fold(found, entries.from_json(decided))
     except ValidationError as error:
         message = f"{file} is of another version: {error.errors()[0]['msg']}"
         raise JournalDamaged(message) from error

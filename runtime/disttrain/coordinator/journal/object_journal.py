@@ -25,7 +25,7 @@ from disttrain.checkpoint import object_names
 from disttrain.checkpoint.errors import AlreadyThere, CheckpointError, Corrupt, StoreAway
 from disttrain.checkpoint.objects import Objects
 from disttrain.coordinator.errors import JournalDamaged, Superseded
-from disttrain.coordinator.journal import entries, fold, lines, owners, state
+from disttrain.coordinator.journal import entries, lines, owners, state
 from disttrain.coordinator.journal.journal import Replayed
 from disttrain.coordinator.journal.state import State
 from disttrain.telemetry import logs
@@ -293,5 +293,5 @@ def _fold(found: State, decisions: int, content: bytes, name: str) -> int:
             f"decision {decisions + 1} after {name} is missing; resume from the last checkpoint"
         )
         raise JournalDamaged(message)
-    fold.fold(found, entries.from_json(decided))
+    entries.fold(found, entries.from_json(decided))
     return decisions + 1

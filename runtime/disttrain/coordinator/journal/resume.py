@@ -1,6 +1,5 @@
 """Starting a job again from the ledger of a checkpoint. Pure."""
 
-from disttrain.coordinator.journal import batch_fold, totals
 from disttrain.coordinator.journal.state import LIVES_PER_RUN, LifeState, Phase, State
 from disttrain.coordinator.protocol.fields import Position
 
@@ -20,13 +19,14 @@ def from_ledger(state: State, source: str, shards: int) -> State:
     for fencing in state.fencings:
         state.data.settle(fencing.member, Position(), Position())
     _remember_samples(state)
-    totals.take_over_losses(state.totals, shards)
+    state.totals.take_over_losses(shards)
     highest = max([state.first_incarnation, state.incarnation, *state.incarnations.values()])
     state.first_incarnation = (highest // LIVES_PER_RUN + 1) * LIVES_PER_RUN
     state.incarnation = state.first_incarnation + 1
-    batch_fold.resume(state)
     if state.batch is None:
         state.warm_start.cut = None
+    else:
+        state.batch.resume(state.incarnation)
     state.resumed_from = source
     state.elapsed += max(0.0, (state.ledger_time or 0.0) - (state.began or 0.0))
     state.phase = Phase.WAITING

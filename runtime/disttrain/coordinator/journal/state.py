@@ -3,13 +3,15 @@
 The fold of its journal, and the ledger of a checkpoint.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pydantic import TypeAdapter
 
 from disttrain.coordinator.journal import totals
-from disttrain.coordinator.journal.batch_state import Batch
+from disttrain.coordinator.journal.batch_state import Batch, worker
 from disttrain.coordinator.journal.totals import Extremes, Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Count, MemberId, Position, Progress, Strict
@@ -203,7 +205,7 @@ class WarmStart(Strict):
 
 @dataclass(kw_only=True, slots=True)
 class State(Strict):
-    """The whole. Only `fold.apply` changes it."""
+    """The whole. Only `apply` of an entry changes it."""
 
     job_uid: str = ""
     """Whose journal this is."""
@@ -296,6 +298,44 @@ class State(Strict):
         if self.began is None:
             return self.elapsed
         return self.elapsed + (self.ended or now) - self.began
+
+    def lives(self, role: Role) -> dict[int, Life]:
+        """The latest of each replica or shard, by index."""
+        return self.replicas if role is Role.REPLICA else self.shards
+
+    def life(self, member: MemberId) -> Life | None:
+        """The member's process, if this life is its latest one."""
+        found = self.lives(member.role).get(member.index)
+        return found if found is not None and found.incarnation == member.incarnation else None
+
+    def members_changed(self, role: Role) -> None:
+        """Everybody who knows the members of this role has to hear of it."""
+        if role is Role.REPLICA:
+            self.replicas_epoch += 1
+        else:
+            self.shards_epoch += 1
+
+    def count_own_data(self, found: Life, samples: int) -> None:
+        """A replica has processed so many; those of a loop's own data are in no lease."""
+        more = samples - found.progress.samples
+        if found.own_data and more > 0:
+            self.data.samples_outside += more
+            found.progress = replace(found.progress, samples=samples)
+
+    @contextmanager
+    def changing_batch(self) -> Iterator[Batch]:
+        """Around a change of the batch method, after which its work is counted again."""
+        if self.batch is None:
+            message = "there is no course yet"
+            raise AssertionError(message)
+        with self.batch.changing(self.data):
+            yield self.batch
+
+    def drop_groups(self, replica: MemberId) -> None:
+        """The groups of a replica that is gone, or silent for long, wait for others."""
+        if self.batch is not None:
+            with self.changing_batch() as batch:
+                batch.driver.lost(batch.course, worker(replica))
 
     @property
     def latest_time(self) -> float:

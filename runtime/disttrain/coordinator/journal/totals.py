@@ -8,6 +8,17 @@ from disttrain.job import names
 from disttrain.transport.header import Role
 
 
+def name(role: Role, index: int) -> str:
+    """A process's name in counters and logs."""
+    if role is Role.REPLICA:
+        return names.replica_name(index)
+    return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR
+
+
+def _key(shard: int, sender: LostUpdates) -> str:
+    return f"{shard}.{sender.index}.{sender.incarnation}"
+
+
 @dataclass(kw_only=True, slots=True)
 class Totals(Strict):
     """Sums over all lives that have ended, and what no single member knows."""
@@ -33,6 +44,63 @@ class Totals(Strict):
     """Last reports of ended lives, added up, by index."""
     shard_reports: dict[int, ShardReport] = field(default_factory=dict)
 
+    def add_restart(self, role: Role) -> None:
+        """Counts one more life of a process that had one already."""
+        key = role.name.lower()
+        self.restarts[key] = self.restarts.get(key, 0) + 1
+
+    def note_damaged(self, number: int | None) -> None:
+        """Counts a checkpoint that cannot be gone back to; each once."""
+        if number is not None and number not in self.damaged_checkpoints:
+            self.damaged_checkpoints.append(number)
+
+    def lost_by(self, shard: int, sender: LostUpdates) -> int:
+        """Updates of a replica's life that a shard has reported as lost so far."""
+        return self.updates_lost_by_shard.get(_key(shard, sender), 0)
+
+    def set_updates_lost(self, shard: int, sender: LostUpdates) -> None:
+        """A shard says how many it has lost in all: said again, it counts once."""
+        more = sender.lost - self.lost_by(shard, sender)
+        if more:
+            self.updates_lost_by_shard[_key(shard, sender)] = sender.lost
+            key = name(Role.REPLICA, sender.index)
+            self.updates_lost[key] = self.updates_lost.get(key, 0) + more
+            if not self.updates_lost[key]:
+                del self.updates_lost[key]
+
+    def take_over_losses(self, shards: int) -> None:
+        """From now on there are `shards`, which report the losses of those that are no more."""
+        sums: dict[str, int] = {}
+        for key, lost in self.updates_lost_by_shard.items():
+            shard, _, sender = key.partition(".")
+            taken_over = f"{int(shard) % shards}.{sender}"
+            sums[taken_over] = sums.get(taken_over, 0) + lost
+        self.updates_lost_by_shard = sums
+
+    def add_non_finite(self, index: int, count: int) -> None:
+        """Counts the non-finite gradients of a life that ended."""
+        if count:
+            key = name(Role.REPLICA, index)
+            self.non_finite[key] = self.non_finite.get(key, 0) + count
+
+    def add_report(
+        self, member: MemberId, replica: ReplicaReport | None, shard: ShardReport | None
+    ) -> None:
+        """Keeps the last report of a life that ended."""
+        if replica is not None:
+            old = self.replica_reports.get(member.index, ReplicaReport())
+            self.replica_reports[member.index] = added(old, replica)
+        if shard is not None:
+            old_shard = self.shard_reports.get(member.index, ShardReport())
+            self.shard_reports[member.index] = added(old_shard, shard)
+
+    def all_replicas(self) -> ReplicaReport:
+        """The sum of the last reports of all ended lives."""
+        whole = ReplicaReport()
+        for report in self.replica_reports.values():
+            whole = added(whole, report)
+        return whole
+
 
 @dataclass(kw_only=True, slots=True)
 class Extremes(Strict):
@@ -40,86 +108,3 @@ class Extremes(Strict):
 
     lowest: float
     highest: float
-
-
-def name(role: Role, index: int) -> str:
-    """A process's name in counters and logs."""
-    if role is Role.REPLICA:
-        return names.replica_name(index)
-    return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR
-
-
-def add_restart(totals: Totals, role: Role) -> None:
-    """Counts one more life of a process that had one already."""
-    key = role.name.lower()
-    totals.restarts[key] = totals.restarts.get(key, 0) + 1
-
-
-def note_damaged(totals: Totals, number: int | None) -> None:
-    """Counts a checkpoint that cannot be gone back to; each once."""
-    if number is not None and number not in totals.damaged_checkpoints:
-        totals.damaged_checkpoints.append(number)
-
-
-def updates_lost(totals: Totals, shard: int, sender: LostUpdates) -> int:
-    """Updates of a replica's life that a shard has reported as lost so far."""
-    return totals.updates_lost_by_shard.get(_key(shard, sender), 0)
-
-
-def set_updates_lost(totals: Totals, shard: int, sender: LostUpdates) -> None:
-    """A shard says how many it has lost in all: said again, it counts once."""
-    more = sender.lost - updates_lost(totals, shard, sender)
-    if more:
-        totals.updates_lost_by_shard[_key(shard, sender)] = sender.lost
-        key = name(Role.REPLICA, sender.index)
-        totals.updates_lost[key] = totals.updates_lost.get(key, 0) + more
-        if not totals.updates_lost[key]:
-            del totals.updates_lost[key]
-
-
-def take_over_losses(totals: Totals, shards: int) -> None:
-    """From now on there are `shards`: one of them reports the losses of each that is no more."""
-    sums: dict[str, int] = {}
-    for key, lost in totals.updates_lost_by_shard.items():
-        shard, _, sender = key.partition(".")
-        taken_over = f"{int(shard) % shards}.{sender}"
-        sums[taken_over] = sums.get(taken_over, 0) + lost
-    totals.updates_lost_by_shard = sums
-
-
-def _key(shard: int, sender: LostUpdates) -> str:
-    return f"{shard}.{sender.index}.{sender.incarnation}"
-
-
-def add_non_finite(totals: Totals, index: int, count: int) -> None:
-    """Counts the non-finite gradients of a life that ended."""
-    if count:
-        key = name(Role.REPLICA, index)
-        totals.non_finite[key] = totals.non_finite.get(key, 0) + count
-
-
-def add_report(
-    totals: Totals, member: MemberId, replica: ReplicaReport | None, shard: ShardReport | None
-) -> None:
-    """Keeps the last report of a life that ended."""
-    if replica is not None:
-        old = totals.replica_reports.get(member.index, ReplicaReport())
-        totals.replica_reports[member.index] = added(old, replica)
-    if shard is not None:
-        old_shard = totals.shard_reports.get(member.index, ShardReport())
-        totals.shard_reports[member.index] = added(old_shard, shard)
-
-
-def all_replicas(totals: Totals) -> ReplicaReport:
-    """The sum of the last reports of all ended lives."""
-    whole = ReplicaReport()
-    for report in totals.replica_reports.values():
-        whole = added(whole, report)
-    return whole
-
-
-def remember_best(best: dict[str, Extremes], measures: dict[str, float]) -> None:
-    """Widens each measure's extremes."""
-    for key, value in measures.items():
-        known = best.get(key, Extremes(lowest=value, highest=value))
-        best[key] = Extremes(lowest=min(known.lowest, value), highest=max(known.highest, value))

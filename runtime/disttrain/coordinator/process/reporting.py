@@ -4,7 +4,19 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from disttrain.coordinator.decisions.machine import Coordinator
-from disttrain.coordinator.journal import batch_entries, entries, totals
+from disttrain.coordinator.journal import (
+    batch_entries,
+    entries,
+    job_entries,
+    member_entries,
+    totals,
+    work_entries,
+)
+from disttrain.coordinator.journal.checkpoint_entries import (
+    CheckpointBegun,
+    CheckpointEnded,
+    EvaluationEnded,
+)
 from disttrain.coordinator.process.cluster_status import ClusterStatus
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
@@ -22,7 +34,9 @@ _HALTED = (
     "the journal beside the checkpoints takes nothing more: once replicas have done what they "
     "hold, training halts until it has room and its files or its store can be read"
 )
-_OfMember: TypeAlias = entries.MemberJoined | entries.LeasesExpired | entries.MemberLost
+_OfMember: TypeAlias = (
+    member_entries.MemberJoined | work_entries.LeasesExpired | member_entries.MemberLost
+)
 _OfMethod: TypeAlias = (
     batch_entries.WarmStartEnded
     | batch_entries.CourseBegun
@@ -87,19 +101,19 @@ class Reporting:
 
     def note(self, entry: entries.Entry, now: float) -> None:
         """Logs what people want to know, and writes what must not wait."""
-        if isinstance(entry, entries.EvaluationEnded):
+        if isinstance(entry, EvaluationEnded):
             self._note_evaluation(entry, now)
-        elif isinstance(entry, entries.CheckpointBegun):
+        elif isinstance(entry, CheckpointBegun):
             self._checkpoint_began = entry.now
-        elif isinstance(entry, entries.CheckpointEnded):
+        elif isinstance(entry, CheckpointEnded):
             self._checkpoint_ended(entry, now)
-        elif isinstance(entry, entries.ShardRestored):
+        elif isinstance(entry, member_entries.ShardRestored):
             self._note_damage(entry)
         elif isinstance(entry, _OfMember):
             self._note_member(entry)
         elif isinstance(entry, _OfMethod):
             self._note_method(entry)
-        elif isinstance(entry, entries.PhaseChanged):
+        elif isinstance(entry, job_entries.PhaseChanged):
             reason = str(entry.reason or self._machine.state.reason or "")
             LOG.info("phase", phase=entry.phase.value, reason=reason)
             self._phase_changed(entry, now)
@@ -133,14 +147,14 @@ class Reporting:
 
     def _note_member(self, entry: _OfMember) -> None:
         name = totals.name(entry.member.role, entry.member.index)
-        if isinstance(entry, entries.MemberLost):
+        if isinstance(entry, member_entries.MemberLost):
             LOG.warning("member lost", member=name, reason=entry.reason)
-        elif isinstance(entry, entries.LeasesExpired):
+        elif isinstance(entry, work_entries.LeasesExpired):
             LOG.warning("silent: what it has not finished goes to others", member=name)
         else:
             LOG.info("member joined", member=name, incarnation=entry.member.incarnation)
 
-    def _note_evaluation(self, entry: entries.EvaluationEnded, now: float) -> None:
+    def _note_evaluation(self, entry: EvaluationEnded, now: float) -> None:
         state = self._machine.state
         self._files.add_metrics({"time": now, **status.evaluation_line(state)})
         LOG.info("evaluated", **entry.evaluation.measures, loss=entry.evaluation.loss)
@@ -149,12 +163,12 @@ class Reporting:
             LOG.warning(warning)
             self._measure_warning = warning
 
-    def _note_damage(self, entry: entries.ShardRestored) -> None:
+    def _note_damage(self, entry: member_entries.ShardRestored) -> None:
         name, taken = totals.name(entry.member.role, entry.member.index), entry.restored.checkpoint
         for number in entry.restored.damaged:
             LOG.error("checkpoint is damaged", number=number, found_by=name, taken_instead=taken)
 
-    def _checkpoint_ended(self, entry: entries.CheckpointEnded, now: float) -> None:
+    def _checkpoint_ended(self, entry: CheckpointEnded, now: float) -> None:
         LOG.info("checkpoint", number=entry.number, failure=entry.message or "none")
         if entry.committed and self._checkpoint_began:
             self._metrics.checkpoint_took(now - self._checkpoint_began)
@@ -192,7 +206,7 @@ class Reporting:
             LOG.info("point accepted", **batch_status.accepted(seen))
         self._iteration = seen.iteration
 
-    def _phase_changed(self, entry: entries.PhaseChanged, now: float) -> None:
+    def _phase_changed(self, entry: job_entries.PhaseChanged, now: float) -> None:
         self._next_status = 0.0
         if entry.phase.ended:
             self.finish(now)

@@ -9,7 +9,8 @@ from disttrain.checkpoint.errors import CheckpointError
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect
 from disttrain.coordinator.errors import MessageRefused, Superseded
-from disttrain.coordinator.journal.entries import CheckpointEnded, Entry
+from disttrain.coordinator.journal.checkpoint_entries import CheckpointEnded
+from disttrain.coordinator.journal.entries import Entry
 from disttrain.coordinator.journal.journals import DecisionJournal
 from disttrain.coordinator.process.announcing import Announcing
 from disttrain.coordinator.process.checkpoints import Checkpoints

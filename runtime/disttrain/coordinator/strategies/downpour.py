@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from disttrain.coordinator.decisions import membership, running
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import entries
+from disttrain.coordinator.journal import work_entries
 from disttrain.coordinator.journal.state import IssuedOrder, Phase, State
 from disttrain.coordinator.leases import portions
 from disttrain.coordinator.protocol.fields import Lease, MemberId
@@ -125,10 +125,10 @@ class Asynchronous:
         while len(granted) < wanted and len(data.held(member)) < _MOST_OPEN:
             lease = portions.next_lease(data, member.index, stop)
             if lease is not None:
-                turn.record(entries.LeaseGranted(member=member, lease=lease))
+                turn.record(work_entries.LeaseGranted(member=member, lease=lease))
                 granted.append(lease)
             elif portions.may_open_epoch(data, stop):
-                turn.record(entries.EpochOpened())
+                turn.record(work_entries.EpochOpened())
             else:
                 break
         return granted

@@ -1,7 +1,6 @@
 """Whose end is believed, whose silence counts for how long, whose progress is taken."""
 
 from builders.machines import BASE, Machine
-from disttrain.coordinator.journal import fold
 from disttrain.coordinator.journal.state import LifeState, Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
@@ -10,7 +9,7 @@ from disttrain.transport.header import Role
 
 
 def _life_state(machine: Machine, member: MemberId) -> LifeState:
-    found = fold.life(machine.state, member)
+    found = machine.state.life(member)
     assert found is not None
     return found.state
 

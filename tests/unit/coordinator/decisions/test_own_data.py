@@ -2,7 +2,7 @@
 
 from builders.control_members import LAYOUT
 from builders.machines import Machine
-from disttrain.coordinator.journal import entries, fold
+from disttrain.coordinator.journal import member_entries
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import START, MemberId, Progress, SenderPosition
 from disttrain.coordinator.protocol.reports import ReplicaReport
@@ -68,7 +68,7 @@ def test_what_any_shard_has_applied_of_a_dead_loop_counts() -> None:
         sender = SenderPosition(
             index=loop.index, incarnation=loop.incarnation, position=START, samples=samples
         )
-        answer = entries.FenceAnswered(shard=shard, sender=sender, partial_chunks=0)
-        fold.apply(machine.state, answer)
+        answer = member_entries.FenceAnswered(shard=shard, sender=sender, partial_chunks=0)
+        answer.apply(machine.state)
 
     assert machine.state.samples == 128

@@ -3,7 +3,7 @@
 from builders.batch_machines import batch_method
 from builders.control_members import LAYOUT
 from builders.machines import Machine, asynchronous
-from disttrain.coordinator.journal import entries, resume, state
+from disttrain.coordinator.journal import job_entries, resume, state
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.state.placement import Placement, place
@@ -62,7 +62,7 @@ def test_the_table_is_journaled_once() -> None:
         ),
         machine.now,
     )
-    made = [entry for entry in decision.decided if isinstance(entry, entries.Placed)]
+    made = [entry for entry in decision.decided if isinstance(entry, job_entries.Placed)]
     assert [entry.placement for entry in made] == [machine.state.placement]
     again = machine.coordinator.request(messages.AskPlacement(), machine.now)
     assert not again.decided

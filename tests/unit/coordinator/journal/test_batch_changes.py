@@ -5,7 +5,7 @@ import math
 import pytest
 
 from builders.batch_machines import RULES, BatchMachine
-from disttrain.coordinator.journal import batch_changes, batch_entries, fold
+from disttrain.coordinator.journal import batch_changes, batch_entries
 from disttrain.coordinator.journal.batch_changes import Effect
 from disttrain.coordinator.journal.state import Phase
 from disttrain.job.batch_optimizer import (
@@ -153,7 +153,7 @@ def _change_rules(machine: BatchMachine, now: Sandblaster) -> None:
     entry = batch_entries.RulesChanged(
         rules=now, groups=groups, changes=("something is different",)
     )
-    fold.apply(machine.state, entry)
+    entry.apply(machine.state)
 
 
 def test_a_method_that_had_ended_goes_on_by_other_rules() -> None:

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from disttrain.coordinator.errors import JournalDamaged, Superseded
-from disttrain.coordinator.journal import entries, fold, journal, owners, state
+from disttrain.coordinator.journal import entries, job_entries, journal, owners, state
 from disttrain.coordinator.journal.journal import Journal
 from disttrain.coordinator.journal.state import Evaluation, Phase, State
 
 
 def _change(phase: Phase, now: float) -> entries.Decided:
-    return (entries.PhaseChanged(phase=phase, now=now),)
+    return (job_entries.PhaseChanged(phase=phase, now=now),)
 
 
 def _written(folder: Path) -> Path:
@@ -183,7 +183,7 @@ def test_after_a_failed_sync_only_a_new_file_with_the_whole_state_is_trusted(
     for phase in (Phase.RUNNING, Phase.DRAINING):
         disk.failures = 1
         decided = _change(phase, 1.0)
-        fold.fold(found, decided)
+        entries.fold(found, decided)
         written.append(decided)
         written.sync()
     assert written.is_behind

@@ -7,13 +7,13 @@ import pytest
 from builders.flaky_objects import Fault, FlakyObjects
 from disttrain.checkpoint.errors import NotWritten, StoreAway
 from disttrain.coordinator.errors import JournalDamaged, Superseded
-from disttrain.coordinator.journal import entries, object_journal
+from disttrain.coordinator.journal import entries, job_entries, object_journal
 from disttrain.coordinator.journal.object_journal import ObjectJournal
 from disttrain.coordinator.journal.state import Phase, State
 
 
 def change(phase: Phase) -> entries.Decided:
-    return (entries.PhaseChanged(phase=phase, now=1.0),)
+    return (job_entries.PhaseChanged(phase=phase, now=1.0),)
 
 
 def begun(*faults: Fault | None) -> tuple[ObjectJournal, FlakyObjects]:

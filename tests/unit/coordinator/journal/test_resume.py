@@ -2,7 +2,7 @@
 
 import pytest
 
-from disttrain.coordinator.journal import resume, totals
+from disttrain.coordinator.journal import resume
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.fields import LostUpdates
 
@@ -11,13 +11,13 @@ from disttrain.coordinator.protocol.fields import LostUpdates
 def test_losses_of_shards_that_are_no_more_count_once(shards: int) -> None:
     state = State()
     for shard, lost in enumerate((1, 2, 4)):
-        totals.set_updates_lost(state.totals, shard, LostUpdates(index=0, incarnation=1, lost=lost))
+        state.totals.set_updates_lost(shard, LostUpdates(index=0, incarnation=1, lost=lost))
 
     resumed = resume.from_ledger(state, "checkpoints/00000002", shards)
     told = [1, 2, 4] if shards >= 3 else [sum((1, 2, 4)[s::shards]) for s in range(shards)]
     for shard, lost in enumerate(told):
         sender = LostUpdates(index=0, incarnation=1, lost=lost)
-        assert totals.updates_lost(resumed.totals, shard, sender) == lost
-        totals.set_updates_lost(resumed.totals, shard, sender)
+        assert resumed.totals.lost_by(shard, sender) == lost
+        resumed.totals.set_updates_lost(shard, sender)
 
     assert resumed.totals.updates_lost == {"replica-0": 7}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from builders.machines import Machine
-from disttrain.coordinator.journal import entries, fold
+from disttrain.coordinator.journal import checkpoint_entries
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.status import cluster_status, status
 
@@ -17,10 +17,8 @@ def told(machine: Machine) -> dict[str, Any]:
 
 def ended(machine: Machine, number: int, *, committed: bool) -> None:
     why = "" if committed else FULL
-    fold.apply(
-        machine.state,
-        entries.CheckpointEnded(number=number, committed=committed, message=why),
-    )
+    entry = checkpoint_entries.CheckpointEnded(number=number, committed=committed, message=why)
+    entry.apply(machine.state)
 
 
 def test_a_failed_checkpoint_is_warned_of_until_one_is_committed() -> None:

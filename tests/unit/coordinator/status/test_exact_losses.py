@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 from builders.machines import Machine
-from disttrain.coordinator.journal import totals
 from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
@@ -41,8 +40,8 @@ def test_counts_are_at_least_so_many_while_a_shard_has_no_room_for_a_sender(
 def test_what_a_dead_shard_could_not_count_stays_unknown(tmp_path: Path) -> None:
     machine = Machine()
     shard, *_ = machine.running()
-    totals.add_report(machine.state.totals, shard, None, ShardReport(uncounted=1))
-    totals.add_report(machine.state.totals, shard, None, ShardReport())
+    machine.state.totals.add_report(shard, None, ShardReport(uncounted=1))
+    machine.state.totals.add_report(shard, None, ShardReport())
     assert not is_exact(machine, tmp_path)
 
 

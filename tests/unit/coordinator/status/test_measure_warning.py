@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from builders.machines import Machine
-from disttrain.coordinator.journal import entries
+from disttrain.coordinator.journal import checkpoint_entries
 from disttrain.coordinator.journal.state import Evaluation, State
 from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.process.run_files import RunFiles
@@ -46,7 +46,7 @@ def test_the_log_and_the_status_warn_and_the_log_once(
     for _ in range(2):
         evaluation = an_evaluation(accuracy=math.nan)
         machine.state.evaluations.append(evaluation)
-        reporting.note(entries.EvaluationEnded(evaluation=evaluation), now=1.0)
+        reporting.note(checkpoint_entries.EvaluationEnded(evaluation=evaluation), now=1.0)
 
     told = status.status(machine.state, machine.stages, machine.watch, now=1.0)
     assert "Task.measure()" in told["measureWarning"]

@@ -4,7 +4,7 @@ Decides; no I/O.
 """
 
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_entries, entries
+from disttrain.coordinator.journal import batch_entries, work_entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, Phase
 from disttrain.coordinator.protocol.messages import FailureReason
@@ -53,7 +53,7 @@ def shard_lost(turn: Turn) -> None:
     """
     for issued in turn.open_orders(Evaluate) if turn.state.batch is not None else ():
         if isinstance(issued.order, Evaluate) and issued.order.model_file is None:
-            turn.record(entries.OrderClosed(id=issued.id))
+            turn.record(work_entries.OrderClosed(id=issued.id))
 
 
 def returned(turn: Turn, issued: IssuedOrder) -> None:
@@ -91,7 +91,7 @@ def _not_returned(turn: Turn, batch: Batch, message: str, why: WhyFailed) -> Non
 def _withdraw(turn: Turn, *kinds: type[Perform | Decide | ReturnTo]) -> None:
     for kind in kinds:
         for issued in turn.open_orders(kind):
-            turn.record(entries.OrderClosed(id=issued.id))
+            turn.record(work_entries.OrderClosed(id=issued.id))
 
 
 def watch_the_end(turn: Turn) -> None:

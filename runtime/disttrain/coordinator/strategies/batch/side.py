@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from disttrain.coordinator.decisions import running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_changes, batch_entries, batch_fold, entries
+from disttrain.coordinator.journal import batch_entries, batch_state, work_entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, Phase, State, StopReason
 from disttrain.coordinator.leases import permutation
@@ -161,7 +161,7 @@ class BatchMethod:
 
     def has_work(self, turn: Turn, member: MemberId) -> bool:
         """A group, or what is left of a stage before."""
-        batch, worker = turn.state.batch, batch_fold.worker(member)
+        batch, worker = turn.state.batch, batch_state.worker(member)
         attempts = () if batch is None else batch.course.evaluation.attempts.values()
         has_group = any(attempt.worker == worker for attempt in attempts)
         return has_group or any(not held.lost for held in turn.state.data.held(member))
@@ -271,7 +271,7 @@ def _give(turn: Turn, batch: Batch) -> None:
         if isinstance(issued.order, Perform) and issued.order.order == batch.course.order:
             given.add(issued.member)
         else:
-            turn.record(entries.OrderClosed(id=issued.id))
+            turn.record(work_entries.OrderClosed(id=issued.id))
     for shard in turn.live_shards():
         if shard.index not in batch.course.answers and shard.member not in given:
             turn.issue(shard.member, Perform(order=batch.course.order))

@@ -1,7 +1,7 @@
 """Giving out groups of portions, and taking their results. Decides; no I/O."""
 
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_entries, batch_fold
+from disttrain.coordinator.journal import batch_entries, batch_state
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, Phase
 from disttrain.coordinator.leases import permutation
@@ -71,7 +71,7 @@ def performed(turn: Turn, issued: IssuedOrder, result: Performed) -> None:
 def _is_wanted(batch: Batch, request: GroupDone) -> bool:
     evaluation, result = batch.course.evaluation, request.result
     attempt = evaluation.attempts.get(result.attempt)
-    if attempt is None or attempt.worker != batch_fold.worker(request.member):
+    if attempt is None or attempt.worker != batch_state.worker(request.member):
         return False
     return (result.evaluation, result.shards) == (evaluation.number, evaluation.shards)
 
@@ -84,7 +84,7 @@ def _may_work(turn: Turn, batch: Batch) -> bool:
 
 def _attempt(turn: Turn, batch: Batch, request: RequestWork) -> Attempt | None:
     evaluation, holding = batch.course.evaluation, request.attempts
-    worker = batch_fold.worker(request.member)
+    worker = batch_state.worker(request.member)
     if missed := groups.missed(evaluation, worker, holding):
         return missed
     held = sum(number in evaluation.attempts for number in holding)

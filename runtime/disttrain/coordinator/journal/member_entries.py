@@ -1,0 +1,194 @@
+"""What the journal says of members that come and go, and what each entry means."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from disttrain.coordinator.journal import totals
+from disttrain.coordinator.journal.state import Fencing, Life, LifeState, State
+from disttrain.coordinator.protocol.fields import (
+    LostUpdates,
+    MemberId,
+    Position,
+    SenderPosition,
+    Strict,
+)
+from disttrain.coordinator.protocol.messages import Restored
+from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
+from disttrain.transport.header import Role
+
+_INSTANCES_KEPT = 1000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemberJoined(Strict):
+    """A new life of a process."""
+
+    kind: Literal["member_joined"] = "member_joined"
+    member: MemberId
+    instance: str
+    pid: int
+    address: str
+    metrics_address: str
+    own_data: bool
+    place: str = ""
+    now: float
+
+    def apply(self, state: State) -> None:
+        role, index = self.member.role, self.member.index
+        lives = state.lives(role)
+        if index in lives and lives[index].incarnation > state.first_incarnation:
+            state.totals.add_restart(role)
+        if index in lives:
+            state.old_instances.append(lives[index].instance)
+            del state.old_instances[:-_INSTANCES_KEPT]
+        state.members_changed(role)
+        name = totals.name(role, index)
+        state.incarnations[name] = max(self.member.incarnation, state.incarnations.get(name, 0))
+        lives[index] = Life(
+            role=role,
+            index=index,
+            incarnation=self.member.incarnation,
+            instance=self.instance,
+            pid=self.pid,
+            address=self.address,
+            metrics_address=self.metrics_address,
+            place=self.place,
+            joined=self.now,
+            own_data=self.own_data,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardRestored(Strict):
+    """A shard's new life says what it came back with."""
+
+    kind: Literal["shard_restored"] = "shard_restored"
+    member: MemberId
+    restored: Restored
+
+    def apply(self, state: State) -> None:
+        shard = state.shards[self.member.index]
+        shard.initialised = self.restored.initialised
+        for number in self.restored.damaged:
+            state.totals.note_damaged(number)
+        for sender in self.restored.senders:
+            _count_resumed(state, sender.sender)
+            if sender.acknowledged:
+                of = sender.sender
+                lost = LostUpdates(index=of.index, incarnation=of.incarnation, lost=sender.lost)
+                state.totals.set_updates_lost(self.member.index, lost)
+
+
+def _count_resumed(state: State, sender: SenderPosition) -> None:
+    """Samples that the restored shards hold and the resumed ledger does not are done again."""
+    if sender.incarnation > state.first_incarnation:
+        return
+    key = f"{sender.index}.{sender.incarnation}"
+    known = state.resumed_samples.get(key, 0)
+    state.data.samples_repeated += max(0, sender.samples - known)
+    state.resumed_samples[key] = max(known, sender.samples)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossCorrected(Strict):
+    """An update that a shard reported as lost was sent again: its answer had not arrived."""
+
+    kind: Literal["loss_corrected"] = "loss_corrected"
+    shard: int
+    sender: LostUpdates
+
+    def apply(self, state: State) -> None:
+        state.totals.set_updates_lost(self.shard, self.sender)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemberLost(Strict):
+    """A life has ended; a replica's last position is asked from the shards unless it left."""
+
+    kind: Literal["member_lost"] = "member_lost"
+    member: MemberId
+    state: LifeState
+    reason: str
+    shards: tuple[int, ...] = ()
+    """Shards to be asked."""
+    replica: ReplicaReport | None = None
+    """Its last report."""
+    shard: ShardReport | None = None
+
+    def apply(self, state: State) -> None:
+        found = state.life(self.member)
+        if found is None:
+            return
+        found.state = self.state
+        found.reason = self.reason
+        state.members_changed(self.member.role)
+        state.totals.add_report(self.member, self.replica, self.shard)
+        for number in [n for n, order in state.orders.items() if order.member == self.member]:
+            del state.orders[number]
+        if self.member.role is Role.REPLICA:
+            self._replica_lost(state, found)
+
+    def _replica_lost(self, state: State, found: Life) -> None:
+        state.drop_groups(self.member)
+        state.totals.add_non_finite(self.member.index, found.non_finite)
+        found.non_finite = 0
+        if self.shards:
+            fencing = Fencing(
+                index=self.member.index,
+                incarnation=self.member.incarnation,
+                waiting=list(self.shards),
+            )
+            state.fencings.append(fencing)
+        elif self.state is LifeState.DEAD:
+            # No shard has values yet, so nothing of this replica can have been applied.
+            state.data.settle(self.member, Position(), Position())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FenceAnswered(Strict):
+    """A shard said how far a dead replica got there."""
+
+    kind: Literal["fence_answered"] = "fence_answered"
+    shard: int
+    sender: SenderPosition
+    partial_chunks: int
+
+    def apply(self, state: State) -> None:
+        sender = self.sender
+        dead = MemberId(role=Role.REPLICA, index=sender.index, incarnation=sender.incarnation)
+        if found := state.life(dead):
+            state.count_own_data(found, sender.samples)
+        for fencing in state.fencings:
+            if fencing.member != dead or self.shard not in fencing.waiting:
+                continue
+            fencing.waiting.remove(self.shard)
+            state.totals.partial_chunks += self.partial_chunks
+            fencing.lowest = min(fencing.lowest or sender.position, sender.position)
+            fencing.highest = max(fencing.highest or sender.position, sender.position)
+            if not fencing.waiting:
+                state.data.settle(dead, fencing.lowest, fencing.highest)
+        state.fencings = [fencing for fencing in state.fencings if fencing.waiting]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardConfigured(Strict):
+    """A shard knows its ranges."""
+
+    kind: Literal["shard_configured"] = "shard_configured"
+    member: MemberId
+
+    def apply(self, state: State) -> None:
+        if found := state.life(self.member):
+            found.configured = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardInitialised(Strict):
+    """A shard has all its values."""
+
+    kind: Literal["shard_initialised"] = "shard_initialised"
+    member: MemberId
+
+    def apply(self, state: State) -> None:
+        if found := state.life(self.member):
+            found.initialised = True
