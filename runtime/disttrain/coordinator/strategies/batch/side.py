@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from disttrain.coordinator.decisions import running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_entries, batch_state, work_entries
+from disttrain.coordinator.journal import batch_changes, batch_entries, batch_state, work_entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, Phase, State, StopReason
 from disttrain.coordinator.leases import permutation
