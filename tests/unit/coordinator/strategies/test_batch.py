@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from builders.batch_machines import RULES, BatchMachine
+from builders.batch_machines import RULES, BatchMachine, batch_method
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Progress
@@ -37,6 +37,22 @@ def test_no_order_is_given_before_there_is_a_checkpoint() -> None:
     machine.obey()
     assert machine.batch.course.stage is Stage.COMPUTING
     assert machine.batch.cut_number == 1
+
+
+def test_a_job_that_goes_on_with_another_manifest_goes_by_its_rules() -> None:
+    machine = BatchMachine()
+    _, first, second = machine.running()
+    machine.evaluate(first, second)
+    rules = RULES.model_copy(update={"portion_size": 4})
+
+    machine.coordinator.stages = (batch_method(rules),)
+    machine.tick(1.0)
+
+    assert machine.batch.rules == rules
+    assert machine.state.data.portion_size == 4
+    assert machine.batch.groups == 4
+    (change,) = machine.batch.changes
+    assert "portionSize was 8 and is 4" in change
 
 
 def test_a_job_runs_until_the_method_has_converged() -> None:
