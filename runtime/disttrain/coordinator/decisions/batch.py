@@ -7,7 +7,7 @@ that is where checkpoints are cut, where the model is measured, and where the jo
 
 from disttrain.coordinator.decisions import batch_return, running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_changes, batch_entries, work_entries
+from disttrain.coordinator.journal import batch_entries, changes, work_entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.entries import Entry
 from disttrain.coordinator.journal.state import Phase, StopReason
@@ -89,8 +89,8 @@ def begin(turn: Turn, cut: int | None) -> None:
 
 
 def _changed(batch: Batch, rules: Sandblaster, groups: int) -> Entry:
-    changes = tuple(str(change) for change in batch_changes.between(batch.rules, rules))
-    return batch_entries.RulesChanged(rules=rules, groups=groups, changes=changes)
+    said = tuple(str(change) for change in changes.between(batch.rules, rules))
+    return batch_entries.RulesChanged(rules=rules, groups=groups, changes=said)
 
 
 def groups_of_the_data(turn: Turn) -> int | None:
