@@ -408,10 +408,10 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a journal in which something that was told is missing",
-        file=f"{_R}/coordinator/journal/file_lines.py",
-        old="        if found.synced > last or (not is_torn and found.number > last + 1):",
+        file=f"{_R}/coordinator/journal/lines.py",
+        old="        if int(synced) > last or (not is_torn and int(number) > last + 1):",
         new="        if False:",
-        tests=(f"{_UNIT}/coordinator/journal/test_file_lines.py",),
+        tests=(f"{_UNIT}/coordinator/journal/test_lines.py",),
     ),
     Mutant(
         name="a journal that trusts a folder of claims that cannot be read",
@@ -697,9 +697,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a torn end that is taken for damage",
-        file=f"{_R}/coordinator/journal/file_lines.py",
-        old="if found.synced > last or",
-        new="if is_torn or found.synced > last or",
+        file=f"{_R}/coordinator/journal/lines.py",
+        old="if int(synced) > last or",
+        new="if is_torn or int(synced) > last or",
         tests=(f"{_UNIT}/coordinator/journal/test_journal.py",),
     ),
     Mutant(

@@ -2,7 +2,7 @@
 
 A file begins with a snapshot of the state and goes on with decisions; a new one is begun at each
 checkpoint, so that replaying stays short. Decisions are numbered, and each line says up to which
-number all were on disk when it was written: see `file_lines`. The open file holds space in reserve
+number all were on disk when it was written: see `lines`. The open file holds space in reserve
 (zeros behind the last line), so that a disk that fills up stops checkpoints long before it stops
 decisions.
 
@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from disttrain.checkpoint import durable
 from disttrain.coordinator.errors import JournalDamaged, Superseded
-from disttrain.coordinator.journal import entries, file_lines, lines, owners, state
+from disttrain.coordinator.journal import entries, lines, owners, state
 from disttrain.coordinator.journal.owners import OwnerFolder
 from disttrain.coordinator.journal.state import State
 from disttrain.telemetry import logs
@@ -52,8 +52,8 @@ def replay(folder: Path) -> Replayed | None:
         return None
     file = files[-1]
     try:
-        snapshot, *decisions = file_lines.read(file.read_bytes())
-    except file_lines.Damaged as error:
+        snapshot, *decisions = lines.read(file.read_bytes())
+    except lines.Damaged as error:
         message = (
             f"{file} is damaged before its end: {error}; resume the job from its last checkpoint"
         )
@@ -158,7 +158,7 @@ class Journal:
         if decided:
             self._decisions += 1
             content = entries.to_json(decided)
-            self._backlog += file_lines.line(self._decisions, self._synced, content)
+            self._backlog += lines.decision(self._decisions, self._synced, content)
         try:
             self._write()
         except OSError as error:
@@ -237,7 +237,7 @@ class Journal:
     def _mark_synced(self) -> None:
         """From now on damage before this place is told from the end of a crash."""
         self._synced = self._decisions
-        mark = file_lines.mark(self._synced)
+        mark = lines.mark(self._synced)
         with contextlib.suppress(OSError):
             # The next sync takes it along; without it only less is known.
             _write_all(self._descriptor, mark, self._length)
