@@ -95,7 +95,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a journal that trusts a store that does not answer",
         file=f"{_R}/coordinator/journal/object_journal.py",
-        old="if self._failed and not self._is_still_owner():",
+        old="if self._failed and not self.require_owner():",
         new="if False:",
         tests=(f"{_UNIT}/coordinator/journal/test_object_journal.py",),
     ),
@@ -416,14 +416,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a journal that trusts a folder of claims that cannot be read",
         file=f"{_R}/coordinator/journal/journal.py",
-        old="        self._unowned = not self._is_still_owner()\n",
-        new="        self._is_still_owner()\n",
+        old="        self._unowned = not self.require_owner()\n",
+        new="        self.require_owner()\n",
         tests=(f"{_UNIT}/coordinator/journal/test_journal.py",),
     ),
     Mutant(
         name="a journal that is synced whoever has claimed it",
         file=f"{_R}/coordinator/journal/journal.py",
-        old="        self._unowned = not self._is_still_owner()\n",
+        old="        self._unowned = not self.require_owner()\n",
         new="",
         tests=(f"{_UNIT}/coordinator/journal/test_journal.py",),
     ),

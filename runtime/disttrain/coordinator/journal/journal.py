@@ -12,6 +12,7 @@ write, and would report success. A new file is begun instead, with the whole sta
 
 import contextlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,14 +62,20 @@ def replay(folder: Path) -> Replayed | None:
     except ValueError as error:
         message = f"{file} holds no snapshot; restore the job from a checkpoint"
         raise JournalDamaged(message) from error
+    return replayed(snapshot, decisions, str(file))
+
+
+def replayed(snapshot: bytes, decisions: Iterable[bytes], name: str) -> Replayed:
+    """What these lead to. Raises JournalDamaged, by the `name` of the journal."""
     try:
-        found = state.from_json(snapshot)
-        for decided in decisions:
+        found, read = state.from_json(snapshot), list(decisions)
+        for decided in read:
             entries.fold(found, entries.from_json(decided))
-    except ValidationError as error:
-        message = f"{file} is of another version: {error.errors()[0]['msg']}"
+    except ValueError as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        message = f"{name} is of another version: {why}"
         raise JournalDamaged(message) from error
-    return Replayed(state=found, decisions=len(decisions))
+    return Replayed(state=found, decisions=len(read))
 
 
 class Journal:
@@ -112,9 +119,24 @@ class Journal:
         """See `DecisionJournal`. Raises also OSError."""
         self._claim = self._owners.claim(identity)
 
-    def require_owner(self) -> None:
-        """See `DecisionJournal`. A folder that cannot be read leaves it open."""
-        self._is_still_owner()
+    def require_owner(self) -> bool:
+        """See `DecisionJournal`. Raises JournalDamaged, too, when the whole journal is gone."""
+        if not self._claim:
+            return True
+        try:
+            claims = self._owners.numbers()
+        except FileNotFoundError as error:
+            if self._folder.exists():
+                return False
+            message = (
+                f"{self._folder} was deleted or renamed while the job ran; resume the job from its "
+                "last checkpoint, if that is still there"
+            )
+            raise JournalDamaged(message) from error
+        except OSError:
+            return False
+        owners.require_newest(self._claim, claims)
+        return True
 
     def begin(self, found: State) -> None:
         """Begins a new file with a snapshot; the older ones are deleted.
@@ -186,7 +208,7 @@ class Journal:
             LOG.error("nothing is decided until a new journal is on disk", reason=str(error))
             return
         # Else the next turn syncs and looks again.
-        self._unowned = not self._is_still_owner()
+        self._unowned = not self.require_owner()
         if self._unowned:
             return
         self._unsynced = False
@@ -202,28 +224,6 @@ class Journal:
                 self.sync()
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def _is_still_owner(self) -> bool:
-        """Whether nobody has claimed it since; False if that cannot be read.
-
-        Raises Superseded, and JournalDamaged when the whole journal is gone.
-        """
-        if not self._claim:
-            return True
-        try:
-            claims = self._owners.numbers()
-        except FileNotFoundError as error:
-            if self._folder.exists():
-                return False
-            message = (
-                f"{self._folder} was deleted or renamed while the job ran; resume the job from its "
-                "last checkpoint, if that is still there"
-            )
-            raise JournalDamaged(message) from error
-        except OSError:
-            return False
-        owners.require_newest(self._claim, claims)
-        return True
 
     def _write(self) -> None:
         """Raises OSError; what it wrote until then is written over next time."""
