@@ -717,5 +717,19 @@ MUTANTS: tuple[Mutant, ...] = (
         new="WolfeRules()",
         tests=(f"{_UNIT}/coordinator/journal/test_batch_rules.py",),
     ),
+    Mutant(
+        name="an older life of a member that is taken for its latest",
+        file=f"{_R}/coordinator/journal/state.py",
+        old="found is not None and found.incarnation == member.incarnation else",
+        new="found is not None else",
+        tests=(f"{_UNIT}/coordinator/journal/test_member_entries.py",),
+    ),
+    Mutant(
+        name="a shard whose answer to a fence counts twice",
+        file=f"{_R}/coordinator/journal/member_entries.py",
+        old="if fencing.member != dead or self.shard not in fencing.waiting:",
+        new="if fencing.member != dead:",
+        tests=(f"{_UNIT}/coordinator/journal/test_member_entries.py",),
+    ),
     *operator_table.MUTANTS,
 )
