@@ -7,7 +7,7 @@ import typer
 from disttrain.checkpoint import reading
 from disttrain.cli import batch_decisions, checkpoint_folder
 from disttrain.coordinator.errors import ManifestChanged
-from disttrain.coordinator.journal import batch_changes, changes
+from disttrain.coordinator.journal import changes
 from disttrain.job import manifest_file
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.spec import Spec
@@ -42,7 +42,7 @@ def look(output: Path) -> None:
     if ledger.batch is None:
         _refuse(_impossible_in_warm_start(checkpoint, now))
         return
-    for change in batch_changes.between(ledger.batch.rules, now):
+    for change in changes.between(ledger.batch.rules, now):
         typer.echo(str(change))
 
 
@@ -62,7 +62,7 @@ def _impossible_in_warm_start(checkpoint: Path, now: Sandblaster) -> str | None:
     manifest = reading.read(checkpoint).manifest
     vectors = {piece.vector for piece in manifest.pieces}
     precision = Precision.FLOAT64 if DOUBLE in vectors else Precision.FLOAT32
-    return batch_changes.impossible_in_warm_start(manifest.update_rule, precision, now)
+    return changes.impossible_in_warm_start(manifest.update_rule, precision, now)
 
 
 def _refuse(why: str | None) -> None:

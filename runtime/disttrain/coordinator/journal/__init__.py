@@ -1,4 +1,5 @@
-"""What was decided: the entries, the state that is the fold of them, and the file that keeps them.
+"""What was decided: the entries, the state that is the fold of them, and what keeps them.
 
-`journal.py` alone has a file; the rest is pure. Why something is decided is not here.
+`journal.py`, `object_journal.py` and `owners.py` do I/O; the rest is pure. Why something is decided
+is not here.
 """

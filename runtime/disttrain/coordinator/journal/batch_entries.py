@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from disttrain.coordinator.journal import batch_changes, batch_rules
+from disttrain.coordinator.journal import batch_rules, changes
 from disttrain.coordinator.journal.batch_state import Batch, Before, copied, worker
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.fields import MemberId, Strict
@@ -97,11 +97,11 @@ class RulesChanged(Strict):
     def apply(self, state: State) -> None:
         state.data.portion_size = self.rules.portion_size
         with state.changing_batch() as batch:
-            changes = batch_changes.between(batch.rules, self.rules)
+            begins_again = changes.begins_again(changes.between(batch.rules, self.rules))
             batch.rules, batch.groups = self.rules, self.groups
             batch.changes.extend(self.changes)
             is_over = batch.course.method.progress.end is not None
-            if is_over or batch_changes.begins_again(changes):
+            if is_over or begins_again:
                 batch.driver.begun_again(batch.course)
 
 

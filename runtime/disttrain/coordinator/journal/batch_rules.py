@@ -3,7 +3,6 @@
 from functools import lru_cache
 
 from disttrain.job import batch_optimizer
-from disttrain.job.batch_optimizer import GradientDescent
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.sandblaster.batch.batches import Batches
 from disttrain.sandblaster.batch.driver import Driver, DriverRules
@@ -11,7 +10,7 @@ from disttrain.sandblaster.batch.groups import BackupRules
 from disttrain.sandblaster.conjugate_gradient import ConjugateGradient
 from disttrain.sandblaster.curvature import WeakPairs
 from disttrain.sandblaster.descent import Descent, DescentRules
-from disttrain.sandblaster.directions import Directions, SteepestDescent
+from disttrain.sandblaster.directions import SteepestDescent
 from disttrain.sandblaster.frame import Frame
 from disttrain.sandblaster.lbfgs import Lbfgs
 from disttrain.sandblaster.line_search.armijo import ArmijoRules
@@ -47,42 +46,30 @@ def driver(rules: Sandblaster, groups: int, seed: int) -> Driver:
 
 
 def _frame(rules: Sandblaster) -> Frame:
-    method, is_small = rules.optimizer.rule, rules.groups_of_a_batch is not None
+    method = rules.optimizer.rule
     descent = DescentRules(
         search=search(rules),
         gradient_tolerance=method.gradient_tolerance,
         change_tolerance=method.change_tolerance,
     )
-    if is_small and isinstance(method, batch_optimizer.Lbfgs):
-        return MultiBatch(descent, _lbfgs(method, rules.precision, WeakPairs.DAMP))
-    return Descent(descent, _directions(method, rules.precision))
+    match method:
+        case batch_optimizer.Lbfgs() if rules.groups_of_a_batch is not None:
+            return MultiBatch(descent, _lbfgs(method, rules.precision, WeakPairs.DAMP))
+        case batch_optimizer.Lbfgs():
+            return Descent(descent, _lbfgs(method, rules.precision, WeakPairs.SKIP))
+        case batch_optimizer.ConjugateGradient():
+            return Descent(descent, ConjugateGradient())
+        case batch_optimizer.GradientDescent():
+            return Descent(descent, SteepestDescent())
 
 
 def search(rules: Sandblaster) -> SearchRules:
     """How long the steps are; the manifest need not say it."""
-    method = rules.optimizer.rule
-    if method.line_search is None:
-        return _wolfe(rules) if rules.groups_of_a_batch is None else ArmijoRules()
-    if isinstance(method.line_search.rule, batch_optimizer.Armijo):
-        return ArmijoRules()
-    return _wolfe(rules)
-
-
-def _wolfe(rules: Sandblaster) -> WolfeRules:
-    return WolfeRules(resolution=_RESOLUTIONS[rules.precision])
-
-
-def _directions(
-    method: batch_optimizer.Lbfgs | batch_optimizer.ConjugateGradient | GradientDescent,
-    precision: Precision,
-) -> Directions:
-    match method:
-        case batch_optimizer.Lbfgs():
-            return _lbfgs(method, precision, WeakPairs.SKIP)
-        case batch_optimizer.ConjugateGradient():
-            return ConjugateGradient()
-        case GradientDescent():
-            return SteepestDescent()
+    chosen = rules.optimizer.rule.line_search
+    is_armijo = rules.groups_of_a_batch is not None
+    if chosen is not None:
+        is_armijo = isinstance(chosen.rule, batch_optimizer.Armijo)
+    return ArmijoRules() if is_armijo else WolfeRules(resolution=_RESOLUTIONS[rules.precision])
 
 
 def _lbfgs(method: batch_optimizer.Lbfgs, precision: Precision, weak_pairs: WeakPairs) -> Lbfgs:

@@ -1,8 +1,59 @@
-"""What another manifest at a resume makes impossible. Pure."""
+"""What another manifest at a resume means, above all for a batch method. Pure."""
 
-from disttrain.coordinator.journal import batch_changes
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from disttrain.coordinator.journal import batch_rules
 from disttrain.coordinator.journal.state import State
+from disttrain.job.batch_optimizer import Lbfgs
+from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.spec import Spec
+from disttrain.sandblaster.line_search.armijo import ArmijoRules
+
+_STRATEGY = "spec.strategy.sandblaster"
+
+
+class Effect(StrEnum):
+    """Of a field that has changed."""
+
+    TAKEN_OVER = "the method goes on by it, with all that it remembers"
+    BEGINS_AGAIN = "the method begins again at the point that it had reached, and remembers nothing"
+    IMPOSSIBLE = "the vectors of the checkpoint cannot be used"
+
+
+_AGAIN = {"batchSize", "portionSize", "pushEveryPortions", "optimizer"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """A field of the manifest that is another one than when the checkpoint was made."""
+
+    field: str
+    before: str
+    now: str
+
+    @property
+    def effect(self) -> Effect:
+        """Whoever adds a field to the strategy decides here."""
+        if self.field.startswith(("precision", "warmStart")):
+            return Effect.IMPOSSIBLE
+        is_again = self.field in _AGAIN or self.field.endswith(".lineSearch")
+        return Effect.BEGINS_AGAIN if is_again else Effect.TAKEN_OVER
+
+    def __str__(self) -> str:
+        """A sentence without its full stop."""
+        return f"{_STRATEGY}.{self.field} was {self.before} and is {self.now}: {self.effect}"
+
+
+def between(before: Sandblaster, now: Sandblaster) -> tuple[Change, ...]:
+    """All that is different."""
+    return _compared(_values(before), _values(now))
+
+
+def begins_again(changes: Iterable[Change]) -> bool:
+    """Whether the method cannot go on with what it remembers."""
+    return any(change.effect is Effect.BEGINS_AGAIN for change in changes)
 
 
 def impossible(found: State, spec: Spec) -> str | None:
@@ -16,4 +67,53 @@ def impossible(found: State, spec: Spec) -> str | None:
     now = spec.strategy.sandblaster
     if found.batch is None or now is None:
         return None
-    return batch_changes.impossible(found.batch.rules, now)
+    return refusal(between(found.batch.rules, now))
+
+
+def impossible_in_warm_start(rule: str, precision: Precision, now: Sandblaster) -> str | None:
+    """The same for a checkpoint of a warm start by this update rule, whose state it holds."""
+    first = now.warm_start
+    section = "warmStart"
+    if first is not None:
+        section += ".downpour.optimizer" if first.sgd is None else ".sgd"
+    kind = "null" if first is None else type(first.rule.optimizer.rule).__name__.lower()
+    held = {"precision": precision, section: rule}
+    return refusal(_compared(held, {"precision": now.precision, section: kind}))
+
+
+def refusal(changes: Iterable[Change]) -> str | None:
+    """Why a checkpoint cannot be gone on with after these changes; None if it can."""
+    for change in changes:
+        if change.effect is Effect.IMPOSSIBLE:
+            return f"{change}. Set {change.before}, or begin a new run"
+    return None
+
+
+def _compared(before: Mapping[str, object], now: Mapping[str, object]) -> tuple[Change, ...]:
+    changes = (
+        Change(field=field, before=str(before[field]), now=str(value))
+        for field, value in now.items()
+        if field in before
+    )
+    return tuple(change for change in changes if change.before != change.now)
+
+
+def _values(rules: Sandblaster) -> dict[str, object]:
+    """By the fields' names. Of two kinds of optimizers no more is compared."""
+    method, backup = rules.optimizer.rule, rules.backup_tasks
+    kind = type(method).__name__
+    name = kind[0].lower() + kind[1:]
+    is_armijo = isinstance(batch_rules.search(rules), ArmijoRules)
+    return {
+        "precision": rules.precision,
+        "batchSize": rules.batch_size,
+        "portionSize": rules.portion_size,
+        "pushEveryPortions": rules.push_every_portions,
+        "backupTasks.enabled": backup.enabled,
+        "backupTasks.startWhenRemaining": backup.start_when_remaining,
+        "optimizer": name,
+        f"optimizer.{name}.lineSearch": "armijo" if is_armijo else "strongWolfe",
+        f"optimizer.{name}.history": method.history if isinstance(method, Lbfgs) else None,
+        f"optimizer.{name}.gradientTolerance": method.gradient_tolerance,
+        f"optimizer.{name}.changeTolerance": method.change_tolerance,
+    }

@@ -2,7 +2,7 @@
 
 A file begins with a snapshot of the state and goes on with decisions; a new one is begun at each
 checkpoint, so that replaying stays short. Decisions are numbered, and each line says up to which
-number all were on disk when it was written: see `file_lines`. The open file holds space in reserve
+number all were on disk when it was written: see `lines`. The open file holds space in reserve
 (zeros behind the last line), so that a disk that fills up stops checkpoints long before it stops
 decisions.
 
@@ -12,6 +12,7 @@ write, and would report success. A new file is begun instead, with the whole sta
 
 import contextlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from pydantic import ValidationError
 
 from disttrain.checkpoint import durable
 from disttrain.coordinator.errors import JournalDamaged, Superseded
-from disttrain.coordinator.journal import entries, file_lines, lines, owners, state
+from disttrain.coordinator.journal import entries, lines, owners, state
 from disttrain.coordinator.journal.owners import OwnerFolder
 from disttrain.coordinator.journal.state import State
 from disttrain.telemetry import logs
@@ -52,8 +53,8 @@ def replay(folder: Path) -> Replayed | None:
         return None
     file = files[-1]
     try:
-        snapshot, *decisions = file_lines.read(file.read_bytes())
-    except file_lines.Damaged as error:
+        snapshot, *decisions = lines.read(file.read_bytes())
+    except lines.Damaged as error:
         message = (
             f"{file} is damaged before its end: {error}; resume the job from its last checkpoint"
         )
@@ -61,14 +62,20 @@ def replay(folder: Path) -> Replayed | None:
     except ValueError as error:
         message = f"{file} holds no snapshot; restore the job from a checkpoint"
         raise JournalDamaged(message) from error
+    return replayed(snapshot, decisions, str(file))
+
+
+def replayed(snapshot: bytes, decisions: Iterable[bytes], name: str) -> Replayed:
+    """What these lead to. Raises JournalDamaged, by the `name` of the journal."""
     try:
-        found = state.from_json(snapshot)
-        for decided in decisions:
+        found, read = state.from_json(snapshot), list(decisions)
+        for decided in read:
             entries.fold(found, entries.from_json(decided))
-    except ValidationError as error:
-        message = f"{file} is of another version: {error.errors()[0]['msg']}"
+    except ValueError as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        message = f"{name} is of another version: {why}"
         raise JournalDamaged(message) from error
-    return Replayed(state=found, decisions=len(decisions))
+    return Replayed(state=found, decisions=len(read))
 
 
 class Journal:
@@ -112,9 +119,24 @@ class Journal:
         """See `DecisionJournal`. Raises also OSError."""
         self._claim = self._owners.claim(identity)
 
-    def require_owner(self) -> None:
-        """See `DecisionJournal`. A folder that cannot be read leaves it open."""
-        self._is_still_owner()
+    def require_owner(self) -> bool:
+        """See `DecisionJournal`. Raises JournalDamaged, too, when the whole journal is gone."""
+        if not self._claim:
+            return True
+        try:
+            claims = self._owners.numbers()
+        except FileNotFoundError as error:
+            if self._folder.exists():
+                return False
+            message = (
+                f"{self._folder} was deleted or renamed while the job ran; resume the job from its "
+                "last checkpoint, if that is still there"
+            )
+            raise JournalDamaged(message) from error
+        except OSError:
+            return False
+        owners.require_newest(self._claim, claims)
+        return True
 
     def begin(self, found: State) -> None:
         """Begins a new file with a snapshot; the older ones are deleted.
@@ -158,7 +180,7 @@ class Journal:
         if decided:
             self._decisions += 1
             content = entries.to_json(decided)
-            self._backlog += file_lines.line(self._decisions, self._synced, content)
+            self._backlog += lines.decision(self._decisions, self._synced, content)
         try:
             self._write()
         except OSError as error:
@@ -186,7 +208,7 @@ class Journal:
             LOG.error("nothing is decided until a new journal is on disk", reason=str(error))
             return
         # Else the next turn syncs and looks again.
-        self._unowned = not self._is_still_owner()
+        self._unowned = not self.require_owner()
         if self._unowned:
             return
         self._unsynced = False
@@ -203,28 +225,6 @@ class Journal:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _is_still_owner(self) -> bool:
-        """Whether nobody has claimed it since; False if that cannot be read.
-
-        Raises Superseded, and JournalDamaged when the whole journal is gone.
-        """
-        if not self._claim:
-            return True
-        try:
-            claims = self._owners.numbers()
-        except FileNotFoundError as error:
-            if self._folder.exists():
-                return False
-            message = (
-                f"{self._folder} was deleted or renamed while the job ran; resume the job from its "
-                "last checkpoint, if that is still there"
-            )
-            raise JournalDamaged(message) from error
-        except OSError:
-            return False
-        owners.require_newest(self._claim, claims)
-        return True
-
     def _write(self) -> None:
         """Raises OSError; what it wrote until then is written over next time."""
         if self._backlog:
@@ -237,7 +237,7 @@ class Journal:
     def _mark_synced(self) -> None:
         """From now on damage before this place is told from the end of a crash."""
         self._synced = self._decisions
-        mark = file_lines.mark(self._synced)
+        mark = lines.mark(self._synced)
         with contextlib.suppress(OSError):
             # The next sync takes it along; without it only less is known.
             _write_all(self._descriptor, mark, self._length)

@@ -28,8 +28,8 @@ class DecisionJournal(Protocol):
         Superseded when that was followed by another one; OSError or CheckpointError.
         """
 
-    def require_owner(self) -> None:
-        """Raises Superseded if somebody has claimed it since."""
+    def require_owner(self) -> bool:
+        """Raises Superseded if somebody has claimed it since; False if that is not known now."""
 
     def begin(self, found: State) -> None:
         """Begins anew with a snapshot, which holds whatever was appended.

@@ -72,21 +72,14 @@ class ShardRestored(Strict):
         for number in self.restored.damaged:
             state.totals.note_damaged(number)
         for sender in self.restored.senders:
-            _count_resumed(state, sender.sender)
+            of = sender.sender
+            if of.incarnation <= state.first_incarnation:
+                more = state.count_resumed(of.index, of.incarnation, of.samples)
+                # The restored shards hold these and the resumed ledger does not: they come again.
+                state.data.samples_repeated += more
             if sender.acknowledged:
-                of = sender.sender
                 lost = LostUpdates(index=of.index, incarnation=of.incarnation, lost=sender.lost)
                 state.totals.set_updates_lost(self.member.index, lost)
-
-
-def _count_resumed(state: State, sender: SenderPosition) -> None:
-    """Samples that the restored shards hold and the resumed ledger does not are done again."""
-    if sender.incarnation > state.first_incarnation:
-        return
-    key = f"{sender.index}.{sender.incarnation}"
-    known = state.resumed_samples.get(key, 0)
-    state.data.samples_repeated += max(0, sender.samples - known)
-    state.resumed_samples[key] = max(known, sender.samples)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,7 +18,7 @@ checkpoint alone.
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 from disttrain.checkpoint import object_names
@@ -26,7 +26,7 @@ from disttrain.checkpoint.errors import AlreadyThere, CheckpointError, Corrupt, 
 from disttrain.checkpoint.objects import Objects
 from disttrain.coordinator.errors import JournalDamaged, Superseded
 from disttrain.coordinator.journal import entries, lines, owners, state
-from disttrain.coordinator.journal.journal import Replayed
+from disttrain.coordinator.journal.journal import Replayed, replayed
 from disttrain.coordinator.journal.state import State
 from disttrain.telemetry import logs
 
@@ -54,7 +54,8 @@ def replay(objects: Objects) -> Replayed | None:
     for generation in sorted(generations, reverse=True):
         segments = _read(objects, generation, generations[generation])
         if segments.get(0):
-            return _replayed(segments, _said(objects, generation, 0))
+            name = _said(objects, generation, 0)
+            return replayed(segments[0][0], _decisions(segments, name), name)
     if not generations:
         return None
     message = f"{objects.uri} holds a journal without a snapshot; restore from a checkpoint"
@@ -106,9 +107,15 @@ class ObjectJournal:
         if self._generation and self._is_conditional:
             self._seal(max(generations[self._generation]))
 
-    def require_owner(self) -> None:
-        """See `DecisionJournal`. A store that does not answer leaves it open."""
-        self._is_still_owner()
+    def require_owner(self) -> bool:
+        if not self._claim:
+            return True
+        try:
+            claims = self._claims()
+        except CheckpointError:
+            return False
+        owners.require_newest(self._claim, claims)
+        return True
 
     def begin(self, found: State) -> None:
         """See `DecisionJournal`. Raises also StoreAway and StoreDenied."""
@@ -169,20 +176,9 @@ class ObjectJournal:
             return
         # The name that failed may be the one that a newer coordinator has sealed: nothing is known
         # to be written until the store says that there is none.
-        if self._failed and not self._is_still_owner():
+        if self._failed and not self.require_owner():
             return
         self._backlog, self._failed = [], False
-
-    def _is_still_owner(self) -> bool:
-        """Whether the store says so; False if it does not answer. Raises Superseded."""
-        if not self._claim:
-            return True
-        try:
-            claims = self._claims()
-        except CheckpointError:
-            return False
-        owners.require_newest(self._claim, claims)
-        return True
 
     def _create(self, name: str, content: bytes) -> None:
         """Raises Superseded if somebody else has taken the name, and as `Objects.create`."""
@@ -271,27 +267,16 @@ def _lines(content: bytes, name: str) -> list[bytes]:
     return found
 
 
-def _replayed(segments: _Lines, name: str) -> Replayed:
-    try:
-        found = state.from_json(segments[0][0])
-        decisions = 0
-        for segment in sorted(segments.keys() - {0}):
-            for content in segments[segment]:
-                decisions = _fold(found, decisions, content, name)
-    except ValueError as error:
-        message = f"{name} begins a journal of another version: {error}"
-        raise JournalDamaged(message) from error
-    return Replayed(state=found, decisions=decisions)
-
-
-def _fold(found: State, decisions: int, content: bytes, name: str) -> int:
-    number, _, decided = content.partition(b" ")
-    if int(number) <= decisions:
-        return decisions
-    if int(number) != decisions + 1:
-        message = (
-            f"decision {decisions + 1} after {name} is missing; resume from the last checkpoint"
-        )
-        raise JournalDamaged(message)
-    entries.fold(found, entries.from_json(decided))
-    return decisions + 1
+def _decisions(segments: _Lines, name: str) -> Iterator[bytes]:
+    last = 0
+    for segment in sorted(segments.keys() - {0}):
+        for content in segments[segment]:
+            number, _, decided = content.partition(b" ")
+            if int(number) > last + 1:
+                message = (
+                    f"decision {last + 1} after {name} is missing; resume from the last checkpoint"
+                )
+                raise JournalDamaged(message)
+            if int(number) == last + 1:
+                last += 1
+                yield decided

@@ -1,6 +1,6 @@
 """Starting a job again from the ledger of a checkpoint. Pure."""
 
-from disttrain.coordinator.journal.state import LIVES_PER_RUN, LifeState, Phase, State
+from disttrain.coordinator.journal.state import LIVES_PER_RUN, Phase, State
 from disttrain.coordinator.protocol.fields import Position
 
 
@@ -15,10 +15,9 @@ def from_ledger(state: State, source: str, shards: int) -> State:
     for life in state.replicas.values():
         if life.live:
             state.data.settle(life.member, Position(), Position())
-        life.state = LifeState.DEAD
+        state.count_resumed(life.index, life.incarnation, life.progress.samples)
     for fencing in state.fencings:
         state.data.settle(fencing.member, Position(), Position())
-    _remember_samples(state)
     state.totals.take_over_losses(shards)
     highest = max([state.first_incarnation, state.incarnation, *state.incarnations.values()])
     state.first_incarnation = (highest // LIVES_PER_RUN + 1) * LIVES_PER_RUN
@@ -39,9 +38,3 @@ def from_ledger(state: State, source: str, shards: int) -> State:
     state.final_failures = 0
     state.checkpoint_failure = ""
     return state
-
-
-def _remember_samples(state: State) -> None:
-    for life in state.replicas.values():
-        key = f"{life.index}.{life.incarnation}"
-        state.resumed_samples[key] = max(life.progress.samples, state.resumed_samples.get(key, 0))

@@ -322,6 +322,13 @@ class State(Strict):
             self.data.samples_outside += more
             found.progress = replace(found.progress, samples=samples)
 
+    def count_resumed(self, index: int, incarnation: int, samples: int) -> int:
+        """A life of the run before had processed so many; how many of them are news."""
+        key = f"{index}.{incarnation}"
+        more = max(0, samples - self.resumed_samples.get(key, 0))
+        self.resumed_samples[key] = self.resumed_samples.get(key, 0) + more
+        return more
+
     @contextmanager
     def changing_batch(self) -> Iterator[Batch]:
         """Around a change of the batch method, after which its work is counted again."""

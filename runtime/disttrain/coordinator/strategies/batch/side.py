@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from disttrain.coordinator.decisions import running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import batch_changes, batch_entries, batch_state, work_entries
+from disttrain.coordinator.journal import batch_entries, batch_state, changes, work_entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, Phase, State, StopReason
 from disttrain.coordinator.leases import permutation
@@ -178,9 +178,9 @@ class BatchMethod:
             groups = self._groups_of_the_data(turn)
             if groups is None:
                 return None
-            changes = tuple(str(one) for one in batch_changes.between(batch.rules, self.rules))
-            changed = batch_entries.RulesChanged(rules=self.rules, groups=groups, changes=changes)
-            turn.record(changed)
+            said = tuple(str(change) for change in changes.between(batch.rules, self.rules))
+            entry = batch_entries.RulesChanged(rules=self.rules, groups=groups, changes=said)
+            turn.record(entry)
         return turn.state.batch
 
     def _groups_of_the_data(self, turn: Turn) -> int | None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disttrain.coordinator.journal import file_lines, lines
-from disttrain.coordinator.journal.file_lines import Damaged
+from disttrain.coordinator.journal import lines
+from disttrain.coordinator.journal.lines import Damaged
 
 PAGE = 64
 """Bytes; of a disk some thousand. The smaller, the more of them a short file has."""
@@ -34,10 +34,10 @@ def written(batches: list[list[int]], *, ends_synced: bool) -> Written:
     for at, batch in enumerate(batches):
         for size in batch:
             decisions.append(b"[%s]" % (b"x" * size))
-            content += file_lines.line(len(decisions), synced, decisions[-1])
+            content += lines.decision(len(decisions), synced, decisions[-1])
         if at < len(batches) - 1 or ends_synced:
             synced, synced_bytes = len(decisions), len(content)
-            content += file_lines.mark(synced)
+            content += lines.mark(synced)
     return Written(content, synced_bytes, synced, decisions)
 
 
@@ -54,7 +54,7 @@ def test_pages_that_did_not_reach_the_disk_cost_nothing_that_was_synced(
     pages = range(0, len(after), PAGE)
     torn = b"".join(chosen.choice((before, after))[at : at + PAGE] for at in pages)
 
-    _, *found = file_lines.read(torn)
+    _, *found = lines.read(torn)
 
     assert len(found) >= made.synced
     assert found == made.decisions[: len(found)]
@@ -69,23 +69,23 @@ def test_a_flipped_bit_in_what_was_synced_is_damage_or_costs_nothing(
     content[first + int(place * (len(content) - first))] ^= 1 << bit
 
     try:
-        _, *found = file_lines.read(bytes(content))
+        _, *found = lines.read(bytes(content))
     except Damaged:
         return
     assert found == made.decisions
 
 
 def test_a_missing_line_is_damage_whether_or_not_it_was_synced() -> None:
-    decided = [file_lines.line(number, 0, b"[]") for number in (1, 2, 4)]
+    decided = [lines.decision(number, 0, b"[]") for number in (1, 2, 4)]
 
     with pytest.raises(Damaged, match="decision 3 is missing"):
-        file_lines.read(lines.line(SNAPSHOT) + b"".join(decided))
+        lines.read(lines.line(SNAPSHOT) + b"".join(decided))
 
 
 def test_an_earlier_versions_file_may_be_torn_at_its_end_alone() -> None:
     old = [lines.line(text) for text in (SNAPSHOT, b"[1]", b"[2]")]
 
-    assert file_lines.read(b"".join(old)) == [SNAPSHOT, b"[1]", b"[2]"]
-    assert file_lines.read(b"".join(old)[:-3]) == [SNAPSHOT, b"[1]"]
+    assert lines.read(b"".join(old)) == [SNAPSHOT, b"[1]", b"[2]"]
+    assert lines.read(b"".join(old)[:-3]) == [SNAPSHOT, b"[1]"]
     with pytest.raises(Damaged):
-        file_lines.read(old[0] + b"x" + old[1][1:] + old[2])
+        lines.read(old[0] + b"x" + old[1][1:] + old[2])
