@@ -1,6 +1,6 @@
 """The methods that minimise the loss over a whole batch (DistBelief 4.2)."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -34,6 +34,9 @@ class LineSearch(Choice):
 class BatchRule(Section):
     """What all methods take."""
 
+    name: ClassVar[str]
+    # In checkpoints: it stays, whatever the class is called.
+
     gradient_tolerance: NotNegative = 1e-5
     """The method has converged when no element of the gradient is larger than this."""
 
@@ -48,6 +51,8 @@ class BatchRule(Section):
 class Lbfgs(BatchRule):
     """Limited-memory BFGS: curvature from the last few steps, which the shards keep."""
 
+    name = "lbfgs"
+
     history: Annotated[int, Field(ge=1, le=100)] = 10
     """Steps that are remembered; each takes two vectors of the parameters' length."""
 
@@ -55,9 +60,13 @@ class Lbfgs(BatchRule):
 class ConjugateGradient(BatchRule):
     """Nonlinear conjugate gradients, Polak and Ribiere's."""
 
+    name = "conjugategradient"
+
 
 class GradientDescent(BatchRule):
     """Against the gradient, with a line search."""
+
+    name = "gradientdescent"
 
 
 class BatchOptimizer(Choice):

@@ -1,20 +1,27 @@
 """Applies pushes chunk by chunk, each at most once and only if it is sound."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from disttrain.holder.values import Values
+from disttrain.holder.values import Values, bytes_of
 from disttrain.parameter_server import buffers
-from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered
+from disttrain.parameter_server.deliveries import (
+    Begun,
+    ChunkName,
+    Decision,
+    Delivered,
+    SenderLife,
+)
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
 from disttrain.parameter_server.received import is_finite, tensor_of
 from disttrain.parameter_server.records import ChunkApplied, Records
 from disttrain.parameter_server.schedule import Factor
 from disttrain.parameter_server.state import REASONS, Answer, ShardState
-from disttrain.parameter_server.update_rules import Rule
+from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.state.share import Part
 from disttrain.state.vector import BUFFERS
 from disttrain.transport.header import ElementType, Header, Reason, Verb
@@ -27,13 +34,18 @@ BeforeChange = Callable[[Part], None]
 class Updates:
     """How gradients change parameters."""
 
-    rule: Rule
+    rule: Rule[Any]
     learning_rate: float
     factor: Factor
+    kept_of_sender: Sequence[str] = ()
+
+    def rate(self, samples: int) -> float:
+        """The learning rate after so many samples."""
+        return self.learning_rate * self.factor(samples)
 
 
 class Applier:
-    """The way of a chunk from its header into the values."""
+    """The way of a chunk from its header into the values, and out of them again."""
 
     def __init__(self, state: ShardState, updates: Updates, records: Records) -> None:
         self.before_change: BeforeChange | None = None
@@ -41,11 +53,9 @@ class Applier:
         self._updates = updates
         self._records = records
         self._scratch = torch.zeros(0)
-
-    @property
-    def initial_state(self) -> Mapping[str, float]:
-        """The vectors that the update rule keeps, and what they are filled with at first."""
-        return self._updates.rule.initial_state
+        self._fetches: dict[SenderLife, tuple[int, FetchContext]] = {}
+        """The number of each sender's latest fetch of parameters, and what it is served by."""
+        self.serves_parameters = updates.rule.serves_parameters
 
     def push(self, header: Header, payload: memoryview) -> list[Answer]:
         """Decide first: the payload of a repeated chunk may be long gone and is not touched."""
@@ -72,22 +82,73 @@ class Applier:
         if not is_finite(sent):
             return [self._give_up(header)]
         if header.chunk == 0:
-            self._state.deliveries.begin(
-                header.sender, header.incarnation, header.chunks, self._state.samples
-            )
-        rate = self._change(values, part, header, sent)
-        return self._applied(header, rate)
+            self._begin(header)
+        context = self._push_context(header)
+        self._change(values, part, sent, context, header)
+        return self._applied(header, context.rate)
 
-    def _change(self, values: Values, part: Part, header: Header, sent: Tensor) -> float:
+    def _begin(self, header: Header) -> None:
+        state = self._state
+        begun = Begun(
+            samples=state.samples,
+            steps=state.count,
+            staleness=self._staleness(header),
+            live_replicas=state.live_replicas,
+        )
+        state.deliveries.begin(header.sender, header.incarnation, header.chunks, begun)
+
+    def _push_context(self, header: Header) -> PushContext:
+        """As it was at the push's first chunk: its sender's mean changes when it is complete."""
+        delivered = self._state.deliveries.of(header.sender, header.incarnation)
+        return PushContext(
+            sender=header.sender,
+            staleness=delivered.first_staleness,
+            mean_staleness=delivered.mean_staleness,
+            steps=delivered.first_steps,
+            rate=self._updates.rate(delivered.schedule_samples),
+            live_replicas=delivered.first_live_replicas,
+        )
+
+    def _change(
+        self, values: Values, part: Part, sent: Tensor, context: PushContext, header: Header
+    ) -> None:
         if self.before_change is not None:
             self.before_change(part)
-        rate = self._rate(header)
         if not part.vector.is_trained:
             buffers.merge(values.part(part), sent, self._state.live_replicas)
         elif header.count:
             gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
-            self._updates.rule.apply(values.part(part), gradient, values.beside(part), rate)
-        return rate
+            self._updates.rule.apply(self._chunk(values, part, header), gradient, context)
+
+    def _chunk(self, values: Values, part: Part, header: Header) -> Chunk:
+        names, life = self._updates.kept_of_sender, SenderLife(header.sender, header.incarnation)
+        of_sender = values.of_sender(life, names, part) if names else {}
+        return Chunk(values.part(part), values.beside(part), of_sender)
+
+    def serve(self, values: Values, part: Part, header: Header) -> memoryview:
+        """What the update rule gives the sender of a FETCH of some parameters."""
+        chunk = self._chunk(values, part, header)
+        return bytes_of(self._updates.rule.serve(chunk, self._fetch_context(header)))
+
+    def _fetch_context(self, header: Header) -> FetchContext:
+        life = SenderLife(header.sender, header.incarnation)
+        number, context = self._fetches.get(life, (-1, None))
+        if context is None or number != header.sequence:
+            context = FetchContext(
+                sender=header.sender,
+                mean_staleness=self._state.deliveries.of(*life).mean_staleness,
+                steps=self._state.count,
+                rate=self._updates.rate(self._state.samples),
+                live_replicas=self._state.live_replicas,
+            )
+            self._fetches[life] = header.sequence, context
+        return context
+
+    def drop_sender(self, life: SenderLife) -> None:
+        """It may neither push nor fetch any more."""
+        self._fetches.pop(life, None)
+        if self._state.values is not None:
+            self._state.values.drop_sender(life)
 
     def _applied(self, header: Header, rate: float) -> list[Answer]:
         event = ChunkApplied(self._state.count, rate, self._state.live_replicas)
@@ -100,8 +161,7 @@ class Applier:
 
     def _complete(self, header: Header, rate: float) -> Answer:
         state = self._state
-        known = header.version_incarnation == state.incarnation
-        staleness = state.count - header.version if known else -1
+        staleness = self._staleness(header)
         state.count += 1
         state.samples += header.samples
         after = Delivered(
@@ -135,9 +195,10 @@ class Applier:
         )
         return self._state.refuse(header, Reason.NOT_FINITE, sentence)
 
-    def _rate(self, header: Header) -> float:
-        delivered = self._state.deliveries.of(header.sender, header.incarnation)
-        return self._updates.learning_rate * self._updates.factor(delivered.schedule_samples)
+    def _staleness(self, header: Header) -> int:
+        """Updates since the version that a gradient was computed on; -1: it was of another life."""
+        known = header.version_incarnation == self._state.incarnation
+        return self._state.count - header.version if known else -1
 
     def _scaled(self, sent: Tensor, scale: float) -> Tensor:
         if self._scratch.numel() < sent.numel():

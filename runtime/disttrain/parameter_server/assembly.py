@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
-from disttrain.job.batch_optimizer import BatchRule, ConjugateGradient, GradientDescent, Lbfgs
+from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lbfgs
 from disttrain.job.downpour import Downpour
-from disttrain.job.optimizer import Adagrad, Momentum, Sgd
 from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
+from disttrain.job.update_rule import UpdateRule
 from disttrain.parameter_server import batch_values, schedule, update_rules
 from disttrain.parameter_server.applying import Applier, Updates
 from disttrain.parameter_server.batch_shard import Reload, SandblasterShard
@@ -19,21 +19,23 @@ from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.warm_started_shard import WarmStartedShard
 from disttrain.state.share import Share
 
-_METHODS = frozenset(kind.__name__.lower() for kind in (Lbfgs, ConjugateGradient, GradientDescent))
+_METHODS = frozenset(kind.name for kind in (Lbfgs, ConjugateGradient, GradientDescent))
 
 
-def updates_for(config: Sgd | Momentum | Adagrad) -> Updates:
+def updates_for(config: UpdateRule) -> Updates:
     """The update rule, its rate and its schedule."""
     return Updates(
         rule=update_rules.rule_for(config),
         learning_rate=config.learning_rate,
         factor=schedule.factor(config.schedule.rule),
+        kept_of_sender=config.kept_of_sender,
     )
 
 
-def build(state: ShardState, config: Sgd | Momentum | Adagrad, records: Records) -> DownpourShard:
+def build(state: ShardState, config: UpdateRule, records: Records) -> DownpourShard:
     """A shard without values; see `Shard.configure`."""
-    return DownpourShard(state, Applier(state, updates_for(config), records), records)
+    applier = Applier(state, updates_for(config), records)
+    return DownpourShard(state, applier, records, config.initial_state)
 
 
 def build_for(spec: Spec, state: ShardState, records: Records, reload: Reload) -> Shard:
@@ -58,9 +60,9 @@ def makers(strategy: Downpour | Sandblaster) -> dict[str, MakeValues]:
     match strategy:
         case Downpour():
             rule = strategy.optimizer.rule
-            return {rule_name(rule): with_state(rule.kept)}
+            return {rule.name: with_state(rule.kept)}
         case Sandblaster():
-            own = {rule_name(strategy.optimizer.rule): batch_values.make}
+            own = {strategy.optimizer.rule.name: batch_values.make}
             first = {} if strategy.warm_start is None else makers(strategy.warm_start.rule)
             return own | first | dict.fromkeys(_METHODS - own.keys(), batch_values.make_of_model)
 
@@ -80,8 +82,3 @@ def with_state(names: tuple[str, ...]) -> MakeValues:
         return Values(share, dict.fromkeys(names, 0.0))
 
     return make
-
-
-def rule_name(config: Sgd | Momentum | Adagrad | BatchRule) -> str:
-    """As the job's manifest and a checkpoint's write it: "sgd", "momentum", "adagrad"."""
-    return type(config).__name__.lower()

@@ -1,28 +1,44 @@
 """A shard of Downpour: every push changes the parameters at once."""
 
+from collections.abc import Mapping
+
 from disttrain.holder.values import Values
 from disttrain.holder.writing import Cut
 from disttrain.parameter_server.applying import Applier
+from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Answers, Shard
 from disttrain.parameter_server.state import ShardState
-from disttrain.state.share import Share
+from disttrain.state.share import Part, Share
 from disttrain.transport.header import Header, Reason, Verb
 
 
 class DownpourShard(Shard):
     """See `Shard`."""
 
-    def __init__(self, state: ShardState, applier: Applier, records: Records) -> None:
+    def __init__(
+        self, state: ShardState, applier: Applier, records: Records, kept: Mapping[str, float]
+    ) -> None:
+        """`kept`: what the update rule keeps, and what it is filled with at first."""
         super().__init__(state, records)
         self.applier = applier
+        self._kept = kept
         self._handlers[Verb.PUSH] = self._push
 
     def make_room(self, share: Share) -> Values:
-        return Values(share, self.applier.initial_state)
+        return Values(share, self._kept)
 
     def protect(self, cut: Cut | None) -> None:
         self.applier.before_change = None if cut is None else cut.before_change
+
+    def fence(self, life: SenderLife) -> Delivered:
+        self.applier.drop_sender(life)
+        return super().fence(life)
+
+    def _served(self, header: Header, part: Part) -> memoryview:
+        if self.applier.serves_parameters or not part.vector.is_trained:
+            return super()._served(header, part)
+        return self.applier.serve(self._values, part, header)
 
     def _push(self, header: Header, payload: memoryview) -> Answers:
         unready = self._unready(header)

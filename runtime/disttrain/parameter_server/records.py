@@ -69,10 +69,11 @@ class Records:
             record = self._chunk_record(Kind.CHUNK_APPLIED, header, header.chunk)
             self.ledger.append(record._replace(**event._asdict(), first=header.first))
 
-    def fetched(self, header: Header, chunk: int) -> None:
+    def fetched(self, header: Header, chunk: int, live_replicas: int) -> None:
         """A chunk is being given out."""
         if self.every_chunk and self.ledger is not None:
-            self.ledger.append(self._chunk_record(Kind.CHUNK_FETCHED, header, chunk))
+            record = self._chunk_record(Kind.CHUNK_FETCHED, header, chunk)
+            self.ledger.append(record._replace(live_replicas=live_replicas))
 
     def committed(self, evaluation: int, order: Order) -> None:
         """One attempt for each group of an evaluation counts, if the order commits any."""

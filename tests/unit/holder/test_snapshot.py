@@ -18,7 +18,8 @@ from disttrain.holder import writing
 from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.restoring import Wanted, newest
 from disttrain.holder.writing import Cut
-from disttrain.job.optimizer import Adagrad, Sgd
+from disttrain.job.update_rules.adagrad import Adagrad
+from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server import assembly, reporting, restoring
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife

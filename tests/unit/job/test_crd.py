@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from builders import update_rules
 from disttrain.job import admission_rules, crd, crd_file, document, fields
 from disttrain.job.structural_schema import INT_OR_STRING, VALIDATIONS, trimmed
 
@@ -136,7 +137,7 @@ def test_what_the_rules_look_at_has_an_upper_bound() -> None:
         ("strategy", "must have exactly one of downpour, sandblaster"),
         (
             "strategy.downpour.optimizer",
-            "must have exactly one of sgd, momentum, adagrad",
+            f"must have exactly one of {update_rules.NAMES}",
         ),
         ("strategy.sandblaster.warmStart", "must have exactly one of downpour, sgd"),
         ("stop.targetMetric", "must have exactly one of atLeast, atMost"),

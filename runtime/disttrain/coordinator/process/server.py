@@ -155,8 +155,8 @@ def _job(config: LaunchConfig) -> Job:
         uid=config.job_uid,
         name=config.job.metadata.name,
         seed=spec.seed,
-        update_rule=type(first).__name__.lower(),
-        batch_rule=type(then).__name__.lower(),
+        update_rule=first.name,
+        batch_rule=then.name,
         keep_last=spec.checkpoint.keep_last,
     )
 
