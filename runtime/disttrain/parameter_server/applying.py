@@ -1,14 +1,13 @@
 """Applies pushes chunk by chunk, each at most once and only if it is sound."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from disttrain.holder.values import Values, bytes_of
-from disttrain.parameter_server import buffers
+from disttrain.parameter_server import buffers, schedule
 from disttrain.parameter_server.deliveries import (
     Begun,
     ChunkName,
@@ -19,7 +18,6 @@ from disttrain.parameter_server.deliveries import (
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
 from disttrain.parameter_server.received import is_finite, tensor_of
 from disttrain.parameter_server.records import ChunkApplied, Records
-from disttrain.parameter_server.schedule import Factor
 from disttrain.parameter_server.state import REASONS, Answer, ShardState
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.state.share import Part
@@ -30,32 +28,18 @@ BeforeChange = Callable[[Part], None]
 """Called before elements change, so that a snapshot can copy them."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Updates:
-    """How gradients change parameters."""
-
-    rule: Rule[Any]
-    learning_rate: float
-    factor: Factor
-    kept_of_sender: Sequence[str] = ()
-
-    def rate(self, samples: int) -> float:
-        """The learning rate after so many samples."""
-        return self.learning_rate * self.factor(samples)
-
-
 class Applier:
     """The way of a chunk from its header into the values, and out of them again."""
 
-    def __init__(self, state: ShardState, updates: Updates, records: Records) -> None:
+    def __init__(self, state: ShardState, rule: Rule[Any], records: Records) -> None:
         self.before_change: BeforeChange | None = None
+        self.rule = rule
         self._state = state
-        self._updates = updates
+        self._factor = schedule.factor(rule.config.schedule.rule)
         self._records = records
         self._scratch = torch.zeros(0)
         self._fetches: dict[SenderLife, tuple[int, FetchContext]] = {}
         """The number of each sender's latest fetch of parameters, and what it is served by."""
-        self.serves_parameters = updates.rule.serves_parameters
 
     def push(self, header: Header, payload: memoryview) -> list[Answer]:
         """Decide first: the payload of a repeated chunk may be long gone and is not touched."""
@@ -105,7 +89,7 @@ class Applier:
             staleness=delivered.first_staleness,
             mean_staleness=delivered.mean_staleness,
             steps=delivered.first_steps,
-            rate=self._updates.rate(delivered.schedule_samples),
+            rate=self._rate(delivered.schedule_samples),
             live_replicas=delivered.first_live_replicas,
         )
 
@@ -118,17 +102,18 @@ class Applier:
             buffers.merge(values.part(part), sent, self._state.live_replicas)
         elif header.count:
             gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
-            self._updates.rule.apply(self._chunk(values, part, header), gradient, context)
+            self.rule.apply(self._chunk(values, part, header), gradient, context)
 
     def _chunk(self, values: Values, part: Part, header: Header) -> Chunk:
-        names, life = self._updates.kept_of_sender, SenderLife(header.sender, header.incarnation)
+        names = self.rule.config.kept_of_sender
+        life = SenderLife(header.sender, header.incarnation)
         of_sender = values.of_sender(life, names, part) if names else {}
         return Chunk(values.part(part), values.beside(part), of_sender)
 
     def serve(self, values: Values, part: Part, header: Header) -> memoryview:
         """What the update rule gives the sender of a FETCH of some parameters."""
         chunk = self._chunk(values, part, header)
-        return bytes_of(self._updates.rule.serve(chunk, self._fetch_context(header)))
+        return bytes_of(self.rule.serve(chunk, self._fetch_context(header)))
 
     def _fetch_context(self, header: Header) -> FetchContext:
         life = SenderLife(header.sender, header.incarnation)
@@ -138,7 +123,7 @@ class Applier:
                 sender=header.sender,
                 mean_staleness=self._state.deliveries.of(*life).mean_staleness,
                 steps=self._state.count,
-                rate=self._updates.rate(self._state.samples),
+                rate=self._rate(self._state.samples),
                 live_replicas=self._state.live_replicas,
             )
             self._fetches[life] = header.sequence, context
@@ -194,6 +179,10 @@ class Applier:
             f"chunk {header.chunk} of push {header.sequence} holds values that are not finite"
         )
         return self._state.refuse(header, Reason.NOT_FINITE, sentence)
+
+    def _rate(self, samples: int) -> float:
+        rate: float = self.rule.config.learning_rate
+        return rate * self._factor(samples)
 
     def _staleness(self, header: Header) -> int:
         """Updates since the version that a gradient was computed on; -1: it was of another life."""

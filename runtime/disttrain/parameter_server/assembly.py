@@ -9,8 +9,7 @@ from disttrain.job.downpour import Downpour
 from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
 from disttrain.job.update_rule import UpdateRule
-from disttrain.parameter_server import batch_values, schedule, update_rules
-from disttrain.parameter_server.applying import Applier, Updates
+from disttrain.parameter_server import batch_values, update_rules
 from disttrain.parameter_server.batch_shard import Reload, SandblasterShard
 from disttrain.parameter_server.downpour_shard import DownpourShard
 from disttrain.parameter_server.records import Records
@@ -22,20 +21,9 @@ from disttrain.state.share import Share
 _METHODS = frozenset(kind.name for kind in (Lbfgs, ConjugateGradient, GradientDescent))
 
 
-def updates_for(config: UpdateRule) -> Updates:
-    """The update rule, its rate and its schedule."""
-    return Updates(
-        rule=update_rules.rule_for(config),
-        learning_rate=config.learning_rate,
-        factor=schedule.factor(config.schedule.rule),
-        kept_of_sender=config.kept_of_sender,
-    )
-
-
 def build(state: ShardState, config: UpdateRule, records: Records) -> DownpourShard:
     """A shard without values; see `Shard.configure`."""
-    applier = Applier(state, updates_for(config), records)
-    return DownpourShard(state, applier, records, config.initial_state)
+    return DownpourShard(state, update_rules.rule_for(config), records)
 
 
 def build_for(spec: Spec, state: ShardState, records: Records, reload: Reload) -> Shard:

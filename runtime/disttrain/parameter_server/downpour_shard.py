@@ -1,6 +1,6 @@
 """A shard of Downpour: every push changes the parameters at once."""
 
-from collections.abc import Mapping
+from typing import Any
 
 from disttrain.holder.values import Values
 from disttrain.holder.writing import Cut
@@ -9,6 +9,7 @@ from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Answers, Shard
 from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.update_rule import Rule
 from disttrain.state.share import Part, Share
 from disttrain.transport.header import Header, Reason, Verb
 
@@ -16,17 +17,13 @@ from disttrain.transport.header import Header, Reason, Verb
 class DownpourShard(Shard):
     """See `Shard`."""
 
-    def __init__(
-        self, state: ShardState, applier: Applier, records: Records, kept: Mapping[str, float]
-    ) -> None:
-        """`kept`: what the update rule keeps, and what it is filled with at first."""
+    def __init__(self, state: ShardState, rule: Rule[Any], records: Records) -> None:
         super().__init__(state, records)
-        self.applier = applier
-        self._kept = kept
+        self.applier = Applier(state, rule, records)
         self._handlers[Verb.PUSH] = self._push
 
     def make_room(self, share: Share) -> Values:
-        return Values(share, self._kept)
+        return Values(share, self.applier.rule.config.initial_state)
 
     def protect(self, cut: Cut | None) -> None:
         self.applier.before_change = None if cut is None else cut.before_change
@@ -36,9 +33,9 @@ class DownpourShard(Shard):
         return super().fence(life)
 
     def _served(self, header: Header, part: Part) -> memoryview:
-        if self.applier.serves_parameters or not part.vector.is_trained:
-            return super()._served(header, part)
-        return self.applier.serve(self._values, part, header)
+        if part.vector.is_trained and self.applier.rule.serves_anew:
+            return self.applier.serve(self._values, part, header)
+        return super()._served(header, part)
 
     def _push(self, header: Header, payload: memoryview) -> Answers:
         unready = self._unready(header)

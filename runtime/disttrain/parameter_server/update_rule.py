@@ -61,17 +61,14 @@ class Rule(ABC, Generic[Config]):
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        # Else the memory of the parameters is sent, without a copy.
+        self.serves_anew = type(self).serve is not Rule.serve
 
     @abstractmethod
     def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
         """Update the chunk in place, not the gradient."""
 
     def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
-        """What the sender computes with. The parameters must stay as they are."""
+        """What the sender computes with, as long as the parameters, which stay as they are."""
         del fetch
         return chunk.parameters
-
-    @property
-    def serves_parameters(self) -> bool:
-        """Whether what is served are the parameters, so that their own memory can be sent."""
-        return type(self).serve is Rule.serve
