@@ -198,14 +198,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a scale above one",
-        file=f"{_R}/parameter_server/applying.py",
+        file=f"{_R}/parameter_server/downpour_shard.py",
         old="if not 0 < header.scale <= 1:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_shard.py",),
     ),
     Mutant(
         name="a push computed on a version to come",
-        file=f"{_R}/parameter_server/applying.py",
+        file=f"{_R}/parameter_server/downpour_shard.py",
         old="if header.version_incarnation == state.incarnation and header.version > state.count:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_shard.py",),

@@ -34,17 +34,6 @@ class SenderLife(NamedTuple):
     incarnation: int
 
 
-class Begun(NamedTuple):
-    """What the first chunk of a push settles for all of them, though updates of others go on."""
-
-    samples: int = 0
-    """Processed before, which the schedule goes by."""
-    steps: int = 0
-    """Updates in the values before."""
-    staleness: int = -1
-    live_replicas: int = 1
-
-
 class ChunkName(NamedTuple):
     """Which chunk of which push."""
 
@@ -69,7 +58,8 @@ class Delivered:
     first_steps: int = 0
     first_staleness: int = 0
     first_live_replicas: int = 0
-    """What `Begun` says of that push."""
+    """Updates in the values before that push, its staleness at its first chunk, and the replicas
+    then: all of its chunks get the same, though updates of others go on meanwhile."""
     refused: int = 0
     """Last push that was given up because of what it holds."""
     partial_pushes: int = 0
@@ -171,15 +161,15 @@ class Deliveries:
             self.delivered[SenderLife(sender, incarnation)] = state
         return state
 
-    def begin(self, sender: int, incarnation: int, chunks: int, begun: Begun) -> None:
-        """The first chunk of the next push is about to be applied."""
+    def begin(self, sender: int, incarnation: int, first: Delivered) -> None:
+        """The first chunk of the next push is about to be applied: what all of its chunks get."""
         self.delivered[SenderLife(sender, incarnation)] = replace(
             self.of(sender, incarnation),
-            chunks=chunks,
-            schedule_samples=begun.samples,
-            first_steps=begun.steps,
-            first_staleness=begun.staleness,
-            first_live_replicas=begun.live_replicas,
+            chunks=first.chunks,
+            schedule_samples=first.schedule_samples,
+            first_steps=first.first_steps,
+            first_staleness=first.first_staleness,
+            first_live_replicas=first.first_live_replicas,
         )
 
     def applied(self, sender: int, incarnation: int) -> bool:

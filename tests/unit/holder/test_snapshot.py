@@ -84,7 +84,7 @@ def push(shard: Shard, sequence: int, chunks: Sequence[int] | None = None) -> No
 def take_cut(shard: Shard, number: int = 1) -> Cut:
     assert shard.state.values is not None
     made = writing.cut(number, shard.state.values, shard.state.notes())
-    shard.applier.before_change = made.before_change
+    shard.protect(made)
     return made
 
 
@@ -140,7 +140,7 @@ def test_without_copies_the_picture_would_be_torn() -> None:
     """The test above can fail: nobody tells the snapshot of the changes here."""
     shard = a_shard(Sgd(learning_rate=1.0))
     made = take_cut(shard)
-    shard.applier.before_change = None
+    shard.protect(None)
     push(shard, 1)
     first = bytes(next(iter(writing.contents(made)[0].pieces)))
     assert first != torch.zeros(CHUNK).numpy().tobytes()

@@ -8,7 +8,6 @@ import pytest
 from disttrain.parameter_server import counts
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import (
-    Begun,
     ChunkName,
     Decision,
     Delivered,
@@ -89,7 +88,7 @@ class Shard:
         self.table.hello(*LIFE, sequence)
         if self.table.decide(*LIFE, ChunkName(sequence, 0, 1)) is not Decision.APPLY:
             return
-        self.table.begin(*LIFE, 1, Begun())
+        self.table.begin(*LIFE, Delivered(chunks=1))
         assert self.table.applied(*LIFE)
         delivered = self.table.complete(*LIFE, Delivered())
         self.values |= {sequence}
