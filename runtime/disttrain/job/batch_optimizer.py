@@ -15,7 +15,7 @@ class Armijo(Section):
     """Steps along which the loss falls; the first that does is taken."""
 
 
-class LineSearch(Choice):
+class LineSearch(Choice[StrongWolfe | Armijo]):
     """Exactly one rule for the length of a step."""
 
     strong_wolfe: StrongWolfe | None = None
@@ -23,12 +23,6 @@ class LineSearch(Choice):
 
     armijo: Armijo | None = None
     """By the loss alone: for losses that are noisy."""
-
-    @property
-    def rule(self) -> StrongWolfe | Armijo:
-        """The rule that was chosen."""
-        options: list[StrongWolfe | Armijo | None] = [self.strong_wolfe, self.armijo]
-        return next(option for option in options if option is not None)
 
 
 class BatchRule(Section):
@@ -69,7 +63,7 @@ class GradientDescent(BatchRule):
     name = "gradientdescent"
 
 
-class BatchOptimizer(Choice):
+class BatchOptimizer(Choice[Lbfgs | ConjugateGradient | GradientDescent]):
     """Exactly one method."""
 
     lbfgs: Lbfgs | None = None
@@ -80,10 +74,3 @@ class BatchOptimizer(Choice):
 
     gradient_descent: GradientDescent | None = None
     """Gradient descent with a line search."""
-
-    @property
-    def rule(self) -> Lbfgs | ConjugateGradient | GradientDescent:
-        """The method that was chosen."""
-        options: list[Lbfgs | ConjugateGradient | GradientDescent | None]
-        options = [self.lbfgs, self.conjugate_gradient, self.gradient_descent]
-        return next(option for option in options if option is not None)

@@ -12,9 +12,9 @@ from disttrain.job.update_rule import UpdateRule
 RULES: Final = subclasses.found("disttrain.job.update_rules", UpdateRule)
 
 
-def _one_field_each() -> type[Choice]:
+def _one_field_each() -> type[Choice[UpdateRule]]:
     fields: dict[str, Any] = {rule.name: (rule | None, _field(rule)) for rule in RULES}
-    return create_model("OneFieldEach", __base__=Choice, __module__=__name__, **fields)
+    return create_model("OneFieldEach", __base__=Choice[UpdateRule], __module__=__name__, **fields)
 
 
 def _field(rule: type[UpdateRule]) -> Any:
@@ -27,6 +27,5 @@ class Optimizer(_one_field_each()):  # type: ignore[misc]  # Its fields are the 
 
     @property
     def rule(self) -> UpdateRule:
-        """The update rule that was chosen."""
-        rules: tuple[UpdateRule | None, ...] = tuple(getattr(self, rule.name) for rule in RULES)
-        return next(rule for rule in rules if rule is not None)
+        chosen: UpdateRule = super().rule
+        return chosen

@@ -35,7 +35,7 @@ def test_whole_numbers_become_numbers_where_numbers_are_wanted() -> None:
 
 
 def test_a_choice_with_one_option_names_it() -> None:
-    class OneWay(Choice):
+    class OneWay(Choice[int]):
         """A choice that has no alternatives yet."""
 
         way: int | None = None

@@ -1,6 +1,7 @@
 """Update rules that go by the staleness of pushes, beside the same in double precision."""
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.job.update_rules.staleness_aware_sgd import StalenessAwareSgd
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.restoring import merge
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.parameter_server.update_rules import rule_for
 
@@ -143,11 +145,16 @@ class Seeing(Rule[Sgd]):
 
     def __init__(self, config: Sgd) -> None:
         super().__init__(config)
-        self.seen: dict[int, list[PushContext]] = {sender: [] for sender in range(SENDERS)}
+        self.pushes: dict[int, list[PushContext]] = defaultdict(list)
+        self.fetches: dict[int, list[FetchContext]] = defaultdict(list)
 
     def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
         del chunk, gradient
-        self.seen[push.sender].append(push)
+        self.pushes[push.sender].append(push)
+
+    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
+        self.fetches[fetch.sender].append(fetch)
+        return chunk.parameters
 
 
 class Unmoved(Expected):
@@ -155,15 +162,26 @@ class Unmoved(Expected):
         """Nothing changes."""
 
 
-def test_all_chunks_of_a_push_have_the_context_of_the_first() -> None:
+def test_all_chunks_of_a_push_and_of_a_fetch_have_the_context_of_the_first() -> None:
     rule = Seeing(
         Sgd(learning_rate=RATE, schedule=Schedule(linear_warmup=LinearWarmup(samples=99)))
     )
     Interleaved(rule, Unmoved(), seed=1).run(500)
-    for seen in rule.seen.values():
-        pushes = [set(seen[first : first + len(CUTS)]) for first in range(0, len(seen), len(CUTS))]
-        assert all(len(contexts) == 1 for contexts in pushes)
+    contexts: list[Sequence[FetchContext]] = [*rule.pushes.values(), *rule.fetches.values()]
+    for seen in contexts:
+        firsts = range(0, len(seen), len(CUTS))
+        assert all(len(set(seen[first : first + len(CUTS)])) == 1 for first in firsts)
         assert len(set(seen)) > 10
+
+
+def test_the_mean_over_several_shards_is_of_all_that_they_saw() -> None:
+    life = SenderLife(0, 1)
+    tables = [
+        {life: Delivered(staleness_sum=4, staleness_count=2)},
+        {life: Delivered(staleness_sum=3, staleness_count=1)},
+        {},
+    ]
+    assert merge(tables)[life].mean_staleness == 7 / 3
 
 
 def test_vectors_of_a_sender_last_as_long_as_its_life_may_push() -> None:

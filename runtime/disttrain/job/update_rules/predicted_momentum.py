@@ -14,7 +14,8 @@ class PredictedMomentum(UpdateRule):
     Prediction Model for Parameter Transition", 2017. A replica computes with the parameters plus
     the velocity times momentum + ... + momentum^(S + 1), where S is the mean staleness of its
     pushes, rounded down. Evaluations during training measure those, too; checkpoints and the
-    exported model hold the parameters.
+    exported model hold the parameters. A step without a gradient of a parameter that had one before
+    ends the job, as with momentum.
     """
 
     name = "predicted_momentum"
