@@ -19,7 +19,7 @@ import torch
 
 from disttrain import Split, Task
 from disttrain.job.downpour import Downpour
-from disttrain.job.optimizer import Adagrad
+from disttrain.job.update_rules.adagrad import Adagrad
 from disttrain.parameter_server import schedule
 from disttrain.task import checks
 from disttrain.task.loading import load_task

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from builders import update_rules
 from builders.jobs import SMALL
 from cluster import Kubectl
 from cluster.errors import CommandFailed
@@ -86,7 +87,7 @@ BAD: dict[str, tuple[Change, str]] = {
     ),
     "two optimizers": (
         lambda job: downpour(job)["optimizer"].update(adagrad={"learningRate": 1}),
-        "must have exactly one of sgd, momentum, adagrad",
+        f"must have exactly one of {update_rules.NAMES}",
     ),
     "no method to warm up by": (
         lambda job: job["spec"]["strategy"].update(downpour=None, sandblaster=warmed_up()),

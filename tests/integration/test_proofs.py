@@ -118,12 +118,27 @@ class Case(NamedTuple):
 
     manifest: str
     optimizer: MakeOptimizer
-    scheduler: Callable[[Optimizer], LRScheduler] | None = None
+    scheduler: "Callable[[Optimizer], LRScheduler | BackToParameters] | None" = None
     clip_norm: float | None = None
 
 
 def warm_up(steps: int, optimizer: Optimizer) -> LRScheduler:
     return LambdaLR(optimizer, lambda step: min(1.0, step / steps))
+
+
+class BackToParameters:
+    """Once all is done: what torch keeps is ahead by momentum times the velocity."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        self._steps = 0
+
+    def step(self) -> None:
+        self._steps += 1
+        (group,) = self._optimizer.param_groups
+        for parameter in group["params"] if self._steps == STEPS else ():
+            velocity = self._optimizer.state[parameter]["momentum_buffer"]
+            parameter.data.add_(velocity, alpha=group["lr"] * group["momentum"])
 
 
 CASES = {
@@ -147,6 +162,14 @@ CASES = {
         "schedule: {cosine: {samples: 1600, finalFraction: 0.1}}}",
         partial(SGD, lr=0.02, momentum=0.9, nesterov=True, weight_decay=0.001),
         partial(CosineAnnealingLR, T_max=200, eta_min=0.002),
+    ),
+    "predicted without staleness": Case(
+        "predictedMomentum: {learningRate: 0.02}",
+        partial(SGD, lr=0.02, momentum=0.9, nesterov=True),
+        BackToParameters,
+    ),
+    "staleness-aware without staleness": Case(
+        "stalenessAwareSgd: {learningRate: 0.05}", partial(SGD, lr=0.05)
     ),
     "adagrad": Case("adagrad: {learningRate: 0.05}", partial(Adagrad, lr=0.05, eps=1e-10)),
     "adagrad, weight decay, warm-up, clipping": Case(

@@ -74,6 +74,33 @@ def test_momentum_local_steps_and_several_pushes_are_reproduced(
     assert (code, found.get("differences")) == (0, []), error
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "sgd: {learningRate: 0.05}",
+        "stalenessAwareSgd: {learningRate: 0.25}",
+        "predictedMomentum: {learningRate: 0.02, momentum: 0.7}",
+    ],
+)
+def test_rules_that_go_by_staleness_train_as_well_as_sgd_and_are_reproduced(
+    tmp_path: Path, rule: str
+) -> None:
+    folder = run(
+        tmp_path / "output",
+        f"spec.strategy.downpour={{optimizer: {{{rule}}}}}",
+        "spec.stop.epochs=24",
+        "spec.replicas.count=3",
+    )
+
+    code, found, error = replayed(folder)
+
+    assert (code, found.get("differences")) == (0, []), error
+    assert found["values"]["first_difference"] == ""
+    assert max(row["staleness_p50"] for row in found["delays"]) > 1
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["finalLoss"] < 0.6
+
+
 def test_running_statistics_and_dropout_are_reproduced_over_tcp(tmp_path: Path) -> None:
     assignments = [
         "spec.record=true",

@@ -49,7 +49,7 @@ def look(output: Path) -> None:
 def _other_optimizer(checkpoint: Path, spec: Spec) -> str | None:
     """The shards' state is of one optimizer, and no other can go on with it."""
     was = reading.read(checkpoint).manifest.update_rule
-    now = type(spec.strategy.only_downpour.optimizer.rule).__name__.lower()
+    now = spec.strategy.only_downpour.optimizer.rule.name
     if was == now:
         return None
     return (

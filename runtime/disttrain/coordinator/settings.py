@@ -65,7 +65,7 @@ def from_spec(stage: Spec, job: Spec, kept: tuple[str, ...], checkpoint_uri: str
         seed=job.seed,
         stop=stage.stop,
         kept=kept,
-        update_rule=type(stage.strategy.rule.optimizer.rule).__name__.lower(),
+        update_rule=stage.strategy.rule.optimizer.rule.name,
         portion_size=stage.portion_size,
         evaluation=job.evaluation,
         evaluation_batch_size=defaults.evaluation_batch_size(job),

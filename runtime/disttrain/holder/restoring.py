@@ -157,12 +157,16 @@ def notes_of(file: PartFile, version: int, tables: Mapping[str, tuple[str, ...]]
 
 
 def _table(file: PartFile, name: str, columns: tuple[str, ...]) -> Table:
-    if tuple(file.metadata.get(name, "").split()) != columns:
+    written = file.metadata.get(name, "").split()
+    if not written or not set(written).issubset(columns) or len(set(written)) < len(written):
         raise Corrupt(file.path, f"its table {name} has columns of another version")
     numbers = np.frombuffer(file.read_all(name), dtype="<i8")
-    if numbers.size % len(columns):
+    if numbers.size % len(written):
         raise Corrupt(file.path, f"its table {name} has {numbers.size} numbers")
-    return Table(columns=columns, rows=numbers.reshape(-1, len(columns)).tolist())
+    # An earlier version did not write them all: the others are 0.
+    rows = np.zeros((numbers.size // len(written), len(columns)), dtype=np.int64)
+    rows[:, [columns.index(column) for column in written]] = numbers.reshape(-1, len(written))
+    return Table(columns=columns, rows=rows.tolist())
 
 
 def _sources(manifest: Manifest, share: Share) -> set[int]:

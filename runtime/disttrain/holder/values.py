@@ -1,6 +1,7 @@
 """What a holder has: its range of every vector of the model, and of those that a strategy keeps."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,6 +16,9 @@ DTYPES = {
     ElementType.FLOAT64: torch.float64,
     ElementType.INT64: torch.int64,
 }
+
+Sender: TypeAlias = Hashable
+"""Names a life of somebody who changes values."""
 
 
 class Values:
@@ -34,6 +38,7 @@ class Values:
             if value:
                 self._tensors[vector].fill_(value)
         self._bytes = {vector: bytes_of(tensor) for vector, tensor in self._tensors.items()}
+        self._of_senders: dict[Sender, dict[str, Tensor]] = {}
         self.on_disk: dict[int, OnDisk] = {}
         """Where lasting vectors lie, by the number of their content."""
 
@@ -88,6 +93,22 @@ class Values:
             for vector, tensor in self.vectors.items()
             if not vector.is_of_a_model
         }
+
+    def of_sender(self, sender: Sender, names: Sequence[str], part: Part) -> dict[str, Tensor]:
+        """Views of the vectors of one sender, beside some of the trained elements.
+
+        They are made when they are first asked for, filled with 0, and in no snapshot.
+        """
+        if sender not in self._of_senders:
+            self._of_senders[sender] = {
+                name: torch.zeros_like(self.tensor(self.trained)) for name in names
+            }
+        local = self._local(part)
+        return {name: tensor[local] for name, tensor in self._of_senders[sender].items()}
+
+    def drop_sender(self, sender: Sender) -> None:
+        """Nothing of it will come any more."""
+        self._of_senders.pop(sender, None)
 
     def bytes_of(self, part: Part) -> memoryview:
         """The memory of some elements, to be sent."""

@@ -1,6 +1,6 @@
 """The methods that minimise the loss over a whole batch (DistBelief 4.2)."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ class Armijo(Section):
     """Steps along which the loss falls; the first that does is taken."""
 
 
-class LineSearch(Choice):
+class LineSearch(Choice[StrongWolfe | Armijo]):
     """Exactly one rule for the length of a step."""
 
     strong_wolfe: StrongWolfe | None = None
@@ -24,15 +24,12 @@ class LineSearch(Choice):
     armijo: Armijo | None = None
     """By the loss alone: for losses that are noisy."""
 
-    @property
-    def rule(self) -> StrongWolfe | Armijo:
-        """The rule that was chosen."""
-        options: list[StrongWolfe | Armijo | None] = [self.strong_wolfe, self.armijo]
-        return next(option for option in options if option is not None)
-
 
 class BatchRule(Section):
     """What all methods take."""
+
+    name: ClassVar[str]
+    # In checkpoints: it stays, whatever the class is called.
 
     gradient_tolerance: NotNegative = 1e-5
     """The method has converged when no element of the gradient is larger than this."""
@@ -48,6 +45,8 @@ class BatchRule(Section):
 class Lbfgs(BatchRule):
     """Limited-memory BFGS: curvature from the last few steps, which the shards keep."""
 
+    name = "lbfgs"
+
     history: Annotated[int, Field(ge=1, le=100)] = 10
     """Steps that are remembered; each takes two vectors of the parameters' length."""
 
@@ -55,12 +54,16 @@ class Lbfgs(BatchRule):
 class ConjugateGradient(BatchRule):
     """Nonlinear conjugate gradients, Polak and Ribiere's."""
 
+    name = "conjugategradient"
+
 
 class GradientDescent(BatchRule):
     """Against the gradient, with a line search."""
 
+    name = "gradientdescent"
 
-class BatchOptimizer(Choice):
+
+class BatchOptimizer(Choice[Lbfgs | ConjugateGradient | GradientDescent]):
     """Exactly one method."""
 
     lbfgs: Lbfgs | None = None
@@ -71,10 +74,3 @@ class BatchOptimizer(Choice):
 
     gradient_descent: GradientDescent | None = None
     """Gradient descent with a line search."""
-
-    @property
-    def rule(self) -> Lbfgs | ConjugateGradient | GradientDescent:
-        """The method that was chosen."""
-        options: list[Lbfgs | ConjugateGradient | GradientDescent | None]
-        options = [self.lbfgs, self.conjugate_gradient, self.gradient_descent]
-        return next(option for option in options if option is not None)

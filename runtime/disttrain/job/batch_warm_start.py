@@ -5,8 +5,9 @@ from typing import Self
 from pydantic import ConfigDict, Field, model_validator
 
 from disttrain.job.downpour import Downpour, WarmStart
-from disttrain.job.optimizer import Optimizer, Sgd
+from disttrain.job.optimizer import Optimizer
 from disttrain.job.section import EXACTLY_ONE, Count, Section, require_one
+from disttrain.job.update_rules.sgd import Sgd
 
 
 class BatchWarmStart(Section):

@@ -4,7 +4,6 @@ import math
 
 from disttrain.job.audit import Audit
 from disttrain.job.downpour import Downpour
-from disttrain.job.optimizer import Adagrad
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.spec import Spec
 from disttrain.job.strategy import Strategy
@@ -27,9 +26,7 @@ def local_learning_rate(downpour: Downpour) -> float:
     """Return the rate of a replica's own steps between fetches; 0 means that there are none."""
     if downpour.local_learning_rate is not None:
         return downpour.local_learning_rate
-    rule = downpour.optimizer.rule
-    # Adagrad's rates lie with the sums on the shards; a replica would only guess them.
-    return 0.0 if isinstance(rule, Adagrad) else rule.learning_rate
+    return downpour.optimizer.rule.local_learning_rate
 
 
 def audit(spec: Spec) -> Audit:

@@ -4,9 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from disttrain.job.optimizer import Adagrad, Optimizer
+from disttrain.job.optimizer import Optimizer
 from disttrain.job.schedule import LinearWarmup, Schedule
 from disttrain.job.section import Count, NotNegative, Section
+from disttrain.job.update_rules.adagrad import Adagrad
 
 
 class WarmStart(Section):
@@ -32,7 +33,8 @@ class Downpour(Section):
 
     local_learning_rate: NotNegative | None = None
     """Rate of a replica's own steps between fetches, before the optimizer's schedule, which it
-    follows. null: the optimizer's rate for sgd and momentum, 0 (no local steps) for adagrad."""
+    follows. null: the optimizer's rate, or 0 (no local steps) for one whose steps only the shards
+    know, as adagrad's."""
 
     optimizer: Optimizer = Optimizer(
         adagrad=Adagrad(

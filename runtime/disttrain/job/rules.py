@@ -3,7 +3,6 @@
 A rule names the paths that it reads, so that it is skipped while one of them is not valid.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from disttrain.job.audit import Audit
 from disttrain.job.finding import Finding, Path, Severity
 from disttrain.job.sandblaster import lack_of_groups
 from disttrain.job.spec import DistTrainJob, Spec
+from disttrain.job.update_rules.adagrad import Adagrad
 
 LEAST_GROUPS = 3
 """Of a batch that is smaller than the data: two are shared with its neighbours."""
@@ -185,24 +185,15 @@ def _pushes_keep_the_rate(spec: Spec) -> str | None:
     found = spec.strategy.downpour
     if found is None or found.push_every == 1:
         return None
-    steps = found.push_every
-    if found.optimizer.adagrad is not None:
-        return (
-            f"makes Adagrad square the sum of {steps} gradients, so that its steps become smaller; "
-            f"take about {math.sqrt(steps):.2g} times the learningRate of pushEvery 1"
-        )
-    if found.optimizer.momentum is None:
-        return None
-    return (
-        f"makes one step of the velocity of {steps} gradients, so that it remembers {steps} times "
-        "as many; keep the learningRate while that many gradients at once are stable"
-    )
+    return found.optimizer.rule.effect_of_sums(found.push_every)
 
 
 def _adagrad_begins_gently(spec: Spec) -> str | None:
     found, replicas = spec.strategy.downpour, spec.replicas.count
-    adagrad = None if found is None else found.optimizer.adagrad
-    if found is None or adagrad is None or replicas == 1 or found.warm_start is not None:
+    adagrad = None if found is None else found.optimizer.rule
+    if found is None or not isinstance(adagrad, Adagrad):
+        return None
+    if replicas == 1 or found.warm_start is not None:
         return None
     if adagrad.initial_accumulator or adagrad.schedule.constant is None:
         return None
@@ -357,7 +348,7 @@ RULES = (
         Severity.WARNING,
     ),
     Rule(
-        "`pushEvery` above 1 changes what a `learningRate` of adagrad or momentum means.",
+        "`pushEvery` above 1 changes what a `learningRate` means, but of rules as plain as sgd.",
         (*_STRATEGY, "downpour", "pushEvery"),
         ((*_STRATEGY, "downpour"),),
         _pushes_keep_the_rate,

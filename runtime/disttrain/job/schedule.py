@@ -65,7 +65,7 @@ class Cosine(Section):
         )
 
 
-class Schedule(Choice):
+class Schedule(Choice[Constant | LinearWarmup | Steps | Cosine]):
     """Exactly one schedule of the learning rate, by samples processed in the whole job."""
 
     constant: Constant | None = None
@@ -79,10 +79,3 @@ class Schedule(Choice):
 
     cosine: Cosine | None = None
     """Fall along half a cosine."""
-
-    @property
-    def rule(self) -> Constant | LinearWarmup | Steps | Cosine:
-        """The schedule that was chosen."""
-        options: list[Constant | LinearWarmup | Steps | Cosine | None]
-        options = [self.constant, self.linear_warmup, self.steps, self.cosine]
-        return next(option for option in options if option is not None)

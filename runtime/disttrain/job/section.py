@@ -1,7 +1,7 @@
 """What every part of a manifest has in common: strict, frozen, camelCase outside, documented."""
 
 from collections.abc import Sequence
-from typing import Annotated, Self
+from typing import Annotated, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -44,10 +44,20 @@ class Section(BaseModel):
     )
 
 
-class Choice(Section):
+Chosen = TypeVar("Chosen")
+
+
+class Choice(Section, Generic[Chosen]):
     """A section of which exactly one field is given; null counts as not given."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    @property
+    def rule(self) -> Chosen:
+        """What was chosen."""
+        fields = (getattr(self, name) for name in type(self).model_fields)
+        chosen: Chosen = next(field for field in fields if field is not None)
+        return chosen
 
     @model_validator(mode="after")
     def _has_exactly_one(self) -> Self:

@@ -5,7 +5,7 @@ from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.section import Choice
 
 
-class Strategy(Choice):
+class Strategy(Choice[Downpour | Sandblaster]):
     """Exactly one way for the replicas to work together."""
 
     downpour: Downpour | None = None
@@ -13,12 +13,6 @@ class Strategy(Choice):
 
     sandblaster: Sandblaster | None = None
     """Batch optimisation, such as L-BFGS, with a parameter server."""
-
-    @property
-    def rule(self) -> Downpour | Sandblaster:
-        """The strategy that was chosen."""
-        options: list[Downpour | Sandblaster | None] = [self.downpour, self.sandblaster]
-        return next(option for option in options if option is not None)
 
     @property
     def only_downpour(self) -> Downpour:

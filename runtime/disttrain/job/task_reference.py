@@ -23,7 +23,7 @@ def _is_entrypoint(entrypoint: str) -> str:
     )
 
 
-class TaskSource(Choice):
+class TaskSource(Choice[str]):
     """Where the code of the task comes from on a cluster."""
 
     config_map: ObjectName | None = None

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 
 from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
-from disttrain.job.batch_optimizer import BatchRule, ConjugateGradient, GradientDescent, Lbfgs
+from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lbfgs
 from disttrain.job.downpour import Downpour
-from disttrain.job.optimizer import Adagrad, Momentum, Sgd
 from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
-from disttrain.parameter_server import batch_values, schedule, update_rules
-from disttrain.parameter_server.applying import Applier, Updates
+from disttrain.job.update_rule import UpdateRule
+from disttrain.parameter_server import batch_values, update_rules
 from disttrain.parameter_server.batch_shard import Reload, SandblasterShard
 from disttrain.parameter_server.downpour_shard import DownpourShard
 from disttrain.parameter_server.records import Records
@@ -19,21 +18,12 @@ from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.warm_started_shard import WarmStartedShard
 from disttrain.state.share import Share
 
-_METHODS = frozenset(kind.__name__.lower() for kind in (Lbfgs, ConjugateGradient, GradientDescent))
+_METHODS = frozenset(kind.name for kind in (Lbfgs, ConjugateGradient, GradientDescent))
 
 
-def updates_for(config: Sgd | Momentum | Adagrad) -> Updates:
-    """The update rule, its rate and its schedule."""
-    return Updates(
-        rule=update_rules.rule_for(config),
-        learning_rate=config.learning_rate,
-        factor=schedule.factor(config.schedule.rule),
-    )
-
-
-def build(state: ShardState, config: Sgd | Momentum | Adagrad, records: Records) -> DownpourShard:
+def build(state: ShardState, config: UpdateRule, records: Records) -> DownpourShard:
     """A shard without values; see `Shard.configure`."""
-    return DownpourShard(state, Applier(state, updates_for(config), records), records)
+    return DownpourShard(state, update_rules.rule_for(config), records)
 
 
 def build_for(spec: Spec, state: ShardState, records: Records, reload: Reload) -> Shard:
@@ -58,9 +48,9 @@ def makers(strategy: Downpour | Sandblaster) -> dict[str, MakeValues]:
     match strategy:
         case Downpour():
             rule = strategy.optimizer.rule
-            return {rule_name(rule): with_state(rule.kept)}
+            return {rule.name: with_state(rule.kept)}
         case Sandblaster():
-            own = {rule_name(strategy.optimizer.rule): batch_values.make}
+            own = {strategy.optimizer.rule.name: batch_values.make}
             first = {} if strategy.warm_start is None else makers(strategy.warm_start.rule)
             return own | first | dict.fromkeys(_METHODS - own.keys(), batch_values.make_of_model)
 
@@ -80,8 +70,3 @@ def with_state(names: tuple[str, ...]) -> MakeValues:
         return Values(share, dict.fromkeys(names, 0.0))
 
     return make
-
-
-def rule_name(config: Sgd | Momentum | Adagrad | BatchRule) -> str:
-    """As the job's manifest and a checkpoint's write it: "sgd", "momentum", "adagrad"."""
-    return type(config).__name__.lower()

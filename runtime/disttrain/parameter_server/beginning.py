@@ -112,6 +112,6 @@ def saver(config: LaunchConfig) -> Saver | None:
     return Saver(
         folder=config.checkpoints.folder / stopped.FOLDER,
         job_uid=config.job_uid,
-        update_rule=assembly.rule_name(strategy.optimizer.rule),
+        update_rule=strategy.optimizer.rule.name,
         objects=open_objects(uri) if (uri := config.checkpoints.uri) else None,
     )

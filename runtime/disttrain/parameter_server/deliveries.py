@@ -55,7 +55,11 @@ class Delivered:
     chunks: int = 0
     """How many that push has; 0 before its first."""
     schedule_samples: int = 0
-    """Samples processed before that push: all of its chunks get the same rate."""
+    first_steps: int = 0
+    first_staleness: int = 0
+    first_live_replicas: int = 0
+    """Updates in the values before that push, its staleness at its first chunk, and the replicas
+    then: all of its chunks get the same, though updates of others go on meanwhile."""
     refused: int = 0
     """Last push that was given up because of what it holds."""
     partial_pushes: int = 0
@@ -67,6 +71,14 @@ class Delivered:
     version: int = 0
     """Version of the shard after that push, and its staleness, for when the answer was lost."""
     staleness: int = -1
+    staleness_sum: int = 0
+    staleness_count: int = 0
+    """Over the pushes applied completely whose staleness is known."""
+
+    @property
+    def mean_staleness(self) -> float:
+        """0 before the first push whose staleness is known."""
+        return self.staleness_sum / max(1, self.staleness_count)
 
     @property
     def is_partial(self) -> bool:
@@ -149,11 +161,15 @@ class Deliveries:
             self.delivered[SenderLife(sender, incarnation)] = state
         return state
 
-    def begin(self, sender: int, incarnation: int, chunks: int, schedule_samples: int) -> None:
-        """The first chunk of the next push is about to be applied."""
-        state = self.of(sender, incarnation)
+    def begin(self, sender: int, incarnation: int, first: Delivered) -> None:
+        """The first chunk of the next push is about to be applied: what all of its chunks get."""
         self.delivered[SenderLife(sender, incarnation)] = replace(
-            state, chunks=chunks, schedule_samples=schedule_samples
+            self.of(sender, incarnation),
+            chunks=first.chunks,
+            schedule_samples=first.schedule_samples,
+            first_steps=first.first_steps,
+            first_staleness=first.first_staleness,
+            first_live_replicas=first.first_live_replicas,
         )
 
     def applied(self, sender: int, incarnation: int) -> bool:
@@ -174,6 +190,8 @@ class Deliveries:
             refused=state.refused,
             partial_pushes=state.partial_pushes,
             samples=state.samples + after.samples,
+            staleness_sum=state.staleness_sum + max(0, after.staleness),
+            staleness_count=state.staleness_count + int(after.staleness >= 0),
         )
         return self.delivered[life]
 

@@ -1,35 +1,221 @@
-"""A shard of Downpour: every push changes the parameters at once."""
+"""A shard of Downpour: every push changes the parameters at once, chunk by chunk.
 
-from disttrain.holder.values import Values
+Each chunk is applied at most once, and only if it is sound.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from disttrain.holder.values import Values, bytes_of
 from disttrain.holder.writing import Cut
-from disttrain.parameter_server.applying import Applier
-from disttrain.parameter_server.records import Records
+from disttrain.parameter_server import buffers, schedule
+from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderLife
+from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
+from disttrain.parameter_server.received import is_finite, tensor_of
+from disttrain.parameter_server.records import ChunkApplied, Records
 from disttrain.parameter_server.shard import Answers, Shard
-from disttrain.parameter_server.state import ShardState
-from disttrain.state.share import Share
-from disttrain.transport.header import Header, Reason, Verb
+from disttrain.parameter_server.state import REASONS, Answer, ShardState
+from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
+from disttrain.state.share import Part, Share
+from disttrain.state.vector import BUFFERS
+from disttrain.transport.header import ElementType, Header, Reason, Verb
 
 
 class DownpourShard(Shard):
     """See `Shard`."""
 
-    def __init__(self, state: ShardState, applier: Applier, records: Records) -> None:
+    def __init__(self, state: ShardState, rule: Rule[Any], records: Records) -> None:
         super().__init__(state, records)
-        self.applier = applier
+        self._rule = rule
+        self._factor = schedule.factor(rule.config.schedule.rule)
+        self._cut: Cut | None = None
+        self._scratch = torch.zeros(0)
+        self._fetches: dict[SenderLife, tuple[int, FetchContext]] = {}
+        """The number of each sender's latest fetch of parameters, and what it is served by."""
         self._handlers[Verb.PUSH] = self._push
 
     def make_room(self, share: Share) -> Values:
-        return Values(share, self.applier.initial_state)
+        return Values(share, self._rule.config.initial_state)
 
     def protect(self, cut: Cut | None) -> None:
-        self.applier.before_change = None if cut is None else cut.before_change
+        self._cut = cut
+
+    def fence(self, life: SenderLife) -> Delivered:
+        self._fetches.pop(life, None)
+        if self.state.values is not None:
+            self.state.values.drop_sender(life)
+        return super().fence(life)
 
     def _push(self, header: Header, payload: memoryview) -> Answers:
+        """Decide first: the payload of a repeated chunk may be long gone and is not touched."""
         unready = self._unready(header)
         if unready:
             return self._refuse(header, *unready)
-        answers = self.applier.push(header, payload)
-        for answer in answers:
-            if answer.header.verb == Verb.REFUSED:
-                self.refused[Reason(answer.header.reason).name.lower()] += 1
-        return answers
+        name = ChunkName(header.sequence, header.chunk, header.chunks)
+        decision = self.state.deliveries.decide(header.sender, header.incarnation, name)
+        if decision is Decision.APPLY:
+            return self._apply(header, payload)
+        if decision is Decision.DUPLICATE:
+            return self._repeated(header)
+        sentence = f"chunk {header.chunk} of push {header.sequence}: {decision.name}"
+        return self._refuse(header, REASONS[decision], sentence)
+
+    def _apply(self, header: Header, payload: memoryview) -> Answers:
+        problem = _unsound(header, self.state)
+        if problem:
+            return self._refuse(header, Reason.MALFORMED, problem)
+        part = _part(self._values, header)
+        if part is None:
+            end = header.first + header.count
+            sentence = f"elements {header.first} to {end} are not chunk {header.chunk}"
+            return self._refuse(header, Reason.WRONG_LAYOUT, sentence)
+        sent = tensor_of(payload, ElementType(header.element_type))
+        if not is_finite(sent):
+            return self._give_up(header)
+        if header.chunk == 0:
+            self._begin(header)
+        context = self._push_context(header)
+        if self._cut is not None:
+            self._cut.before_change(part)
+        if not part.vector.is_trained:
+            buffers.merge(self._values.part(part), sent, self.state.live_replicas)
+        elif header.count:
+            gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
+            self._rule.apply(self._chunk(part, header), gradient, context)
+        return self._applied(header, context.rate)
+
+    def _begin(self, header: Header) -> None:
+        state = self.state
+        first = Delivered(
+            chunks=header.chunks,
+            schedule_samples=state.samples,
+            first_steps=state.count,
+            first_staleness=self._staleness(header),
+            first_live_replicas=state.live_replicas,
+        )
+        state.deliveries.begin(header.sender, header.incarnation, first)
+
+    def _push_context(self, header: Header) -> PushContext:
+        """As it was at the push's first chunk: its sender's mean changes when it is complete."""
+        delivered = self.state.deliveries.of(header.sender, header.incarnation)
+        return PushContext(
+            sender=header.sender,
+            staleness=delivered.first_staleness,
+            mean_staleness=delivered.mean_staleness,
+            steps=delivered.first_steps,
+            rate=self._rate(delivered.schedule_samples),
+            live_replicas=delivered.first_live_replicas,
+        )
+
+    def _chunk(self, part: Part, header: Header) -> Chunk:
+        values, names = self._values, self._rule.config.kept_of_sender
+        life = SenderLife(header.sender, header.incarnation)
+        of_sender = values.of_sender(life, names, part) if names else {}
+        return Chunk(values.part(part), values.beside(part), of_sender)
+
+    def _served(self, header: Header, part: Part) -> memoryview:
+        if not (part.vector.is_trained and self._rule.serves_anew):
+            return super()._served(header, part)
+        context = self._fetch_context(header)
+        return bytes_of(self._rule.serve(self._chunk(part, header), context))
+
+    def _fetch_context(self, header: Header) -> FetchContext:
+        life = SenderLife(header.sender, header.incarnation)
+        number, context = self._fetches.get(life, (-1, None))
+        if context is None or number != header.sequence:
+            context = FetchContext(
+                sender=header.sender,
+                mean_staleness=self.state.deliveries.of(*life).mean_staleness,
+                steps=self.state.count,
+                rate=self._rate(self.state.samples),
+                live_replicas=self.state.live_replicas,
+            )
+            self._fetches[life] = header.sequence, context
+        return context
+
+    def _applied(self, header: Header, rate: float) -> Answers:
+        event = ChunkApplied(self.state.count, rate, self.state.live_replicas)
+        self.records.applied(header, event)
+        if self.state.deliveries.applied(header.sender, header.incarnation):
+            return [self._complete(header, rate)]
+        if header.chunk % ACKNOWLEDGE_EVERY == ACKNOWLEDGE_EVERY - 1:
+            return [self._pushed(header, -1)]
+        return []
+
+    def _complete(self, header: Header, rate: float) -> Answer:
+        state = self.state
+        staleness = self._staleness(header)
+        state.count += 1
+        state.samples += header.samples
+        after = Delivered(
+            lease=header.lease,
+            lease_offset=header.lease_offset,
+            samples=header.samples,
+            version=state.count,
+            staleness=staleness,
+        )
+        delivered = state.deliveries.complete(header.sender, header.incarnation, after)
+        self.records.pushed(header, delivered, rate)
+        return self._pushed(header, staleness)
+
+    def _repeated(self, header: Header) -> Answers:
+        """The answer to a last chunk may have been lost; nobody waits for the others'."""
+        if header.chunk + 1 < header.chunks:
+            return []
+        delivered = self.state.deliveries.of(header.sender, header.incarnation)
+        latest = delivered.sequence == header.sequence
+        return [self._pushed(header, delivered.staleness if latest else -1)]
+
+    def _pushed(self, header: Header, staleness: int) -> Answer:
+        answer = self.state.answer(Verb.PUSHED, header)
+        return Answer(answer._replace(staleness=staleness, count=0, first=0))
+
+    def _give_up(self, header: Header) -> Answers:
+        self.state.deliveries.give_up(header.sender, header.incarnation)
+        self.records.refused(header, Reason.NOT_FINITE)
+        sentence = (
+            f"chunk {header.chunk} of push {header.sequence} holds values that are not finite"
+        )
+        return self._refuse(header, Reason.NOT_FINITE, sentence)
+
+    def _rate(self, samples: int) -> float:
+        rate: float = self._rule.config.learning_rate
+        return rate * self._factor(samples)
+
+    def _staleness(self, header: Header) -> int:
+        """Updates since the version that a gradient was computed on; -1: it was of another life."""
+        known = header.version_incarnation == self.state.incarnation
+        return self.state.count - header.version if known else -1
+
+    def _scaled(self, sent: Tensor, scale: float) -> Tensor:
+        if self._scratch.numel() < sent.numel():
+            self._scratch = torch.zeros_like(sent)
+        return torch.mul(sent, scale, out=self._scratch[: sent.numel()])
+
+
+def _unsound(header: Header, state: ShardState) -> str:
+    """What no honest sender would say."""
+    if not 0 < header.scale <= 1:
+        # Clipping only makes smaller: anything else would overflow or climb.
+        return f"scale {header.scale} is not above 0 and at most 1"
+    if header.version_incarnation == state.incarnation and header.version > state.count:
+        return f"computed on version {header.version}, this life has reached {state.count}"
+    return ""
+
+
+def _part(values: Values, header: Header) -> Part | None:
+    """What a chunk changes; None for one that does not fit.
+
+    The parameters' chunks come first, cut as everywhere; then parts of the buffers.
+    """
+    vector = values.vector_of(header)
+    if vector is None or not values.holds(vector, header):
+        return None
+    parameter_chunks = values.share.num_chunks(values.trained)
+    part = Part(vector, header.chunk, header.first, header.count)
+    if header.chunk >= parameter_chunks:
+        return part if vector.name == BUFFERS else None
+    is_whole = vector.is_trained and part == values.share.chunk(vector, header.chunk)
+    return part if is_whole and header.chunks >= parameter_chunks else None

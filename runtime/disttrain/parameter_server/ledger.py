@@ -58,7 +58,7 @@ class Kind(IntEnum):
     """Only with `record: true`. `rate` includes the schedule, `first` is in the whole vector;
     buffers were merged as those of one of `live_replicas`."""
     CHUNK_FETCHED = 3
-    """Only with `record: true`. `sequence` is the sender's fetch."""
+    """Only with `record: true`. `sequence` is the sender's fetch; there were `live_replicas`."""
     REFUSED = 4
     """A push was given up for what its chunk `chunk` held; `reason` says why."""
     FENCED = 5

@@ -60,19 +60,19 @@ class Records:
         if self.acknowledged is not None:
             life = SenderLife(header.sender, header.incarnation)
             self._acknowledge(self.acknowledged, life, state)
-        if self.ledger is not None:
-            self.ledger.append(self._push_record(header, state, rate))
+        self._append(self._push_record(header, state, rate))
 
     def applied(self, header: Header, event: ChunkApplied) -> None:
         """A chunk is in the values."""
-        if self.every_chunk and self.ledger is not None:
+        if self.every_chunk:
             record = self._chunk_record(Kind.CHUNK_APPLIED, header, header.chunk)
-            self.ledger.append(record._replace(**event._asdict(), first=header.first))
+            self._append(record._replace(**event._asdict(), first=header.first))
 
-    def fetched(self, header: Header, chunk: int) -> None:
+    def fetched(self, header: Header, chunk: int, live_replicas: int) -> None:
         """A chunk is being given out."""
-        if self.every_chunk and self.ledger is not None:
-            self.ledger.append(self._chunk_record(Kind.CHUNK_FETCHED, header, chunk))
+        if self.every_chunk:
+            record = self._chunk_record(Kind.CHUNK_FETCHED, header, chunk)
+            self._append(record._replace(live_replicas=live_replicas))
 
     def committed(self, evaluation: int, order: Order) -> None:
         """One attempt for each group of an evaluation counts, if the order commits any."""
@@ -82,7 +82,6 @@ class Records:
                 Record(
                     kind=Kind.COMMITTED,
                     incarnation=order.coordinator,
-                    shard_incarnation=self.incarnation,
                     sequence=evaluation,
                     version=order.number,
                     samples=order.samples,
@@ -93,59 +92,33 @@ class Records:
 
     def returned(self, checkpoint: int, order: int) -> None:
         """This life goes on from a checkpoint."""
-        self._append(
-            Record(
-                kind=Kind.RETURNED,
-                shard_incarnation=self.incarnation,
-                sequence=checkpoint,
-                version=order,
-            )
-        )
+        self._append(Record(kind=Kind.RETURNED, sequence=checkpoint, version=order))
 
     def stopped(self, version: int) -> None:
         """This life ends as it was told to, and its next one begins where it was."""
-        if self.ledger is not None:
-            record = Record(kind=Kind.STOPPED, shard_incarnation=self.incarnation, version=version)
-            self.ledger.append(record)
+        self._append(Record(kind=Kind.STOPPED, version=version))
 
     def refused(self, header: Header, reason: Reason) -> None:
         """A push is given up; its earlier chunks stay in the values."""
-        if self.ledger is not None:
-            record = self._chunk_record(Kind.REFUSED, header, header.chunk)
-            self.ledger.append(record._replace(reason=reason, samples=header.samples))
+        record = self._chunk_record(Kind.REFUSED, header, header.chunk)
+        self._append(record._replace(reason=reason, samples=header.samples))
 
     def restored(self, checkpoint: int, version: int) -> None:
         """This life begins with a checkpoint; said before anything else."""
-        if self.ledger is not None:
-            record = Record(
-                kind=Kind.RESTORED,
-                shard_incarnation=self.incarnation,
-                sequence=checkpoint,
-                version=version,
-            )
-            self.ledger.append(record)
+        self._append(Record(kind=Kind.RESTORED, sequence=checkpoint, version=version))
 
     def taken_over(self, shard: int, version: int) -> None:
         """This life answers for a shard of a checkpoint of another number of shards."""
-        if self.ledger is not None:
-            record = Record(
-                kind=Kind.TAKEN_OVER,
-                shard_incarnation=self.incarnation,
-                version=version,
-                chunk=shard,
-            )
-            self.ledger.append(record)
+        self._append(Record(kind=Kind.TAKEN_OVER, version=version, chunk=shard))
 
     def lost(self, life: SenderLife, count: Count) -> None:
         """What all lives of this shard together have lost of a sender; before any update."""
-        if self.ledger is not None:
-            record = self._record_of(Kind.LOST, life)
-            self.ledger.append(record._replace(samples=count.lost, sequence=count.doubtful))
+        record = self._record_of(Kind.LOST, life)
+        self._append(record._replace(samples=count.lost, sequence=count.doubtful))
 
     def event(self, kind: Kind, life: SenderLife) -> None:
         """Something about a sender as a whole."""
-        if self.ledger is not None:
-            self.ledger.append(self._record_of(kind, life))
+        self._append(self._record_of(kind, life))
 
     def settled(self, version: int) -> None:
         """No rollback touches what is up to this version; in a thread, a disk may take its time."""
@@ -167,7 +140,7 @@ class Records:
 
     def _append(self, record: Record) -> None:
         if self.ledger is not None:
-            self.ledger.append(record)
+            self.ledger.append(record._replace(shard_incarnation=self.incarnation))
 
     def _acknowledge(self, file: AcknowledgedFile, life: SenderLife, state: Delivered) -> None:
         before = file.count(life)
@@ -177,12 +150,7 @@ class Records:
             self.corrected[life] = after.lost
 
     def _record_of(self, kind: Kind, life: SenderLife) -> Record:
-        return Record(
-            kind=kind,
-            sender=life.sender,
-            incarnation=life.incarnation,
-            shard_incarnation=self.incarnation,
-        )
+        return Record(kind=kind, sender=life.sender, incarnation=life.incarnation)
 
     def _push_record(self, header: Header, state: Delivered, rate: float) -> Record:
         return Record(
@@ -190,7 +158,6 @@ class Records:
             role=header.role,
             sender=header.sender,
             incarnation=header.incarnation,
-            shard_incarnation=self.incarnation,
             read_incarnation=header.version_incarnation,
             sequence=header.sequence,
             version=state.version,
@@ -210,7 +177,6 @@ class Records:
             vector=header.vector,
             sender=header.sender,
             incarnation=header.incarnation,
-            shard_incarnation=self.incarnation,
             sequence=header.sequence,
             chunk=chunk,
             chunks=header.chunks,

@@ -92,7 +92,8 @@ def merge(tables: list[dict[SenderLife, Delivered]]) -> dict[SenderLife, Deliver
 
     One shard's table stays as it is. With several, pushes under way are forgotten: they belong to
     lives that are over, since the number of shards only changes when the whole job is resumed.
-    Samples are the most of them: what any shard holds and is done again counts as repeated.
+    Samples are the most of them: what any shard holds and is done again counts as repeated. The
+    mean of the staleness is over what all of them saw.
     """
     if len(tables) == 1:
         return tables[0]
@@ -106,5 +107,7 @@ def merge(tables: list[dict[SenderLife, Delivered]]) -> dict[SenderLife, Deliver
             lease=behind.lease,
             lease_offset=behind.lease_offset,
             samples=max(state.samples for state in states),
+            staleness_sum=sum(state.staleness_sum for state in states),
+            staleness_count=sum(state.staleness_count for state in states),
         )
     return least

@@ -19,7 +19,7 @@ from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.state import REASONS, Answer, ShardState
 from disttrain.parameter_server.upload import UploadProgress, store_chunk
 from disttrain.state.placement import Placement
-from disttrain.state.share import Share
+from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
 from disttrain.telemetry import logs
 from disttrain.transport.header import Header, Reason, Role, Verb
@@ -204,14 +204,19 @@ class Shard(ABC):
         )
         for number in range(header.chunk, header.chunk + header.count):
             part = self._values.share.chunk(vector, number)
-            payload = self._values.bytes_of(part)
-            self.records.fetched(header, number)
+            payload = self._served(header, part)
+            self.records.fetched(header, number, self.state.live_replicas)
             yield Answer(
                 answer._replace(
                     chunk=number, first=part.first, count=part.count, payload_bytes=payload.nbytes
                 ),
                 payload,
             )
+
+    def _served(self, header: Header, part: Part) -> memoryview:
+        """What the sender of a FETCH gets for some elements."""
+        del header
+        return self._values.bytes_of(part)
 
     @property
     def _values(self) -> Values:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from disttrain.job import defaults
@@ -49,7 +50,7 @@ class SerialTraining:
         """One update per push of the run, in the order in which they were applied."""
         for number, items in enumerate(order, 1):
             self._push(number, items)
-            self._model.parameters.copy_(self._shard.values.vectors[SINGLE])
+            self._fetch(number)
 
     def _push(self, number: int, items: Sequence[WorkItem]) -> None:
         outgoing = self._model.outgoing[0]
@@ -73,6 +74,16 @@ class SerialTraining:
         )
         for record in _records(number, len(push.parts(self._shard.share))):
             self._shard.apply(record, under_way)
+
+    def _fetch(self, number: int) -> None:
+        """Compute with what the shard gives out now."""
+        number_of_parameters = self._shard.share.placement.number(SINGLE)
+        for record in _records(number, self._shard.share.num_chunks(SINGLE)):
+            record["vector"] = number_of_parameters
+            chunk = self._shard.chunk(record)
+            if chunk.content:
+                given = torch.frombuffer(chunk.content, dtype=torch.float32)
+                self._model.parameters[chunk.first : chunk.first + given.numel()].copy_(given)
 
     def _accrue(self, items: Sequence[WorkItem], total: Tensor) -> None:
         """Add what the items' steps would push together."""

@@ -10,7 +10,7 @@ from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import Identity
 from disttrain.parameter_server.records import Records as NoRecords
 from disttrain.parameter_server.shard import Shard
-from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.state import Answer, ShardState
 from disttrain.replay.comparing import Differences
 from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.exchange import GivenChunk, PushUnderWay
@@ -77,11 +77,11 @@ class ReplayedShard:
         """The chunk of a push that the record names, in the way of a message that has arrived."""
         part = self._part(record, under_way)
         self._measure(part, under_way)
-        self.state.live_replicas = int(record["live_replicas"]) or self.state.live_replicas
+        self._count_replicas(record)
         buffer = _source(part.vector, under_way)
         payload = buffer.view[part.offset : part.offset + part.nbytes].toreadonly()
         header = self._header(record, under_way, part)
-        verbs = [answer.verb for answer in self._handle(header, payload)]
+        verbs = [answer.header.verb for answer in self._handle(header, payload)]
         if (Verb.REFUSED in verbs) != (record["kind"] == Kind.REFUSED):
             message = (
                 f"{self.name} answers chunk {part.chunk} of push {record['sequence']} of "
@@ -104,27 +104,41 @@ class ReplayedShard:
 
     def chunk(self, record: np.void) -> GivenChunk:
         """The chunk that a fetch is given now; its values may change afterwards."""
+        self._count_replicas(record)
         vector = self.share.placement.vector(int(record["vector"]))
-        if vector is None:
+        life = sender(record)
+        header = Identity(life.sender, life.incarnation).header(Verb.FETCH)
+        asked = header._replace(
+            receiver_incarnation=self.state.incarnation,
+            sequence=int(record["sequence"]),
+            vector=int(record["vector"]),
+            chunk=int(record["chunk"]),
+            count=1,
+        )
+        (answer,) = self._handle(asked, memoryview(b""))
+        if vector is None or answer.header.verb != Verb.FETCHED:
             message = f"{self.name} gave out vector {record['vector']}, which the run did not have"
             raise RecordContradicted(message)
-        part = self.share.chunk(vector, int(record["chunk"]))
         return GivenChunk(
-            fetch=int(record["sequence"]),
+            fetch=asked.sequence,
             shard=self.index,
             vector=vector,
-            chunk=part.chunk,
-            first=part.first,
+            chunk=asked.chunk,
+            first=answer.header.first,
             version=self.state.version,
             samples=self.state.samples,
-            content=self.values.bytes_of(part),
+            content=memoryview(answer.payload),
         )
 
-    def _handle(self, header: Header, payload: memoryview) -> list[Header]:
+    def _count_replicas(self, record: np.void) -> None:
+        """As many as there were; an older version recorded it of some events alone."""
+        self.state.live_replicas = int(record["live_replicas"]) or self.state.live_replicas
+
+    def _handle(self, header: Header, payload: memoryview) -> list[Answer]:
         before = torch.get_num_threads()
         torch.set_num_threads(self._threads)
         try:
-            return [answer.header for answer in self.shard.handle(header, payload)]
+            return list(self.shard.handle(header, payload))
         finally:
             torch.set_num_threads(before)
 

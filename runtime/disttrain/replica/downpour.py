@@ -60,7 +60,7 @@ def from_spec(spec: Spec) -> DownpourConfig:
         factor=schedule.factor(downpour.optimizer.rule.schedule.rule),
         clip_norm=downpour.optimizer.rule.clip_norm,
         weight_decay=downpour.optimizer.rule.weight_decay,
-        keeps_velocity=downpour.optimizer.momentum is not None,
+        keeps_velocity=downpour.optimizer.rule.has_velocity,
     )
 
 

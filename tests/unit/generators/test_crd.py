@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from builders import update_rules
 from disttrain.job import document, fields
 from disttrain_generators import admission_rules, crd, crd_file
 from disttrain_generators.structural_schema import INT_OR_STRING, VALIDATIONS, trimmed
@@ -137,7 +138,7 @@ def test_what_the_rules_look_at_has_an_upper_bound() -> None:
         ("strategy", "must have exactly one of downpour, sandblaster"),
         (
             "strategy.downpour.optimizer",
-            "must have exactly one of sgd, momentum, adagrad",
+            f"must have exactly one of {update_rules.NAMES}",
         ),
         ("strategy.sandblaster.warmStart", "must have exactly one of downpour, sgd"),
         ("stop.targetMetric", "must have exactly one of atLeast, atMost"),

@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,11 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
 from disttrain.holder import writing
 from disttrain.holder.errors import WrongSnapshot
+from disttrain.holder.notes import Table
 from disttrain.holder.restoring import Wanted, newest
 from disttrain.holder.writing import Cut
-from disttrain.job.optimizer import Adagrad, Sgd
+from disttrain.job.update_rules.adagrad import Adagrad
+from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server import assembly, reporting, restoring
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife
@@ -81,7 +84,7 @@ def push(shard: Shard, sequence: int, chunks: Sequence[int] | None = None) -> No
 def take_cut(shard: Shard, number: int = 1) -> Cut:
     assert shard.state.values is not None
     made = writing.cut(number, shard.state.values, shard.state.notes())
-    shard.applier.before_change = made.before_change
+    shard.protect(made)
     return made
 
 
@@ -137,7 +140,7 @@ def test_without_copies_the_picture_would_be_torn() -> None:
     """The test above can fail: nobody tells the snapshot of the changes here."""
     shard = a_shard(Sgd(learning_rate=1.0))
     made = take_cut(shard)
-    shard.applier.before_change = None
+    shard.protect(None)
     push(shard, 1)
     first = bytes(next(iter(writing.contents(made)[0].pieces)))
     assert first != torch.zeros(CHUNK).numpy().tobytes()
@@ -212,6 +215,39 @@ def test_a_checkpoint_comes_back_into_another_number_of_shards(
     assert torch.equal(torch.cat([v.vectors[SUM_OF_SQUARES] for v in values]), whole[1])
     assert restored[0] is not None
     assert restored[0].delivered[LIFE].pushes == 2
+
+
+def test_a_table_of_an_earlier_version_has_0_in_the_columns_that_it_lacks(tmp_path: Path) -> None:
+    shard = a_shard(Sgd(learning_rate=1.0))
+    for sequence in range(1, 4):
+        push(shard, sequence)
+    made = take_cut(shard)
+    now = restoring.delivered_of(made.notes)[LIFE]
+    assert (now.staleness_count, now.pushes) == (0, 3)
+    table = made.notes.tables["deliveries"]
+    assert table.columns[-2:] == ("staleness_sum", "staleness_count")
+    # It may have others in another order, too.
+    swapped = [1, 0, *range(2, len(table.columns) - 2)]
+    earlier = Table(
+        columns=tuple(table.columns[place] for place in swapped),
+        rows=[[row[place] for place in swapped] for row in table.rows],
+    )
+    made.notes = replace(made.notes, tables={"deliveries": earlier})
+
+    restored = restoring.restore([commit(tmp_path, [made])], wanted())
+
+    assert restored is not None
+    assert restored.delivered == {LIFE: now}
+
+
+@pytest.mark.parametrize("columns", [("sender", "of_tomorrow"), ("sender", "sender"), ()])
+def test_a_table_of_a_later_version_is_refused(tmp_path: Path, columns: tuple[str, ...]) -> None:
+    made = take_cut(a_shard(Sgd(learning_rate=1.0)))
+    rows = [list(range(len(columns)))]
+    later = Table(columns=columns, rows=rows)
+    made.notes = replace(made.notes, tables={"deliveries": later})
+    with pytest.raises(Corrupt, match="columns of another version"):
+        restoring.restore([commit(tmp_path, [made])], wanted())
 
 
 def part_of(shard: Shard, vector: Vector) -> torch.Tensor:

@@ -5,8 +5,8 @@ import pytest
 from builders.jobs import a_job
 from disttrain.job import defaults
 from disttrain.job.audit import Audit
-from disttrain.job.optimizer import Adagrad
 from disttrain.job.schedule import LinearWarmup
+from disttrain.job.update_rules.adagrad import Adagrad
 
 OPTIMIZER = "spec.strategy.downpour.optimizer"
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from builders import update_rules
 from builders.jobs import complaints, edited
 
 DOWNPOUR = "spec.strategy.downpour"
@@ -165,7 +166,7 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
         (
             "{sgd: {learningRate: 0.1}}",
             "{sgd: {learningRate: 0.1}, adagrad: {learningRate: 0.1}}",
-            f"8: {OPTIMIZER}: must have exactly one of sgd, momentum, adagrad, got sgd and adagrad",
+            f"8: {OPTIMIZER}: must have exactly one of {update_rules.NAMES}, got adagrad and sgd",
         ),
         (
             "{sgd: {learningRate: 0.1}}",

@@ -3,10 +3,13 @@
 import pytest
 from pydantic import ValidationError
 
+from builders import update_rules
 from builders.jobs import a_job
-from disttrain.job.optimizer import Adagrad, Optimizer, Sgd
+from disttrain.job.optimizer import Optimizer
 from disttrain.job.schedule import Cosine, Schedule
 from disttrain.job.section import Choice
+from disttrain.job.update_rules.adagrad import Adagrad
+from disttrain.job.update_rules.sgd import Sgd
 
 
 def test_a_job_cannot_be_changed() -> None:
@@ -22,7 +25,7 @@ def test_the_rule_is_the_option_that_was_given() -> None:
 
 
 def test_a_choice_without_an_option_cannot_be_made_in_code_either() -> None:
-    with pytest.raises(ValidationError, match="must have exactly one of sgd, momentum, adagrad"):
+    with pytest.raises(ValidationError, match=f"must have exactly one of {update_rules.NAMES}"):
         Optimizer()
 
 
@@ -32,7 +35,7 @@ def test_whole_numbers_become_numbers_where_numbers_are_wanted() -> None:
 
 
 def test_a_choice_with_one_option_names_it() -> None:
-    class OneWay(Choice):
+    class OneWay(Choice[int]):
         """A choice that has no alternatives yet."""
 
         way: int | None = None

@@ -14,7 +14,7 @@ from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.parts import FolderParts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
-from disttrain.job.optimizer import Sgd
+from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server import assembly
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count

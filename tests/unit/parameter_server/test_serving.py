@@ -4,7 +4,7 @@ from collections import Counter, deque
 
 from builders import placements
 from builders.transports import a_header
-from disttrain.job.optimizer import Sgd
+from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.messages import Side

@@ -5,7 +5,8 @@ import torch
 
 from builders import placements
 from builders.transports import a_chunk_header, a_header
-from disttrain.job.optimizer import Momentum, Sgd
+from disttrain.job.update_rules.momentum import Momentum
+from disttrain.job.update_rules.sgd import Sgd
 from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.downpour_shard import DownpourShard as Shard

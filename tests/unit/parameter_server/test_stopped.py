@@ -14,7 +14,7 @@ from disttrain.checkpoint import names
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
 from disttrain.holder.restoring import Wanted
-from disttrain.job.optimizer import Momentum
+from disttrain.job.update_rules.momentum import Momentum
 from disttrain.parameter_server import assembly, beginning, restoring, server, stopped
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
 from disttrain.parameter_server.downpour_shard import DownpourShard as Shard

@@ -7,7 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from builders import placements
-from disttrain.job.optimizer import Adagrad, Momentum, Sgd
+from disttrain.job.update_rule import UpdateRule
+from disttrain.job.update_rules.adagrad import Adagrad
+from disttrain.job.update_rules.momentum import Momentum
+from disttrain.job.update_rules.sgd import Sgd
+from disttrain.parameter_server.update_rule import Chunk, PushContext
 from disttrain.parameter_server.update_rules import rule_for
 from disttrain.state.vector import SINGLE
 
@@ -16,14 +20,12 @@ STEPS = 200
 RATE = 0.0371
 
 
-def flat_run(
-    config: Sgd | Momentum | Adagrad, shards: int, chunk_elements: int, *, seed: int = 0
-) -> Tensor:
+def flat_run(config: UpdateRule, shards: int, chunk_elements: int, *, seed: int = 0) -> Tensor:
     """200 steps, every shard's range by itself, chunk by chunk."""
     generator = torch.Generator().manual_seed(seed)
     parameters = flat(generator)
     rule = rule_for(config)
-    initial = rule.initial_state.items()
+    initial = config.initial_state.items()
     state = {name: torch.full_like(parameters, value) for name, value in initial}
     placement = placements.a_placement({SINGLE: parameters.numel()}, shards)
     ranges = [placement.ranges(holder)[SINGLE] for holder in range(shards)]
@@ -33,8 +35,15 @@ def flat_run(
             for first in range(part.first, part.end, chunk_elements):
                 cut = slice(first, min(first + chunk_elements, part.end))
                 views = {name: vector[cut] for name, vector in state.items()}
-                rule.apply(parameters[cut], gradient[cut], views, config.learning_rate)
+                chunk = Chunk(parameters[cut], views, {})
+                rule.apply(chunk, gradient[cut], a_push(config.learning_rate))
     return parameters
+
+
+def a_push(rate: float) -> PushContext:
+    return PushContext(
+        sender=0, staleness=0, mean_staleness=0.0, steps=0, rate=rate, live_replicas=1
+    )
 
 
 def flat(generator: torch.Generator) -> Tensor:
@@ -79,7 +88,8 @@ def test_adagrad_agrees_with_torch(shards: int, initial: float) -> None:
 def test_a_gradient_that_was_always_zero_gives_no_nan() -> None:
     parameters, total = torch.ones(100), torch.zeros(100)
     rule = rule_for(Adagrad(learning_rate=0.05))
-    rule.apply(parameters, torch.zeros(100), {"sum_of_squares": total}, 0.05)
+    chunk = Chunk(parameters, {"sum_of_squares": total}, {})
+    rule.apply(chunk, torch.zeros(100), a_push(0.05))
     assert torch.equal(parameters, torch.ones(100))
 
 
@@ -91,26 +101,14 @@ def test_a_gradient_that_was_always_zero_gives_no_nan() -> None:
         Adagrad(learning_rate=0.1),
     ],
 )
-def test_the_gradient_is_left_as_it_is(config: Sgd | Momentum | Adagrad) -> None:
+def test_the_gradient_is_left_as_it_is(config: UpdateRule) -> None:
     gradient = torch.randn(1000)
     before = gradient.clone()
     rule = rule_for(config)
-    state = {name: torch.zeros(1000) for name in rule.initial_state}
-    rule.apply(torch.randn(1000), gradient, state, 0.1)
+    state = {name: torch.zeros(1000) for name in config.kept}
+    rule.apply(Chunk(torch.randn(1000), state, {}), gradient, a_push(0.1))
     assert torch.equal(gradient, before)
 
 
 def difference(ours: Tensor, theirs: Tensor) -> float:
     return float(torch.linalg.vector_norm(ours - theirs) / torch.linalg.vector_norm(theirs))
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        Sgd(learning_rate=RATE),
-        Momentum(learning_rate=RATE, momentum=0.9),
-        Adagrad(learning_rate=RATE),
-    ],
-)
-def test_the_placement_has_room_for_what_a_rule_keeps(config: Sgd | Momentum | Adagrad) -> None:
-    assert tuple(rule_for(config).initial_state) == config.kept

@@ -76,7 +76,7 @@ def impossible_in_warm_start(rule: str, precision: Precision, now: Sandblaster) 
     section = "warmStart"
     if first is not None:
         section += ".downpour.optimizer" if first.sgd is None else ".sgd"
-    kind = "null" if first is None else type(first.rule.optimizer.rule).__name__.lower()
+    kind = "null" if first is None else first.rule.optimizer.rule.name
     held = {"precision": precision, section: rule}
     return refusal(_compared(held, {"precision": now.precision, section: kind}))
 

@@ -1,0 +1,22 @@
+"""Finds what a package holds, so that a new module there is known without being named."""
+
+import importlib
+import pkgutil
+from typing import TypeVar
+
+Base = TypeVar("Base")
+
+
+def found(package: str, base: type[Base]) -> tuple[type[Base], ...]:
+    """The subclasses of a type that modules of a package define, in the order of their names."""
+    path = importlib.import_module(package).__path__
+    names = sorted(f"{package}.{module.name}" for module in pkgutil.iter_modules(path))
+    modules = map(importlib.import_module, names)
+    return tuple(
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, base)
+        and value.__module__ == module.__name__
+    )

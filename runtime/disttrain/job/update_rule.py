@@ -1,0 +1,61 @@
+"""What a manifest says of an update rule, whichever it is."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from disttrain.job.schedule import Constant, Schedule
+from disttrain.job.section import NotNegative, Positive, Section
+
+
+class UpdateRule(Section):
+    """What all update rules take. Their arithmetic is in `parameter_server.update_rules`."""
+
+    name: ClassVar[str]
+    # In a manifest, there in camelCase, and in checkpoints: it stays, whatever the class is called.
+
+    kept: ClassVar[tuple[str, ...]] = ()
+    # What a holder keeps beside the parameters, as long as they are: the vectors' names. They are
+    # in checkpoints and can be fetched.
+
+    kept_of_sender: ClassVar[tuple[str, ...]] = ()
+    # The same for each life of a replica, filled with 0 before its first push or fetch. They are in
+    # no checkpoint: after a shard's restart they are new, and the staleness of pushes that were
+    # computed on what was served before is unknown.
+
+    has_velocity: ClassVar[bool] = False
+    # Whether a step may move a parameter that its gradient is 0 of.
+
+    learning_rate: Positive = Field(examples=[0.05])
+    """The full learning rate, before the schedule."""
+
+    weight_decay: NotNegative = 0.0
+    """L2 penalty: this times the parameter is added to its gradient in every step, and nothing if
+    there is none, as torch.optim does."""
+
+    clip_norm: Positive | None = None
+    """Largest L2 norm of one step's gradient; a longer one is scaled down to it. null: no limit."""
+
+    schedule: Schedule = Schedule(constant=Constant())
+    """How the rate changes with the samples processed."""
+
+    @property
+    def initial_state(self) -> dict[str, float]:
+        """What each vector of `kept` is filled with at first."""
+        return dict.fromkeys(self.kept, 0.0)
+
+    @property
+    def local_learning_rate(self) -> float:
+        """Rate of a replica's steps between fetches, where a manifest says none; 0: no steps."""
+        return self.learning_rate
+
+    def effect_of_sums(self, steps: int) -> str | None:
+        """What a rate means when a push sums the gradients of so many steps; None: the same."""
+        del steps
+        return None
+
+
+VELOCITY_OF_SUMS = (
+    "makes one step of the velocity of {steps} gradients, so that it remembers {steps} times "
+    "as many; keep the learningRate while that many gradients at once are stable"
+)

@@ -1,0 +1,74 @@
+"""What an update rule is on a shard: its arithmetic, and what it is told of a push or a fetch."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Generic, NamedTuple, TypeVar
+
+from torch import Tensor
+
+from disttrain.job.update_rule import UpdateRule
+
+Config = TypeVar("Config", bound=UpdateRule)
+
+
+class Chunk(NamedTuple):
+    """Views of some elements, all as long and of one type."""
+
+    parameters: Tensor
+    state: Mapping[str, Tensor]
+    """The vectors of `UpdateRule.kept`, by name."""
+    of_sender: Mapping[str, Tensor]
+    """The vectors of `UpdateRule.kept_of_sender` of who pushes or fetches."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FetchContext:
+    """What the shard knew at the first chunk of a fetch; all of its chunks get the same."""
+
+    sender: int
+    """Index of the replica."""
+    mean_staleness: float
+    """Of the sender's complete pushes whose staleness is known; 0 before the first of them."""
+    steps: int
+    """Updates in the values."""
+    rate: float
+    """The learning rate, by the schedule."""
+    live_replicas: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PushContext(FetchContext):
+    """The same for the first chunk of a push."""
+
+    staleness: int
+    """Updates in the values that were not in those that the gradient was computed on.
+
+    -1: they were fetched from an earlier life of the shard, so that nobody knows.
+    """
+
+
+class Rule(ABC, Generic[Config]):
+    """One update rule.
+
+    It works on each coordinate by itself, so that it does not matter how the vectors are cut, and
+    keeps nothing per coordinate but what is in the chunk. Weight decay is in the gradient: replicas
+    add it.
+    """
+
+    of: ClassVar[type[UpdateRule]]
+    """The manifest's type for it."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        # Else the memory of the parameters is sent, without a copy.
+        self.serves_anew = type(self).serve is not Rule.serve
+
+    @abstractmethod
+    def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
+        """Update the chunk in place, not the gradient."""
+
+    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
+        """What the sender computes with, as long as the parameters, which stay as they are."""
+        del fetch
+        return chunk.parameters

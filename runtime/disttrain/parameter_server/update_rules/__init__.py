@@ -1,0 +1,23 @@
+"""The arithmetic of the update rules, one module each, as in `job.update_rules`.
+
+Fused kernels of torch read each value once.
+"""
+
+from functools import cache
+from typing import Any
+
+from disttrain.job import subclasses
+from disttrain.job.update_rule import UpdateRule
+from disttrain.parameter_server.update_rule import Rule
+
+
+def rule_for(config: UpdateRule) -> Rule[Any]:
+    """The rule that a manifest asks for."""
+    return _rules()[type(config)](config)
+
+
+@cache
+def _rules() -> dict[type[UpdateRule], type[Rule[Any]]]:
+    # mypy wants a class that could be made; the base is only compared with.
+    rules = subclasses.found(__name__, Rule)  # type: ignore[type-abstract]
+    return {rule.of: rule for rule in rules}

@@ -1,0 +1,29 @@
+"""Momentum whose parameters are served as they will be."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
+from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
+
+
+class PredictedMomentumRule(Rule[PredictedMomentum]):
+    """M = momentum * M - rate * gradient, then parameters += M: Algorithm 2 of Sato et al. 2017."""
+
+    of = PredictedMomentum
+
+    def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
+        velocity = chunk.state["velocity"]
+        velocity.mul_(self.config.momentum).add_(gradient, alpha=-push.rate)
+        chunk.parameters.add_(velocity)
+
+    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
+        """Parameters + M * (momentum + ... + momentum ** (S + 1)): their equation 2.
+
+        S is the sender's mean staleness, rounded down. With 0 it is Nesterov's look ahead.
+        """
+        momentum, ahead = self.config.momentum, math.floor(fetch.mean_staleness) + 1
+        reach = momentum * (1.0 - momentum**ahead) / (1.0 - momentum)
+        return torch.add(chunk.parameters, chunk.state["velocity"], alpha=reach)

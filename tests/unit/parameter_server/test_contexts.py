@@ -1,0 +1,202 @@
+"""Update rules that go by the staleness of pushes, beside the same in double precision."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from builders.interleaved import CUTS, ELEMENTS, SENDERS, Expected, Interleaved, Sender, reach
+from disttrain.job.schedule import LinearWarmup, Schedule
+from disttrain.job.update_rule import UpdateRule
+from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
+from disttrain.job.update_rules.sgd import Sgd
+from disttrain.job.update_rules.staleness_aware_sgd import StalenessAwareSgd
+from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.restoring import merge
+from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
+from disttrain.parameter_server.update_rules import rule_for
+
+RATE, MOMENTUM = 0.01, 0.8
+
+
+class StalenessAware(Expected):
+    def push(self, cut: slice, gradient: Tensor, staleness: int, sender: Sender) -> None:
+        known = sender.mean_staleness if staleness < 0 else staleness
+        self.parameters[cut] -= RATE / max(1.0, known) * gradient
+
+
+class Predicted(Expected):
+    def __init__(self) -> None:
+        super().__init__()
+        self.velocity = torch.zeros(ELEMENTS, dtype=torch.float64)
+
+    def push(self, cut: slice, gradient: Tensor, staleness: int, sender: Sender) -> None:
+        del staleness, sender
+        self.velocity[cut] = MOMENTUM * self.velocity[cut] - RATE * gradient
+        self.parameters[cut] += self.velocity[cut]
+
+    def fetch(self, cut: slice, sender: Sender, mean_staleness: float) -> Tensor:
+        del sender
+        return self.parameters[cut] + self.velocity[cut] * reach(MOMENTUM, mean_staleness)
+
+
+class Compensated(UpdateRule):
+    """Delay-compensated SGD: Zheng et al. 2017."""
+
+    name = "compensated"
+    kept_of_sender = ("backup",)
+
+
+STRENGTH = 0.5
+
+
+class CompensatedRule(Rule[Compensated]):
+    of = Compensated
+
+    def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
+        if push.staleness < 0:
+            chunk.parameters.add_(gradient, alpha=-push.rate)
+            return
+        moved = chunk.parameters - chunk.of_sender["backup"]
+        compensated = gradient + STRENGTH * gradient * gradient * moved
+        chunk.parameters.add_(compensated, alpha=-push.rate)
+
+    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
+        del fetch
+        chunk.of_sender["backup"].copy_(chunk.parameters)
+        return chunk.parameters
+
+
+class CompensatedExpected(Expected):
+    def __init__(self) -> None:
+        super().__init__()
+        self.backups = torch.zeros(SENDERS, ELEMENTS, dtype=torch.float64)
+
+    def push(self, cut: slice, gradient: Tensor, staleness: int, sender: Sender) -> None:
+        moved = self.parameters[cut] - self.backups[sender.index, cut]
+        strength = 0.0 if staleness < 0 else STRENGTH
+        self.parameters[cut] -= RATE * (gradient + strength * gradient * gradient * moved)
+
+    def fetch(self, cut: slice, sender: Sender, mean_staleness: float) -> Tensor:
+        del mean_staleness
+        self.backups[sender.index, cut] = self.parameters[cut]
+        return self.parameters[cut]
+
+    def restart(self) -> None:
+        self.backups.zero_()
+
+
+def staleness_aware(seed: int) -> Interleaved:
+    rule = rule_for(StalenessAwareSgd(learning_rate=RATE))
+    return Interleaved(rule, StalenessAware(), seed)
+
+
+def predicted(seed: int) -> Interleaved:
+    rule = rule_for(PredictedMomentum(learning_rate=RATE, momentum=MOMENTUM))
+    return Interleaved(rule, Predicted(), seed)
+
+
+def compensated(seed: int) -> Interleaved:
+    return Interleaved(
+        CompensatedRule(Compensated(learning_rate=RATE)), CompensatedExpected(), seed
+    )
+
+
+RULES = pytest.mark.parametrize("make", [staleness_aware, predicted, compensated])
+
+
+@RULES
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rule_does_what_it_should_among_several_senders(
+    make: Callable[[int], Interleaved], seed: int
+) -> None:
+    run = make(seed)
+    for _ in range(20):
+        run.run(50)
+    means = [sender.mean_staleness for sender in run.senders]
+    assert min(means) > 1.5
+    assert len(set(means)) == SENDERS
+
+
+@RULES
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rule_goes_on_from_a_checkpoint(
+    make: Callable[[int], Interleaved], seed: int, tmp_path: Path
+) -> None:
+    run = make(seed)
+    run.run(503)
+    before = run.shard.state.deliveries.copy()
+    assert any(state.is_partial and state.first_staleness > 0 for state in before.values())
+
+    run.restart(tmp_path)
+
+    assert run.shard.state.deliveries.copy() == before
+    run.run(500)
+    assert any(-1 in sender.staleness for sender in run.senders)
+
+
+class Seeing(Rule[Sgd]):
+    """Changes nothing."""
+
+    of = Sgd
+
+    def __init__(self, config: Sgd) -> None:
+        super().__init__(config)
+        self.pushes: dict[int, list[PushContext]] = defaultdict(list)
+        self.fetches: dict[int, list[FetchContext]] = defaultdict(list)
+
+    def apply(self, chunk: Chunk, gradient: Tensor, push: PushContext) -> None:
+        del chunk, gradient
+        self.pushes[push.sender].append(push)
+
+    def serve(self, chunk: Chunk, fetch: FetchContext) -> Tensor:
+        self.fetches[fetch.sender].append(fetch)
+        return chunk.parameters
+
+
+class Unmoved(Expected):
+    def push(self, cut: slice, gradient: Tensor, staleness: int, sender: Sender) -> None:
+        """Nothing changes."""
+
+
+def test_all_chunks_of_a_push_and_of_a_fetch_have_the_context_of_the_first() -> None:
+    rule = Seeing(
+        Sgd(learning_rate=RATE, schedule=Schedule(linear_warmup=LinearWarmup(samples=99)))
+    )
+    Interleaved(rule, Unmoved(), seed=1).run(500)
+    contexts: list[Sequence[FetchContext]] = [*rule.pushes.values(), *rule.fetches.values()]
+    for seen in contexts:
+        firsts = range(0, len(seen), len(CUTS))
+        assert all(len(set(seen[first : first + len(CUTS)])) == 1 for first in firsts)
+        assert len(set(seen)) > 10
+
+
+def test_the_mean_over_several_shards_is_of_all_that_they_saw() -> None:
+    life = SenderLife(0, 1)
+    tables = [
+        {life: Delivered(staleness_sum=4, staleness_count=2)},
+        {life: Delivered(staleness_sum=3, staleness_count=1)},
+        {},
+    ]
+    assert merge(tables)[life].mean_staleness == 7 / 3
+
+
+def test_vectors_of_a_sender_last_as_long_as_its_life_may_push() -> None:
+    run = compensated(0)
+    run.run(200)
+    values = run.shard.state.values
+    assert values is not None
+    assert len(values._of_senders) == SENDERS
+
+    run.shard.fence(SenderLife(0, 1))
+
+    assert set(values._of_senders) == {SenderLife(index, 1) for index in range(1, SENDERS)}
+
+
+def test_a_rule_that_serves_the_parameters_serves_their_memory() -> None:
+    assert not rule_for(Sgd(learning_rate=RATE)).serves_anew
+    assert not rule_for(StalenessAwareSgd(learning_rate=RATE)).serves_anew
+    assert rule_for(PredictedMomentum(learning_rate=RATE)).serves_anew

@@ -1,0 +1,101 @@
+"""An update rule is two files: nothing else of the product names it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from disttrain.job.optimizer import RULES
+from disttrain.parameter_server.update_rules import rule_for
+
+PRODUCT = Path(__file__).parents[3] / "runtime/disttrain"
+
+MANIFEST = '''
+"""SGD with half the rate."""
+
+from disttrain.job.update_rule import UpdateRule
+
+
+class HalfRate(UpdateRule):
+    """Half the rate."""
+
+    name = "half_rate"
+'''
+ARITHMETIC = '''
+"""SGD with half the rate."""
+
+from disttrain.job.update_rules.half_rate import HalfRate
+from disttrain.parameter_server.update_rule import Rule
+
+
+class HalfRateRule(Rule[HalfRate]):
+    of = HalfRate
+
+    def apply(self, chunk, gradient, push):
+        chunk.parameters.add_(gradient, alpha=-0.5 * push.rate)
+'''
+PROGRAM = """
+import sys
+
+from disttrain.job import update_rules as manifests
+from disttrain.parameter_server import update_rules as arithmetic
+
+manifests.__path__.append(sys.argv[1])
+arithmetic.__path__.append(sys.argv[2])
+
+import torch
+
+from builders.jobs import a_job
+from builders.transports import a_chunk_header
+from builders import placements
+from disttrain.job import crd_file, reference_page, schema
+from disttrain.parameter_server import assembly
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.state import ShardState
+from disttrain.transport.header import Verb
+
+job = a_job("spec.strategy.downpour.optimizer={halfRate: {learningRate: 1.0}}")
+state = ShardState(index=0, incarnation=1, is_initialised=True)
+rule = job.spec.strategy.only_downpour.optimizer.rule
+shard = assembly.build(state, rule, Records(incarnation=1))
+shard.configure(placements.a_placement({placements.PARAMETERS: 4}, 1), 16)
+shard.admit(SenderLife(0, 1))
+push = a_chunk_header(Verb.PUSH, 4, incarnation=1, receiver_incarnation=1, sequence=1)
+list(shard.handle(push, torch.ones(4).numpy().data.cast("B")))
+assert state.values.tensor(placements.PARAMETERS).tolist() == [-0.5] * 4
+for text in (crd_file.plain(), reference_page.page(), schema.schema_text()):
+    assert "halfRate" in text
+assert next(iter(assembly.makers(job.spec.strategy.rule))) == "half_rate"
+"""
+
+
+def test_two_files_are_a_new_rule(tmp_path: Path) -> None:
+    for folder, content in (("job", MANIFEST), ("shard", ARITHMETIC)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "half_rate.py").write_text(content)
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "job"), str(tmp_path / "shard")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["staleness_aware_sgd", "predicted_momentum"])
+def test_no_other_file_of_the_product_names_a_rule(name: str) -> None:
+    words = (name, "".join(word.capitalize() for word in name.split("_")))
+    naming = {
+        path.relative_to(PRODUCT).as_posix()
+        for path in PRODUCT.rglob("*.py")
+        if any(word.lower() in path.read_text().lower() for word in words)
+    }
+    assert naming == {f"{of}/update_rules/{name}.py" for of in ("job", "parameter_server")}
+
+
+def test_every_rule_has_a_name_and_arithmetic_of_its_own() -> None:
+    assert len({rule.name for rule in RULES}) == len(RULES)
+    for rule in RULES:
+        assert type(rule_for(rule(learning_rate=1.0))).of is rule
