@@ -50,7 +50,8 @@ import torch
 from builders.jobs import a_job
 from builders.transports import a_chunk_header
 from builders import placements
-from disttrain.job import crd_file, reference_page, schema
+from disttrain.job import schema
+from disttrain_generators import crd_file, reference_page
 from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.records import Records
