@@ -132,7 +132,6 @@ class Descent:
         return (End.CHANGE if restful >= PATIENCE else None), restful
 
     def _go_on(self, state: State, operations: tuple[Operation, ...]) -> Step:
-        """Choose a direction and search along it."""
         aimed = frame.aimed(state, self._directions, self._rules.search)
         if aimed is None:
             return replace(frame.ended(state, End.GRADIENT), request=Request(prepare=operations))

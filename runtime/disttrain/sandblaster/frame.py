@@ -102,7 +102,6 @@ def searched(state: State, search: Search, point: Point) -> State:
 
 
 def decided(state: State, point: Point, verdict: Verdict) -> State:
-    """With one more decision."""
     progress = state.progress
     which = progress.iteration, progress.evaluations
     return replace(state, decisions=decisions.noted(state.decisions, which, point, verdict))
@@ -116,12 +115,10 @@ def _fell_on(found: Search, point: Point) -> bool:
 
 
 def trial(step: float) -> Operation:
-    """The point so far along the direction."""
     return ops.Combine(target=TRIAL, terms={PARAMETERS: 1.0, DIRECTION: step})
 
 
 def ended(state: State, reason: End) -> Step:
-    """There is nothing more to do."""
     progress = replace(state.progress, end=reason)
     return Step(replace(state, waiting=Waiting.LAST, progress=progress))
 

@@ -18,7 +18,6 @@ class JsonForm(Generic[Value]):
         self._adapter: TypeAdapter[tuple[Value]] = TypeAdapter(alone, config=config)
 
     def write(self, value: Value) -> bytes:
-        """The text."""
         return self._adapter.dump_json((value,))
 
     def read(self, content: bytes) -> Value:

@@ -139,7 +139,6 @@ class MultiBatch:
     def _rested(
         self, state: State, operations: tuple[Operation, ...], reason: End, part: Part
     ) -> Step:
-        """This batch gives a reason to end."""
         restful = state.restful + 1
         if restful >= self._patience:
             return frame.ended(state, reason)

@@ -19,7 +19,6 @@ class Products:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The vectors that it knows."""
         return tuple(self.table)
 
     def of(self, left: Combination, right: Combination) -> float:
@@ -31,7 +30,6 @@ class Products:
         return _sum(map(abs, self._terms(left, right)))
 
     def norm(self, combination: Combination) -> float:
-        """Its length."""
         return math.sqrt(max(0.0, self.of(combination, combination)))
 
     def extended(self, name: str, dots: Mapping[str, float]) -> "Products":
@@ -49,7 +47,6 @@ class Products:
         return self.keeping(others).extended(name, {**row, name: square})
 
     def keeping(self, names: Iterable[str]) -> "Products":
-        """Of these vectors alone, in this order."""
         kept = tuple(names)
         return Products(
             table={one: {other: self.table[one][other] for other in kept} for one in kept}

@@ -33,7 +33,6 @@ class Vectors:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The vectors that there are."""
         return tuple(self._rows)
 
     @property

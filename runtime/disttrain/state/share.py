@@ -27,7 +27,6 @@ class Part(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Length of the payload."""
         return self.count * self.vector.element_bytes
 
 
@@ -47,7 +46,6 @@ class Share:
 
     @cached_property
     def trained(self) -> Vector:
-        """Which of the vectors is trained."""
         return trained(self.ranges)
 
     def range_of(self, vector: Vector) -> Range:

@@ -31,7 +31,6 @@ class Vector(NamedTuple):
     element_type: ElementType
 
     def __str__(self) -> str:
-        """As journals, messages and manifests write it."""
         return f"{self.partition}/{self.name}/{self.element_type.name.lower()}"
 
     @property
@@ -41,7 +40,6 @@ class Vector(NamedTuple):
 
     @property
     def is_trained(self) -> bool:
-        """Whether gradients are of this vector."""
         return self.name == PARAMETERS
 
     @property

@@ -79,7 +79,6 @@ def _succeeded(turn: Turn, issued: IssuedOrder, result: Result) -> None:
 
 
 def _told(turn: Turn, issued: IssuedOrder, result: Result) -> None:
-    """Answers that say something."""
     order = issued.order
     if isinstance(result, Fenced):
         _fenced(turn, issued.member, result)

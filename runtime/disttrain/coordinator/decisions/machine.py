@@ -66,12 +66,10 @@ class Coordinator:
 
     @property
     def strategy(self) -> CoordinatorSide:
-        """The one at work."""
         return self.stages[at_work(self.stages, self.state)]
 
     @property
     def settings(self) -> Settings:
-        """Those of the strategy at work."""
         return self.strategy.settings
 
     def restarted(self, now: float, committed: int | None) -> Decision:
@@ -87,7 +85,6 @@ class Coordinator:
         return _decision(turn, None)
 
     def request(self, request: messages.Request, now: float) -> Decision:
-        """A request and its reply."""
         turn = self._turn(now)
         reply = self._reply(turn, request)
         if turn.decided:
@@ -106,7 +103,6 @@ class Coordinator:
         return _decision(turn, reply)
 
     def tick(self, now: float) -> Decision:
-        """Time has passed."""
         turn = self._turn(now)
         if not self.state.phase.ended:
             membership.check_silence(turn)
@@ -143,7 +139,6 @@ class Coordinator:
         return tuple(self.numbered(issued) for issued in self._orders.of_member(member))
 
     def numbered(self, issued: IssuedOrder) -> NumberedOrder:
-        """An order as it is sent."""
         order = issued.order
         if isinstance(order, Configure):
             # The journal has the table once, not once for each shard.

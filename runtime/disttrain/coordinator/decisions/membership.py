@@ -50,7 +50,6 @@ def standing(turn: Turn, member: MemberId) -> Refused | None:
 
 
 def next_incarnation(turn: Turn, role: Role, index: int) -> int:
-    """Higher than every earlier life's."""
     known = turn.state.incarnations.get(totals.name(role, index), 0)
     return max(known, turn.state.first_incarnation) + 1
 
@@ -91,7 +90,6 @@ def leave(turn: Turn, request: Leave) -> None:
 
 
 def died(turn: Turn, request: MemberDied) -> None:
-    """The launcher saw a process end."""
     name = totals.name(request.role, request.index)
     what = f"{name} (pid {request.pid}) ended with code {request.exit_code} {request.reason}"
     lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards

@@ -24,7 +24,6 @@ class OpenOrders:
             self.add(issued)
 
     def add(self, issued: IssuedOrder) -> None:
-        """An order was given."""
         self._by_member[issued.member].append(issued.id)
         self._by_kind[type(issued.order)].append(issued.id)
 

@@ -28,7 +28,6 @@ def run(turn: Turn) -> None:
 
 
 def reached(turn: Turn) -> stop_rules.Reached:
-    """How far the job is now."""
     data, evaluations = turn.state.data, turn.state.evaluations
     return stop_rules.Reached(
         epochs=data.epochs_done,
@@ -50,7 +49,6 @@ def evaluation(turn: Turn, model_file: str | None) -> Evaluate:
 
 
 def begin_checkpoint(turn: Turn) -> None:
-    """Every shard shall write its part."""
     number = turn.state.next_checkpoint
     # The ledger is cut before the shards', so that a resume repeats samples rather than losing
     # them.

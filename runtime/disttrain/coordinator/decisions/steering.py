@@ -17,7 +17,6 @@ from disttrain.coordinator.protocol.messages import FailureReason, Stop
 
 
 def advance(turn: Turn) -> None:
-    """Takes every step that is due."""
     if turn.state.phase.ended:
         return
     _check_gradients(turn)

@@ -124,17 +124,14 @@ class Turn:
 
     @property
     def strategy(self) -> CoordinatorSide:
-        """The one at work."""
         return self.stages[self.stage]
 
     @property
     def following(self) -> CoordinatorSide | None:
-        """The one after it."""
         return self.stages[self.stage + 1] if self.stage + 1 < len(self.stages) else None
 
     @property
     def settings(self) -> Settings:
-        """Those of the strategy at work."""
         return self.strategy.settings
 
     def record(self, entry: entries.Entry) -> None:
@@ -143,7 +140,6 @@ class Turn:
         self.decided.append(entry)
 
     def issue(self, member: MemberId, order: Order, shards: dict[int, int] | None = None) -> None:
-        """Gives an order."""
         entry = work_entries.OrderIssued(
             id=self.state.next_order, member=member, order=order, shards=shards or {}
         )
@@ -151,7 +147,6 @@ class Turn:
         self.orders.add(self.state.orders[entry.id])
 
     def open_orders(self, kind: type[object]) -> list[IssuedOrder]:
-        """Unanswered orders of a kind."""
         return self.orders.of_kind(kind)
 
     def live_replicas(self) -> Sequence[Life]:
@@ -167,7 +162,6 @@ class Turn:
         return self.members.shards()
 
     def shards_ready(self) -> bool:
-        """Every shard lives and has values."""
         shards = self.live_shards()
         return len(shards) == self.settings.shards and all(one.initialised for one in shards)
 
@@ -188,6 +182,5 @@ class Turn:
         self.go_to(Phase.FAILED, reason, message)
 
     def end_checkpoint(self, number: int, failure: str) -> None:
-        """Gives up the checkpoint in progress."""
         self.effects.append(AbandonCheckpoint(number=number))
         self.record(CheckpointEnded(number=number, committed=False, message=failure))

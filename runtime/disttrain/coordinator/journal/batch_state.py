@@ -20,7 +20,6 @@ _MOST_EARLIER_CUTS = 4
 
 
 def worker(member: MemberId) -> Worker:
-    """A replica as the groups know it."""
     return Worker(member.index, member.incarnation)
 
 
@@ -112,7 +111,6 @@ class Batch(Strict):
 
     @property
     def driver(self) -> Driver:
-        """What changes the course."""
         return batch_rules.driver(self.rules, self.groups, self.seed)
 
     @property
@@ -127,7 +125,6 @@ class Batch(Strict):
 
     @property
     def samples_now(self) -> int:
-        """Of the evaluation under way that are done."""
         return sum(winner.samples for winner in self.course.evaluation.winners.values())
 
     @property
@@ -137,7 +134,6 @@ class Batch(Strict):
 
     @property
     def all_groups_done(self) -> int:
-        """Groups whose result was taken."""
         return self.groups_done + len(self.course.evaluation.winners)
 
     @property
@@ -179,11 +175,9 @@ class Batch(Strict):
             self.told = len(self.course.evaluation.winners)
 
     def open_checkpoint(self) -> None:
-        """The shards write what they have."""
         self.opened = copied(self.course)
 
     def end_checkpoint(self, number: int, *, is_committed: bool) -> None:
-        """They have, or the checkpoint was given up."""
         if is_committed and self.opened is not None:
             if self.cut is not None and self.cut_number is not None:
                 latest = Cut(number=self.cut_number, course=self.cut)

@@ -47,7 +47,6 @@ class Change:
 
 
 def between(before: Sandblaster, now: Sandblaster) -> tuple[Change, ...]:
-    """All that is different."""
     return _compared(_values(before), _values(now))
 
 

@@ -15,7 +15,6 @@ class Damaged(ValueError):
 
 
 def line(content: bytes) -> bytes:
-    """The line with this content."""
     return b"%08x %s\n" % (zlib.crc32(content), content)
 
 

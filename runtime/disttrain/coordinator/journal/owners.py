@@ -20,7 +20,6 @@ _KEPT = 32
 
 
 def old(claims: Iterable[int]) -> list[int]:
-    """Those that nobody needs."""
     return sorted(claims)[:-_KEPT]
 
 

@@ -47,7 +47,6 @@ class Phase(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Nothing follows."""
         return self in {Phase.COMPLETE, Phase.STOPPED, Phase.FAILED}
 
 
@@ -114,12 +113,10 @@ class Life(Strict):
 
     @property
     def member(self) -> MemberId:
-        """This life's identity."""
         return MemberId(role=self.role, index=self.index, incarnation=self.incarnation)
 
     @property
     def live(self) -> bool:
-        """Part of the job."""
         return self.state is LifeState.LIVE
 
 
@@ -137,7 +134,6 @@ class Fencing(Strict):
 
     @property
     def member(self) -> MemberId:
-        """The dead life's identity."""
         return MemberId(role=Role.REPLICA, index=self.index, incarnation=self.incarnation)
 
 
@@ -290,7 +286,6 @@ class State(Strict):
 
     @property
     def num_live_replicas(self) -> int:
-        """Those that are part of the job."""
         return sum(life.live for life in self.replicas.values())
 
     def seconds(self, now: float) -> float:
@@ -354,7 +349,6 @@ class State(Strict):
         return max((moment for moment in moments if moment is not None), default=0.0)
 
     def non_finite(self) -> int:
-        """Gradients that were not finite."""
         return sum(self.non_finite_by_name().values())
 
     def non_finite_by_name(self) -> dict[str, int]:

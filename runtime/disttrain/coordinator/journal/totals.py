@@ -9,7 +9,6 @@ from disttrain.transport.header import Role
 
 
 def name(role: Role, index: int) -> str:
-    """A process's name in counters and logs."""
     if role is Role.REPLICA:
         return names.replica_name(index)
     return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR

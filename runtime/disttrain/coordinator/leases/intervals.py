@@ -7,7 +7,6 @@ Intervals = tuple[Interval, ...]
 
 
 def size(intervals: Sequence[Interval]) -> int:
-    """How many numbers the set holds."""
     return sum(end - first for first, end in intervals)
 
 

@@ -23,17 +23,14 @@ class RunFiles:
             self._status.replace(_text(status))
 
     def close(self) -> None:
-        """Nothing is written any more."""
         with suppress(OSError):
             self._status.close()
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Replaces summary.json."""
         with suppress(OSError):
             atomic_file.replace(self._folder.summary, _text(summary))
 
     def add_metrics(self, line: dict[str, Any]) -> None:
-        """Appends to metrics.jsonl."""
         file = self._folder.metrics
         # Path.open has no opener.
         with suppress(OSError), open(file, "a", opener=append_file.descriptor) as stream:

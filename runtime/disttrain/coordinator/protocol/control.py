@@ -162,7 +162,6 @@ class ControlConnection:
         self._heartbeats.add(self.request(self._heartbeat(report())))
 
     def close(self) -> None:
-        """Drops what was not sent."""
         self.channel.close()
 
     def _heartbeat(self, report: ReplicaReport | ShardReport) -> messages.Heartbeat:

@@ -42,7 +42,6 @@ class Outstanding:
         return number
 
     def sent(self, number: int, now: float) -> None:
-        """The request, which waits, was sent just now."""
         waiting = self._waiting[number]
         pause = min(waiting.pause_seconds, self.longest_seconds)
         due = now + pause * (1.0 + _JITTER * self.chance())

@@ -38,12 +38,10 @@ def encode_request(request: Request) -> bytes:
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """The payload of a CONTROL_REPLY."""
     return _REPLY.dump_json(reply)
 
 
 def encode_order(order: NumberedOrder) -> bytes:
-    """The payload of a CONTROL_ORDER."""
     return _ORDER.dump_json(order)
 
 

@@ -81,7 +81,6 @@ class Patches:
         self._failures = 0
 
     def due(self, now: float) -> bool:
-        """Whether something may be sent."""
         return now >= self._next
 
     def take(self, wanted: Json, now: float) -> bytes | None:

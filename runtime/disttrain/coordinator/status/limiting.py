@@ -41,7 +41,6 @@ def busiest(shards: Sequence[ShardReport]) -> float:
 
 
 def limit(shares: TimeShares | None, busiest_shard: float) -> str:
-    """The sentence."""
     if shares is None:
         return "Nothing has been computed yet."
     waits = {"data": shares.data, "push": shares.push, "fetch": shares.fetch}

@@ -47,12 +47,10 @@ def status(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> J
 
 
 def summary(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
-    """How the job ended."""
     return finite(_result(state, stages[-1], watch, now))
 
 
 def metrics_line(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
-    """A line of metrics.jsonl while the job runs."""
     histogram = _staleness(state, watch)
     return finite(
         {
@@ -102,7 +100,6 @@ def counts_every_loss(state: State, watch: Watch) -> bool:
 
 
 def evaluation_line(state: State) -> Json:
-    """A line of metrics.jsonl for the latest evaluation."""
     latest = state.evaluations[-1]
     return finite(
         {

@@ -50,7 +50,6 @@ class Watch:
         return now - self.heard.setdefault(member, now)
 
     def hear(self, member: MemberId, now: float) -> None:
-        """A sign of life."""
         self.heard[member] = now
         self.pauses.pop(member, None)
 
@@ -75,7 +74,6 @@ class Watch:
                 self.heard[member] = min(time + seconds, now)
 
     def forget(self, member: MemberId) -> None:
-        """The member is gone."""
         for known in (self.heard, self.pauses, self.replicas, self.shards, self.work_began):
             known.pop(member, None)
 

@@ -40,7 +40,6 @@ class Asynchronous:
 
     @classmethod
     def of(cls, rule: Downpour, common: Settings) -> Self:
-        """What a manifest asks for."""
         bound = defaults.staleness_bound(rule)
         return cls(
             settings=replace(common, staleness_bound=bound, most_portions=MOST_PORTIONS),
@@ -66,7 +65,6 @@ class Asynchronous:
         return state.samples < self.warm_start_samples
 
     def loss(self, state: State, watch: Watch) -> float | None:
-        """What the replicas' batches had lately."""
         del state
         return watch.loss()
 

@@ -67,7 +67,6 @@ class Batches:
         )
 
     def _at(self, position: int) -> int:
-        """The group at a position of the stream."""
         number, place = divmod(position, self.groups)
         # The same group in two passes is then at least a window apart, so that none holds it twice.
         shuffled = self.groups - self.size + 1

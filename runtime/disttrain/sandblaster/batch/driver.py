@@ -182,7 +182,6 @@ class Driver:
         )
 
     def lost(self, course: Course, worker: Worker) -> None:
-        """A replica's life is over."""
         groups.lose(course.evaluation, worker)
 
     def begun_again(self, course: Course) -> None:
@@ -270,7 +269,6 @@ class Driver:
         self._order(course, opened, course.request.prepare)
 
     def _commit(self, course: Course) -> None:
-        """Every group has its winner."""
         found = commit.of(course.evaluation, course.overlap)
         course.stage, course.overlap, course.tally = Stage.MEASURING, found.overlap, found.batch
         course.samples += found.samples

@@ -104,7 +104,6 @@ class Evaluation:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every group has a winner."""
         return len(self.winners) == self.groups
 
 

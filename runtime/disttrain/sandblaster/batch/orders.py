@@ -37,7 +37,6 @@ class Order:
 
     @property
     def sums(self) -> tuple[Run, ...]:
-        """What its commits become, run by run."""
         if not self.commits:
             return ()
         return self.runs or (self._one_run,)
@@ -48,7 +47,6 @@ class Order:
 
     @property
     def committed(self) -> tuple[str, ...]:
-        """The vectors that its commits become."""
         return tuple(run.vector for run in self.sums)
 
 

@@ -23,7 +23,6 @@ class Folding(Generic[T]):
 
     @property
     def held(self) -> int:
-        """How many values it keeps."""
         return len(self._parts) + (self.total is not None)
 
     def put(self, place: int, value: T) -> None:

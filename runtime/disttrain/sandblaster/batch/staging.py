@@ -57,11 +57,9 @@ class Layout:
 
     @property
     def bytes(self) -> int:
-        """Size of a piece."""
         return self.elements * np.dtype(self.element_type).itemsize
 
     def place(self, number: int) -> slice:
-        """Where a chunk lies in its piece."""
         first = number * self.chunk_elements
         return slice(first, min(first + self.chunk_elements, self.elements))
 
@@ -89,7 +87,6 @@ class Staging:
 
     @property
     def held_bytes(self) -> int:
-        """Of all pieces and sums."""
         held = sum(folding.held for folding in self._sums)
         return (len(self._pieces) + held) * self._layout.bytes
 

@@ -35,7 +35,6 @@ class ArmijoSearch:
     evaluations: int = 0
 
     def advanced(self, point: Point) -> "ArmijoSearch":
-        """The search after the evaluation of its trial."""
         known = replace(self, evaluations=self.evaluations + 1)
         if is_low_enough(point, self.start, self.rules.decrease):
             return replace(known, stage=Stage.ACCEPTED)

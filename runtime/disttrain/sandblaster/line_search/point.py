@@ -26,7 +26,6 @@ class Point:
 
     @property
     def is_finite(self) -> bool:
-        """Whether both are numbers."""
         return math.isfinite(self.loss) and math.isfinite(self.slope)
 
 

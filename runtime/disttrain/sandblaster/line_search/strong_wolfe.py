@@ -59,7 +59,6 @@ class WolfeSearch:
     evaluations: int = 0
 
     def advanced(self, point: Point) -> "WolfeSearch":
-        """The search after the evaluation of its trial."""
         known = replace(self, evaluations=self.evaluations + 1)
         if self.is_settling or _is_good(self, point):
             return replace(known, stage=Stage.ACCEPTED)
@@ -70,7 +69,6 @@ class WolfeSearch:
 
 
 def is_flat(search: WolfeSearch, point: Point) -> bool:
-    """The condition on the slope."""
     return abs(point.slope) <= search.rules.curvature * -search.start.slope
 
 
@@ -94,7 +92,6 @@ def _fell(search: WolfeSearch, point: Point) -> bool:
 
 
 def _enclosed(search: WolfeSearch, point: Point) -> WolfeSearch:
-    """No minimum was enclosed until now."""
     if not _fell(search, point):
         return replace(search, high=point)
     if point.slope >= 0:
@@ -111,7 +108,6 @@ def _narrowed(search: WolfeSearch, high: Point, point: Point) -> WolfeSearch:
 
 
 def _inside(search: WolfeSearch, high: Point) -> WolfeSearch:
-    """With the next trial inside of the interval."""
     width = abs(high.step - search.low.step)
     lowest = min(high.step, search.low.step)
     wanted = cubic_minimum(search.low, high)

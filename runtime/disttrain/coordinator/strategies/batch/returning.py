@@ -57,7 +57,6 @@ def shard_lost(turn: Turn) -> None:
 
 
 def returned(turn: Turn, issued: IssuedOrder) -> None:
-    """A shard says that it is back."""
     batch = turn.state.batch
     if batch is None or not isinstance(issued.order, ReturnTo):
         return
@@ -66,7 +65,6 @@ def returned(turn: Turn, issued: IssuedOrder) -> None:
 
 
 def failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
-    """A shard cannot do what it was told."""
     batch, name = turn.state.batch, f"shard-{issued.member.index}"
     if batch is None:
         turn.fail(FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
