@@ -9,7 +9,7 @@ from disttrain.coordinator.decisions.turn import CoordinatorSide
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId
-from disttrain.coordinator.strategies.batch.side import BatchMethod
+from disttrain.coordinator.strategies.sandblaster import BatchMethod
 from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.stop import Stop

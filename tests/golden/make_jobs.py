@@ -13,10 +13,10 @@ from typing import Any
 
 from builders.fake_cluster import FakeClient, World
 from builders.operator_in_memory import OperatorInMemory
+from disttrain.coordinator import strategies
 from disttrain.coordinator.journal import journals
 from disttrain.coordinator.status import cluster_status
 from disttrain.coordinator.status.watch import Watch
-from disttrain.coordinator.strategies import registry
 from disttrain.job import manifest_file
 from disttrain.job.spec import API_VERSION, KIND, DistTrainJob
 from disttrain_operator.kinds import Kind
@@ -85,7 +85,7 @@ def _said(run: Path, job: DistTrainJob) -> Object:
     with TemporaryDirectory() as copies:
         replayed = journals.replay(found.location_of(run, Path(copies)))
     assert replayed is not None
-    stages = registry.stages(job.spec)
+    stages = strategies.stages(job.spec)
     ended = replayed.state.ended
     assert ended is not None
     return cluster_status.fields(replayed.state, stages, Watch(), ended)

@@ -20,7 +20,7 @@ from disttrain.coordinator.protocol.fields import (
 )
 from disttrain.coordinator.protocol.messages import GroupLease
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
-from disttrain.coordinator.strategies.batch.side import BatchMethod
+from disttrain.coordinator.strategies.sandblaster import BatchMethod
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.shard import BatchShard
 from disttrain.sandblaster.batch.staging import Chunk

@@ -7,7 +7,7 @@ from disttrain.coordinator.journal import batch_rules, resume, state
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.strategies.batch.side import BatchMethod
+from disttrain.coordinator.strategies.sandblaster import BatchMethod
 from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.sandblaster import Precision, Sandblaster

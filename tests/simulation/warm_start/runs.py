@@ -8,8 +8,8 @@ from disttrain.coordinator.journal.batch_entries import CourseBegun
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.strategies.batch.side import BatchMethod
 from disttrain.coordinator.strategies.downpour import Asynchronous
+from disttrain.coordinator.strategies.sandblaster import BatchMethod
 from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.stop import Stop

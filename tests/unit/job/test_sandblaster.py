@@ -3,8 +3,8 @@
 import pytest
 
 from builders.jobs import BATCH, a_batch_job, a_job, complaints, edited
-from disttrain.coordinator.strategies import registry
-from disttrain.coordinator.strategies.batch.side import BatchMethod
+from disttrain.coordinator import strategies
+from disttrain.coordinator.strategies.sandblaster import BatchMethod
 from disttrain.job import defaults
 from disttrain.job.batch_optimizer import Armijo, ConjugateGradient, Lbfgs
 from disttrain.job.sandblaster import Precision, Sandblaster
@@ -34,7 +34,7 @@ def test_method_and_line_search_are_chosen() -> None:
 def test_a_portion_is_what_a_replica_computes_at_once() -> None:
     spec = a_batch_job("spec.strategy.sandblaster.portionSize=20").spec
     assert defaults.samples_per_step(spec) == 20
-    assert registry.stages(spec)[-1].settings.portion_size == 20
+    assert strategies.stages(spec)[-1].settings.portion_size == 20
     assert defaults.samples_per_step(a_job().spec) == 32
 
 
@@ -104,7 +104,7 @@ def test_a_warm_start_is_a_job_of_downpour_until_its_samples_are_processed() -> 
     assert (first.strategy.downpour.fetch_every, first.batch_size) == (2, 5)
     assert (first.stop.samples, first.stop.iterations) == (100, None)
 
-    begun, last = registry.stages(spec)
+    begun, last = strategies.stages(spec)
     assert begun.settings.batch_size == 5
     assert begun.settings.batch_size_field == f"{_WARM_START}.batchSize"
     assert isinstance(last, BatchMethod)
@@ -127,7 +127,7 @@ def test_plain_sgd_is_downpour_of_one_replica_that_waits() -> None:
 def test_without_a_warm_start_the_first_stage_is_the_whole_job() -> None:
     spec = a_batch_job().spec
     assert defaults.first_stage(spec) is spec
-    assert len(registry.stages(spec)) == 1
+    assert len(strategies.stages(spec)) == 1
 
 
 def test_a_job_that_stops_in_its_warm_start_is_refused() -> None:

@@ -60,7 +60,7 @@ def _refusal(turn: Turn, request: Join) -> Refused | None:
     if request.index is not None and request.index >= count:
         message = f"index {request.index} of {request.role.name.lower()}s; there are {count}"
         return _refused(RefusalReason.NO_SUCH_INDEX, message)
-    if _brings_own_data(request) and (problem := turn.stages[-1].own_data_problem()):
+    if _brings_own_data(request) and (problem := turn.stages[-1].own_data_problem):
         return _refused(RefusalReason.NOT_ALLOWED, problem)
     if request.role is Role.REPLICA:
         found = _wrong_data(turn, request) or _too_many_portions(turn, request)

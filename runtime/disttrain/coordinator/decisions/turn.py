@@ -3,9 +3,10 @@
 Deterministic: no clock, no socket, no file; the time is handed in.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, ClassVar, Self
 
 from disttrain.coordinator.decisions.live_members import LiveMembers
 from disttrain.coordinator.decisions.open_orders import OpenOrders
@@ -64,33 +65,57 @@ class Places:
     """Folder of a committed checkpoint, by number."""
 
 
-class CoordinatorSide(Stage, Protocol):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CoordinatorSide(Stage, ABC):
     """What a strategy decides in the coordinator. It holds no state: that is the turn's."""
+
+    of: ClassVar[type[Any]]
+    """The manifest's type for it."""
+
+    @classmethod
+    @abstractmethod
+    def made(cls, rule: Any, common: Settings) -> Self:
+        """As a manifest has it, with what all strategies have in common."""
+
+    @staticmethod
+    def kept(rule: Any) -> tuple[str, ...]:
+        """Names of the vectors that holders keep beside what is trained."""
+        del rule
+        return ()
 
     @property
     def has_quiet_points(self) -> bool:
         """Whether nothing is under way every so often, and it is saved and ended there alone."""
+        return False
 
+    @property
     def own_data_problem(self) -> str:
         """Why a loop that brings its own data cannot take part; empty: it can."""
+        return ""
 
     def fits(self, turn: "Turn") -> bool:
         """Whether the data is of a size that it can work on; if not, the job fails."""
+        del turn
+        return True
 
     def begin(self, turn: "Turn", checkpoint: int | None) -> None:
         """It begins anew, or at the checkpoint of this number, where the stage before has ended."""
 
+    @abstractmethod
     def run(self, turn: "Turn") -> None:
         """Takes every step that is due while the job runs."""
 
     def watch_the_end(self, turn: "Turn") -> None:
         """Has a job that closes go on, where a lost shard took with it what it would end with."""
 
+    @abstractmethod
     def give(self, turn: "Turn", request: RequestWork) -> Work:
         """Work for a replica, whose progress is known."""
 
     def take(self, turn: "Turn", request: GroupDone) -> Acknowledged | None:
         """A result of a replica. None: too early, it is sent again."""
+        del turn, request
+        return Acknowledged()
 
     def answered(self, turn: "Turn", issued: IssuedOrder, result: Result) -> None:
         """What follows from an answer to an order that is the strategy's own."""
@@ -100,6 +125,7 @@ class CoordinatorSide(Stage, Protocol):
 
     def has_work(self, turn: "Turn", member: MemberId) -> bool:
         """Whether a replica has work that others would wait for if it is silent."""
+        return any(not held.lost for held in turn.state.data.held(member))
 
 
 @dataclass(kw_only=True, slots=True)

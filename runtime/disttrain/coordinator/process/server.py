@@ -7,6 +7,7 @@ import time
 from disttrain.checkpoint import object_names, stores
 from disttrain.checkpoint.errors import StoreAway, StoreDenied
 from disttrain.checkpoint.stores import CheckpointStore
+from disttrain.coordinator import strategies
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import Places
 from disttrain.coordinator.errors import Superseded
@@ -23,7 +24,6 @@ from disttrain.coordinator.process.service import Parts, Service, steady_clock
 from disttrain.coordinator.process.start import Origin
 from disttrain.coordinator.protocol import farewells
 from disttrain.coordinator.status.cluster_status import JobObject, Patches
-from disttrain.coordinator.strategies import registry
 from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
@@ -110,7 +110,7 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
     if config.resume_from is not None:
         # Before anybody is told anything: a next life that began anew would tell the same lives.
         RunFolder(config.run_folder).resumed.touch()
-    job = registry.stages(config.job.spec, config.checkpoints.uri)
+    job = strategies.stages(config.job.spec, config.checkpoints.uri)
     machine = Coordinator(begun.state, job, _places(config, store))
     parts = Parts(
         machine=machine,

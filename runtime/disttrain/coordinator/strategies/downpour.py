@@ -1,18 +1,16 @@
 """Downpour SGD (DistBelief 4.1): portions of the data are leased to replicas. Decides; no I/O."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 from disttrain.coordinator.decisions import membership, running
-from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal import work_entries
-from disttrain.coordinator.journal.state import IssuedOrder, Phase, State
+from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.leases import portions
 from disttrain.coordinator.protocol.fields import Lease, MemberId
-from disttrain.coordinator.protocol.messages import Acknowledged, GroupDone, RequestWork, Work
-from disttrain.coordinator.protocol.orders import Result
+from disttrain.coordinator.protocol.messages import RequestWork, Work
 from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.status.watch import Watch
 from disttrain.job import defaults
 from disttrain.job.downpour import Downpour
 
@@ -26,10 +24,11 @@ _ASK_AGAIN_SECONDS_PER_REPLICA = 0.005
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asynchronous:
+class Asynchronous(CoordinatorSide):
     """Replicas work on whatever is left of the data; nothing ever waits for all of them."""
 
-    settings: Settings
+    of = Downpour
+
     warm_start_samples: int = 0
     """Samples that one replica processes alone first (DistBelief 4.1)."""
 
@@ -39,49 +38,18 @@ class Asynchronous:
         return rule.optimizer.rule.kept
 
     @classmethod
-    def of(cls, rule: Downpour, common: Settings) -> Self:
+    def made(cls, rule: Downpour, common: Settings) -> Self:
         bound = defaults.staleness_bound(rule)
         return cls(
             settings=replace(common, staleness_bound=bound, most_portions=MOST_PORTIONS),
             warm_start_samples=defaults.warm_start_samples(rule),
         )
 
-    @property
-    def has_quiet_points(self) -> bool:
-        return False
-
-    def own_data_problem(self) -> str:
-        return ""
-
-    def has_begun(self, state: State) -> bool:
-        del state
-        return True
-
-    def iterations(self, state: State) -> int:
-        del state
-        return 0
-
     def is_warming_up(self, state: State) -> bool:
         return state.samples < self.warm_start_samples
 
-    def loss(self, state: State, watch: Watch) -> float | None:
-        del state
-        return watch.loss()
-
-    def status(self, state: State) -> dict[str, Any]:
-        del state
-        return {}
-
-    def fits(self, turn: Turn) -> bool:
-        del turn
-        return True
-
-    def begin(self, turn: Turn, checkpoint: int | None) -> None: ...
-
     def run(self, turn: Turn) -> None:
         running.run(turn)
-
-    def watch_the_end(self, turn: Turn) -> None: ...
 
     def give(self, turn: Turn, request: RequestWork) -> Work:
         """Leases for a replica, those first whose answer was lost on the way."""
@@ -103,17 +71,6 @@ class Asynchronous:
             lost_leases=lost,
             live_replicas=replicas,
         )
-
-    def take(self, turn: Turn, request: GroupDone) -> Acknowledged | None:
-        del turn, request
-        return Acknowledged()
-
-    def answered(self, turn: Turn, issued: IssuedOrder, result: Result) -> None: ...
-
-    def shard_lost(self, turn: Turn) -> None: ...
-
-    def has_work(self, turn: Turn, member: MemberId) -> bool:
-        return any(not held.lost for held in turn.state.data.held(member))
 
     def _grant(self, turn: Turn, member: MemberId, wanted: int) -> list[Lease]:
         data, stop = turn.state.data, turn.settings.stop

@@ -10,7 +10,7 @@ from builders.batch_machines import RULES, BatchMachine, batch_method
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Progress
-from disttrain.coordinator.strategies.batch import side
+from disttrain.coordinator.strategies import sandblaster
 from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.job.roles import Durability
 from disttrain.sandblaster.batch.driver import Stage
@@ -287,7 +287,7 @@ def test_batches_that_the_data_is_too_small_for_fail_the_job() -> None:
 def test_more_groups_than_an_order_has_room_for_fail_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(side, "MOST_GROUPS", 1)
+    monkeypatch.setattr(sandblaster, "MOST_GROUPS", 1)
     machine = BatchMachine()
     machine.running()
 
@@ -297,13 +297,13 @@ def test_more_groups_than_an_order_has_room_for_fail_the_job(
 
 
 def test_an_order_with_as_many_groups_as_there_may_be_can_be_sent() -> None:
-    last = 2**32 + side.MOST_GROUPS
+    last = 2**32 + sandblaster.MOST_GROUPS
     order = Order(
         coordinator=2,
         number=1,
         iteration=1,
         evaluation=1,
-        commits=tuple(range(last - side.MOST_GROUPS, last)),
+        commits=tuple(range(last - sandblaster.MOST_GROUPS, last)),
     )
     sent = payloads.encode_order(orders.NumberedOrder(id=1, order=orders.Perform(order=order)))
     assert len(sent) < payloads.LIMIT_BYTES

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from disttrain.coordinator.decisions import running, stop_rules
-from disttrain.coordinator.decisions.turn import Turn
+from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal import batch_entries, batch_state, changes, work_entries
 from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import IssuedOrder, Phase, State, StopReason
@@ -61,10 +61,11 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BatchMethod:
+class BatchMethod(CoordinatorSide):
     """A method whose every point is measured on a whole batch, by all replicas together."""
 
-    settings: Settings
+    of = Sandblaster
+
     rules: Sandblaster
 
     @staticmethod
@@ -74,7 +75,7 @@ class BatchMethod:
         return FETCHABLE
 
     @classmethod
-    def of(cls, rule: Sandblaster, common: Settings) -> Self:
+    def made(cls, rule: Sandblaster, common: Settings) -> Self:
         """What a manifest asks for, without what is done before."""
         field, size = "spec.strategy.sandblaster.portionSize", rule.portion_size
         own = replace(common, portion_size=size, batch_size_field=field, portion_size_field=field)
@@ -85,6 +86,7 @@ class BatchMethod:
         """Before each order that prepares an evaluation."""
         return True
 
+    @property
     def own_data_problem(self) -> str:
         return "a loop with its own data cannot be part of a batch; sandblaster has replicas"
 
@@ -93,10 +95,6 @@ class BatchMethod:
 
     def iterations(self, state: State) -> int:
         return 0 if state.batch is None else state.batch.course.method.progress.iteration
-
-    def is_warming_up(self, state: State) -> bool:
-        del state
-        return False
 
     def loss(self, state: State, watch: Watch) -> float | None:
         """Over the batch at the point accepted last."""
