@@ -83,7 +83,6 @@ class Client:
         self._token_read_at = -_TOKEN_LIFE_SECONDS
 
     async def __aenter__(self) -> Self:
-        """Open the connections."""
         # A watch holds its connection: it must not take one from those that ask.
         self._asking, self._watching = self._session(_CONNECTIONS), self._session(0)
         return self
@@ -94,13 +93,11 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the connections."""
         for session in (self._asking, self._watching):
             if session is not None:
                 await session.close()
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        """An object as it is now."""
         request = Request("GET", f"{kind.value.path(namespace)}/{name}", {})
         return await self._call(request, _level(kind))
 

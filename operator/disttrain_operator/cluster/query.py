@@ -21,11 +21,9 @@ class Query:
 
     @property
     def path(self) -> str:
-        """The collection."""
         return self.kind.value.path(self.namespace)
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The selectors, as the API reads them."""
         selectors = {"labelSelector": self.labels, "fieldSelector": self.fields}
         return {name: value for name, value in selectors.items() if value}

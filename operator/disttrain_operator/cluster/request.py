@@ -24,27 +24,22 @@ class Request:
     body: dict[str, Any] | None = None
 
     def __str__(self) -> str:
-        """Return what errors call it."""
         return f"{self.verb} {self.path}"
 
     @property
     def is_watch(self) -> bool:
-        """Whether its answer goes on."""
         return self.verb == WATCH
 
     @property
     def method(self) -> str:
-        """The method of HTTP."""
         return "GET" if self.is_watch else self.verb
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers, but for who asks."""
         return {"Accept": self.accept, "Content-Type": self.content}
 
     @property
     def data(self) -> bytes | None:
-        """The body as it is sent."""
         if self.body is None:
             return None
         return json_text.write(self.body)

@@ -13,7 +13,6 @@ _GROUP = "rbac.authorization.k8s.io"
 
 
 def service_account(namespace: str) -> Object:
-    """The account of the coordinators of a namespace."""
     # The pod asks for the token itself.
     name = cluster_names.COORDINATOR_ACCOUNT
     return shared(Kind.ServiceAccount, name, namespace, automountServiceAccountToken=False)

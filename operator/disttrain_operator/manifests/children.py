@@ -28,12 +28,10 @@ class Child:
 
     @property
     def key(self) -> ChildKey:
-        """What tells it apart."""
         return self.kind, self.name
 
 
 def of(body: Object) -> Child:
-    """The child that a body describes."""
     return Child(Kind[body["kind"]], body["metadata"]["name"], body)
 
 
@@ -61,7 +59,6 @@ def common(namespace: str, config: ManifestConfig) -> list[Child]:
 
 
 def at_scale(child: Child, scale: Scale) -> Child:
-    """The same child at another scale."""
     fields: dict[Kind, Object] = {
         Kind.StatefulSet: {"replicas": scale.shards},
         Kind.ReplicaSet: {"replicas": scale.replicas},

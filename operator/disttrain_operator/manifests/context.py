@@ -14,7 +14,6 @@ Object = dict[str, Any]
 
 
 def shared(kind: Kind, name: str, namespace: str, **content: Any) -> Object:
-    """An object that all jobs of a namespace share."""
     labels = cluster_labels.of_namespace()
     metadata = {"name": name, "namespace": namespace, "labels": labels}
     header = {"apiVersion": kind.value.api_version, "kind": kind.name}
@@ -38,7 +37,6 @@ class Context:
         return cluster_labels.of_role(self.name, self.uid, role)
 
     def new(self, kind: Kind, name: str, role: Role | None = None, **content: Any) -> Object:
-        """An object that is deleted with the job."""
         metadata = {
             "name": name,
             "namespace": self.namespace,
@@ -50,7 +48,6 @@ class Context:
 
     @property
     def owner(self) -> Object:
-        """The owner reference of all children."""
         return {
             "apiVersion": Kind.DistTrainJob.value.api_version,
             "kind": Kind.DistTrainJob.name,

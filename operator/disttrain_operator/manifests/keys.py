@@ -10,7 +10,6 @@ from disttrain_operator.manifests.context import Context, Object
 
 
 def secret_name(context: Context) -> str:
-    """The Secret's name."""
     return cluster_names.launch_secret(context.name, context.uid)
 
 

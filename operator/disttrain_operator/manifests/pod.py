@@ -23,13 +23,11 @@ at labels, in its ambient mode at the second; older releases and Linkerd at anno
 
 
 def pod_template(context: Context, role: Role) -> Object:
-    """The template with the user's merged in."""
     ours = template.merge(_ours(context, role), json_text.read(context.config.pod_defaults))
     return _fixed(context, role, template.merge(ours, _theirs(context, role)))
 
 
 def given(context: Context, role: Role) -> PodTemplate | None:
-    """The user's template of a role."""
     spec = context.job.spec
     return {
         Role.COORDINATOR: spec.coordinator.template,

@@ -12,7 +12,6 @@ _PORTS = {
 
 
 def service(context: Context) -> Object:
-    """The Service that selects all pods of the job."""
     spec = {
         "clusterIP": "None",
         # Processes look for each other while they become ready.

@@ -19,7 +19,6 @@ def claim_name(context: Context) -> str | None:
 
 
 def is_missing(context: Context) -> bool:
-    """Whether neither manifest nor settings say where to write."""
     return claim_name(context) is None and not context.job.spec.checkpoint.is_object_store
 
 

@@ -43,7 +43,6 @@ def volumes(context: Context, role: Role) -> list[Object]:
 
 
 def mounts(context: Context) -> list[Object]:
-    """Where the volumes lie in the container."""
     places: dict[str, tuple[str, bool]] = {
         _LAUNCH: (str(pod_layout.LAUNCH_FOLDER), True),
         _SHARED_MEMORY: (str(pod_layout.SHARED_MEMORY_FOLDER), False),

@@ -23,7 +23,6 @@ class Observed:
     """What coordinators decided whose pods are gone, by the uid of their job."""
 
     def of_kind(self, kind: Kind) -> list[Record]:
-        """The records of a kind."""
         if kind is Kind.DistTrainJob:
             return [] if self.job is None else [self.job]
         if kind is Kind.Pod:
@@ -36,7 +35,6 @@ class Observed:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left."""
         return self.job is None and not self.children and not self.pods
 
 
@@ -50,7 +48,6 @@ class Inventory:
         self._places: dict[JobKey, Observed] = {}
 
     def __len__(self) -> int:
-        """Return the number of places at which something is."""
         return len(self._places)
 
     def places(self) -> Iterator[JobKey]:

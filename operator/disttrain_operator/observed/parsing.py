@@ -64,12 +64,10 @@ def time(value: object) -> datetime | None:
 
 
 def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The conditions of an object by their types."""
     return {str(each.get("type")): each for each in items(status.get("conditions"))}
 
 
 def is_true(condition: dict[str, Any] | None) -> bool:
-    """Whether a condition is there and holds."""
     return condition is not None and condition.get("status") == "True"
 
 
@@ -170,14 +168,12 @@ def _not_too_long(value: object) -> str:
 
 
 def role(body: dict[str, Any]) -> Role | None:
-    """The role of a pod, from its label."""
     labels = mapping(mapping(body.get("metadata")).get("labels"))
     found = labels.get(cluster_labels.COMPONENT)
     return Role(found) if found in set(Role) else None
 
 
 def main_container(statuses: object) -> dict[str, Any]:
-    """The status of the container that runs the role."""
     found = (each for each in items(statuses) if each.get("name") == cluster_names.CONTAINER)
     return next(found, {})
 

@@ -45,7 +45,6 @@ def record(body: dict[str, Any]) -> PodRecord | None:
 
 
 def _hindrance(container: dict[str, Any], states: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What keeps its container from running."""
     scheduled = states.get("PodScheduled", {})
     waiting = parsing.mapping(parsing.mapping(container.get("state")).get("waiting"))
     return {

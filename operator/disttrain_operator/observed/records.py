@@ -22,7 +22,6 @@ class JobKey(NamedTuple):
         return JobKey(self.namespace, "")
 
     def __str__(self) -> str:
-        """Return the key as kubectl users write it."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -138,7 +137,6 @@ class ChildRecord:
 
     @property
     def of_job(self) -> str:
-        """The uid of the job that it belongs to."""
         return self.owner_uid
 
 
@@ -191,7 +189,6 @@ class PodRecord:
 
     @property
     def of_job(self) -> str:
-        """The uid of the job that it belongs to."""
         return self.job_uid
 
     @property

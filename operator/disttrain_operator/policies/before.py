@@ -17,5 +17,4 @@ def status(written: dict[str, Any]) -> JobStatus:
 
 
 def conditions(written: dict[str, Any]) -> tuple[Condition, ...]:
-    """The conditions in it."""
     return status(written).conditions

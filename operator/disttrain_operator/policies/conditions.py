@@ -60,7 +60,6 @@ def resumed_at(status: dict[str, Any], now: datetime) -> datetime | None:
 
 
 def _was_resumed(suspended: Condition | None) -> bool:
-    """Whether a job that runs was suspended once."""
     if suspended is None:
         return False
     return suspended.status is ConditionStatus.TRUE or suspended.reason == _RESUMED

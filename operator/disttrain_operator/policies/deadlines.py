@@ -17,7 +17,6 @@ class Since(NamedTuple):
 
 
 def next_instant(spec: Spec, since: Since) -> datetime | None:
-    """When the nearest deadline passes."""
     return min((each.instant for each in _deadlines(spec, since)), default=None)
 
 

@@ -60,7 +60,6 @@ def unexplained(
 
 
 def next_instant(children: Collection[ChildRecord], known: Mapping[str, Lack]) -> datetime | None:
-    """When the next question is due."""
     return min((at for _, at in _due(children, known)), default=None)
 
 

@@ -39,12 +39,10 @@ def is_guess(outcome: Outcome | None) -> bool:
 
 
 def coordinators(job: JobRecord, observed: Observed) -> list[PodRecord]:
-    """The job's coordinators, ended ones among them."""
     return [pod for pod in observed.pods_of(job) if pod.role is Role.COORDINATOR]
 
 
 def coordinator_job(job: JobRecord, observed: Observed) -> ChildRecord | None:
-    """The Job that keeps the coordinator."""
     children = observed.children.values()
     own = (each for each in children if each.kind is Kind.Job and each.owner_uid == job.uid)
     return next(own, None)

@@ -40,7 +40,6 @@ class Counted:
 
     @property
     def restarts_all(self) -> bool:
-        """Whether all processes shall start again."""
         return self.why_restarts_all != ""
 
     @property

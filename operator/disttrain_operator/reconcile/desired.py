@@ -93,7 +93,6 @@ def unpacked(text: str) -> Objects | None:
 
 
 def is_readable(text: str) -> bool:
-    """Whether a text holds the objects of a job."""
     return bool(_readable.get(_digest(text), 1, lambda: stored.unpack(text) is not None))
 
 

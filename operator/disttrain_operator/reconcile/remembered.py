@@ -17,7 +17,6 @@ class Remembered(Generic[Key, Value]):
         self._size = 0
 
     def __len__(self) -> int:
-        """Return the number of values that are kept."""
         return len(self._kept)
 
     def get(self, key: Key, size: int, make: Callable[[], Value]) -> Value:

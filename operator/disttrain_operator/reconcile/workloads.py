@@ -119,7 +119,6 @@ def unmarked(job: JobRecord, observed: Observed) -> Problem | None:
 
 
 def to_check(actions: list[Action]) -> tuple[Child, ...]:
-    """The workloads that are about to be created."""
     created = (action.child for action in actions if isinstance(action, Create | Renew))
     return tuple(child for child in created if child.kind in WORKLOADS)
 

@@ -73,12 +73,10 @@ class Life:
 
     @property
     def name(self) -> str:
-        """For sentences."""
         return f"{self.process} (life {self.incarnation})"
 
     @property
     def is_shard(self) -> bool:
-        """Else it is a replica's."""
         return self.records.dtype == shard_ledger.RECORD
 
     @property
@@ -157,12 +155,10 @@ class Evidence:
 
     @property
     def shard_lives(self) -> Iterator[Life]:
-        """Of all shards."""
         return (life for lives in self.shards.values() for life in lives)
 
     @property
     def replica_lives(self) -> Iterator[Life]:
-        """Of all replicas."""
         return (life for lives in self.replicas.values() for life in lives)
 
     @property
@@ -172,12 +168,10 @@ class Evidence:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the job reached its end by itself."""
         return self.summary is not None and self.summary.phase == "Complete"
 
     @property
     def last_run(self) -> int:
-        """Number of the last run in the folder."""
         return max((life.run for life in self.shard_lives), default=0)
 
 
@@ -191,5 +185,4 @@ def by_sender(records: Records) -> dict[SenderLife, Records]:
 
 
 def sequences(records: Records, column: str = "sequence") -> set[int]:
-    """The distinct numbers of pushes."""
     return set(records[column].tolist())

@@ -23,7 +23,6 @@ class Digest:
         self._hash: _Hash = xxhash.xxh3_128()
 
     def update(self, content: bytes | memoryview) -> None:
-        """Append to the content."""
         self._hash.update(content)
 
     def text(self) -> str:
@@ -32,7 +31,6 @@ class Digest:
 
 
 def of(content: bytes | memoryview) -> str:
-    """The hash of a content that is at hand."""
     digest = Digest()
     digest.update(content)
     return digest.text()

@@ -105,7 +105,6 @@ def rename_folder(source: Path, target: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Put a folder's entries on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -20,7 +20,6 @@ _SUFFIX = ".json"
 
 
 def owner(claim: int) -> str:
-    """A coordinator's claim."""
     return f"{OWNERS}/{claim:08d}"
 
 
@@ -30,7 +29,6 @@ def data(entry: FileEntry) -> str:
 
 
 def manifest(number: int) -> str:
-    """The manifest of a checkpoint."""
     return f"{CHECKPOINTS}/{names.folder(number)}{_SUFFIX}"
 
 

@@ -40,7 +40,6 @@ class Restore:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        """Files are opened when they are needed."""
         return self
 
     def __exit__(
@@ -49,7 +48,6 @@ class Restore:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close all files."""
         self._open.close()
 
     def read(self, vector: Vector, wanted: Range, into: memoryview) -> None:

@@ -40,7 +40,6 @@ class _Followed:
         self.look = following.look(found, ages.now())
 
     def status(self) -> JobStatus | None:
-        """The status in the words of the display."""
         return cluster_progress.status(self.look)
 
 

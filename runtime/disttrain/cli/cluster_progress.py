@@ -48,7 +48,6 @@ def _batch_method(found: SandblasterStatus | None) -> BatchMethod | None:
 
 
 def processes(found: Sequence[Object]) -> list[Process]:
-    """The pods as the display lists processes."""
     return [_process(pod) for pod in pods.in_order(list(found))]
 
 

@@ -53,14 +53,12 @@ class LiveDisplay:
         self._events.append(terminal_text.escaped(text))
 
     def tick(self, processes: Sequence[Process]) -> None:
-        """Draw the present state."""
         self._live.update(picture(self._read(), processes, list(self._events)), refresh=True)
 
 
 def picture(
     status: JobStatus | None, processes: Sequence[Process], events: Sequence[str]
 ) -> RenderableType:
-    """The whole display."""
     members = {member.name: member for member in status.members} if status else {}
     head = [Text("starting")] if status is None else _head(status)
     return Group(

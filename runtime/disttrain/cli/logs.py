@@ -97,7 +97,6 @@ class _Printer:
         self._timestamps = timestamps
 
     def line(self, pod: str, line: LogLine) -> None:
-        """Print a line of a pod."""
         prefix = log_lines.prefix(pod, self._container) if self._container else ""
         stamp = f"{line.stamp} " if self._timestamps else ""
         typer.echo(f"{prefix}{stamp}{line.text}")

@@ -40,7 +40,6 @@ class PlainDisplay:
         return
 
     def event(self, text: str) -> None:
-        """Print what happened."""
         typer.echo(terminal_text.escaped(text))
 
     def tick(self, processes: Sequence[Process]) -> None:  # noqa: ARG002 - a line has no room for them

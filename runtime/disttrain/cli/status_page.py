@@ -29,7 +29,6 @@ class Found:
 
     @property
     def is_over(self) -> bool:
-        """Whether it will not change any more."""
         return not self.running or self.status.phase in ENDED
 
 

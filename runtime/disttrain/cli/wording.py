@@ -11,7 +11,6 @@ from disttrain.launcher.completion import Completed, Staleness
 
 
 def count(number: float) -> str:
-    """A whole number with separators."""
     return f"{number:,.0f}"
 
 
@@ -135,7 +134,6 @@ def _quality(status: JobStatus) -> str:
 
 
 def progress_line(status: JobStatus) -> str:
-    """How the job is, in one line."""
     parts = [
         status.phase.lower() + (" (warm start)" if status.warm_start else ""),
         f"{status.progress:.0%}",

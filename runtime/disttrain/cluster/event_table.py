@@ -71,7 +71,6 @@ def of_job(name: str) -> Callable[[Object], bool]:
 
 
 def text(events: Sequence[Object], now: datetime) -> str:
-    """The table."""
     return tables.text([list(_HEAD), *(_row(each, now) for each in events)])
 
 

@@ -52,7 +52,6 @@ def measures(status: JobStatus) -> str:
 
 
 def speed(status: JobStatus) -> str:
-    """Samples per second, and how stale the gradients are."""
     training = status.training
     if training is None:
         return ""
@@ -68,7 +67,6 @@ def staleness(training: TrainingStatus) -> str:
 
 
 def restarts(status: JobStatus) -> str:
-    """Restarts by role, if there were any."""
     if status.restarts is None:
         return ""
     counts = status.restarts.model_dump()
@@ -76,7 +74,6 @@ def restarts(status: JobStatus) -> str:
 
 
 def data(status: JobStatus) -> str:
-    """What became of the portions."""
     found = status.data
     if found is None:
         return ""

@@ -45,7 +45,6 @@ def status_of(job: Object) -> JobStatus:
 
 
 def text(job: Object, found: Sequence[Object], now: datetime) -> str:
-    """The page."""
     status = status_of(job)
     members = pods.in_order(list(found))
     blocks = (

@@ -26,11 +26,9 @@ class Jobs:
         return self._on(name, resources.get(JOBS, self.namespace, name))
 
     def names(self) -> list[str]:
-        """Names of all jobs."""
         return [each["metadata"]["name"] for each in self.all()]
 
     def all(self, selector: str = "") -> list[Object]:
-        """All jobs that a label selector selects."""
         request = resources.listing(JOBS, self.namespace, labelSelector=selector)
         return list(items(self.api, request))
 
@@ -103,13 +101,11 @@ class Jobs:
 
 
 def selector_of_pods(job: Object) -> str:
-    """Selects what has the labels of a job's pods."""
     metadata = job["metadata"]
     return cluster_labels.selector_text(cluster_labels.all_pods(metadata["name"], metadata["uid"]))
 
 
 def items(api: Api, request: Request) -> Iterator[Object]:
-    """The objects of a list, page after page."""
     for page in pages(api, request):
         yield from page.get("items") or ()
 

@@ -86,7 +86,6 @@ class _Followed:
             self.threads[life].start()
 
     def arrived(self, seconds: float) -> Iterator[Line]:
-        """Lines that come within a time, as they come."""
         try:
             yield self.lines.get(timeout=seconds) if seconds else self.lines.get_nowait()
             while True:

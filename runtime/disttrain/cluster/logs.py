@@ -53,7 +53,6 @@ def read(jobs: Jobs, pod: Object, wanted: Wanted) -> Iterator[LogLine]:
 
 
 def request(jobs: Jobs, pod: str, wanted: Wanted, query: dict[str, str]) -> Request:
-    """The request for the log of one pod."""
     asked = {"container": wanted.container, "timestamps": "true", **query}
     if wanted.tail is not None and "sinceTime" not in query:
         asked["tailLines"] = str(wanted.tail)

@@ -33,7 +33,6 @@ class Wish:
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.job.metadata.name
 
     @property
@@ -80,7 +79,6 @@ def of_value(value: dict[str, JsonValue], source: str, suffix: str = "") -> Wish
 
 
 def of_job(job: DistTrainJob, source: str) -> Wish:
-    """The same for a job that is good already."""
     return _accepted(job, source, located_lines(rules.check(job), source))
 
 
@@ -97,7 +95,6 @@ def namespace(wish: Wish, wanted: str | None, default: str) -> str:
 
 
 def random_suffix() -> str:
-    """What completes a generateName."""
     return "".join(secrets.choice(_LETTERS) for _ in range(SUFFIX_LENGTH))
 
 

@@ -35,7 +35,6 @@ class Mirror:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin to watch."""
         self._thread.start()
         return self
 

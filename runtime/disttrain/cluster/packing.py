@@ -28,7 +28,6 @@ Files = Mapping[str, bytes]
 
 
 def config_map(name: str, files: Files) -> Object:
-    """The ConfigMap whose keys are the files."""
     texts, others = {}, {}
     for file, content in files.items():
         try:
@@ -58,7 +57,6 @@ def require_fitting(sizes: Mapping[str, int], source: str) -> None:
 
 
 def same_content(first: Object, second: Object) -> bool:
-    """Whether two ConfigMaps hold the same files."""
     parts = ("data", "binaryData")
     return all((first.get(part) or {}) == (second.get(part) or {}) for part in parts)
 

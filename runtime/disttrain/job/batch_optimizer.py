@@ -26,7 +26,6 @@ class LineSearch(Choice):
 
     @property
     def rule(self) -> StrongWolfe | Armijo:
-        """The rule that was chosen."""
         options: list[StrongWolfe | Armijo | None] = [self.strong_wolfe, self.armijo]
         return next(option for option in options if option is not None)
 
@@ -74,7 +73,6 @@ class BatchOptimizer(Choice):
 
     @property
     def rule(self) -> Lbfgs | ConjugateGradient | GradientDescent:
-        """The method that was chosen."""
         options: list[Lbfgs | ConjugateGradient | GradientDescent | None]
         options = [self.lbfgs, self.conjugate_gradient, self.gradient_descent]
         return next(option for option in options if option is not None)

@@ -42,12 +42,10 @@ def all_pods(job: str, uid: str) -> dict[str, str]:
 
 
 def pods_of(job: str, uid: str, role: Role) -> dict[str, str]:
-    """Selects the pods of one role of a job."""
     return {**all_pods(job, uid), COMPONENT: role.value}
 
 
 def managed() -> dict[str, str]:
-    """Selects everything that the operator makes, for its watches."""
     return {MANAGED_BY: OPERATOR}
 
 

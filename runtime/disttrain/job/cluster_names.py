@@ -41,12 +41,10 @@ def shard_set(job: str) -> str:
 
 
 def replica_set(job: str) -> str:
-    """The ReplicaSet of the replicas."""
     return f"{job}-{Role.REPLICA}"
 
 
 def coordinator_job(job: str) -> str:
-    """The Job of the coordinator."""
     return f"{job}-{Role.COORDINATOR}"
 
 

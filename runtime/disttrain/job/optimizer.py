@@ -75,7 +75,6 @@ class Optimizer(Choice):
 
     @property
     def rule(self) -> Sgd | Momentum | Adagrad:
-        """The update rule that was chosen."""
         options: list[Sgd | Momentum | Adagrad | None]
         options = [self.sgd, self.momentum, self.adagrad]
         return next(option for option in options if option is not None)

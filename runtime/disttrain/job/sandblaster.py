@@ -86,7 +86,6 @@ class Sandblaster(Section):
 
     @property
     def group_samples(self) -> int:
-        """Samples of a whole group of portions."""
         return self.portion_size * self.push_every_portions
 
     @property

@@ -82,7 +82,6 @@ class Schedule(Choice):
 
     @property
     def rule(self) -> Constant | LinearWarmup | Steps | Cosine:
-        """The schedule that was chosen."""
         options: list[Constant | LinearWarmup | Steps | Cosine | None]
         options = [self.constant, self.linear_warmup, self.steps, self.cosine]
         return next(option for option in options if option is not None)

@@ -16,7 +16,6 @@ class Strategy(Choice):
 
     @property
     def rule(self) -> Downpour | Sandblaster:
-        """The strategy that was chosen."""
         options: list[Downpour | Sandblaster | None] = [self.downpour, self.sandblaster]
         return next(option for option in options if option is not None)
 

@@ -17,10 +17,8 @@ class ClusterAccess:
 
     @property
     def token(self) -> Path:
-        """The token of the service account."""
         return self.account_folder / "token"
 
     @property
     def authority(self) -> Path:
-        """Certificate of who vouches for the API server."""
         return self.account_folder / "ca.crt"

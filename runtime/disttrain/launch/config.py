@@ -94,7 +94,6 @@ class LaunchConfig:
 
     @property
     def transport_config(self) -> TransportConfig:
-        """How this process sends and receives."""
         return TransportConfig(
             kind=self.transport,
             job_uid=self.job_uid,
@@ -109,7 +108,6 @@ class LaunchConfig:
 
     @property
     def checkpoints(self) -> Location:
-        """Where the checkpoints and the journal lie."""
         return location.of(self.job, self.job_uid, self.run_folder, self.process)
 
 

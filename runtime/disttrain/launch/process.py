@@ -36,7 +36,6 @@ SERVERS_VARIABLE = "DISTTRAIN_SERVERS"
 
 
 def server_module(role: Role) -> str:
-    """The module that runs a role."""
     given = os.environ.get(SERVERS_VARIABLE, "")
     others = dict(pair.split("=", 1) for pair in given.split(",") if pair)
     return others.get(role.value, SERVERS[role])

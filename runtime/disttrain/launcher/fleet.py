@@ -101,7 +101,6 @@ class Fleet:
             yield Notice(f"{words}: no replica starts before it has")
 
     def owing(self) -> list[Owing]:
-        """The fork servers that owe an answer."""
         return [
             Owing(FORK_SERVER, host.pid, "owes an answer", patience_seconds)
             for host in self._forks

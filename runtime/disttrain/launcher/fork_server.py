@@ -198,7 +198,6 @@ def main() -> None:
 
 
 def _end() -> NoReturn:
-    """Kill all that was forked, with what it started."""
     linux.kill_children()
     os._exit(ExitCode.COMPLETE)
 

@@ -77,17 +77,14 @@ class ExecHost:
         self._started: list[Started] = []
 
     def start(self, name: str, config: Path, log: Path) -> None:
-        """Run the role in `config` as a program."""
         process = _run("disttrain.launch.process", str(config), log=log)
         self._programs[process.pid] = _Program(name, process, os.pidfd_open(process.pid))
         self._started.append(Started(name=name, pid=process.pid))
 
     def descriptors(self) -> Sequence[int]:
-        """One descriptor per program, readable at its end."""
         return [program.pidfd for program in self._programs.values()]
 
     def events(self) -> Iterator[Event]:
-        """Starts and ends since the last call."""
         started, self._started = self._started, []
         yield from started
         for program in list(self._programs.values()):
@@ -95,7 +92,6 @@ class ExecHost:
                 yield self._forget(program)
 
     def close(self) -> None:
-        """Kill the programs and wait for their ends."""
         for program in list(self._programs.values()):
             program.process.kill()
             program.process.wait()
@@ -132,7 +128,6 @@ class ForkHost:
 
     @property
     def pid(self) -> int:
-        """Process id of the fork server."""
         return self._server.pid
 
     @property

@@ -76,9 +76,7 @@ class CoordinatorLink(Protocol):
         """A process met an error, of this class, that no restart heals; end the job as Failed."""
         ...
 
-    def stop(self, reason: str) -> None:
-        """End the job after a checkpoint."""
-        ...
+    def stop(self, reason: str) -> None: ...
 
     def heard(self) -> Told | None:
         """What the coordinator says of the job; None: nothing new."""

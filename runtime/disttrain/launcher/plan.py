@@ -41,13 +41,11 @@ def process_names(job: DistTrainJob) -> list[str]:
 
 
 def transport_kind(job: DistTrainJob) -> TransportKind:
-    """The transport between processes of one machine."""
     tcp = job.spec.transport is Transport.TCP
     return TransportKind.TCP if tcp else TransportKind.SHARED_MEMORY
 
 
 def plan(job: DistTrainJob, place: Place) -> dict[str, LaunchConfig]:
-    """The launch config of every process, by name."""
     return {name: _config(job, place, *names.role_and_index(name)) for name in process_names(job)}
 
 

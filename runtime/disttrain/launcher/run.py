@@ -40,7 +40,6 @@ class Run:
 
     @property
     def policy(self) -> Policy:
-        """What the manifest says about failures."""
         spec = self.job.spec
         return Policy(
             failures=spec.failure_policy,
@@ -53,7 +52,6 @@ class Run:
 
     @property
     def module(self) -> str:
-        """Name of the task's module."""
         return self.job.spec.task.entrypoint.partition(":")[0]
 
     def has_folder(self) -> bool:

@@ -102,7 +102,6 @@ class Supervision:
         return any(_is_due(process, now) for process in self.processes.values())
 
     def next_due(self) -> float | None:
-        """When the next waiting process is to be started."""
         waiting = (each.due for each in self.processes.values() if each.state is State.WAITING)
         return min(waiting, default=None)
 
@@ -119,7 +118,6 @@ class Supervision:
         return is_new
 
     def started(self, name: str, pid: int) -> None:
-        """A process runs."""
         process = self.processes[name]
         process.state = State.RUNNING
         process.is_postponed = False
@@ -156,7 +154,6 @@ class Supervision:
 
     @property
     def running(self) -> list[Process]:
-        """The processes that have begun and have not ended."""
         return [each for each in self.processes.values() if each.state is State.RUNNING]
 
     def _verdict(self, process: Process, exit_: Exit, now: float) -> Verdict:

@@ -32,7 +32,6 @@ class Told(BaseModel):
 
     @property
     def heard(self) -> Heard:
-        """What it says of the members."""
         dead = (each for each in self.members if each.state == _DEAD)
         return Heard(
             dead=tuple(Hang(each.name, each.pid, each.reason) for each in dead),

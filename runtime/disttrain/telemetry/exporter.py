@@ -51,7 +51,6 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = str(host), int(port)
 
     def get_request(self) -> tuple[socket.socket, object]:
-        """The next connection, once there is room for it."""
         connection, peer = super().get_request()
         with self._changed:
             while len(self._open) >= MOST_CONNECTIONS:
@@ -101,7 +100,6 @@ class Exporter:
         ).start()
 
     def close(self) -> None:
-        """Stop answering and free the port."""
         self._server.shutdown()
         self._server.server_close()
 
