@@ -15,8 +15,7 @@ import aiohttp
 from disttrain.job.cluster_names import OPERATOR_FIELD_MANAGER
 from disttrain_operator.cluster import answers, streams
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.cluster.query import Query
-from disttrain_operator.cluster.request import JSON, WATCH, Request
+from disttrain_operator.cluster.query import JSON, WATCH, Query, Request
 from disttrain_operator.cluster.streams import Event, Lines
 from disttrain_operator.errors import Unavailable
 from disttrain_operator.json_text import Level

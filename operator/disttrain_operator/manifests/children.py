@@ -3,14 +3,7 @@
 from dataclasses import dataclass, replace
 
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests import (
-    access,
-    disruption,
-    network,
-    service,
-    volume,
-    workloads,
-)
+from disttrain_operator.manifests import access, volume, workloads
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, Scale
 
@@ -39,8 +32,8 @@ def children(context: Context, scale: Scale) -> list[Child]:
     """All that is the job's own, but for the Secret, whose content is random."""
     bodies = [
         volume.claim(context),
-        service.service(context),
-        disruption.shard_budget(context),
+        workloads.service(context),
+        workloads.shard_budget(context),
         workloads.shards(context, scale),
         workloads.replicas(context, scale),
         workloads.coordinator(context, scale),
@@ -53,7 +46,7 @@ def common(namespace: str, config: ManifestConfig) -> list[Child]:
     bodies = (
         access.service_account(namespace),
         access.role_binding(namespace),
-        network.network_policy(namespace, config),
+        access.network_policy(namespace, config),
     )
     return [of(body) for body in bodies]
 

@@ -8,7 +8,7 @@ from disttrain_operator.manifests import template, volume
 from disttrain_operator.manifests.config import PodSecurity
 from disttrain_operator.manifests.container import container, threads_variable
 from disttrain_operator.manifests.context import Context, Object
-from disttrain_operator.manifests.volumes import volumes
+from disttrain_operator.manifests.volume import volumes
 
 GRACE_SECONDS = 120
 """A replica finishes its step, a shard saves its values, the coordinator checkpoints."""

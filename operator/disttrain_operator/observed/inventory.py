@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.children import ChildKey
-from disttrain_operator.observed import deaths, news
+from disttrain_operator.observed import news
 from disttrain_operator.observed.news import News, Record
+from disttrain_operator.observed.pods import remembering
 from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, Outcome, PodRecord
 
 
@@ -85,7 +86,7 @@ class Inventory:
         old = pods.get(record.name)
         if old is not None and old.uid == record.uid and old.version > record.version:
             return News.NOTHING
-        pods[record.name] = deaths.remembering(old, record)
+        pods[record.name] = remembering(old, record)
         return news.compare(old, pods[record.name])
 
     def drop_job(self, key: JobKey, uid: str) -> bool:

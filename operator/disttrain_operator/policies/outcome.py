@@ -58,3 +58,15 @@ def _from_job(ended: ChildRecord, now: datetime) -> Outcome:
         "summary.json in the job's folder on the volume says how"
     )
     return Outcome(phase=EndPhase.FAILED, reason=UNKNOWN, message=message, time=now)
+
+
+def held_back_coordinator(job: JobRecord, observed: Observed) -> ChildRecord | None:
+    """The Job that has no pod and would have to wait for one; None if there is none.
+
+    A failed pod that is still there ended by itself: whatever ails it, waiting is right.
+    """
+    keeper = coordinator_job(job, observed)
+    if keeper is None or keeper.deleting or keeper.ended is not None:
+        return None
+    waits = keeper.failed > 0 and keeper.remaining == 0
+    return keeper if waits and not coordinators(job, observed) else None

@@ -20,12 +20,11 @@ from disttrain_operator.policies import (
     restarts,
     stages,
     starting,
-    ttl,
 )
 from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.policies.problem import Problem, first_of_each_type
 from disttrain_operator.policies.stages import Stage
-from disttrain_operator.reconcile import desired, new_pods, refused, report, workloads
+from disttrain_operator.reconcile import desired, refused, report, workloads
 from disttrain_operator.reconcile.actions import (
     Action,
     Annotate,
@@ -88,11 +87,11 @@ def _planned(situation: _Situation, spec: Spec) -> Plan:
     actions = [*_count(situation, outcome, counted), *_remove_lost(situation)]
     actions += _ask_why(situation, outcome)
     wished = _change(situation, spec, stage, problems)
-    changes, beyond = new_pods.allowed(wished, observed, situation.config)
+    changes, beyond = workloads.allowed_by_now(wished, observed, situation.config)
     if beyond is not None:
         problems = first_of_each_type((*problems, beyond))
     actions += _explained(changes, observed, stage, outcome)
-    due = ttl.due_at(outcome, spec.ttl_seconds_after_finished)
+    due = deadlines.deletion_due_at(outcome, spec.ttl_seconds_after_finished)
     if due is not None and due <= now:
         actions.append(DeleteJob())
     facts = report.Facts(job, observed, spec, stage, outcome, problems, counted)

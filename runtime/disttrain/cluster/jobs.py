@@ -1,14 +1,14 @@
 """Jobs and what belongs to them: the few things that can be asked and done, each one request."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from disttrain.cluster import references, resources
-from disttrain.cluster.errors import ClusterError, Forbidden, NotFound
+from disttrain.cluster.errors import ClusterError, Forbidden, NotFound, WrongInput
 from disttrain.cluster.interface import Api, Object, Request
 from disttrain.cluster.resources import CLAIMS, JOBS, PODS, Resource
-from disttrain.job import cluster_labels, cluster_names
+from disttrain.job import cluster_labels, cluster_names, object_uri, pod_layout
 
 FIELD_MANAGER: Final = "disttrain-cli"
 """Owner of the fields that people write with these commands."""
@@ -31,6 +31,18 @@ class Jobs:
     def all(self, selector: str = "") -> list[Object]:
         request = resources.listing(JOBS, self.namespace, labelSelector=selector)
         return list(items(self.api, request))
+
+    def choose(
+        self, names: Sequence[str], selector: str = "", *, everything: bool = False
+    ) -> list[str]:
+        """Names of the jobs that are meant, once each. WrongInput unless it is said one way."""
+        ways = [bool(names), bool(selector), everything]
+        if sum(ways) != 1:
+            message = "say which jobs: names, or --selector LABELS, or --all; one of them"
+            raise WrongInput(message)
+        if names:
+            return list(dict.fromkeys(map(references.name, names)))
+        return [job["metadata"]["name"] for job in self.all(selector)]
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
         """Make a job; the API server's object. Raises AlreadyThere, WrongInput."""
@@ -120,3 +132,15 @@ def pages(api: Api, request: Request) -> Iterator[Object]:
         if not token:
             return
         following = replace(request, query={**request.query, "continue": token})
+
+
+def files_of(job: Object) -> str:
+    """The folder of a job and the claim whose volume it is on, or its place in an object store."""
+    metadata = job["metadata"]
+    checkpoint = job["spec"].get("checkpoint") or {}
+    volume, uri = checkpoint.get("volume") or {}, checkpoint.get("uri") or ""
+    if object_uri.is_one(uri):
+        return object_uri.of_job(uri, metadata["name"], metadata["uid"])
+    claim = volume.get("claimName") or cluster_names.checkpoints_claim(metadata["name"])
+    folder = pod_layout.run_folder(metadata["name"], metadata["uid"]).name
+    return f"folder {folder} of persistentvolumeclaim/{claim}"

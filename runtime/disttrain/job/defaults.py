@@ -6,8 +6,7 @@ from disttrain.job.audit import Audit
 from disttrain.job.downpour import Downpour
 from disttrain.job.optimizer import Adagrad
 from disttrain.job.sandblaster import Precision, Sandblaster
-from disttrain.job.spec import Spec
-from disttrain.job.strategy import Strategy
+from disttrain.job.spec import Spec, Strategy
 
 EVALUATION_BATCHES = 4
 """Batches of training in one batch of evaluation: no gradients are kept, so more fit in memory."""

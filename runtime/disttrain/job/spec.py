@@ -2,22 +2,81 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import AfterValidator, Field, JsonValue
+from pydantic_core import PydanticCustomError
 
 from disttrain.job.audit import Audit
 from disttrain.job.checkpoint import Checkpoint
-from disttrain.job.cluster_field import ON_A_CLUSTER
+from disttrain.job.cluster_field import ON_A_CLUSTER, ObjectName
+from disttrain.job.downpour import Downpour
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.failure_policy import FailurePolicy
 from disttrain.job.metadata import Metadata
 from disttrain.job.roles import Coordinator, ParameterServer, Replicas, Transport
-from disttrain.job.section import Count, Section, WholeNumber
+from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.section import Choice, Count, Section, WholeNumber
 from disttrain.job.stop import Stop
-from disttrain.job.strategy import Strategy
-from disttrain.job.task_reference import TaskReference
+
+ENTRYPOINT_PATTERN = r"^[^\s:]+:[^\s:.]+$"
+"""What can be said about an entrypoint without Python's own rules for identifiers."""
 
 API_VERSION = "disttrain.dev/v1alpha1"
 KIND = "DistTrainJob"
+
+
+class Strategy(Choice):
+    """Exactly one way for the replicas to work together."""
+
+    downpour: Downpour | None = None
+    """Asynchronous SGD with a parameter server."""
+
+    sandblaster: Sandblaster | None = None
+    """Batch optimisation, such as L-BFGS, with a parameter server."""
+
+    @property
+    def rule(self) -> Downpour | Sandblaster:
+        options: list[Downpour | Sandblaster | None] = [self.downpour, self.sandblaster]
+        return next(option for option in options if option is not None)
+
+    @property
+    def only_downpour(self) -> Downpour:
+        """Downpour, for those who serve no other strategy; their processes ask `rule` before."""
+        assert self.downpour is not None, "only for jobs of downpour"  # noqa: S101 - for ourselves.
+        return self.downpour
+
+
+def _is_entrypoint(entrypoint: str) -> str:
+    module, separator, class_name = entrypoint.partition(":")
+    if separator and class_name.isidentifier() and all(map(str.isidentifier, module.split("."))):
+        return entrypoint
+    raise PydanticCustomError(
+        "bad_entrypoint",
+        "must be 'module:Class', for example digits:Digits, got '{entrypoint}'",
+        {"entrypoint": entrypoint},
+    )
+
+
+class TaskSource(Choice):
+    """Where the code of the task comes from on a cluster."""
+
+    config_map: ObjectName | None = None
+    """Name of a ConfigMap in the job's namespace; its keys are the files of the code."""
+
+
+class TaskReference(Section):
+    """The user's class."""
+
+    entrypoint: Annotated[str, AfterValidator(_is_entrypoint)] = Field(
+        examples=["digits:Digits"],
+        json_schema_extra={"pattern": ENTRYPOINT_PATTERN, "maxLength": 500},
+    )
+    """`module:Class` of the task. The module is looked up in the manifest's folder first."""
+
+    arguments: dict[str, JsonValue] = Field(default_factory=dict, max_length=200)
+    """Keyword arguments of the class."""
+
+    source: TaskSource | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
+    """Where the code comes from. null: it is in the image."""
 
 
 class Spec(Section):

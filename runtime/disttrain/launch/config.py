@@ -14,10 +14,29 @@ from disttrain.job.names import Role
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import atomic_file
-from disttrain.launch.cluster_access import ClusterAccess
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.transport.config import CurveKeys, TransportConfig, TransportKind
 from disttrain.transport.header import Role as TransportRole
+
+ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where Kubernetes puts what belongs to a pod's service account."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterAccess:
+    """Its address, and who the process is there. The files change while it runs."""
+
+    server: str
+    """https://HOST:PORT."""
+    account_folder: Path = ACCOUNT_FOLDER
+
+    @property
+    def token(self) -> Path:
+        return self.account_folder / "token"
+
+    @property
+    def authority(self) -> Path:
+        return self.account_folder / "ca.crt"
 
 
 class Supervisor(StrEnum):

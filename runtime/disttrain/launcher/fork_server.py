@@ -26,7 +26,7 @@ from disttrain.job.names import Role
 from disttrain.launch import config as launch_config
 from disttrain.launch import linux, process
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launcher import fork_messages, process_group
+from disttrain.launcher import fork_messages
 from disttrain.launcher.fork_messages import Preload, Start
 from disttrain.launcher.restart_policy import Exit
 from disttrain.telemetry import append_file
@@ -123,7 +123,7 @@ class ForkServer:
         redirect(Path(start.log))
 
     def _reap(self, child: _Child) -> None:
-        process_group.kill(child.pid)
+        linux.kill_group(child.pid)
         _, status = os.waitpid(child.pid, 0)
         self._selector.unregister(child.pidfd)
         os.close(child.pidfd)

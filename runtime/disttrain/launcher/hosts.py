@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,9 +17,8 @@ from pathlib import Path
 from typing import Protocol
 
 from disttrain.launch import linux
-from disttrain.launcher import fork_messages, hangs, process_group
+from disttrain.launcher import fork_messages, hangs
 from disttrain.launcher.fork_messages import Ended, Event, Preload, Preloaded, Ready, Start, Started
-from disttrain.launcher.outbox import Outbox
 from disttrain.launcher.restart_policy import Exit
 from disttrain.telemetry import append_file
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
@@ -33,6 +33,35 @@ FORK_ENVIRONMENT = MALLOC_ENVIRONMENT | {
 
 _END_SECONDS = 0.2
 """Between the end of a process's socket and its own."""
+
+
+class Outbox:
+    """Keeps what the socket does not take yet, in order.
+
+    A fork server that still imports torch reads nothing, and its socket holds some 200 packets.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        """`connection` keeps packets apart and does not block."""
+        self._connection = connection
+        self._waiting: deque[bytes] = deque()
+
+    def put(self, packet: bytes) -> None:
+        """Send the packet, at once or with a later `flush`."""
+        self._waiting.append(packet)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what the socket takes now. What a reader that is gone never got is dropped."""
+        while self._waiting:
+            try:
+                self._connection.send(self._waiting[0])
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                self._waiting.clear()
+                return
+            self._waiting.popleft()
 
 
 class Host(Protocol):
@@ -246,6 +275,6 @@ def _finish_orphan(pid: int) -> int:
     except ChildProcessError:
         # Its fork server had waited for it: the id may be somebody else's by now.
         return -signal.SIGKILL
-    process_group.kill(pid)
+    linux.kill_group(pid)
     _, status = os.waitpid(pid, 0)
     return Exit.from_wait_status(status).code

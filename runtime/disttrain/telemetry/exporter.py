@@ -15,8 +15,8 @@ from typing import Self
 
 from prometheus_client import CollectorRegistry, MetricsHandler
 
+from disttrain.errors import FinalError
 from disttrain.job import pod_layout
-from disttrain.telemetry.errors import MetricsAddressError
 from disttrain.telemetry.health import Health
 from disttrain.telemetry.metrics import ExporterMetrics
 
@@ -28,6 +28,10 @@ _SILENCE_SECONDS = 5
 
 _Request = socket.socket | tuple[bytes, socket.socket]
 """The standard library's; never the second, which is UDP's."""
+
+
+class MetricsAddressError(FinalError):
+    """The address for Prometheus is malformed or taken."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -90,7 +94,7 @@ class Exporter:
         host, port = _parse(address)
         handler = _handler(registry, health or Health())
         try:
-            self._server = _Server((host, port), handler, ExporterMetrics.register(registry))
+            self._server = _Server((host, port), handler, ExporterMetrics(registry))
         except OSError as error:
             message = f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
             raise MetricsAddressError(message) from error

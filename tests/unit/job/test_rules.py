@@ -9,7 +9,7 @@ from disttrain.job import rules
 from disttrain.job.audit import Audit
 from disttrain.job.downpour import Downpour
 from disttrain.job.finding import Severity
-from disttrain.job.strategy import Strategy
+from disttrain.job.spec import Strategy
 
 
 def test_a_plain_job_breaks_no_rule() -> None:
