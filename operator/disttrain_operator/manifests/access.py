@@ -25,7 +25,6 @@ def service_account(namespace: str) -> Object:
 
 
 def role_binding(namespace: str) -> Object:
-    """Gives that account its rights, which stand in the chart."""
     name = cluster_names.COORDINATOR_ACCOUNT
     return shared(Kind.RoleBinding, name, namespace, **_rights_of(name, namespace))
 

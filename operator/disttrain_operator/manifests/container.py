@@ -32,7 +32,6 @@ _MOST_LIVENESS_FAILURES = 8640
 
 
 def container(context: Context, role: Role) -> Object:
-    """The container as it is before a template is merged in."""
     made: Object = {
         "name": cluster_names.CONTAINER,
         "image": context.job.spec.image or context.config.image,

@@ -31,7 +31,6 @@ class Context:
     config: ManifestConfig
 
     def labels(self, role: Role | None = None) -> dict[str, str]:
-        """Labels of an object of the job, or of one of its roles."""
         if role is None:
             return cluster_labels.of_job(self.name, self.uid)
         return cluster_labels.of_role(self.name, self.uid, role)

@@ -2,7 +2,7 @@
 
 from disttrain.job import cluster_labels, cluster_names
 from disttrain.job.names import Role
-from disttrain.job.pod_template import PodTemplate
+from disttrain.job.roles import PodTemplate
 from disttrain_operator import json_text
 from disttrain_operator.manifests import template, volume
 from disttrain_operator.manifests.config import PodSecurity

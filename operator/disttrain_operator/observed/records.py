@@ -18,7 +18,6 @@ class JobKey(NamedTuple):
 
     @property
     def common(self) -> "JobKey":
-        """Where the objects are that all jobs of the namespace share."""
         return JobKey(self.namespace, "")
 
     def __str__(self) -> str:
@@ -84,7 +83,6 @@ class JobRecord:
 
     @property
     def of_job(self) -> str:
-        """The uid of the job that it belongs to: its own."""
         return self.uid
 
     @property

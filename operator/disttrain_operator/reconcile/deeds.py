@@ -23,7 +23,6 @@ class Deed:
 
 
 def removed(pod: RemovePod, why: str) -> Deed:
-    """A pod that was deleted without waiting for its node."""
     message = (
         f"pod {pod.name} was deleted by force: {why}, and {pod.because}; its process is fenced "
         "should it still run"

@@ -213,7 +213,6 @@ def _unsupported(job: DistTrainJob) -> Problem | None:
 
 
 def _wrong_template(context: Context, role: Role) -> Problem | None:
-    """What is wrong with a role's pods before anybody asks the API server."""
     theirs = given(context, role)
     wrong = theirs and template_fault({"metadata": theirs.metadata, "spec": theirs.spec})
     if wrong:

@@ -72,7 +72,6 @@ class Queue(Generic[Key]):
         return key
 
     def next_at(self) -> float | None:
-        """When the next job is due that nobody works on."""
         self._drop_void_turns()
         first = [waiting[0][0] for waiting in self._turns.values()]
         while self._heap:

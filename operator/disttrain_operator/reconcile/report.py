@@ -53,7 +53,6 @@ class Facts:
 
 
 def has_begun(job: JobRecord) -> bool:
-    """Whether training has begun, in this life of the job."""
     return job.training or job.phase == Phase.RUNNING
 
 

@@ -245,7 +245,6 @@ def allowed_by_now(
 
 
 def _makers(changes: Iterable[Action], observed: Observed) -> Iterator[Child]:
-    """The workloads that will make pods, as they are made or were stored."""
     for change in changes:
         if isinstance(change, Create | Renew) and change.child.kind in _ROLE_OF:
             yield change.child

@@ -96,7 +96,6 @@ class Life:
         return self.of(self.shape.folded)
 
     def of(self, *kinds: int) -> Records:
-        """The records of these kinds, in their order."""
         found: Records = self.records[np.isin(self.records["kind"], kinds)]
         return found
 
@@ -110,7 +109,6 @@ class Life:
 
     @property
     def shape(self) -> Shape:
-        """How its updates, or answers, are folded."""
         return shard_folding.PUSHES if self.is_shard else replica_folding.ANSWERS
 
 
@@ -176,7 +174,6 @@ class Evidence:
 
 
 def by_sender(records: Records) -> dict[SenderLife, Records]:
-    """A shard's records by the sender's life, each in its order."""
     keys = records["sender"].astype(np.uint64) << np.uint64(32) | records["incarnation"]
     return {
         SenderLife(int(key) >> 32, int(key) & 0xFFFFFFFF): records[keys == key]

@@ -26,7 +26,6 @@ class Digest:
         self._hash.update(content)
 
     def text(self) -> str:
-        """The hash of everything so far, as the manifest writes it."""
         return f"xxh3_128:{self._hash.hexdigest()}"
 
 

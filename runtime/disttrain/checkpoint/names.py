@@ -33,7 +33,6 @@ def removal(number: int) -> str:
 
 
 def is_leftover(name: str) -> bool:
-    """Whether a folder is what an interrupted writing or deletion left."""
     return name.startswith((".staging-", ".removed-"))
 
 
@@ -51,7 +50,6 @@ def vector_file(content_hash: str) -> str:
 
 
 def vector_draft(index: int, vector: Vector) -> str:
-    """The file of one holder's range of a vector while it is written."""
     return f"vector-of-{index:05d}-{vector.partition}-{vector.name}.safetensors"
 
 

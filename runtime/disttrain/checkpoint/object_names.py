@@ -26,7 +26,6 @@ def owner(claim: int) -> str:
 
 
 def data(entry: FileEntry) -> str:
-    """The object of a file, which many checkpoints may name."""
     return f"{DATA}/{entry.hash.rpartition(':')[2]}"
 
 

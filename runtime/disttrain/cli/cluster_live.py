@@ -77,7 +77,6 @@ def _shards(look: Look) -> list[Member]:
 
 
 def _limit(look: Look) -> str:
-    """What is missing, while something is."""
     lacking = [
         f"{each.type}: {each.message or each.reason}"
         for each in look.status.conditions

@@ -49,7 +49,6 @@ class LiveDisplay:
         self._live.stop()
 
     def event(self, text: str) -> None:
-        """Show what happened, with the latest few others."""
         self._events.append(terminal_text.escaped(text))
 
     def tick(self, processes: Sequence[Process]) -> None:

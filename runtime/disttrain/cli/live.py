@@ -95,7 +95,6 @@ def run(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
 
 
 def _new_by_default(job: DistTrainJob, task_folder: Path) -> Run:
-    """A new run in the first default folder that is free."""
     for folder in default_folders(job.metadata.name, datetime.now().astimezone()):
         if folder.parent.exists():
             # Its name is known beforehand: in a folder that others share it may be a stranger's.

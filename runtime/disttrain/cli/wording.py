@@ -82,7 +82,6 @@ def completed(figures: Completed) -> str:
 
 
 def limit(reason: str) -> str:
-    """The field of the manifest by which a job ended for this reason."""
     names = {field.alias for field in Stop.model_fields.values()}
     name = reason[:1].lower() + reason[1:]
     return f"spec.stop.{name}" if name in names else "spec.strategy"

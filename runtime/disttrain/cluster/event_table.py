@@ -29,7 +29,6 @@ def read(jobs: Jobs, name: str) -> list[Object]:
 
 
 def watch(jobs: Jobs, name: str, shown: Sequence[Object]) -> Iterator[str]:
-    """A line for each event that comes, or comes again, for ever."""
     told = {_version(each) for each in shown}
     while True:
         time.sleep(PAUSE_SECONDS)

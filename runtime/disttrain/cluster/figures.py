@@ -35,7 +35,6 @@ def batch_method(status: JobStatus) -> str:
 
 
 def warning(status: JobStatus) -> str:
-    """What the manifest of a batch method had better say otherwise."""
     return "" if status.sandblaster is None else status.sandblaster.warning or ""
 
 

@@ -33,13 +33,11 @@ class LogLine:
 
 
 def parse_line(line: str) -> LogLine:
-    """Split a line into its time stamp and its text."""
     stamp, _, text = line.partition(" ")
     return LogLine(stamp, text)
 
 
 def is_new(line: LogLine, last: LogLine | None) -> bool:
-    """Whether a line came after the last one that was shown."""
     return last is None or line.key > last.key
 
 

@@ -43,7 +43,6 @@ class Wish:
 
     @property
     def module(self) -> str:
-        """The module of the task's entrypoint, as it would be imported."""
         return self.job.spec.task.entrypoint.partition(":")[0]
 
     def manifest(self, namespace: str, code: str | None) -> Object:
@@ -68,7 +67,6 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), suffix: str =
 
 
 def of_value(value: dict[str, JsonValue], source: str, suffix: str = "") -> Wish:
-    """The same for a manifest that is a value already."""
     name = _completed(value, suffix or random_suffix())
     metadata = value.get("metadata")
     named = {**metadata, "name": name} if name and isinstance(metadata, dict) else metadata
@@ -111,7 +109,6 @@ def _generated_name(text: str, suffix: str) -> str | None:
 
 
 def _completed(value: JsonValue, suffix: str) -> str | None:
-    """The name that a generateName begins, for a manifest without a name."""
     metadata = value.get("metadata") if isinstance(value, dict) else None
     if not isinstance(metadata, dict) or metadata.get("name") is not None:
         return None

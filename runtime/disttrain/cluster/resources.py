@@ -62,7 +62,6 @@ def create(resource: Resource, namespace: str, body: Object, query: Mapping[str,
 
 
 def patch(resource: Resource, namespace: str, name: str, body: Object, part: str = "") -> Request:
-    """A merge patch: fields of an object to new values."""
     return Request(verb=Verb.PATCH, path=resource.path(namespace, name, part), body=body)
 
 

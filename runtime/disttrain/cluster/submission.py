@@ -141,7 +141,6 @@ def _taken_back(jobs: Jobs, stored: Object, change: Change) -> Iterator[None]:
 
 
 def _own(jobs: Jobs, stored: Object, job: Object) -> None:
-    """Let the ConfigMap go with the job, and not before it."""
     name, found = stored["metadata"]["name"], stored
     while True:
         # A merge patch replaces the whole list of owners: only of that which was read.

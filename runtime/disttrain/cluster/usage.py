@@ -143,7 +143,6 @@ def row(
     used: Object | None,
     counter: str = UPDATES,
 ) -> Row:
-    """One pod's row from its metrics at two instants."""
     latest = scraped[1]
     if latest is None:
         return Row(pod=pod, resources=used)

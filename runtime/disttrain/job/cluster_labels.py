@@ -27,12 +27,10 @@ def of_namespace() -> dict[str, str]:
 
 
 def of_job(job: str, uid: str) -> dict[str, str]:
-    """The labels of what belongs to the whole job, such as its Service."""
     return {**of_namespace(), **all_pods(job, uid)}
 
 
 def of_role(job: str, uid: str, role: Role) -> dict[str, str]:
-    """The labels of what belongs to one role: its controller, its pods."""
     return {**of_job(job, uid), COMPONENT: role.value}
 
 

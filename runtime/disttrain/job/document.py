@@ -56,7 +56,6 @@ def read(text: str) -> list[Document]:
 
 
 def write(value: JsonValue) -> str:
-    """Return a value as one YAML document, its fields in their order."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 

@@ -19,7 +19,6 @@ FEW = 8
 
 
 def by_name(section: type[Section]) -> dict[str, FieldInfo]:
-    """Return the fields of a section by their names in the manifest."""
     return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
@@ -74,5 +73,4 @@ def job_schema() -> JsonSchemaValue:
 
 
 def schema_text() -> str:
-    """Return the schema as it is printed and written to files."""
     return json.dumps(job_schema(), indent=2) + "\n"

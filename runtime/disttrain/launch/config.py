@@ -100,12 +100,10 @@ class LaunchConfig:
 
     @property
     def process(self) -> str:
-        """The name of the process, as in logs and file names."""
         return process_name(self.role, self.index)
 
     @property
     def shard_index(self) -> int:
-        """The index of a process whose role is known to have one."""
         if self.index is None:
             message = "this process is named by the coordinator"
             raise AssertionError(message)

@@ -96,7 +96,6 @@ def end(code: int) -> NoReturn:
 
 
 def main() -> None:
-    """Run a role in this process, which ends with its parent."""
     config_file, parent = sys.argv[1:]
     linux.end_with_parent(int(parent), signal.SIGKILL)
     # The launcher decides what Ctrl-C means.

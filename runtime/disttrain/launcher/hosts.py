@@ -69,24 +69,17 @@ class Host(Protocol):
 
     def start(self, name: str, config: Path, log: Path) -> None:
         """Start a process that runs the role in `config`."""
-        ...
 
     def descriptors(self) -> Sequence[int]:
         """What to wait for: readable when `events` has something to tell."""
-        ...
 
     def events(self) -> Iterator[Event]:
         """What has happened; waits for nothing."""
-        ...
 
     @property
-    def alive(self) -> bool:
-        """Whether it can start processes."""
-        ...
+    def alive(self) -> bool: ...
 
-    def close(self) -> None:
-        """Kill everything that it started and wait for the ends."""
-        ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +176,6 @@ class ForkHost:
         self._send(Start(name=name, config=str(config), log=str(log)))
 
     def preload(self, module: str, folder: Path) -> None:
-        """Have the user's module imported once for all processes forked later."""
         self._is_importing = True
         self._send(Preload(module=module, folder=str(folder)))
 
@@ -203,13 +195,12 @@ class ForkHost:
             except ConnectionError:
                 packet = b""
             if packet:
-                yield self._noted(fork_messages.parse_event(packet))
+                yield self._noted(fork_messages.EVENTS.validate_json(packet))
             else:
                 self._let_end()
                 yield from self._ended()
 
     def close(self) -> None:
-        """Kill the server and its processes and wait for their ends."""
         for _ in self._ended():
             pass
 
@@ -242,7 +233,7 @@ class ForkHost:
             yield Ended(name=name, pid=0, code=-signal.SIGKILL)
 
     def _send(self, command: fork_messages.Command) -> None:
-        self._outbox.put(fork_messages.encode_command(command))
+        self._outbox.put(fork_messages.COMMANDS.dump_json(command))
 
 
 def _run(

@@ -54,11 +54,9 @@ class Watcher(Protocol):
 
     def event(self, text: str) -> None:
         """Something happened: one sentence."""
-        ...
 
     def tick(self, processes: Sequence[Process]) -> None:
         """A moment passed; the states of all processes."""
-        ...
 
 
 class CoordinatorLink(Protocol):
@@ -66,25 +64,20 @@ class CoordinatorLink(Protocol):
 
     def died(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
         """A process has ended; it is started again, unless the job has ended, too."""
-        ...
 
     def lost(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
         """A process has ended and will not be started again: the budget is spent."""
-        ...
 
     def fail(self, message: str, error_kind: str) -> None:
         """A process met an error, of this class, that no restart heals; end the job as Failed."""
-        ...
 
     def stop(self, reason: str) -> None: ...
 
     def heard(self) -> Told | None:
         """What the coordinator says of the job; None: nothing new."""
-        ...
 
     def close(self) -> None:
         """Stop telling; what was not answered is dropped."""
-        ...
 
 
 class Launcher:

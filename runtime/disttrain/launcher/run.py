@@ -78,7 +78,6 @@ class Run:
         self._record.replace(record.to_json())
 
     def close(self) -> None:
-        """Remove the sockets and free the port and the folder."""
         self._record.close()
         self._held.close()
 

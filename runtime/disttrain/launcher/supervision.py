@@ -98,7 +98,6 @@ class Supervision:
         return found
 
     def is_any_due(self, now: float) -> bool:
-        """Whether a process waits for nothing but the possibility to start."""
         return any(_is_due(process, now) for process in self.processes.values())
 
     def next_due(self) -> float | None:
@@ -172,7 +171,6 @@ class Supervision:
 
 
 def _cancel(process: Process) -> None:
-    """What waits for its start is not started."""
     if process.state in {State.WAITING, State.DUE}:
         process.state = State.ENDED
 

@@ -27,7 +27,6 @@ class Told(BaseModel):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the job has, however: nothing follows."""
         return self.phase in set(Result)
 
     @property

@@ -64,7 +64,6 @@ class _Server(ThreadingHTTPServer):
         return connection, peer
 
     def close_request(self, request: _Request) -> None:
-        """Make room."""
         super().close_request(request)
         with self._changed:
             self._open = {one: None for one in self._open if one is not request}
