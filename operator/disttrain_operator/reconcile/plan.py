@@ -16,7 +16,7 @@ from disttrain_operator.policies import (
     key_checks,
     lost_pods,
     missing_pods,
-    ownership,
+    problem,
     restarts,
     stages,
     starting,
@@ -137,7 +137,7 @@ def _problems(situation: _Situation, outcome: Outcome | None) -> tuple[Problem, 
         *situation.wanted.problems,
         knowledge.refused,
         # Where nothing is made, no name is needed: a Deployment's ReplicaSet is not in the way.
-        unmarked or ownership.conflict(situation.job, children),
+        unmarked or problem.conflict(situation.job, children),
         *starting.problems(situation.job, observed, knowledge.lacks, situation.now),
         knowledge.error,
     ]

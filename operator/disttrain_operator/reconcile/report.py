@@ -21,7 +21,6 @@ from disttrain_operator import times
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import Death, EndPhase, JobRecord, Outcome, PodRecord
-from disttrain_operator.policies import before as before_policy
 from disttrain_operator.policies import conditions
 from disttrain_operator.policies.outcome import coordinator_job
 from disttrain_operator.policies.problem import Problem
@@ -58,7 +57,7 @@ def has_begun(job: JobRecord) -> bool:
 
 def status(facts: Facts, now: datetime) -> dict[str, Any]:
     """The operator's fields; the same for the same facts, so that nothing is written twice."""
-    before = before_policy.status(facts.job.status)
+    before = conditions.status_before(facts.job.status)
     situation = _situation(facts)
     pods = facts.observed.pods_of(facts.job)
     known = {condition.type: condition for condition in before.conditions}
@@ -139,7 +138,7 @@ def _own(facts: Facts, kind: Kind) -> list[Any]:
 
 def conditions_of(status: dict[str, Any]) -> dict[str, Condition]:
     """The conditions in a status by their types; none in one that somebody else spoiled."""
-    return {condition.type: condition for condition in before_policy.conditions(status)}
+    return {condition.type: condition for condition in conditions.conditions_before(status)}
 
 
 def measure(job: JobRecord, status: dict[str, Any], now: datetime) -> None:

@@ -16,7 +16,7 @@ from typing import NoReturn
 from disttrain.errors import DistTrainError, FinalError
 from disttrain.job.names import Role
 from disttrain.launch import config as launch_config
-from disttrain.launch import failure_file, linux
+from disttrain.launch import linux, outcome
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
@@ -50,7 +50,7 @@ def run(config_file: Path) -> int:
     config = launch_config.read(config_file)
     folder = RunFolder(config.run_folder)
     logs.configure(config.role.value, log_index(config), folder.logs)
-    return live(config, lambda error: failure_file.write(folder.failure(config.process), error))
+    return live(config, lambda error: outcome.write_failure(folder.failure(config.process), error))
 
 
 def live(config: LaunchConfig, when_final: Callable[[FinalError], None]) -> int:

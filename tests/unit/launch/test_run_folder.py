@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from disttrain.job.location import Location
-from disttrain.launch import failure_file
+from disttrain.launch import outcome
 from disttrain.launch.errors import NotARunFolder, OutputFolderInUse, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord, default_folders
 from disttrain.launcher import run
@@ -176,10 +176,10 @@ def test_the_newest_whole_checkpoint_is_the_restart_point(tmp_path: Path) -> Non
 
 
 def test_a_failure_survives_its_file(tmp_path: Path) -> None:
-    failure_file.write(tmp_path / "f", NotARunFolder("two\nlines"))
-    failure = failure_file.read(tmp_path / "f")
-    assert failure == failure_file.Failure(kind="NotARunFolder", message="two\nlines")
-    assert failure_file.read(tmp_path / "none") is None
+    outcome.write_failure(tmp_path / "f", NotARunFolder("two\nlines"))
+    failure = outcome.read_failure(tmp_path / "f")
+    assert failure == outcome.Failure(kind="NotARunFolder", message="two\nlines")
+    assert outcome.read_failure(tmp_path / "none") is None
 
 
 def test_a_run_of_which_no_member_has_begun_can_be_audited(tmp_path: Path) -> None:
