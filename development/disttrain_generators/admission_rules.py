@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from disttrain.job import rules
 from disttrain.job.finding import Severity
-from disttrain.job.metadata import LONGEST_NAME, NAME_PATTERN
 from disttrain.job.section import EXACTLY_ONE
+from disttrain.job.spec import LONGEST_NAME, NAME_PATTERN
 
 Validation = dict[str, str]
 """An entry of x-kubernetes-validations."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from disttrain.job import schema
+from disttrain.job import fields
 from disttrain_generators import committed_files, crd_file, reference_page
 
 
@@ -27,7 +27,7 @@ def files(root: Path) -> dict[Path, str]:
     reference, chart = root / "docs" / "reference", root / "charts" / "disttrain-operator"
     return {
         reference / "manifest.md": reference_page.page(),
-        reference / "disttrain-job.schema.json": schema.schema_text(),
+        reference / "disttrain-job.schema.json": fields.schema_text(),
         reference / "crd.yaml": crd_file.plain(),
         chart / "templates" / "crd.yaml": crd_file.template(),
     }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from disttrain.job import cluster_field, rules
-from disttrain.job.schema import job_schema
+from disttrain.job.fields import job_schema
 from disttrain_generators import enum_values
 from disttrain_generators.enum_values import ENUMS
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from disttrain.job.schema import WithoutFieldTitles
+from disttrain.job.fields import WithoutFieldTitles
 from disttrain_generators import admission_rules
 
 Schema = dict[str, Any]

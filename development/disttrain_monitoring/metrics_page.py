@@ -1,7 +1,7 @@
 """The reference page of all metrics, from the code that serves them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -56,11 +56,11 @@ def page() -> str:
 def groups() -> dict[str, tuple[Metric, ...]]:
     """Return all metrics by who serves them."""
     return {
-        "Coordinator": tuple(_of_group(CoordinatorMetrics.register(new_registry()))),
-        "Coordinator of a batch method": tuple(_of_group(BatchMetrics.register(new_registry()))),
-        "Shard": tuple(_of_group(ShardMetrics.register(new_registry()))),
-        "Replica": tuple(_of_group(ReplicaMetrics.register(new_registry()))),
-        "Every process of a job": tuple(_of_group(ExporterMetrics.register(new_registry()))),
+        "Coordinator": tuple(_of_group(CoordinatorMetrics(new_registry()))),
+        "Coordinator of a batch method": tuple(_of_group(BatchMetrics(new_registry()))),
+        "Shard": tuple(_of_group(ShardMetrics(new_registry()))),
+        "Replica": tuple(_of_group(ReplicaMetrics(new_registry()))),
+        "Every process of a job": tuple(_of_group(ExporterMetrics(new_registry()))),
         "Operator": tuple(_of_module()),
     }
 
@@ -68,8 +68,7 @@ def groups() -> dict[str, tuple[Metric, ...]]:
 def _of_group(
     group: CoordinatorMetrics | BatchMetrics | ShardMetrics | ReplicaMetrics | ExporterMetrics,
 ) -> Iterator[Metric]:
-    for field in fields(group):
-        yield _metric(getattr(group, field.name))
+    yield from map(_metric, vars(group).values())
 
 
 def _of_module() -> Iterator[Metric]:

@@ -7,7 +7,6 @@ from disttrain.job.names import Role
 
 
 def new_pairs() -> dict[Role, KeyPair]:
-    """A random pair for each role."""
     return {role: _pair() for role in Role}
 
 

@@ -21,7 +21,6 @@ from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import JobKey
 from disttrain_operator.observed.watched import Sights
-from disttrain_operator.policies import looking
 from disttrain_operator.reconcile import report
 from disttrain_operator.reconcile.reconciler import Reconciler
 from disttrain_operator.reconcile.relist import Relister
@@ -143,7 +142,7 @@ class Operator:
             if news is not News.NOTHING:
                 self._workers.add_changed(job)
             return
-        wait = looking.after(self._inventory.at(job).job, news)
+        wait = news.wait_for(self._inventory.at(job).job)
         if wait is not None:
             self._workers.add(job, wait)
 

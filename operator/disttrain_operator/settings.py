@@ -9,7 +9,7 @@ from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
 from disttrain_operator import json_text
 from disttrain_operator.environment import one_of
 from disttrain_operator.errors import InvalidSettings
-from disttrain_operator.manifests import shape
+from disttrain_operator.manifests import template
 from disttrain_operator.manifests.config import (
     DELETE,
     RETAIN,
@@ -92,7 +92,7 @@ def _volume(environ: Mapping[str, str]) -> DefaultVolume | None:
 def _pod_defaults(environ: Mapping[str, str]) -> str:
     name = "DISTTRAIN_POD_DEFAULTS"
     found = _json(environ, name, dict)
-    wrong = shape.wrong(json_text.read(found)) if found else None
+    wrong = template.first_fault(json_text.read(found)) if found else None
     if wrong is not None:
         message = f"{name}: {wrong}"
         raise InvalidSettings(message)

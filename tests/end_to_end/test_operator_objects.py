@@ -10,7 +10,6 @@ from cluster import Kubectl
 from disttrain.job.names import Role
 from disttrain_operator import keys
 from disttrain_operator.manifests import keys as key_manifests
-from disttrain_operator.manifests import launch
 from disttrain_operator.manifests.children import children, common
 from disttrain_operator.manifests.context import Context, Scale
 
@@ -51,7 +50,7 @@ def bodies(context: Context) -> list[dict[str, Any]]:
         child.body
         for child in (*children(context, scale), *common(context.namespace, context.config))
     ]
-    launched = launch.launch_file(context)
+    launched = key_manifests.launch_file(context)
     return [*made, key_manifests.secret(context, keys.new_pairs(), launched)]
 
 

@@ -12,7 +12,7 @@ from disttrain.audit import audit, reading, report
 from disttrain.checkpoint import digest, model_map, stores
 from disttrain.checkpoint.manifest import Manifest
 from disttrain.checkpoint.stores import CheckpointStore
-from disttrain.cli import checkpoint_export, checkpoint_inspection
+from disttrain.cli import checkpoint_table, export
 from disttrain.coordinator.journal import journals, state
 from disttrain.holder.restoring import Wanted
 from disttrain.job import manifest_file
@@ -73,11 +73,11 @@ def _checkpoints(location: Location) -> Found:
 
 
 def _commands(place: str) -> Found:
-    inspected = json.loads(checkpoint_inspection.json(place))
+    inspected = json.loads(checkpoint_table.json(place))
     del inspected["path"]
     with TemporaryDirectory() as folder:
         out = Path(folder) / "model.safetensors"
-        checkpoint_export.run(place, out)
+        export.run(place, out)
         return {"inspect": inspected, "export": digest.of(out.read_bytes())}
 
 

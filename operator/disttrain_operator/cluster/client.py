@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -15,8 +14,7 @@ import aiohttp
 from disttrain.job.cluster_names import OPERATOR_FIELD_MANAGER
 from disttrain_operator.cluster import answers, streams
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.cluster.query import Query
-from disttrain_operator.cluster.request import JSON, WATCH, Request
+from disttrain_operator.cluster.query import JSON, WATCH, Query, Request
 from disttrain_operator.cluster.streams import Event, Lines
 from disttrain_operator.errors import Unavailable
 from disttrain_operator.json_text import Level
@@ -83,24 +81,16 @@ class Client:
         self._token_read_at = -_TOKEN_LIFE_SECONDS
 
     async def __aenter__(self) -> Self:
-        """Open the connections."""
         # A watch holds its connection: it must not take one from those that ask.
         self._asking, self._watching = self._session(_CONNECTIONS), self._session(0)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the connections."""
+    async def __aexit__(self, *_: object) -> None:
         for session in (self._asking, self._watching):
             if session is not None:
                 await session.close()
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        """An object as it is now."""
         request = Request("GET", f"{kind.value.path(namespace)}/{name}", {})
         return await self._call(request, _level(kind))
 

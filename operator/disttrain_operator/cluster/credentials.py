@@ -30,7 +30,6 @@ class Credentials:
     """Read again for each minute: the kubelet replaces it."""
 
     def ssl_context(self) -> ssl.SSLContext:
-        """A context that trusts the authority and shows our certificate."""
         authority = self.authority.decode() if self.authority else None
         context = ssl.create_default_context(cadata=authority)
         if self.certificate is not None:

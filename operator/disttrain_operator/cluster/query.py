@@ -1,8 +1,15 @@
 """Which objects a list or a watch is about."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from disttrain_operator import json_text
 from disttrain_operator.kinds import Kind
+
+JSON = "application/json"
+WATCH = "WATCH"
+"""The verb of a GET that does not end; told apart in metrics."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,11 +28,43 @@ class Query:
 
     @property
     def path(self) -> str:
-        """The collection."""
         return self.kind.value.path(self.namespace)
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The selectors, as the API reads them."""
         selectors = {"labelSelector": self.labels, "fieldSelector": self.fields}
         return {name: value for name, value in selectors.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of the API server."""
+
+    verb: str
+    path: str
+    parameters: Mapping[str, str]
+    accept: str = JSON
+    content: str = JSON
+    """Type of the body."""
+    body: dict[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.path}"
+
+    @property
+    def is_watch(self) -> bool:
+        return self.verb == WATCH
+
+    @property
+    def method(self) -> str:
+        return "GET" if self.is_watch else self.verb
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Accept": self.accept, "Content-Type": self.content}
+
+    @property
+    def data(self) -> bytes | None:
+        if self.body is None:
+            return None
+        return json_text.write(self.body)

@@ -57,7 +57,6 @@ class Follower:
                     group.create_task(self.follow(query, version))
 
     async def follow(self, query: Query, version: str) -> None:
-        """Follow what one query is about until cancelled."""
         failures = 0
         while True:
             self._last_turns[query] = asyncio.get_running_loop().time()

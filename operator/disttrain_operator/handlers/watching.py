@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
+import aiohttp
 import kopf
 
+from disttrain_operator import json_text
 from disttrain_operator.cluster.credentials import Credentials
-from disttrain_operator.handlers import session
-from disttrain_operator.handlers.storage import NoDiffBase, NoProgress
+from disttrain_operator.cluster.streams import Lines
+from disttrain_operator.json_text import Level
 from disttrain_operator.kinds import Kind
 
 _CHUNK = 20
@@ -23,6 +25,41 @@ _IDLE_SECONDS = 1.0
 
 OnEvent = Callable[[Kind, str | None, dict[str, Any]], None]
 """Takes in an event: kind, type (DELETED, another, or None for a first list), object."""
+
+
+class NoDiffBase(kopf.DiffBaseStorage):
+    """Keeps no last state: nothing here asks what changed."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> Any:
+        """Copy nothing: kopf does it for each event otherwise."""
+        del body, extra_fields
+        return {}
+
+    def fetch(self, *, body: kopf.Body) -> None:
+        """Nothing was stored."""
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: Any) -> None:
+        """Store nothing."""
+
+
+class NoProgress(kopf.ProgressStorage):
+    """Keeps no progress: event handlers have none."""
+
+    def fetch(self, *, key: Any, body: kopf.Body) -> None:
+        """Nothing was stored."""
+
+    def store(self, *, key: Any, record: Any, body: kopf.Body, patch: kopf.Patch) -> None:
+        """Store nothing."""
+
+    def purge(self, *, key: Any, body: kopf.Body, patch: kopf.Patch) -> None:
+        """There is nothing to remove."""
+
+    def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
+        """Wake nobody by a patch."""
+
+    def clear(self, *, essence: Any) -> Any:
+        """There is nothing to leave out."""
+        return essence
 
 
 async def run(
@@ -65,7 +102,7 @@ def _registry(credentials: Credentials, on_event: OnEvent) -> kopf.OperatorRegis
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
         return kopf.AiohttpSession(
-            server=credentials.server, aiohttp_session=session.of(credentials)
+            server=credentials.server, aiohttp_session=session_of(credentials)
         )
 
     resource = Kind.DistTrainJob.value
@@ -76,3 +113,41 @@ def _registry(credentials: Credentials, on_event: OnEvent) -> kopf.OperatorRegis
         on_event(Kind.DistTrainJob, event["type"], event["object"])
 
     return registry
+
+
+def session_of(credentials: Credentials) -> aiohttp.ClientSession:
+    """A session that is logged in; kopf closes it."""
+    token = credentials.read_token()
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=credentials.ssl_context()),
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+        response_class=_Response,
+    )
+
+
+class _Response(aiohttp.ClientResponse):
+    """An answer to a list, or the stream of a watch."""
+
+    async def start(self, connection: Any) -> aiohttp.ClientResponse:
+        started = await super().start(connection)
+        self.content = _Content(self.content)  # type: ignore[assignment] # What kopf asks for.
+        return started
+
+    async def json(self, **_: Any) -> Any:
+        return json_text.read_jobs(await self.read(), Level.LIST)
+
+
+class _Content:
+    """The content of an answer; read in chunks, which only watches are, it comes line by line."""
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        self._content = content
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        lines = Lines()
+        async for piece in self._content.iter_chunked(size):
+            for line in lines.add(piece):
+                yield json_text.without_excess(line, Level.EVENT) + b"\n"

@@ -1,26 +1,30 @@
-"""Who coordinators are to the API server: each may patch the status of its own job, nothing else.
+"""What the jobs of a namespace share: their account, and who may connect to their pods.
 
-The coordinators of a namespace share an account. Its binding lets them patch statuses, and an
-admission policy of the chart lets a pod patch that of its own job alone.
+Each coordinator may patch the status of its own job, nothing else. The coordinators of a namespace
+share an account. Its binding lets them patch statuses, and an admission policy of the chart lets a
+pod patch that of its own job alone.
+
+Only pods of jobs reach the ports of pods of jobs, and scrapers their metrics. One policy is for all
+jobs of a namespace: between jobs their keys decide who is listened to.
 """
 
-from disttrain.job import cluster_names
+from disttrain.job import cluster_labels, cluster_names, pod_layout
 from disttrain.job.names import Role
+from disttrain_operator import json_text
 from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, shared
 
 _GROUP = "rbac.authorization.k8s.io"
 
 
 def service_account(namespace: str) -> Object:
-    """The account of the coordinators of a namespace."""
     # The pod asks for the token itself.
     name = cluster_names.COORDINATOR_ACCOUNT
     return shared(Kind.ServiceAccount, name, namespace, automountServiceAccountToken=False)
 
 
 def role_binding(namespace: str) -> Object:
-    """Gives that account its rights, which stand in the chart."""
     name = cluster_names.COORDINATOR_ACCOUNT
     return shared(Kind.RoleBinding, name, namespace, **_rights_of(name, namespace))
 
@@ -39,3 +43,25 @@ def _rights_of(account: str, namespace: str) -> Object:
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     role = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": cluster_names.COORDINATOR_ACCOUNT}
     return {"roleRef": role, "subjects": [subject]}
+
+
+def network_policy(namespace: str, config: ManifestConfig) -> Object:
+    """The policy of all pods of jobs in a namespace; what they connect to is not limited."""
+    own = {"podSelector": {"matchLabels": cluster_labels.of_namespace()}}
+    between = [_port(pod_layout.CONTROL_PORT), _port(pod_layout.DATA_PORT)]
+    metrics: Object = {"ports": [_port(pod_layout.METRICS_PORT)]}
+    if scrapers := json_text.read(config.metrics_from):
+        metrics["from"] = scrapers
+    spec = {
+        **own,
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {"from": [own], "ports": between},
+            metrics,
+        ],
+    }
+    return shared(Kind.NetworkPolicy, cluster_names.NETWORK_POLICY, namespace, spec=spec)
+
+
+def _port(number: int) -> Object:
+    return {"port": number, "protocol": "TCP"}

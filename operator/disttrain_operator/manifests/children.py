@@ -3,14 +3,7 @@
 from dataclasses import dataclass, replace
 
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests import (
-    access,
-    disruption,
-    network,
-    service,
-    volume,
-    workloads,
-)
+from disttrain_operator.manifests import access, volume, workloads
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, Scale
 
@@ -28,12 +21,10 @@ class Child:
 
     @property
     def key(self) -> ChildKey:
-        """What tells it apart."""
         return self.kind, self.name
 
 
 def of(body: Object) -> Child:
-    """The child that a body describes."""
     return Child(Kind[body["kind"]], body["metadata"]["name"], body)
 
 
@@ -41,8 +32,8 @@ def children(context: Context, scale: Scale) -> list[Child]:
     """All that is the job's own, but for the Secret, whose content is random."""
     bodies = [
         volume.claim(context),
-        service.service(context),
-        disruption.shard_budget(context),
+        workloads.service(context),
+        workloads.shard_budget(context),
         workloads.shards(context, scale),
         workloads.replicas(context, scale),
         workloads.coordinator(context, scale),
@@ -55,13 +46,12 @@ def common(namespace: str, config: ManifestConfig) -> list[Child]:
     bodies = (
         access.service_account(namespace),
         access.role_binding(namespace),
-        network.network_policy(namespace, config),
+        access.network_policy(namespace, config),
     )
     return [of(body) for body in bodies]
 
 
 def at_scale(child: Child, scale: Scale) -> Child:
-    """The same child at another scale."""
     fields: dict[Kind, Object] = {
         Kind.StatefulSet: {"replicas": scale.shards},
         Kind.ReplicaSet: {"replicas": scale.replicas},

@@ -7,7 +7,7 @@ from disttrain.job import cluster_labels, cluster_names, pod_layout
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
 from disttrain_operator.manifests.context import Context, Object
-from disttrain_operator.manifests.volumes import mounts
+from disttrain_operator.manifests.volume import mounts
 
 _REQUESTS = {
     Role.COORDINATOR: {"cpu": "100m", "memory": "256Mi"},
@@ -32,7 +32,6 @@ _MOST_LIVENESS_FAILURES = 8640
 
 
 def container(context: Context, role: Role) -> Object:
-    """The container as it is before a template is merged in."""
     made: Object = {
         "name": cluster_names.CONTAINER,
         "image": context.job.spec.image or context.config.image,

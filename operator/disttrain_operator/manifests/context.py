@@ -14,7 +14,6 @@ Object = dict[str, Any]
 
 
 def shared(kind: Kind, name: str, namespace: str, **content: Any) -> Object:
-    """An object that all jobs of a namespace share."""
     labels = cluster_labels.of_namespace()
     metadata = {"name": name, "namespace": namespace, "labels": labels}
     header = {"apiVersion": kind.value.api_version, "kind": kind.name}
@@ -32,13 +31,11 @@ class Context:
     config: ManifestConfig
 
     def labels(self, role: Role | None = None) -> dict[str, str]:
-        """Labels of an object of the job, or of one of its roles."""
         if role is None:
             return cluster_labels.of_job(self.name, self.uid)
         return cluster_labels.of_role(self.name, self.uid, role)
 
     def new(self, kind: Kind, name: str, role: Role | None = None, **content: Any) -> Object:
-        """An object that is deleted with the job."""
         metadata = {
             "name": name,
             "namespace": self.namespace,
@@ -50,7 +47,6 @@ class Context:
 
     @property
     def owner(self) -> Object:
-        """The owner reference of all children."""
         return {
             "apiVersion": Kind.DistTrainJob.value.api_version,
             "kind": Kind.DistTrainJob.name,

@@ -1,16 +1,42 @@
 """The Secret with the manifest and one key pair per role."""
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
-from disttrain.job import cluster_names, keys_file, pod_layout
+from disttrain.job import cluster_names, effective, keys_file, pod_layout
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.context import Context, Object
 
+_NOT_FOR_PROCESSES = (
+    "image",
+    "suspend",
+    "activeDeadlineSeconds",
+    "pendingDeadlineSeconds",
+    "ttlSecondsAfterFinished",
+    "managedBy",
+)
+_WITH_TEMPLATES = ("coordinator", "parameterServer", "replicas")
+
+
+def launch_file(context: Context) -> str:
+    """The manifest with its defaults, without what only the operator reads.
+
+    The number of replicas is that of the beginning: it is written once, and they may be scaled.
+    """
+    manifest: Any = effective.manifest(context.job)
+    metadata = {"name": context.name, "namespace": context.namespace, "uid": context.uid}
+    spec = {
+        name: value for name, value in manifest["spec"].items() if name not in _NOT_FOR_PROCESSES
+    }
+    for role in _WITH_TEMPLATES:
+        spec[role] = {name: value for name, value in spec[role].items() if name != "template"}
+    return json.dumps({**manifest, "metadata": metadata, "spec": spec}, indent=1, sort_keys=True)
+
 
 def secret_name(context: Context) -> str:
-    """The Secret's name."""
     return cluster_names.launch_secret(context.name, context.uid)
 
 

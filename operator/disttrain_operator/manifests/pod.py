@@ -2,13 +2,13 @@
 
 from disttrain.job import cluster_labels, cluster_names
 from disttrain.job.names import Role
-from disttrain.job.pod_template import PodTemplate
+from disttrain.job.roles import PodTemplate
 from disttrain_operator import json_text
 from disttrain_operator.manifests import template, volume
 from disttrain_operator.manifests.config import PodSecurity
 from disttrain_operator.manifests.container import container, threads_variable
 from disttrain_operator.manifests.context import Context, Object
-from disttrain_operator.manifests.volumes import volumes
+from disttrain_operator.manifests.volume import volumes
 
 GRACE_SECONDS = 120
 """A replica finishes its step, a shard saves its values, the coordinator checkpoints."""
@@ -23,13 +23,11 @@ at labels, in its ambient mode at the second; older releases and Linkerd at anno
 
 
 def pod_template(context: Context, role: Role) -> Object:
-    """The template with the user's merged in."""
     ours = template.merge(_ours(context, role), json_text.read(context.config.pod_defaults))
     return _fixed(context, role, template.merge(ours, _theirs(context, role)))
 
 
 def given(context: Context, role: Role) -> PodTemplate | None:
-    """The user's template of a role."""
     spec = context.job.spec
     return {
         Role.COORDINATOR: spec.coordinator.template,

@@ -64,12 +64,10 @@ def unpack(text: str) -> Objects | None:
 
 
 def is_strange(objects: Objects, context: Context) -> bool:
-    """Whether somebody put the objects of another job there."""
     return any(_is_strange(each, context) for each in objects.children)
 
 
 def digest(templates: Sequence[Any]) -> str:
-    """What tells the user's pod templates from others."""
     return hashlib.sha256(json_text.write(list(templates), in_order=True)).hexdigest()[:16]
 
 

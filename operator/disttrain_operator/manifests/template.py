@@ -4,7 +4,21 @@ Mappings are merged, lists with a merge key by that key, other lists replaced; n
 https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/
 """
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
+
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+_LISTS: Final = (
+    "volumes",
+    "tolerations",
+    "imagePullSecrets",
+    "hostAliases",
+    "topologySpreadConstraints",
+    "resourceClaims",
+    "schedulingGates",
+)
+_LISTS_OF_CONTAINER: Final = ("env", "envFrom", "volumeMounts", "volumeDevices", "ports")
+_LARGEST_NAME: Final = 63
 
 MERGE_KEYS = {
     "containers": "name",
@@ -62,3 +76,64 @@ def _item(name: str, ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, 
     if name in _ONE_OF:
         ours = {part: value for part, value in ours.items() if part in theirs}
     return merge(ours, theirs)
+
+
+def first_fault(template: dict[str, Any]) -> str | None:
+    """The first thing that is wrong with a template; None if nothing is."""
+    return next(_wrong(template), None)
+
+
+def _wrong(template: dict[str, Any]) -> Iterator[str]:
+    metadata, spec = template.get("metadata"), template.get("spec")
+    yield from _wrong_mapping(metadata, "metadata")
+    yield from _wrong_mapping(spec, "spec")
+    if isinstance(metadata, dict):
+        for name in ("labels", "annotations"):
+            yield from _wrong_texts(metadata.get(name), f"metadata.{name}")
+    if isinstance(spec, dict):
+        yield from _wrong_mapping(spec.get("securityContext"), "spec.securityContext")
+        for name in (*_CONTAINERS, *_LISTS):
+            yield from _wrong_list(name, spec.get(name), f"spec.{name}")
+        for name in _CONTAINERS:
+            yield from _wrong_containers(spec.get(name), f"spec.{name}")
+
+
+def _wrong_containers(containers: Any, path: str) -> Iterator[str]:
+    for place, container in enumerate(containers or []):
+        inside = f"{path}[{place}]"
+        for name in _LISTS_OF_CONTAINER:
+            yield from _wrong_list(name, container.get(name), f"{inside}.{name}")
+        for name in ("resources", "securityContext"):
+            yield from _wrong_mapping(container.get(name), f"{inside}.{name}")
+        for name in ("limits", "requests"):
+            value = (container.get("resources") or {}).get(name)
+            yield from _wrong_mapping(value, f"{inside}.resources.{name}")
+
+
+def _wrong_list(name: str, value: Any, path: str) -> Iterator[str]:
+    if value is not None and not isinstance(value, list):
+        yield f"{path} must be a list, got {_shown(value)}"
+        return
+    for place, item in enumerate(value or []):
+        if not isinstance(item, dict):
+            yield f"{path}[{place}] must be a mapping, got {_shown(item)}"
+            return
+        key = MERGE_KEYS.get(name)
+        if key is not None and not isinstance(item.get(key), str | int | None):
+            yield f"{path}[{place}].{key} must be plain, got {_shown(item.get(key))}"
+
+
+def _wrong_mapping(value: Any, path: str) -> Iterator[str]:
+    if value is not None and not isinstance(value, dict):
+        yield f"{path} must be a mapping, got {_shown(value)}"
+
+
+def _wrong_texts(value: Any, path: str) -> Iterator[str]:
+    yield from _wrong_mapping(value, path)
+    for name, text in (value or {}).items():
+        if not isinstance(text, str | None):
+            yield f"{path}.{name} must be text, got {_shown(text)}"
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:_LARGEST_NAME]

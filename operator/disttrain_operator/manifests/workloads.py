@@ -1,10 +1,17 @@
 """What keeps the pods: a StatefulSet of shards, a ReplicaSet of replicas, the coordinator's Job."""
 
-from disttrain.job import cluster_labels, cluster_names
+from disttrain.job import cluster_labels, cluster_names, pod_layout
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests import volume
 from disttrain_operator.manifests.context import Context, Object, Scale
 from disttrain_operator.manifests.pod import pod_template
+
+_PORTS = {
+    pod_layout.CONTROL_PORT_NAME: pod_layout.CONTROL_PORT,
+    pod_layout.DATA_PORT_NAME: pod_layout.DATA_PORT,
+    pod_layout.METRICS_PORT_NAME: pod_layout.METRICS_PORT,
+}
 
 _NEVER_GIVE_UP = 2**31 - 1
 """Only the operator counts restarts."""
@@ -51,3 +58,29 @@ def coordinator(context: Context, scale: Scale) -> Object:
 def _pods(context: Context, role: Role) -> Object:
     selected = cluster_labels.pods_of(context.name, context.uid, role)
     return {"selector": {"matchLabels": selected}, "template": pod_template(context, role)}
+
+
+def service(context: Context) -> Object:
+    spec = {
+        "clusterIP": "None",
+        # Processes look for each other while they become ready.
+        "publishNotReadyAddresses": True,
+        "selector": cluster_labels.all_pods(context.name, context.uid),
+        "ports": [{"name": name, "port": port} for name, port in _PORTS.items()],
+    }
+    return context.new(Kind.Service, cluster_names.service(context.name), spec=spec)
+
+
+def shard_budget(context: Context) -> Object | None:
+    """The budget of several shards; one that is not ready never holds up a drain."""
+    if context.job.spec.parameter_server.shards == 1:
+        return None
+    selected = cluster_labels.pods_of(context.name, context.uid, Role.SHARD)
+    spec = {
+        # Pods that share a node's volume leave it together, or a drain waits for ever.
+        "maxUnavailable": "100%" if volume.is_for_one_node(context) else 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": {"matchLabels": selected},
+    }
+    name = cluster_names.shard_set(context.name)
+    return context.new(Kind.PodDisruptionBudget, name, Role.SHARD, spec=spec)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.children import ChildKey
-from disttrain_operator.observed import deaths, news
+from disttrain_operator.observed import news
 from disttrain_operator.observed.news import News, Record
+from disttrain_operator.observed.pods import remembering
 from disttrain_operator.observed.records import ChildRecord, JobKey, JobRecord, Outcome, PodRecord
 
 
@@ -23,7 +24,6 @@ class Observed:
     """What coordinators decided whose pods are gone, by the uid of their job."""
 
     def of_kind(self, kind: Kind) -> list[Record]:
-        """The records of a kind."""
         if kind is Kind.DistTrainJob:
             return [] if self.job is None else [self.job]
         if kind is Kind.Pod:
@@ -36,7 +36,6 @@ class Observed:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left."""
         return self.job is None and not self.children and not self.pods
 
 
@@ -50,7 +49,6 @@ class Inventory:
         self._places: dict[JobKey, Observed] = {}
 
     def __len__(self) -> int:
-        """Return the number of places at which something is."""
         return len(self._places)
 
     def places(self) -> Iterator[JobKey]:
@@ -88,7 +86,7 @@ class Inventory:
         old = pods.get(record.name)
         if old is not None and old.uid == record.uid and old.version > record.version:
             return News.NOTHING
-        pods[record.name] = deaths.remembering(old, record)
+        pods[record.name] = remembering(old, record)
         return news.compare(old, pods[record.name])
 
     def drop_job(self, key: JobKey, uid: str) -> bool:

@@ -1,5 +1,6 @@
 """What is new by another sight of an object, as far as it decides how soon its job is looked at."""
 
+from datetime import timedelta
 from enum import Enum
 from typing import Final
 
@@ -21,6 +22,17 @@ class News(Enum):
     """How many pods are there and ready, or how far they have come: only the status tells it."""
     DECISIVE = "decisive"
     """Something may have to be done."""
+
+    def wait_for(self, job: JobRecord | None) -> timedelta | None:
+        """The wait before a look; None for no need. `job` is None where only leftovers are."""
+        if job is None or self is News.NOTHING:
+            return None
+        # Of a job that has ended only the numbers change, as its pods go one by one.
+        return _AFTER[News.NUMBERS if job.outcome is not None else self]
+
+
+_AFTER: Final = {News.DECISIVE: timedelta(seconds=1), News.NUMBERS: timedelta(seconds=3)}
+"""Events of a job's objects come in bursts; one look, and one status, answers them all."""
 
 
 def compare(old: Record | None, new: Record) -> News:

@@ -2,7 +2,7 @@
 
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from disttrain.job import cluster_labels, cluster_names, limits
 from disttrain.job.names import Role
@@ -11,6 +11,9 @@ from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import stored
 from disttrain_operator.observed import outcomes
 from disttrain_operator.observed.records import ChildRecord, EndPhase, JobKey, JobRecord
+
+_LOST: Final = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
+"""Taints of a node whose kubelet does not answer, or of which somebody says that it is off."""
 
 RESTARTS = "disttrain.dev/restarts"
 """Annotation of a job: restarts that were counted, per role and pod."""
@@ -64,12 +67,10 @@ def time(value: object) -> datetime | None:
 
 
 def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The conditions of an object by their types."""
     return {str(each.get("type")): each for each in items(status.get("conditions"))}
 
 
 def is_true(condition: dict[str, Any] | None) -> bool:
-    """Whether a condition is there and holds."""
     return condition is not None and condition.get("status") == "True"
 
 
@@ -170,14 +171,12 @@ def _not_too_long(value: object) -> str:
 
 
 def role(body: dict[str, Any]) -> Role | None:
-    """The role of a pod, from its label."""
     labels = mapping(mapping(body.get("metadata")).get("labels"))
     found = labels.get(cluster_labels.COMPONENT)
     return Role(found) if found in set(Role) else None
 
 
 def main_container(statuses: object) -> dict[str, Any]:
-    """The status of the container that runs the role."""
     found = (each for each in items(statuses) if each.get("name") == cluster_names.CONTAINER)
     return next(found, {})
 
@@ -220,3 +219,16 @@ def _job_state(
 
 def _trouble(condition: dict[str, Any] | None) -> str:
     return text(condition.get("message")) if condition and is_true(condition) else ""
+
+
+def trouble_of_node(node: dict[str, Any]) -> str:
+    """Why no kubelet will end a pod there, in words; empty for a node that answers.
+
+    One that is not ready but says so itself answers: a volume may take its time to be unmounted.
+    """
+    ready = conditions(mapping(node.get("status"))).get("Ready", {})
+    if ready.get("status") == "Unknown":
+        return "its node does not answer"
+    taints = items(mapping(node.get("spec")).get("taints"))
+    found = sorted(_LOST.intersection(str(taint.get("key")) for taint in taints))
+    return f"its node has the taint {found[0]}" if found else ""

@@ -1,5 +1,6 @@
 """Pods to records."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +9,9 @@ from disttrain.job.failure_policy import DISRUPTION
 from disttrain.job.names import Role
 from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.records import Death, Outcome, PodRecord
+
+MOST_DEATHS = 10
+"""Deaths that are kept of a pod: a status tells no more of them."""
 
 _BY_TAINT = "DeletionByTaintManager"
 
@@ -45,7 +49,6 @@ def record(body: dict[str, Any]) -> PodRecord | None:
 
 
 def _hindrance(container: dict[str, Any], states: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What keeps its container from running."""
     scheduled = states.get("PodScheduled", {})
     waiting = parsing.mapping(parsing.mapping(container.get("state")).get("waiting"))
     return {
@@ -100,3 +103,11 @@ def _outcome(container: dict[str, Any], created: datetime | None) -> Outcome | N
         return None
     finished = parsing.time(ended.get("finishedAt")) or created or parsing.LONG_AGO
     return outcomes.from_termination(ended.get("message"), finished)
+
+
+def remembering(old: PodRecord | None, new: PodRecord) -> PodRecord:
+    """The new sight of a pod, with the deaths that earlier sights told of."""
+    if old is None or old.uid != new.uid or old.death is None:
+        return new
+    earlier = old.earlier if old.death == new.death else (*old.earlier, old.death)
+    return replace(new, earlier=earlier[-MOST_DEATHS:]) if earlier else new

@@ -18,11 +18,9 @@ class JobKey(NamedTuple):
 
     @property
     def common(self) -> "JobKey":
-        """Where the objects are that all jobs of the namespace share."""
         return JobKey(self.namespace, "")
 
     def __str__(self) -> str:
-        """Return the key as kubectl users write it."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -85,7 +83,6 @@ class JobRecord:
 
     @property
     def of_job(self) -> str:
-        """The uid of the job that it belongs to: its own."""
         return self.uid
 
     @property
@@ -138,7 +135,6 @@ class ChildRecord:
 
     @property
     def of_job(self) -> str:
-        """The uid of the job that it belongs to."""
         return self.owner_uid
 
 
@@ -191,7 +187,6 @@ class PodRecord:
 
     @property
     def of_job(self) -> str:
-        """The uid of the job that it belongs to."""
         return self.job_uid
 
     @property

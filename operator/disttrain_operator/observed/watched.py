@@ -54,7 +54,6 @@ class Sights:
 
     @contextmanager
     def listing(self) -> Iterator[set[str]]:
-        """Give the uids of what is deleted while a list is read."""
         gone: set[str] = set()
         self._listings.append(gone)
         try:

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
+
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
+from disttrain.job.status import JobStatus
 from disttrain_operator import times
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import EndPhase, Outcome
-from disttrain_operator.policies import before as before_policy
 from disttrain_operator.policies.problem import Problem
 from disttrain_operator.policies.stages import Stage
 
@@ -50,7 +52,7 @@ def of(
 
 def resumed_at(status: dict[str, Any], now: datetime) -> datetime | None:
     """When a job was resumed last, by its status; `now` if that does not tell of it yet."""
-    known = {condition.type: condition for condition in before_policy.conditions(status)}
+    known = {condition.type: condition for condition in conditions_before(status)}
     suspended = known.get(ConditionType.SUSPENDED)
     if suspended is None or not _was_resumed(suspended):
         return None
@@ -60,7 +62,6 @@ def resumed_at(status: dict[str, Any], now: datetime) -> datetime | None:
 
 
 def _was_resumed(suspended: Condition | None) -> bool:
-    """Whether a job that runs was suspended once."""
     if suspended is None:
         return False
     return suspended.status is ConditionStatus.TRUE or suspended.reason == _RESUMED
@@ -135,3 +136,15 @@ def _condition(fact: _Fact, before: Condition | None, generation: int, now: date
         last_transition_time=since,
         observed_generation=generation,
     )
+
+
+def status_before(written: dict[str, Any]) -> JobStatus:
+    """The status as it stands; one that somebody else spoiled counts as none."""
+    try:
+        return JobStatus.model_validate(written)
+    except ValidationError:
+        return JobStatus()
+
+
+def conditions_before(written: dict[str, Any]) -> tuple[Condition, ...]:
+    return status_before(written).conditions

@@ -17,7 +17,6 @@ class Since(NamedTuple):
 
 
 def next_instant(spec: Spec, since: Since) -> datetime | None:
-    """When the nearest deadline passes."""
     return min((each.instant for each in _deadlines(spec, since)), default=None)
 
 
@@ -50,3 +49,10 @@ def _deadlines(spec: Spec, since: Since) -> list[_Deadline]:
         instant = since.waits + timedelta(seconds=pending)
         found.append(_Deadline(instant, OperatorReason.PENDING_DEADLINE_EXCEEDED, message))
     return found
+
+
+def deletion_due_at(outcome: Outcome | None, seconds: int | None) -> datetime | None:
+    """The instant; None for a job that goes on or is kept."""
+    if outcome is None or seconds is None:
+        return None
+    return outcome.time + timedelta(seconds=seconds)

@@ -60,7 +60,6 @@ def seen(before: Sight | None, body: dict[str, Any], now: float) -> Sight:
 
 
 def is_live(sight: Sight, now: float) -> bool:
-    """Whether somebody holds it."""
     return sight.holder != "" and now - sight.since < sight.seconds
 
 
@@ -74,7 +73,6 @@ def spec(holder: str, now: datetime) -> dict[str, Any]:
 
 
 def body(namespace: str, lease: str, holder: str, now: datetime) -> dict[str, Any]:
-    """A Lease that was not there."""
     return {
         "apiVersion": Kind.Lease.value.api_version,
         "kind": Kind.Lease.name,

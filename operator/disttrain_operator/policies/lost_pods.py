@@ -26,7 +26,6 @@ def overdue(
 def next_instant(
     job: JobRecord, observed: Observed, answered: Mapping[str, datetime]
 ) -> datetime | None:
-    """When the next pod will be overdue."""
     return min((at for _, at in _waited_for(job, observed, answered)), default=None)
 
 

@@ -39,7 +39,6 @@ class Lack:
 
 
 def lacks_pods(child: ChildRecord) -> bool:
-    """Whether a workload that runs has fewer pods than it shall have."""
     running = child.kind in WORKLOADS and child.ended is None and not child.deleting
     return running and child.remaining < child.wanted
 
@@ -55,12 +54,10 @@ def lacks(
 def unexplained(
     children: Collection[ChildRecord], known: Mapping[str, Lack], now: datetime
 ) -> tuple[str, ...]:
-    """The uids of workloads to ask about now."""
     return tuple(uid for uid, at in _due(children, known) if at <= now)
 
 
 def next_instant(children: Collection[ChildRecord], known: Mapping[str, Lack]) -> datetime | None:
-    """When the next question is due."""
     return min((at for _, at in _due(children, known)), default=None)
 
 

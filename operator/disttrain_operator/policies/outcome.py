@@ -39,12 +39,10 @@ def is_guess(outcome: Outcome | None) -> bool:
 
 
 def coordinators(job: JobRecord, observed: Observed) -> list[PodRecord]:
-    """The job's coordinators, ended ones among them."""
     return [pod for pod in observed.pods_of(job) if pod.role is Role.COORDINATOR]
 
 
 def coordinator_job(job: JobRecord, observed: Observed) -> ChildRecord | None:
-    """The Job that keeps the coordinator."""
     children = observed.children.values()
     own = (each for each in children if each.kind is Kind.Job and each.owner_uid == job.uid)
     return next(own, None)
@@ -60,3 +58,15 @@ def _from_job(ended: ChildRecord, now: datetime) -> Outcome:
         "summary.json in the job's folder on the volume says how"
     )
     return Outcome(phase=EndPhase.FAILED, reason=UNKNOWN, message=message, time=now)
+
+
+def held_back_coordinator(job: JobRecord, observed: Observed) -> ChildRecord | None:
+    """The Job that has no pod and would have to wait for one; None if there is none.
+
+    A failed pod that is still there ended by itself: whatever ails it, waiting is right.
+    """
+    keeper = coordinator_job(job, observed)
+    if keeper is None or keeper.deleting or keeper.ended is not None:
+        return None
+    waits = keeper.failed > 0 and keeper.remaining == 0
+    return keeper if waits and not coordinators(job, observed) else None

@@ -25,7 +25,6 @@ _START = "startTime"
 def due_at(
     before: dict[str, Any], after: dict[str, Any], written: datetime | None, now: datetime
 ) -> datetime:
-    """When a status that differs from the one before is to be written."""
     # Deadlines count from what the Job says of its start: that it has one at all can wait.
     waiting = _NUMBERS if _START in before else {*_NUMBERS, _START}
     if written is None or _without(waiting, before) != _without(waiting, after):

@@ -1,18 +1,62 @@
 """Failures of processes: counted per pod, judged by the failure policy, limited per role."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from disttrain.job.failure_policy import FailureAction, FailurePolicy, MaxRestarts
+from disttrain.job.failure_policy import (
+    DISRUPTION,
+    FailureAction,
+    FailurePolicy,
+    FailureRule,
+    MaxRestarts,
+)
 from disttrain.job.names import Role
 from disttrain_operator.observed.records import Death, EndPhase, OperatorReason, Outcome, PodRecord
-from disttrain_operator.policies import failure_rules
-from disttrain_operator.policies.failure_rules import Verdict
+
+_DISRUPTED = FailureRule(reasons=(DISRUPTION,), action=FailureAction.RESTART_POD_IGNORING_BUDGET)
+"""Comes before the job's rules, unless one of them is about disruptions."""
+
+_OTHERWISE = FailureAction.RESTART_POD
 
 _UID_CHARACTERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What follows, and by which rule."""
+
+    action: FailureAction
+    because: str = ""
+    """The rule of the manifest and what matched it, in words; empty: no rule says so."""
+
+
+def judge(rules: Sequence[FailureRule], role: Role, death: Death | None) -> Verdict:
+    """What follows the death of a process; None: one of which nothing was seen."""
+    if death is None:
+        return Verdict(_OTHERWISE)
+    speaks_of_disruptions = any(DISRUPTION in rule.reasons for rule in rules)
+    if not speaks_of_disruptions and _rule_matches(_DISRUPTED, role, death):
+        return Verdict(_DISRUPTED.action)
+    for place, rule in enumerate(rules):
+        if _rule_matches(rule, role, death):
+            return Verdict(rule.action, _rule_words(place, death))
+    return Verdict(_OTHERWISE)
+
+
+def _rule_words(place: int, death: Death) -> str:
+    how = f"exit code {death.exit_code}, {death.reason}"
+    return f"spec.failurePolicy.rules[{place}] ({how})"
+
+
+def _rule_matches(rule: FailureRule, role: Role, death: Death) -> bool:
+    return (
+        (not rule.roles or role in rule.roles)
+        and (not rule.exit_codes or death.exit_code in rule.exit_codes)
+        and (not rule.reasons or not death.reasons.isdisjoint(rule.reasons))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +84,6 @@ class Counted:
 
     @property
     def restarts_all(self) -> bool:
-        """Whether all processes shall start again."""
         return self.why_restarts_all != ""
 
     @property
@@ -83,14 +126,14 @@ def count(
     fresh = []
     for pod in pods:
         tally = tallies[pod.role]
-        failures = _failures(pod, failure_rules.judge(policy.rules, pod.role, pod.death))
+        failures = _failures(pod, judge(policy.rules, pod.role, pod.death))
         if failures == 0:
             continue
         uid = pod.uid[:_UID_CHARACTERS]
         known = tally.known.get(uid, 0)
         tally.seen[uid] = max(failures, known)
         for death, number in _new_deaths(pod, failures - known):
-            verdict = failure_rules.judge(policy.rules, pod.role, death)
+            verdict = judge(policy.rules, pod.role, death)
             fresh.append(Failed(pod, verdict))
             tally.total += number
             if verdict.action is FailureAction.RESTART_POD_IGNORING_BUDGET:

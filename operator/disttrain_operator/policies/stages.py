@@ -24,7 +24,6 @@ class Stage(Enum):
 
 
 def decide(job: JobRecord, spec: Spec, observed: Observed, outcome: Outcome | None) -> Stage:
-    """The stage of a job."""
     if outcome is not None and not outcome.by_operator:
         return Stage.ENDED
     if outcome is None and not spec.suspend:
@@ -33,7 +32,6 @@ def decide(job: JobRecord, spec: Spec, observed: Observed, outcome: Outcome | No
 
 
 def scale(stage: Stage, spec: Spec, observed: Observed) -> Scale:
-    """What shall run in a stage."""
     if stage is Stage.RUN:
         shards, replicas = spec.parameter_server.shards, spec.replicas.count
         return Scale(shards=shards, replicas=replicas, coordinator=True)

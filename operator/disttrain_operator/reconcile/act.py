@@ -19,7 +19,7 @@ from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import keys
 from disttrain_operator.manifests.children import Child
 from disttrain_operator.manifests.context import Context
-from disttrain_operator.observed import nodes, outcomes, parsing
+from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import ChildRecord, JobRecord
 from disttrain_operator.policies import missing_pods
@@ -298,11 +298,11 @@ class Actor:
     async def _why_lost(self, pod: RemovePod) -> str:
         """Why a pod's node is lost, in words; empty for a node that answers."""
         try:
-            return nodes.trouble(await self._client.get(Kind.Node, "", pod.node))
+            return parsing.trouble_of_node(await self._client.get(Kind.Node, "", pod.node))
         except NotFound:
             return f"its node {pod.node} is gone"
         except Forbidden:
-            # Who looks after some namespaces alone has no right on nodes, but the pod may tell.
+            # Who looks after some namespaces alone has no right on parsing, but the pod may tell.
             return "a taint of its node took it away" if pod.tainted else ""
 
     async def _ask_why(self, job: JobRecord, action: AskWhy) -> None:

@@ -83,7 +83,6 @@ class Rescale:
 
     @property
     def wanted(self) -> int:
-        """The pods that it shall have."""
         told = dict(self.spec)
         return int(told.get("replicas", 0 if told.get("suspend") else 1))
 

@@ -23,7 +23,6 @@ class Deed:
 
 
 def removed(pod: RemovePod, why: str) -> Deed:
-    """A pod that was deleted without waiting for its node."""
     message = (
         f"pod {pod.name} was deleted by force: {why}, and {pod.because}; its process is fenced "
         "should it still run"
@@ -32,7 +31,6 @@ def removed(pod: RemovePod, why: str) -> Deed:
 
 
 def restarted(restart: RestartAll) -> Deed:
-    """All processes, by a rule of the failure policy."""
     message = (
         f"all {len(restart.pods)} processes are started again from the latest checkpoint: "
         f"{restart.because}"
@@ -64,7 +62,6 @@ def made_again(kind: Kind, name: str) -> Deed:
 
 
 def scaled(rescale: Rescale, seen: ChildRecord | None) -> Deed:
-    """A workload at another scale."""
     kind, name = rescale.child
     before = "" if seen is None else f" from {seen.wanted}"
     message = f"{kind.name} {name} was scaled{before} to {rescale.wanted}: {rescale.because}"
@@ -72,7 +69,6 @@ def scaled(rescale: Rescale, seen: ChildRecord | None) -> Deed:
 
 
 def deleted(job: JobRecord) -> Deed:
-    """A job whose time after its end has passed."""
     ended = "" if job.outcome is None else f" {job.outcome.phase.value} at {job.outcome.time}"
     message = (
         f"the job, which ended{ended}, was deleted by spec.ttlSecondsAfterFinished with all that "

@@ -1,7 +1,10 @@
 """A job's spec, parsed, and the objects that follow from it. Pure; the latest are remembered."""
 
 import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from pydantic import JsonValue
 
@@ -11,15 +14,18 @@ from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain_operator import json_text
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests import identity, launch, pod_security, shape, stored, volume
+from disttrain_operator.manifests import identity, keys, pod_security, stored, volume
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, Scale
 from disttrain_operator.manifests.pod import given, pod_template
 from disttrain_operator.manifests.stored import Objects
+from disttrain_operator.manifests.template import first_fault as template_fault
 from disttrain_operator.observed.records import JobRecord
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile.remembered import Remembered
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 _REMEMBERED_BYTES = 32 * 2**20
 """Of parsed specs, and as much of the objects that are made from them."""
@@ -39,6 +45,36 @@ _MOST_TOLD = 5
 _ROLES = ("coordinator", "parameterServer", "replicas")
 _WHOLE = Scale(shards=0, replicas=0, coordinator=True)
 """Any: it does not count."""
+
+
+class Remembered(Generic[Key, Value]):
+    """The values that were asked for last, of at most so many bytes, or whatever sizes count."""
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._kept: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: Key, size: int, make: Callable[[], Value]) -> Value:
+        """The value of a key; made, and kept with a size, where it is not there."""
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+            return found[0]
+        value = make()
+        if size <= self._largest:
+            self._kept[key] = value, size
+            self._size += size
+            self._forget()
+        return value
+
+    def _forget(self) -> None:
+        while self._size > self._largest:
+            _, (_, size) = self._kept.popitem(last=False)
+            self._size -= size
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +129,12 @@ def unpacked(text: str) -> Objects | None:
 
 
 def is_readable(text: str) -> bool:
-    """Whether a text holds the objects of a job."""
     return bool(_readable.get(_digest(text), 1, lambda: stored.unpack(text) is not None))
 
 
 def refused(template: Object, role: Role, config: ManifestConfig) -> Problem | None:
     """What in a role's pods is beyond what the administrator allows, or no pod template at all."""
-    if wrong := shape.wrong(template):
+    if wrong := template_fault(template):
         return Problem(ProblemType.INVALID_TEMPLATE, f"the {role}'s template: {wrong}")
     own = cluster_names.COORDINATOR_ACCOUNT
     if found := identity.violations(template, role, own, config):
@@ -142,7 +177,7 @@ def _render(job: JobRecord, config: ManifestConfig) -> str:
     if context is None:
         return ""
     made = tuple(children(context, _WHOLE))
-    return stored.pack(Objects(made, launch.launch_file(context)))
+    return stored.pack(Objects(made, keys.launch_file(context)))
 
 
 def _digest(text: str) -> bytes:
@@ -178,9 +213,8 @@ def _unsupported(job: DistTrainJob) -> Problem | None:
 
 
 def _wrong_template(context: Context, role: Role) -> Problem | None:
-    """What is wrong with a role's pods before anybody asks the API server."""
     theirs = given(context, role)
-    wrong = theirs and shape.wrong({"metadata": theirs.metadata, "spec": theirs.spec})
+    wrong = theirs and template_fault({"metadata": theirs.metadata, "spec": theirs.spec})
     if wrong:
         return Problem(ProblemType.INVALID_TEMPLATE, f"the {role}'s template: {wrong}")
     return refused(pod_template(context, role), role, context.config)

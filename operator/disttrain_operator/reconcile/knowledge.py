@@ -46,6 +46,5 @@ class Knowledge:
         return seen == status or self.reported == (status, seen)
 
     def begin(self, generation: int) -> None:
-        """Forget what another generation of the spec was told."""
         if self.generation != generation:
             self.generation, self.refused, self.checked = generation, None, False

@@ -16,16 +16,15 @@ from disttrain_operator.policies import (
     key_checks,
     lost_pods,
     missing_pods,
-    ownership,
+    problem,
     restarts,
     stages,
     starting,
-    ttl,
 )
 from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.policies.problem import Problem, first_of_each_type
 from disttrain_operator.policies.stages import Stage
-from disttrain_operator.reconcile import desired, new_pods, refused, report, workloads
+from disttrain_operator.reconcile import desired, refused, report, workloads
 from disttrain_operator.reconcile.actions import (
     Action,
     Annotate,
@@ -88,11 +87,11 @@ def _planned(situation: _Situation, spec: Spec) -> Plan:
     actions = [*_count(situation, outcome, counted), *_remove_lost(situation)]
     actions += _ask_why(situation, outcome)
     wished = _change(situation, spec, stage, problems)
-    changes, beyond = new_pods.allowed(wished, observed, situation.config)
+    changes, beyond = workloads.allowed_by_now(wished, observed, situation.config)
     if beyond is not None:
         problems = first_of_each_type((*problems, beyond))
     actions += _explained(changes, observed, stage, outcome)
-    due = ttl.due_at(outcome, spec.ttl_seconds_after_finished)
+    due = deadlines.deletion_due_at(outcome, spec.ttl_seconds_after_finished)
     if due is not None and due <= now:
         actions.append(DeleteJob())
     facts = report.Facts(job, observed, spec, stage, outcome, problems, counted)
@@ -138,7 +137,7 @@ def _problems(situation: _Situation, outcome: Outcome | None) -> tuple[Problem, 
         *situation.wanted.problems,
         knowledge.refused,
         # Where nothing is made, no name is needed: a Deployment's ReplicaSet is not in the way.
-        unmarked or ownership.conflict(situation.job, children),
+        unmarked or problem.conflict(situation.job, children),
         *starting.problems(situation.job, observed, knowledge.lacks, situation.now),
         knowledge.error,
     ]

@@ -35,11 +35,9 @@ class Queue(Generic[Key]):
         self._not_before: dict[Key, float] = {}
 
     def __len__(self) -> int:
-        """Return the number of jobs that wait."""
         return len(self._due)
 
     def failures(self, key: Key) -> int:
-        """How often the job failed since it went well."""
         return self._failures.get(key, 0)
 
     def add(self, key: Key, at: float) -> None:
@@ -57,7 +55,6 @@ class Queue(Generic[Key]):
         self._not_before.pop(key, None)
 
     def num_due(self, now: float) -> int:
-        """How many jobs wait that are due."""
         return sum(at <= now for at in self._due.values())
 
     def take(self, now: float) -> Key | None:
@@ -75,7 +72,6 @@ class Queue(Generic[Key]):
         return key
 
     def next_at(self) -> float | None:
-        """When the next job is due that nobody works on."""
         self._drop_void_turns()
         first = [waiting[0][0] for waiting in self._turns.values()]
         while self._heap:
@@ -110,7 +106,6 @@ class Queue(Generic[Key]):
         return 0.0 if at is None else max(0.0, now - at)
 
     def done(self, key: Key) -> None:
-        """The work on a job went well."""
         self._active.discard(key)
         self.forgive(key)
         if key in self._due:

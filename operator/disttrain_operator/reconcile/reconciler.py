@@ -19,7 +19,7 @@ from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey, JobRecord
 from disttrain_operator.policies import missing_pods, outcome, pacing
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import desired, events, measured, plan, report, telling
+from disttrain_operator.reconcile import desired, events, plan, report, telling
 from disttrain_operator.reconcile.act import Actor
 from disttrain_operator.reconcile.actions import Create, DeleteJob, Plan, Renew
 from disttrain_operator.reconcile.knowledge import Knowledge
@@ -221,7 +221,7 @@ class Reconciler:
         except (NotFound, Conflict):
             return None
         # Not before: a write that failed is tried again, and counts once.
-        measured.count(job, status, self._clock())
+        report.measure(job, status, self._clock())
         record = parsing.job(answer, report.FIELDS)
         self._inventory.put_job(record)
         known.reported_at = self._clock()

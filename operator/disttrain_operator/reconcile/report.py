@@ -1,5 +1,6 @@
 """The operator's part of a job's status. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -8,17 +9,26 @@ from disttrain.job import cluster_labels
 from disttrain.job.conditions import Condition
 from disttrain.job.names import Role
 from disttrain.job.spec import Spec
-from disttrain.job.status import COORDINATOR_FIELDS, JobStatus, Phase, Restarts
+from disttrain.job.status import (
+    COORDINATOR_FIELDS,
+    MOST_FAILURES,
+    Failure,
+    JobStatus,
+    Phase,
+    Restarts,
+)
 from disttrain_operator import times
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.inventory import Observed
-from disttrain_operator.observed.records import EndPhase, JobRecord, Outcome
-from disttrain_operator.policies import before as before_policy
-from disttrain_operator.policies import conditions, failures
+from disttrain_operator.observed.records import Death, EndPhase, JobRecord, Outcome, PodRecord
+from disttrain_operator.policies import conditions
 from disttrain_operator.policies.outcome import coordinator_job
 from disttrain_operator.policies.problem import Problem
 from disttrain_operator.policies.restarts import Counted
 from disttrain_operator.policies.stages import Stage
+from disttrain_operator.telemetry import metrics
+
+_ENDED_PHASES = frozenset({Phase.COMPLETE, Phase.FAILED})
 
 FIELDS: Final = frozenset(
     field.alias or name
@@ -42,13 +52,12 @@ class Facts:
 
 
 def has_begun(job: JobRecord) -> bool:
-    """Whether training has begun, in this life of the job."""
     return job.training or job.phase == Phase.RUNNING
 
 
 def status(facts: Facts, now: datetime) -> dict[str, Any]:
     """The operator's fields; the same for the same facts, so that nothing is written twice."""
-    before = before_policy.status(facts.job.status)
+    before = conditions.status_before(facts.job.status)
     situation = _situation(facts)
     pods = facts.observed.pods_of(facts.job)
     known = {condition.type: condition for condition in before.conditions}
@@ -64,7 +73,7 @@ def status(facts: Facts, now: datetime) -> dict[str, Any]:
         replicas=0 if _is_over(facts) else _there(facts, Kind.ReplicaSet),
         ready_replicas=0 if _is_over(facts) else situation.replicas[0],
         selector=cluster_labels.selector_text(selector),
-        failures=failures.latest(before.failures, pods),
+        failures=latest_failures(before.failures, pods),
     )
     return made.as_json()
 
@@ -129,4 +138,40 @@ def _own(facts: Facts, kind: Kind) -> list[Any]:
 
 def conditions_of(status: dict[str, Any]) -> dict[str, Condition]:
     """The conditions in a status by their types; none in one that somebody else spoiled."""
-    return {condition.type: condition for condition in before_policy.conditions(status)}
+    return {condition.type: condition for condition in conditions.conditions_before(status)}
+
+
+def measure(job: JobRecord, status: dict[str, Any], now: datetime) -> None:
+    """Count what is new in a status; called once for each that is written."""
+    before, phase = job.status, status.get("phase")
+    if before.get("phase") is None:
+        metrics.JOBS_ACCEPTED.labels(job.key.namespace).inc()
+    if phase in _ENDED_PHASES and before.get("phase") not in _ENDED_PHASES:
+        metrics.JOBS_ENDED.labels(job.key.namespace, phase).inc()
+        metrics.JOB_SECONDS.labels(phase).observe((now - job.created).total_seconds())
+    if before.get("phase") in {None, Phase.PENDING} and phase == Phase.RUNNING:
+        metrics.STARTING_SECONDS.observe((now - job.created).total_seconds())
+    known = before.get("failures")
+    for failure in status.get("failures", []):
+        if not isinstance(known, list) or failure not in known:
+            metrics.RESTARTS.labels(failure["role"], failure.get("reason", "")).inc()
+
+
+def latest_failures(known: tuple[Failure, ...], pods: Iterable[PodRecord]) -> tuple[Failure, ...]:
+    """The known deaths and those that pods tell of, the newest last; the same for the same."""
+    told = [_failure(pod, death) for pod in pods for death in pod.deaths]
+    # What was left out before as too old is told again: only the time says which are the latest.
+    # What is told last holds: that a process had no memory a kubelet may learn a moment later.
+    found = {(failure.time, failure.pod): failure for failure in (*known, *told)}
+    return tuple(failure for _, failure in sorted(found.items()))[-MOST_FAILURES:]
+
+
+def _failure(pod: PodRecord, death: Death) -> Failure:
+    return Failure(
+        time=times.text(death.time),
+        role=pod.role,
+        pod=pod.name,
+        exit_code=death.exit_code if death.exit_code >= 0 else None,
+        reason=death.reason,
+        log_tail=death.message,
+    )

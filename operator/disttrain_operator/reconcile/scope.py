@@ -61,11 +61,9 @@ class Scope:
         return self._clock() - self._renewed_at < leases.LAST_SECONDS
 
     def is_left_to_others(self, namespace: str) -> bool:
-        """Whether the jobs of a namespace are another operator's."""
         return namespace in self._others
 
     async def take(self) -> None:
-        """Wait until nobody else holds any of it."""
         said_at = float("-inf")
         while said := await self._hindrance():
             if self._clock() - said_at >= _SAY_AGAIN_SECONDS:

@@ -42,11 +42,9 @@ class Workers:
         self._last_turn = 0.0
 
     def __len__(self) -> int:
-        """Return the number of jobs that wait."""
         return len(self._queue)
 
     def add(self, key: JobKey, after: timedelta = timedelta(0)) -> None:
-        """Look at a job soon."""
         self._queue.add(key, self._now() + after.total_seconds())
         self._added.set()
 
@@ -56,7 +54,6 @@ class Workers:
         self.add(key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
         free = asyncio.Semaphore(_WORKERS)
         async with asyncio.TaskGroup() as group:
             while True:
@@ -69,13 +66,11 @@ class Workers:
         return self._now() - self._last_turn < within.total_seconds()
 
     def measure(self) -> None:
-        """Set the metrics of the queue."""
         now = self._now()
         metrics.QUEUE_DEPTH.set(self._queue.num_due(now))
         metrics.QUEUE_WAIT_SECONDS.set(self._queue.lateness(now))
 
     async def _next(self) -> JobKey:
-        """Wait for a job that is due."""
         while True:
             self._last_turn = self._now()
             self._added.clear()

@@ -4,21 +4,23 @@ What runs is never rendered again: a job's objects are those that were stored wi
 this operator would make of the job today.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from disttrain.job import cluster_names
+from disttrain.job.names import Role
 from disttrain_operator import times
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import access, children, stored
 from disttrain_operator.manifests.children import Child, ChildKey
+from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
 from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord
-from disttrain_operator.policies import held_back, key_checks, problem
+from disttrain_operator.policies import key_checks, outcome, problem
 from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired
@@ -30,6 +32,8 @@ from disttrain_operator.reconcile.actions import (
     Renew,
     Rescale,
 )
+
+_ROLE_OF = {Kind.StatefulSet: Role.SHARD, Kind.ReplicaSet: Role.REPLICA, Kind.Job: Role.COORDINATOR}
 
 BLOCKING: Final = problem.BLOCKING
 _HELD_BACK: Final = (
@@ -69,7 +73,7 @@ def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> lis
     objects = desired.objects(text, target.context)
     if objects is None:
         return []
-    held = held_back.coordinator(target.job, observed)
+    held = outcome.held_back_coordinator(target.job, observed)
     renewed = {} if held is None else {(held.kind, held.name): _HELD_BACK}
     renewed |= {(child.kind, child.name): _OTHER_TEMPLATES for child in others}
     actions = _absent(target, objects, observed, common)
@@ -119,7 +123,6 @@ def unmarked(job: JobRecord, observed: Observed) -> Problem | None:
 
 
 def to_check(actions: list[Action]) -> tuple[Child, ...]:
-    """The workloads that are about to be created."""
     created = (action.child for action in actions if isinstance(action, Create | Renew))
     return tuple(child for child in created if child.kind in WORKLOADS)
 
@@ -223,3 +226,34 @@ def _spec(kind: Kind, wanted: int) -> tuple[tuple[str, int | bool], ...]:
         # No pods at once is another way to stop it, for who does so by hand.
         return (("suspend", False), ("parallelism", 1)) if wanted else (("suspend", True),)
     return (("replicas", wanted),)
+
+
+def allowed_by_now(
+    changes: list[Action], observed: Observed, config: ManifestConfig
+) -> tuple[list[Action], Problem | None]:
+    """The changes; if their pods are beyond the limits, those that end pods alone, and why."""
+    found = (
+        desired.refused(child.body["spec"]["template"], _ROLE_OF[child.kind], config)
+        for child in _makers(changes, observed)
+    )
+    problem = next((each for each in found if each is not None), None)
+    if problem is None:
+        return changes, None
+    message = f"what was stored with the job is no longer allowed: {problem.message}"
+    ending = [each for each in changes if isinstance(each, Rescale) and not _grows(each, observed)]
+    return [*ending], replace(problem, message=message)
+
+
+def _makers(changes: Iterable[Action], observed: Observed) -> Iterator[Child]:
+    for change in changes:
+        if isinstance(change, Create | Renew) and change.child.kind in _ROLE_OF:
+            yield change.child
+        elif isinstance(change, Rescale) and _grows(change, observed):
+            stored = desired.unpacked(observed.children[change.child].objects)
+            children = () if stored is None else stored.children
+            yield from (child for child in children if child.key == change.child)
+
+
+def _grows(change: Rescale, observed: Observed) -> bool:
+    seen = observed.children.get(change.child)
+    return seen is not None and change.wanted > seen.wanted

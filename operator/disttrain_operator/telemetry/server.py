@@ -26,7 +26,6 @@ _BACKLOG = 64
 async def serving(
     port: int, *, alive: Check, ready: Check, before_metrics: Callable[[], None]
 ) -> AsyncIterator[None]:
-    """Serve while the context lasts."""
     application = web.Application()
     application.add_routes(
         [

@@ -25,7 +25,6 @@ _SAME_BITS = "a batch method keeps no chunks: run the manifest again, it gives t
 
 
 def audit(evidence: Evidence) -> tuple[Finding, ...]:
-    """What held, promise by promise."""
     findings = _of_a_batch_method(evidence) if evidence.batch_method else _of_downpour(evidence)
     whole = logs.check(evidence)
     if whole.standing is Standing.NOT_WHOLE:
@@ -84,5 +83,4 @@ def _of_all(evidence: Evidence) -> tuple[Finding, ...]:
 
 
 def is_clean(findings: Sequence[Finding]) -> bool:
-    """Whether nothing was violated, by logs that are whole."""
     return all(finding.standing not in _UNCLEAN for finding in findings)

@@ -62,7 +62,6 @@ def check(evidence: Evidence) -> Finding:
 
 
 def _samples_by_epoch(parts: Iterable[_Part]) -> Mapping[int, int]:
-    """Distinct samples."""
     portions: dict[tuple[int, int], Intervals] = defaultdict(tuple)
     for part in parts:
         key = (part.epoch, part.portion)

@@ -73,12 +73,10 @@ class Life:
 
     @property
     def name(self) -> str:
-        """For sentences."""
         return f"{self.process} (life {self.incarnation})"
 
     @property
     def is_shard(self) -> bool:
-        """Else it is a replica's."""
         return self.records.dtype == shard_ledger.RECORD
 
     @property
@@ -98,7 +96,6 @@ class Life:
         return self.of(self.shape.folded)
 
     def of(self, *kinds: int) -> Records:
-        """The records of these kinds, in their order."""
         found: Records = self.records[np.isin(self.records["kind"], kinds)]
         return found
 
@@ -112,7 +109,6 @@ class Life:
 
     @property
     def shape(self) -> Shape:
-        """How its updates, or answers, are folded."""
         return shard_folding.PUSHES if self.is_shard else replica_folding.ANSWERS
 
 
@@ -157,12 +153,10 @@ class Evidence:
 
     @property
     def shard_lives(self) -> Iterator[Life]:
-        """Of all shards."""
         return (life for lives in self.shards.values() for life in lives)
 
     @property
     def replica_lives(self) -> Iterator[Life]:
-        """Of all replicas."""
         return (life for lives in self.replicas.values() for life in lives)
 
     @property
@@ -172,17 +166,14 @@ class Evidence:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the job reached its end by itself."""
         return self.summary is not None and self.summary.phase == "Complete"
 
     @property
     def last_run(self) -> int:
-        """Number of the last run in the folder."""
         return max((life.run for life in self.shard_lives), default=0)
 
 
 def by_sender(records: Records) -> dict[SenderLife, Records]:
-    """A shard's records by the sender's life, each in its order."""
     keys = records["sender"].astype(np.uint64) << np.uint64(32) | records["incarnation"]
     return {
         SenderLife(int(key) >> 32, int(key) & 0xFFFFFFFF): records[keys == key]
@@ -191,5 +182,4 @@ def by_sender(records: Records) -> dict[SenderLife, Records]:
 
 
 def sequences(records: Records, column: str = "sequence") -> set[int]:
-    """The distinct numbers of pushes."""
     return set(records[column].tolist())

@@ -31,7 +31,6 @@ class Finding:
 
 
 def judge(promise: str, violations: Iterable[str], evidence: str) -> Finding:
-    """Held without violations."""
     found = list(violations)
     shown = found[:_MOST_SHOWN]
     if len(found) > len(shown):
@@ -45,7 +44,6 @@ def judge(promise: str, violations: Iterable[str], evidence: str) -> Finding:
 
 
 def not_checkable(promise: str, why: str) -> Finding:
-    """The logs do not hold what the check needs."""
     return Finding(promise=promise, standing=Standing.NOT_CHECKABLE, evidence=why)
 
 

@@ -83,7 +83,6 @@ class _Losses:
             self.numbers.get(sender, set()).difference_update(sequences(records))
 
     def counts(self) -> dict[SenderLife, int]:
-        """By sender, those without any left out."""
         return {sender: len(numbers) for sender, numbers in self.numbers.items() if numbers}
 
 
@@ -136,7 +135,6 @@ class _Chain:
 
 
 def first_version(life: Life) -> int:
-    """Updates in the values with which a life began."""
     restored = life.of(Kind.RESTORED)
     return int(restored[0]["version"]) if len(restored) else 0
 
@@ -162,7 +160,6 @@ def of_shard(shard: int, lives: Sequence[Life], takers: Mapping[int, Life]) -> H
 
 
 def of_all(evidence: Evidence) -> list[History]:
-    """Of all shards, by index."""
     return [
         of_shard(shard, lives, _takers(evidence, shard))
         for shard, lives in sorted(evidence.shards.items())

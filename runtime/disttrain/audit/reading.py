@@ -7,7 +7,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from disttrain.audit import damage
 from disttrain.audit.errors import NothingToAudit
 from disttrain.audit.evidence import Evidence, Life, SavedCheckpoint, Summary
 from disttrain.checkpoint import names as checkpoint_names
@@ -26,11 +25,16 @@ from disttrain.job.location import Location
 from disttrain.launch import locations
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import ledger as shard_ledger
+from disttrain.parameter_server.ledger import Kind as ShardKind
 from disttrain.replica import ledger as replica_ledger
+from disttrain.replica.ledger import Kind as ReplicaKind
 from disttrain.state.placement import Range
 from disttrain.state.vector import Vector
 from disttrain.telemetry import record_file
 from disttrain.telemetry.record_file import FileName
+
+MOST_UPDATES = 2**27
+"""That one log may be about: told apart again, those of a shard take 15 GB."""
 
 _READ_ELEMENTS = 1 << 20
 _WITHOUT_COORDINATOR = frozenset({"phase", "reason", "message"})
@@ -106,7 +110,7 @@ def _life(path: Path, name: FileName, found: _Found) -> Life:
     try:
         ends_in_half = record_file.ends_in_half(path, record)
         life = replace(bare, records=record_file.read(path, record), ends_in_half=ends_in_half)
-        why = damage.damage(life)
+        why = damage(life)
     except OSError as error:
         why = error.strerror
     if why is None:
@@ -199,3 +203,30 @@ def _is_finite(restore: Restore, vector: Vector, elements: int) -> bool:
         if not np.isfinite(values).all():
             return False
     return True
+
+
+def damage(life: Life) -> str | None:
+    """Why the log cannot be compared; None: it can."""
+    kinds = ShardKind if life.is_shard else ReplicaKind
+    unknown = np.setdiff1d(life.records["kind"], list(kinds))
+    if len(unknown):
+        return f"it is damaged: it holds a record of the unknown kind {unknown[0]}"
+    return _impossible_numbers(life)
+
+
+def _impossible_numbers(life: Life) -> str | None:
+    losses = life.of(ShardKind.LOST)["samples"] if life.is_shard else ()
+    highest = max(np.max(life.records[life.shape.number], initial=0), np.max(losses, initial=0))
+    if highest > MOST_UPDATES:
+        return _too_many(f"update {highest}")
+    first, last = life.folded["first"], life.folded[life.shape.number]
+    if np.any(first > last):
+        return "it is damaged: a folded record ends before it begins"
+    updates = int(np.sum(last - first + 1))
+    if updates > MOST_UPDATES:
+        return _too_many(f"{updates} updates")
+    return None
+
+
+def _too_many(what: str) -> str:
+    return f"it tells of {what}, and at most {MOST_UPDATES} can be compared"

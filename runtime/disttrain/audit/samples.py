@@ -143,7 +143,6 @@ def _skipped(replica: Life) -> int:
 
 
 def _applied(evidence: Evidence, histories: Sequence[History]) -> Applied:
-    """Samples of every push that at least one shard has applied."""
     found: Applied = {}
     for history in histories:
         undone = [

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from disttrain.checkpoint import names, object_place, objects
+from disttrain.checkpoint import names, object_names, objects
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.object_store import ObjectStore
 from disttrain.checkpoint.reading import Checkpoint
@@ -17,7 +17,7 @@ def checkpoint_at(text: str) -> Iterator[Checkpoint]:
 
     Raises NoCheckpoint, Corrupt, StoreAway, StoreDenied, StoreRefused.
     """
-    place = object_place.parse(text)
+    place = object_names.place_of(text)
     with tempfile.TemporaryDirectory() as folder:
         store = ObjectStore(objects.open_objects(place.uri), Path(folder))
         found = _found(store, place.number)

@@ -23,16 +23,13 @@ class Digest:
         self._hash: _Hash = xxhash.xxh3_128()
 
     def update(self, content: bytes | memoryview) -> None:
-        """Append to the content."""
         self._hash.update(content)
 
     def text(self) -> str:
-        """The hash of everything so far, as the manifest writes it."""
         return f"xxh3_128:{self._hash.hexdigest()}"
 
 
 def of(content: bytes | memoryview) -> str:
-    """The hash of a content that is at hand."""
     digest = Digest()
     digest.update(content)
     return digest.text()

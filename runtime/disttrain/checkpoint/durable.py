@@ -3,7 +3,6 @@
 import os
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from disttrain.checkpoint.errors import NotWritten
@@ -54,12 +53,7 @@ class DurableFile:
         except OSError as error:
             raise self._not_written(error) from error
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Keep the file after success, remove it after a failure."""
         try:
             if error is None:
@@ -105,7 +99,6 @@ def rename_folder(source: Path, target: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Put a folder's entries on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -110,7 +110,6 @@ def inspect(checkpoint: Checkpoint, said: str) -> Inspection:
 
 
 def to_json(inspection: Inspection) -> str:
-    """One JSON object."""
     return _INSPECTION.dump_json(inspection, indent=1).decode()
 
 

@@ -113,7 +113,6 @@ class HolderEntry(Strict):
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
-        """All that belongs to this holder."""
         return (self.file, *(vector.file for vector in self.vectors))
 
 
@@ -139,12 +138,10 @@ class Manifest(Strict):
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
-        """All files beside the manifest, each once."""
         own = () if self.coordinator is None else (self.coordinator,)
         found = [entry for holder in self.holders for entry in holder.files]
         return tuple(dict.fromkeys([*found, *own]))
 
     @property
     def version(self) -> int:
-        """The lowest version of its holders."""
         return min(holder.version for holder in self.holders)

@@ -6,7 +6,6 @@ from disttrain.state.layout import ModelLayout, TensorSpec
 
 
 def tensors(layout: ModelLayout) -> tuple[ModelTensor, ...]:
-    """A model's tensors, as a manifest lists them."""
     return tuple(
         ModelTensor(name=spec.name, aliases=spec.aliases, shape=spec.shape, dtype=spec.dtype)
         for spec in layout.tensors

@@ -14,7 +14,6 @@ _FOLDER = re.compile(r"[0-9]{8,19}")
 
 
 def folder(number: int) -> str:
-    """The folder of a complete checkpoint."""
     return f"{number:08d}"
 
 
@@ -26,22 +25,18 @@ def number(name: str) -> int | None:
 
 
 def staging(number: int) -> str:
-    """The folder of a checkpoint that is being written."""
     return f".staging-{folder(number)}"
 
 
 def removal(number: int) -> str:
-    """The folder of a checkpoint that is being deleted."""
     return f".removed-{folder(number)}"
 
 
 def is_leftover(name: str) -> bool:
-    """Whether a folder is what an interrupted writing or deletion left."""
     return name.startswith((".staging-", ".removed-"))
 
 
 def part_file(index: int) -> str:
-    """The file of one holder."""
     return f"part-{index:05d}.safetensors"
 
 
@@ -51,12 +46,10 @@ def former_part_file(index: int) -> str:
 
 
 def vector_file(content_hash: str) -> str:
-    """The file of one vector, from its hash."""
     return f"vector-{content_hash.rpartition(':')[2]}.safetensors"
 
 
 def vector_draft(index: int, vector: Vector) -> str:
-    """The file of one holder's range of a vector while it is written."""
     return f"vector-of-{index:05d}-{vector.partition}-{vector.name}.safetensors"
 
 

@@ -1,5 +1,7 @@
 """The names of a job's objects; nothing else makes or takes them apart. Pure."""
 
+from dataclasses import dataclass
+
 from disttrain.checkpoint import names
 from disttrain.checkpoint.manifest import FileEntry
 
@@ -20,17 +22,14 @@ _SUFFIX = ".json"
 
 
 def owner(claim: int) -> str:
-    """A coordinator's claim."""
     return f"{OWNERS}/{claim:08d}"
 
 
 def data(entry: FileEntry) -> str:
-    """The object of a file, which many checkpoints may name."""
     return f"{DATA}/{entry.hash.rpartition(':')[2]}"
 
 
 def manifest(number: int) -> str:
-    """The manifest of a checkpoint."""
     return f"{CHECKPOINTS}/{names.folder(number)}{_SUFFIX}"
 
 
@@ -40,3 +39,21 @@ def number(name: str) -> int | None:
     if folder != CHECKPOINTS or not file.endswith(_SUFFIX):
         return None
     return names.number(file.removesuffix(_SUFFIX))
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPlace:
+    """A job's place, and one of its checkpoints."""
+
+    uri: str
+    number: int | None
+    """None: the newest."""
+
+
+def place_of(text: str) -> ObjectPlace:
+    """The job and the checkpoint that `text` means: URI, or URI/checkpoints/NUMBER.json."""
+    folder, _, file = text.rstrip("/").rpartition("/")
+    named = number(f"{CHECKPOINTS}/{file}")
+    if named is None or not folder.endswith(f"/{CHECKPOINTS}"):
+        return ObjectPlace(text.rstrip("/"), None)
+    return ObjectPlace(folder.removesuffix(f"/{CHECKPOINTS}"), named)

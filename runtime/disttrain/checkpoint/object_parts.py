@@ -30,7 +30,6 @@ class ObjectParts:
         return self._objects.sizes(object_names.DATA)
 
     def share(self, known: OnDisk) -> bool:
-        """By naming it again."""
         return self._there.get(object_names.data(known.entry)) == known.entry.bytes
 
     def write_vector(self, draft: str, content: Content) -> FileEntry:
@@ -49,7 +48,6 @@ class ObjectParts:
         return written
 
     def committed(self, number: int) -> Path:
-        """See `Parts`; nothing lies there."""
         return self._folder.with_name(names.folder(number))
 
     @contextmanager

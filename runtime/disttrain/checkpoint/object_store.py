@@ -36,7 +36,6 @@ class ObjectStaging:
     objects: Objects
 
     def write_coordinator(self, content: bytes) -> FileEntry:
-        """Write the coordinator's file. Raises NotWritten, StoreDenied."""
         entry = FileEntry(name=names.COORDINATOR, bytes=len(content), hash=digest.of(content))
         self.objects.write(object_names.data(entry), content)
         return entry
@@ -148,7 +147,6 @@ class ObjectStore:
         return self.place(number)
 
     def place(self, number: int) -> str:
-        """See `CheckpointStore`; `object_place.parse` takes it apart."""
         return f"{self.objects.uri}/{object_names.manifest(number)}"
 
     def _download(self, entry: FileEntry, folder: Path) -> None:

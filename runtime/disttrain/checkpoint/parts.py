@@ -41,7 +41,6 @@ class FolderParts:
         return Store(self._folder.parent).folders()
 
     def share(self, known: OnDisk) -> bool:
-        """By a link."""
         return vector_file.link(known.entry, (known.folder, *self._earlier), self._folder)
 
     def write_vector(self, draft: str, content: Content) -> FileEntry:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from disttrain.checkpoint import names, part_file
@@ -40,16 +39,9 @@ class Restore:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        """Files are opened when they are needed."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close all files."""
+    def __exit__(self, *_: object) -> None:
         self._open.close()
 
     def read(self, vector: Vector, wanted: Range, into: memoryview) -> None:

@@ -38,7 +38,6 @@ class Staging:
     """Where the shards write their files; absolute."""
 
     def write_coordinator(self, content: bytes) -> FileEntry:
-        """Write the coordinator's file. Raises NotWritten."""
         with DurableFile(self.path / names.COORDINATOR, len(content)) as file:
             file.write(content)
         return FileEntry(name=names.COORDINATOR, bytes=len(content), hash=digest.of(content))
@@ -51,14 +50,9 @@ class Store:
         self.folder = folder.absolute()
 
     def next_number(self) -> int:
-        """A number higher than every one that is there, from 1; damaged ones count."""
         return max(self.numbers(), default=0) + 1
 
     def begin(self, number: int) -> Staging:
-        """An empty staging folder; what an earlier attempt at this number left is deleted.
-
-        Raises AlreadyThere, NotWritten.
-        """
         final, path = self.folder / names.folder(number), self.folder / names.staging(number)
         if final.exists():
             message = f"{final} exists already; begin checkpoint {self.next_number()} instead"
@@ -88,12 +82,10 @@ class Store:
         shutil.rmtree(self.folder / names.staging(number), ignore_errors=True)
 
     def numbers(self) -> tuple[int, ...]:
-        """Of all that are there, oldest first; damaged ones count."""
         numbers = (names.number(path.name) for path in self._entries())
         return tuple(sorted(number for number in numbers if number is not None))
 
     def list(self) -> tuple[Checkpoint, ...]:
-        """The checkpoints with a good manifest, oldest first. Damaged ones are left out."""
         found = []
         for number in self.numbers():
             with suppress(Corrupt, NoCheckpoint):
@@ -101,7 +93,6 @@ class Store:
         return tuple(found)
 
     def latest(self) -> Checkpoint | None:
-        """The newest checkpoint with a good manifest; None if there is none."""
         return next(self._newest_first(), None)
 
     def read(self, path: Path) -> Checkpoint:
@@ -109,7 +100,6 @@ class Store:
         return reading.read(path)
 
     def ledger(self, checkpoint: Checkpoint) -> bytes:
-        """The coordinator's file of a checkpoint. Raises Corrupt."""
         file = checkpoint.path / names.COORDINATOR
         return part_file.small_content(file, LARGEST_LEDGER_BYTES)
 
@@ -120,11 +110,9 @@ class Store:
         """Nothing: there are none."""
 
     def staging(self, number: int) -> str:
-        """The folder of a checkpoint that is being written."""
         return str(self.folder / names.staging(number))
 
     def place(self, number: int) -> str:
-        """The folder of a committed checkpoint."""
         return str(self.folder / names.folder(number))
 
     def newest_folder(self) -> Path | None:

@@ -48,7 +48,6 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Its length in the file."""
         return self.elements * TYPE_BYTES[self.type]
 
 
@@ -64,7 +63,6 @@ class Header:
 
     @property
     def file_bytes(self) -> int:
-        """The length that the whole file must have."""
         return self.data_start + sum(tensor.nbytes for tensor in self.tensors)
 
 

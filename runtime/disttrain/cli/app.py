@@ -9,9 +9,10 @@ import importlib.metadata
 import os
 import shlex
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from disttrain.cli import (
     audit,
@@ -34,7 +35,6 @@ from disttrain.cli import (
     top,
     validate,
 )
-from disttrain.cli.usage import PlainUsage
 from disttrain.cluster.errors import WrongInput
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.errors import DistTrainError
@@ -47,6 +47,16 @@ from disttrain.launch.errors import (
     OutputFolderUnusable,
 )
 from disttrain.launch.exit_code import ExitCode
+
+
+class PlainUsage(TyperCommand):
+    """Writes required arguments as they are typed; typer puts them into braces."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # its type is private to typer
+        """The parts after the command's name."""
+        pieces: list[str] = super().collect_usage_pieces(ctx)
+        return [piece.replace("{", "").replace("}", "") for piece in pieces]
+
 
 _REFUSED = (
     WrongInput,

@@ -32,7 +32,6 @@ def rows(found: State | None) -> list[tuple[str, ...]]:
 
 
 def with_decisions(described: str, found: State | None) -> str:
-    """A checkpoint as one JSON object, with what is known of the method."""
     batch = None if found is None else batch_status.batch(found)
     if found is None or batch is None:
         return described

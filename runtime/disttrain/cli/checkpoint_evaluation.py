@@ -56,7 +56,6 @@ def _given_job(file: Path) -> tuple[DistTrainJob, Path]:
 
 
 def _model(checkpoint: Checkpoint, task: TaskCalls, job: DistTrainJob) -> nn.Module:
-    """The task's model with exactly the checkpoint's values."""
     model = task.model(job.spec.seed)
     wanted = model_tensors.describe(model, defaults.precision(job.spec)).layout
     compare.require_same(model_map.layout(checkpoint.manifest), wanted)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from disttrain.checkpoint import copies, names, object_names, object_place, store, stores
+from disttrain.checkpoint import copies, names, object_names, store, stores
 from disttrain.checkpoint.errors import Corrupt, NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.store import Store
@@ -42,7 +42,7 @@ def resolved(text: str) -> Iterator[Meant]:
     typer.echo(f"reading {text}", err=True)
     with copies.checkpoint_at(text) as copy:
         manifest = object_names.manifest(copy.manifest.number)
-        yield Meant(copy.path, f"{object_place.parse(text).uri}/{manifest}")
+        yield Meant(copy.path, f"{object_names.place_of(text).uri}/{manifest}")
 
 
 def _resolve(given: Path, location: Location | None) -> Path:

@@ -1,14 +1,35 @@
-"""The text that `disttrain inspect` prints. Pure."""
+"""What `disttrain inspect` prints."""
 
 from collections.abc import Iterable, Sequence
 
+from disttrain.checkpoint import inspection, store
 from disttrain.checkpoint.inspection import Inspection, ModelPart, ShardPart, StoredTensor
+from disttrain.cli import batch_decisions, checkpoint_folder
+from disttrain.coordinator.journal.state import State
 
 _MOST_NAMES = 4
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
-def text(found: Inspection, decisions: Sequence[Sequence[str]] = ()) -> str:
+def table(checkpoint: str) -> str:
+    """A verified checkpoint as tables. Raises CheckpointError."""
+    found, ledger = _inspect(checkpoint)
+    return _text(found, batch_decisions.rows(ledger))
+
+
+def json(checkpoint: str) -> str:
+    """A verified checkpoint as one JSON object. Raises CheckpointError."""
+    found, ledger = _inspect(checkpoint)
+    return batch_decisions.with_decisions(inspection.to_json(found), ledger) + "\n"
+
+
+def _inspect(checkpoint: str) -> tuple[Inspection, State | None]:
+    with checkpoint_folder.resolved(checkpoint) as meant:
+        found = inspection.inspect(store.verify(meant.path), meant.said)
+        return found, batch_decisions.read(meant.path)
+
+
+def _text(found: Inspection, decisions: Sequence[Sequence[str]]) -> str:
     """Three tables: the checkpoint, its shards, the model's tensors. And `decisions`, if any."""
     tables = (_summary(found), _shards(found), _tensors(found), list(decisions))
     parts = [_table(each) for each in tables if each]

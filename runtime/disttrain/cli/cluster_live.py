@@ -2,22 +2,92 @@
 
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import typer
 
-from disttrain.cli import cluster_progress
-from disttrain.cli.job_status import JobStatus
+from disttrain.cli.job_status import BatchMethod, JobStatus, Member
 from disttrain.cli.live import display
-from disttrain.cluster import ages, following, results, tables
+from disttrain.cluster import ages, following, jobs, pods, tables
 from disttrain.cluster.errors import NotFound, Unreachable
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import Jobs, selector_of_pods
 from disttrain.cluster.mirror import Mirror
+from disttrain.cluster.pods import Pod
 from disttrain.cluster.resources import PODS
-from disttrain.job.status import Phase
+from disttrain.job.cluster_names import shard_set
+from disttrain.job.conditions import ConditionStatus
+from disttrain.job.status import Phase, SandblasterStatus, TrainingStatus
 from disttrain.launch.exit_code import ExitCode
+from disttrain.launcher.completion import Staleness
+from disttrain.launcher.supervision import Process, State
+
+
+def status_of(look: Look) -> JobStatus | None:
+    """What the display shows; None before the operator has written a phase."""
+    found = look.status
+    if found.phase is None:
+        return None
+    training = found.training or TrainingStatus()
+    why = look.why
+    return JobStatus(
+        phase=found.phase,
+        reason=None if why is None else why.reason,
+        message=None if why is None else why.message,
+        samples=training.samples or 0,
+        steps=training.steps or 0,
+        epoch=training.epoch or 0.0,
+        samples_per_second=training.samples_per_second or 0.0,
+        loss=training.loss,
+        progress=(training.progress_percent or 0) / 100,
+        remaining_seconds=training.estimated_remaining_seconds,
+        has_target="targetMetric" in look.job["spec"].get("stop", {}),
+        latest_measures=training.metrics or None,
+        object_warning=training.warning,
+        sandblaster=_batch_method(found.sandblaster),
+        staleness=Staleness(p50=_whole(training.staleness_p50), p99=_whole(training.staleness_p99)),
+        limit=_limit(look),
+        members=_shards(look),
+    )
+
+
+def _batch_method(found: SandblasterStatus | None) -> BatchMethod | None:
+    known = None if found is None else found.model_dump(exclude_none=True)
+    return None if known is None else BatchMethod.model_validate(known, by_name=True)
+
+
+def processes(found: Sequence[Object]) -> list[Process]:
+    return [_process(pod) for pod in pods.in_order(list(found))]
+
+
+def _process(pod: Pod) -> Process:
+    state = State.RUNNING if pod.is_running else State.WAITING
+    if pod.state in {"Completed", "Succeeded", "Failed", "Terminating"}:
+        state = State.ENDED
+    return Process(pod.name, state, restarts=pod.restarts)
+
+
+def _shards(look: Look) -> list[Member]:
+    server = look.status.parameter_server
+    name = shard_set(look.job["metadata"]["name"])
+    shards = () if server is None else server.shards
+    return [Member(name=f"{name}-{each.index}", version=each.version) for each in shards]
+
+
+def _limit(look: Look) -> str:
+    lacking = [
+        f"{each.type}: {each.message or each.reason}"
+        for each in look.status.conditions
+        if each.status is ConditionStatus.FALSE and each.type.endswith("Available")
+    ]
+    return "; ".join(lacking) if look.ended is None else ""
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else round(number)
+
 
 POLL_SECONDS = 1.0
 """A status changes every ten seconds at most, phases and pods at any time."""
@@ -40,8 +110,7 @@ class _Followed:
         self.look = following.look(found, ages.now())
 
     def status(self) -> JobStatus | None:
-        """The status in the words of the display."""
-        return cluster_progress.status(self.look)
+        return status_of(self.look)
 
 
 def follow(jobs: Jobs, job: Object) -> ExitCode:
@@ -69,7 +138,7 @@ def _watch(followed: _Followed, pods: Mirror) -> Look:
                 followed.refresh()
             for line in following.news(told, followed.look):
                 shown.event(line)
-            shown.tick(cluster_progress.processes(pods.objects()))
+            shown.tick(processes(pods.objects()))
             told = followed.look
             if told.ended is not None:
                 return told
@@ -83,7 +152,7 @@ def _conclude(look: Look) -> ExitCode:
     reason = "unknown" if why is None else tables.printable(why.reason)
     if look.ended is Phase.COMPLETE:
         typer.echo(f"Complete ({reason}): {message or name}")
-        typer.echo(f"The model is model.safetensors in {results.place(look.job)}")
+        typer.echo(f"The model is model.safetensors in {jobs.files_of(look.job)}")
         return ExitCode.COMPLETE
     typer.echo(f"Failed ({reason}): {message}", err=True)
     typer.echo(f"More: disttrain get {name}; disttrain logs {name}", err=True)

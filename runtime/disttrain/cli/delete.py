@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from disttrain.cli.cluster_options import AnyJobNames, Selector, jobs_of, on_cluster
-from disttrain.cluster import choosing, waiting
 from disttrain.cluster.errors import NotFound
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import CLAIMS, JOBS
@@ -33,7 +32,7 @@ def delete(
     Example: disttrain delete -l team=vision --no-wait
     """
     jobs = jobs_of(target)
-    chosen = choosing.choose(jobs, names or (), selector, everything=everything)
+    chosen = jobs.choose(names or (), selector, everything=everything)
     if not chosen:
         typer.echo(f"No jobs found in {jobs.namespace} namespace.", err=True)
     deleted = []
@@ -45,7 +44,7 @@ def delete(
                 raise
     if wait:
         for name, uid in deleted:
-            waiting.until_gone(jobs, name, uid)
+            jobs.wait_until_gone(name, uid)
 
 
 def _delete(jobs: Jobs, name: str) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -40,27 +39,19 @@ class LiveDisplay:
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def event(self, text: str) -> None:
-        """Show what happened, with the latest few others."""
         self._events.append(terminal_text.escaped(text))
 
     def tick(self, processes: Sequence[Process]) -> None:
-        """Draw the present state."""
         self._live.update(picture(self._read(), processes, list(self._events)), refresh=True)
 
 
 def picture(
     status: JobStatus | None, processes: Sequence[Process], events: Sequence[str]
 ) -> RenderableType:
-    """The whole display."""
     members = {member.name: member for member in status.members} if status else {}
     head = [Text("starting")] if status is None else _head(status)
     return Group(

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from disttrain.checkpoint.errors import AlreadyThere
 from disttrain.cli.checkpoint_argument import CheckpointPath
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; must not exist.")]
@@ -23,6 +24,18 @@ def export(checkpoint: CheckpointPath, out: Out) -> None:
 
     Example: disttrain export runs/digits/checkpoints/00000003 model.safetensors
     """
-    from disttrain.cli import checkpoint_export  # noqa: PLC0415 - It imports numpy.
+    typer.echo(run(checkpoint, out))
 
-    typer.echo(checkpoint_export.run(checkpoint, out))
+
+def run(checkpoint: str, out: Path) -> str:
+    """Write `out`; a sentence about it. Raises CheckpointError."""
+    # They import numpy.
+    from disttrain.checkpoint import export as exporting  # noqa: PLC0415
+    from disttrain.cli import checkpoint_folder  # noqa: PLC0415
+
+    if out.exists():
+        message = f"{out} exists already; delete it or choose another name"
+        raise AlreadyThere(message)
+    with checkpoint_folder.resolved(checkpoint) as source:
+        written = exporting.export(source.path, out)
+    return f"wrote {out}: {written.tensors} tensors, {written.bytes:,} bytes, of {source.said}"

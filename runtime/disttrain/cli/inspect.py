@@ -17,7 +17,7 @@ def inspect(checkpoint: CheckpointPath, *, as_json: AsJson = False) -> None:
 
     Example: disttrain inspect runs/digits
     """
-    from disttrain.cli import checkpoint_inspection  # noqa: PLC0415 - It imports numpy.
+    from disttrain.cli import checkpoint_table  # noqa: PLC0415 - It imports numpy.
 
-    show = checkpoint_inspection.json if as_json else checkpoint_inspection.table
+    show = checkpoint_table.json if as_json else checkpoint_table.table
     typer.echo(show(checkpoint), nl=False)

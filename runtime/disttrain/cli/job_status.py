@@ -109,7 +109,6 @@ class JobStatus(_Part):
 
     @property
     def is_batch(self) -> bool:
-        """Whether it is a batch method that works now."""
         return self.sandblaster is not None and self.sandblaster.has_begun
 
 

@@ -1,16 +1,23 @@
 """What `run` and `resume` have in common: show the job while it runs, and say how it ended."""
 
+import os
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+    suppress,
+)
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TextIO, cast
 
 import typer
 
 from disttrain.checkpoint.errors import CheckpointError
-from disttrain.cli import lasting_output, wording
+from disttrain.cli import wording
 from disttrain.cli.job_status import JobStatus, read_status
 from disttrain.cli.plain_display import PlainDisplay
 from disttrain.job import manifest_file
@@ -24,9 +31,54 @@ from disttrain.launcher import completion, local
 from disttrain.launcher import run as runs
 from disttrain.launcher.completion import Completed
 from disttrain.launcher.launcher import Watcher
-from disttrain.launcher.restart_point import latest_checkpoint
-from disttrain.launcher.run import Run
+from disttrain.launcher.run import Run, latest_checkpoint
 from disttrain.telemetry import logs
+
+
+@contextmanager
+def lasting_output(lost: Callable[[OSError], None]) -> Iterator[None]:
+    """For work that is worth more than what is shown of it: writing never fails in this block.
+
+    Of a stream that cannot be written nothing is shown any more. `lost` is told the reason, once,
+    if it is standard output; it may write to both.
+    """
+    with (
+        redirect_stdout(cast(TextIO, _Lasting(sys.stdout, lost))),
+        redirect_stderr(cast(TextIO, _Lasting(sys.stderr, lambda _error: None))),
+    ):
+        yield
+
+
+class _Lasting:
+    """As much of a stream as writing and asking for its kind need."""
+
+    def __init__(self, stream: TextIO, lost: Callable[[OSError], None]) -> None:
+        self._stream = stream
+        self._lost = lost
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except OSError as error:
+            self._lose(error)
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._lose(error)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _lose(self, error: OSError) -> None:
+        # What the stream holds back would fail at the exit: it goes nowhere, too.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._stream.fileno())
+        os.close(null)
+        self._lost(error)
+
 
 LOG = logs.get(__name__)
 
@@ -43,7 +95,6 @@ def run(job: DistTrainJob, output: Path | None, task_folder: Path) -> ExitCode:
 
 
 def _new_by_default(job: DistTrainJob, task_folder: Path) -> Run:
-    """A new run in the first default folder that is free."""
     for folder in default_folders(job.metadata.name, datetime.now().astimezone()):
         if folder.parent.exists():
             # Its name is known beforehand: in a folder that others share it may be a stranger's.
@@ -87,7 +138,7 @@ def _nothing_left(job: DistTrainJob, folder: RunFolder, completed: Completed) ->
 
 def _watched(prepare: Callable[[], Run]) -> ExitCode:
     run = prepare()
-    with lasting_output.kept(lambda error: _say_unseen(error, run)):
+    with lasting_output(lambda error: _say_unseen(error, run)):
         typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
         with display(lambda: read_status(run.folder.status)) as shown:
             outcome = local.run_job(run, shown)

@@ -5,13 +5,12 @@ from typing import Annotated
 import typer
 
 from disttrain.cli.cluster_options import JobName, jobs_of, on_cluster
-from disttrain.cluster import log_following, log_lines, references
+from disttrain.cluster import log_following, references
 from disttrain.cluster import logs as cluster_logs
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.log_lines import LogLine
-from disttrain.cluster.logs import Wanted
+from disttrain.cluster.logs import LogLine, Wanted
 from disttrain.cluster.target import Target
 from disttrain.job.cluster_names import CONTAINER
 from disttrain.job.names import Role
@@ -97,8 +96,7 @@ class _Printer:
         self._timestamps = timestamps
 
     def line(self, pod: str, line: LogLine) -> None:
-        """Print a line of a pod."""
-        prefix = log_lines.prefix(pod, self._container) if self._container else ""
+        prefix = cluster_logs.prefix(pod, self._container) if self._container else ""
         stamp = f"{line.stamp} " if self._timestamps else ""
         typer.echo(f"{prefix}{stamp}{line.text}")
 

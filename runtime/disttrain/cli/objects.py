@@ -25,7 +25,6 @@ def text(objects: Sequence[Object], output: Output) -> str:
 
 
 def named(job: str) -> str:
-    """A job as kubectl names it when it says what was done."""
     return f"{JOBS.word}/{job}"
 
 

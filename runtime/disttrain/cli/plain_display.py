@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Self
 
 import typer
@@ -31,16 +30,10 @@ class PlainDisplay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return
 
     def event(self, text: str) -> None:
-        """Print what happened."""
         typer.echo(terminal_text.escaped(text))
 
     def tick(self, processes: Sequence[Process]) -> None:  # noqa: ARG002 - a line has no room for them

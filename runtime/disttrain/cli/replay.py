@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from disttrain.launch.exit_code import ExitCode
+
 RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a recorded run.")]
 ToUpdate = Annotated[
     int | None,
@@ -30,6 +32,8 @@ def replay(
 
     Example: disttrain replay runs/digits --serial
     """
-    from disttrain.cli import run_replay  # noqa: PLC0415 - It imports torch.
+    from disttrain.replay import outcome, report  # noqa: PLC0415 - They import torch.
 
-    raise typer.Exit(run_replay.run(folder, to_update, serial=serial, as_json=as_json))
+    found = outcome.replay(folder, outcome.Wanted(to_update=to_update, serial=serial))
+    typer.echo(report.to_json(found) if as_json else report.text(found), nl=False)
+    raise typer.Exit(ExitCode.COMPLETE if found.is_same else ExitCode.FAILED)

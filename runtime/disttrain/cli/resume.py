@@ -9,7 +9,7 @@ import typer
 
 from disttrain.cli import objects
 from disttrain.cli.cluster_options import jobs_of, on_cluster
-from disttrain.cluster import choosing, references
+from disttrain.cluster import references
 from disttrain.cluster.errors import (
     LibraryMissing,
     NoAccess,
@@ -74,7 +74,7 @@ def _said_why(target: Target, which: str) -> Iterator[None]:
 
 def _resume_job(target: Target, which: str) -> None:
     jobs = jobs_of(target)
-    (name,) = choosing.choose(jobs, [which])
+    (name,) = jobs.choose([which])
     job = jobs.get(name)
     if not job["spec"].get("suspend"):
         phase = (job.get("status") or {}).get("phase") or "new"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from disttrain.job import manifest_file, one_machine, support
+from disttrain.job import manifest_file, support
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.finding import render
 from disttrain.job.spec import DistTrainJob
@@ -48,7 +48,7 @@ def _check_place(job: DistTrainJob, manifest: Path) -> None:
     refused = support.on_one_machine(job)
     if refused:
         raise InvalidManifest(str(manifest), refused)
-    passed_over = one_machine.without_meaning(job)
+    passed_over = support.without_meaning(job)
     if passed_over:
         names = ", ".join(map(render, passed_over))
         typer.echo(f"these fields mean nothing on one machine: {names}", err=True)

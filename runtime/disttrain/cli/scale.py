@@ -6,7 +6,6 @@ import typer
 
 from disttrain.cli import objects
 from disttrain.cli.cluster_options import JobNames, jobs_of, on_cluster
-from disttrain.cluster import choosing
 from disttrain.cluster.target import Target
 
 Replicas = Annotated[int, typer.Option(min=1, metavar="N", help="Replicas that are wanted.")]
@@ -19,6 +18,6 @@ def scale(target: Target, names: JobNames, *, replicas: Replicas) -> None:
     Example: disttrain scale digits --replicas=8
     """
     jobs = jobs_of(target)
-    for name in choosing.choose(jobs, names):
+    for name in jobs.choose(names):
         jobs.scale(name, replicas)
         typer.echo(f"{objects.named(name)} scaled")

@@ -2,7 +2,7 @@
 
 import typer
 
-from disttrain.job.schema import schema_text
+from disttrain.job.fields import schema_text
 
 
 def schema() -> None:

@@ -29,7 +29,6 @@ class Found:
 
     @property
     def is_over(self) -> bool:
-        """Whether it will not change any more."""
         return not self.running or self.status.phase in ENDED
 
 
@@ -45,7 +44,6 @@ def find(path: Path) -> Found | None:
 
 
 def show(found: Found, console: Console | None = None) -> None:
-    """Print a table of the processes, the figures and the sentence."""
     out = console or _console()
     status = found.status
     out.print(wording.progress_line(status), soft_wrap=True)

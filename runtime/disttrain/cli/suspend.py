@@ -4,7 +4,6 @@ import typer
 
 from disttrain.cli import objects
 from disttrain.cli.cluster_options import JobNames, jobs_of, on_cluster
-from disttrain.cluster import choosing
 from disttrain.cluster.target import Target
 
 
@@ -15,6 +14,6 @@ def suspend(target: Target, names: JobNames) -> None:
     Example: disttrain suspend digits
     """
     jobs = jobs_of(target)
-    for name in choosing.choose(jobs, names):
+    for name in jobs.choose(names):
         jobs.patch(name, {"suspend": True})
         typer.echo(f"{objects.named(name)} suspended")

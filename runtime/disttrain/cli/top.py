@@ -3,7 +3,7 @@
 import typer
 
 from disttrain.cli.cluster_options import JobName, jobs_of, on_cluster
-from disttrain.cluster import references, usage
+from disttrain.cluster import references
 from disttrain.cluster.target import Target
 
 
@@ -16,6 +16,8 @@ def top(target: Target, name: JobName) -> None:
     Example: disttrain top digits
     """
     jobs = jobs_of(target)
+    from disttrain.cluster import usage  # noqa: PLC0415 - It needs the extra, as `jobs_of` does.
+
     found = usage.measure(jobs, jobs.get(references.name(name)))
     typer.echo(usage.text(found))
     for note in found.notes:

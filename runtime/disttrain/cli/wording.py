@@ -11,7 +11,6 @@ from disttrain.launcher.completion import Completed, Staleness
 
 
 def count(number: float) -> str:
-    """A whole number with separators."""
     return f"{number:,.0f}"
 
 
@@ -83,7 +82,6 @@ def completed(figures: Completed) -> str:
 
 
 def limit(reason: str) -> str:
-    """The field of the manifest by which a job ended for this reason."""
     names = {field.alias for field in Stop.model_fields.values()}
     name = reason[:1].lower() + reason[1:]
     return f"spec.stop.{name}" if name in names else "spec.strategy"
@@ -135,7 +133,6 @@ def _quality(status: JobStatus) -> str:
 
 
 def progress_line(status: JobStatus) -> str:
-    """How the job is, in one line."""
     parts = [
         status.phase.lower() + (" (warm start)" if status.warm_start else ""),
         f"{status.progress:.0%}",

@@ -33,7 +33,6 @@ def since(text: str | None, now: datetime) -> str:
 
 
 def seconds_since(text: str, now: datetime) -> float:
-    """Seconds from an instant until now."""
     return (now - parse(text)).total_seconds()
 
 

@@ -58,7 +58,6 @@ def _about_the_object(code: int, answer: Object, message: str, request: Request)
 
 
 def _names_an_object(answer: Object) -> bool:
-    """Whether it is an object that is missing, and not its whole kind."""
     return bool((answer.get("details") or {}).get("name"))
 
 

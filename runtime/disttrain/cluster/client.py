@@ -12,12 +12,12 @@ from disttrain.cluster import (
     ages,
     following,
     job_page,
+    jobs,
     log_following,
     logs,
     manifests,
     references,
     submission,
-    waiting,
 )
 from disttrain.cluster.errors import JobFailed, NotFound, NotInTime
 from disttrain.cluster.following import Look
@@ -65,7 +65,7 @@ class ClusterJob:
         try:
             forever = float("inf")
             limit = forever if timeout_s is None else timeout_s
-            waiting.until(has_ended, f"job {self.name} to end", limit)
+            jobs.wait_until(has_ended, f"job {self.name} to end", limit)
         except NotFound as error:
             raise JobFailed(str(error)) from error
         except NotInTime as error:
@@ -106,7 +106,7 @@ class ClusterJob:
         """Delete it; with `wait` return when its pods are gone, too. Its volume is kept."""
         self._jobs.delete(self.name, self.uid)
         if wait:
-            waiting.until_gone(self._jobs, self.name, self.uid)
+            self._jobs.wait_until_gone(self.name, self.uid)
 
     def _look(self) -> Look:
         return following.look(self._object(), ages.now())

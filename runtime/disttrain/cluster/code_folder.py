@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from disttrain.cluster import packing
+from disttrain.cluster import code_map
+from disttrain.cluster.code_map import REMEDY, Files
 from disttrain.cluster.errors import WrongInput
-from disttrain.cluster.packing import REMEDY, Files
 from disttrain.job.spec import KIND
 
 IGNORED: Final = frozenset({"__pycache__", "node_modules", "runs", "venv", "build", "dist"})
@@ -43,7 +43,7 @@ def _read(folder: Path) -> Code:
     _require_no_links_outside(folder, wanted)
     files = [entry for entry in wanted if entry.is_file() and not _is_manifest(entry)]
     # Before they are read: a folder may hold a data set.
-    packing.require_fitting({file.name: file.stat().st_size for file in files}, str(folder))
+    code_map.require_fitting({file.name: file.stat().st_size for file in files}, str(folder))
     contents = {file.name: file.read_bytes() for file in files}
     return Code(contents, tuple(entry.name for entry in folders))
 
@@ -73,6 +73,6 @@ def _is_ignored(name: str) -> bool:
 
 
 def _is_manifest(file: Path) -> bool:
-    if file.suffix not in {".yaml", ".yml"} or file.stat().st_size > packing.MOST_BYTES:
+    if file.suffix not in {".yaml", ".yml"} or file.stat().st_size > code_map.MOST_BYTES:
         return False
     return _MANIFEST.search(file.read_text(errors="replace")) is not None

@@ -29,7 +29,6 @@ def read(jobs: Jobs, name: str) -> list[Object]:
 
 
 def watch(jobs: Jobs, name: str, shown: Sequence[Object]) -> Iterator[str]:
-    """A line for each event that comes, or comes again, for ever."""
     told = {_version(each) for each in shown}
     while True:
         time.sleep(PAUSE_SECONDS)
@@ -71,7 +70,6 @@ def of_job(name: str) -> Callable[[Object], bool]:
 
 
 def text(events: Sequence[Object], now: datetime) -> str:
-    """The table."""
     return tables.text([list(_HEAD), *(_row(each, now) for each in events)])
 
 

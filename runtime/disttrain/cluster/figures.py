@@ -35,7 +35,6 @@ def batch_method(status: JobStatus) -> str:
 
 
 def warning(status: JobStatus) -> str:
-    """What the manifest of a batch method had better say otherwise."""
     return "" if status.sandblaster is None else status.sandblaster.warning or ""
 
 
@@ -52,7 +51,6 @@ def measures(status: JobStatus) -> str:
 
 
 def speed(status: JobStatus) -> str:
-    """Samples per second, and how stale the gradients are."""
     training = status.training
     if training is None:
         return ""
@@ -68,7 +66,6 @@ def staleness(training: TrainingStatus) -> str:
 
 
 def restarts(status: JobStatus) -> str:
-    """Restarts by role, if there were any."""
     if status.restarts is None:
         return ""
     counts = status.restarts.model_dump()
@@ -76,7 +73,6 @@ def restarts(status: JobStatus) -> str:
 
 
 def data(status: JobStatus) -> str:
-    """What became of the portions."""
     found = status.data
     if found is None:
         return ""

@@ -46,12 +46,10 @@ class Look:
 
 
 def look(job: Object, now: datetime) -> Look:
-    """Read a job's object."""
     return Look(job, job_page.status_of(job), job_page.is_overlooked(job, now))
 
 
 def is_true(status: JobStatus, kind: str) -> bool:
-    """Whether a condition holds."""
     return _true(status, kind) is not None
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from disttrain.cluster import ages, figures, pods, results, tables
+from disttrain.cluster import ages, figures, jobs, pods, tables
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.interface import Object
 from disttrain.cluster.pods import Pod
@@ -45,7 +45,6 @@ def status_of(job: Object) -> JobStatus:
 
 
 def text(job: Object, found: Sequence[Object], now: datetime) -> str:
-    """The page."""
     status = status_of(job)
     members = pods.in_order(list(found))
     blocks = (
@@ -85,7 +84,7 @@ def _head(job: Object, status: JobStatus, now: datetime) -> str:
         ("Restarts", figures.restarts(status)),
         ("Data", figures.data(status)),
         ("Checkpoint", _checkpoint(status, now)),
-        ("Files", results.place(job)),
+        ("Files", jobs.files_of(job)),
     ]
     width = max(len(name) for name, _ in facts) + 1
     shown = ((name, tables.printable(value)) for name, value in facts if value)

@@ -25,20 +25,16 @@ class JobTable:
 
     @property
     def rows(self) -> list[list[str]]:
-        """The rows without the head."""
         return self._all()[1:]
 
     @property
     def widths(self) -> list[int]:
-        """Characters of the columns."""
         return [max(map(len, column)) for column in zip(*self._all(), strict=True)]
 
     def text(self) -> str:
-        """The whole table."""
         return tables.text(self._all())
 
     def lines(self, widths: Sequence[int]) -> list[str]:
-        """Its rows in the columns of an earlier table."""
         return [tables.line(row, widths) for row in self.rows]
 
     def _all(self) -> list[list[str]]:

@@ -1,14 +1,26 @@
 """Jobs and what belongs to them: the few things that can be asked and done, each one request."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from disttrain.cluster import references, resources
-from disttrain.cluster.errors import ClusterError, Forbidden, NotFound
+from disttrain.cluster.errors import (
+    ClusterError,
+    Forbidden,
+    NotFound,
+    NotInTime,
+    Unreachable,
+    WrongInput,
+)
 from disttrain.cluster.interface import Api, Object, Request
 from disttrain.cluster.resources import CLAIMS, JOBS, PODS, Resource
-from disttrain.job import cluster_labels, cluster_names
+from disttrain.job import cluster_labels, cluster_names, object_uri, pod_layout
+
+POLL_SECONDS: Final = 0.5
+PATIENCE_SECONDS: Final = 600.0
+"""For pods to end: each has two minutes to save its work, and nodes may be slow."""
 
 FIELD_MANAGER: Final = "disttrain-cli"
 """Owner of the fields that people write with these commands."""
@@ -26,13 +38,23 @@ class Jobs:
         return self._on(name, resources.get(JOBS, self.namespace, name))
 
     def names(self) -> list[str]:
-        """Names of all jobs."""
         return [each["metadata"]["name"] for each in self.all()]
 
     def all(self, selector: str = "") -> list[Object]:
-        """All jobs that a label selector selects."""
         request = resources.listing(JOBS, self.namespace, labelSelector=selector)
         return list(items(self.api, request))
+
+    def choose(
+        self, names: Sequence[str], selector: str = "", *, everything: bool = False
+    ) -> list[str]:
+        """Names of the jobs that are meant, once each. WrongInput unless it is said one way."""
+        ways = [bool(names), bool(selector), everything]
+        if sum(ways) != 1:
+            message = "say which jobs: names, or --selector LABELS, or --all; one of them"
+            raise WrongInput(message)
+        if names:
+            return list(dict.fromkeys(map(references.name, names)))
+        return [job["metadata"]["name"] for job in self.all(selector)]
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
         """Make a job; the API server's object. Raises AlreadyThere, WrongInput."""
@@ -62,12 +84,20 @@ class Jobs:
             return False
         return bool(found["metadata"]["uid"] == uid)
 
+    def wait_until_gone(self, name: str, uid: str, seconds: float = PATIENCE_SECONDS) -> None:
+        """Return when neither the job nor a pod of it is there. Raises NotInTime."""
+        job = {"metadata": {"name": name, "uid": uid}}
+
+        def is_gone() -> bool:
+            return not self.is_there(name, uid) and not self.pods(job)
+
+        wait_until(is_gone, f"job {name} and its pods to be gone", seconds)
+
     def pods(self, job: Object) -> list[Object]:
         """The pods of a job, in the order of their names."""
         return sorted(self.of_pods(PODS, job), key=lambda pod: str(pod["metadata"]["name"]))
 
     def of_pods(self, resource: Resource, job: Object) -> Iterator[Object]:
-        """The objects of a kind that have the labels of a job's pods."""
         selector = selector_of_pods(job)
         return items(self.api, resources.listing(resource, self.namespace, labelSelector=selector))
 
@@ -103,13 +133,11 @@ class Jobs:
 
 
 def selector_of_pods(job: Object) -> str:
-    """Selects what has the labels of a job's pods."""
     metadata = job["metadata"]
     return cluster_labels.selector_text(cluster_labels.all_pods(metadata["name"], metadata["uid"]))
 
 
 def items(api: Api, request: Request) -> Iterator[Object]:
-    """The objects of a list, page after page."""
     for page in pages(api, request):
         yield from page.get("items") or ()
 
@@ -124,3 +152,31 @@ def pages(api: Api, request: Request) -> Iterator[Object]:
         if not token:
             return
         following = replace(request, query={**request.query, "continue": token})
+
+
+def files_of(job: Object) -> str:
+    """The folder of a job and the claim whose volume it is on, or its place in an object store."""
+    metadata = job["metadata"]
+    checkpoint = job["spec"].get("checkpoint") or {}
+    volume, uri = checkpoint.get("volume") or {}, checkpoint.get("uri") or ""
+    if object_uri.is_one(uri):
+        return object_uri.of_job(uri, metadata["name"], metadata["uid"])
+    claim = volume.get("claimName") or cluster_names.checkpoints_claim(metadata["name"])
+    folder = pod_layout.run_folder(metadata["name"], metadata["uid"]).name
+    return f"folder {folder} of persistentvolumeclaim/{claim}"
+
+
+def wait_until(holds: Callable[[], bool], what: str, seconds: float) -> None:
+    """Return when it holds; an API server that is away for a while is borne. Raises NotInTime."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if holds():
+                return
+        except Unreachable:
+            if time.monotonic() > deadline:
+                raise
+        if time.monotonic() > deadline:
+            message = f"waited {seconds:g} s for {what}"
+            raise NotInTime(message)
+        time.sleep(POLL_SECONDS)

@@ -58,11 +58,9 @@ class KubernetesApi:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the kubeconfig's context."""
         return self._namespace
 
     def call(self, request: Request) -> Object:
-        """Return the answer, which is JSON. Raises ClusterError or Unreachable."""
         body = self.text(request)
         try:
             return _object(body)
@@ -75,7 +73,6 @@ class KubernetesApi:
             raise Unreachable(message) from error
 
     def text(self, request: Request) -> str:
-        """Return an answer that is text. Raises ClusterError or Unreachable."""
         with self._translated():
             answer = self._send(request, SECONDS)
             body = answer.read().decode(errors="replace")

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from disttrain.cluster import ages, following, log_lines, logs, pods, resources
+from disttrain.cluster import ages, following, logs, pods, resources
 from disttrain.cluster.errors import ClusterError, NotFound, Unreachable, WrongInput
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.log_lines import LogLine
-from disttrain.cluster.logs import Wanted
+from disttrain.cluster.logs import LogLine, Wanted
 from disttrain.cluster.resources import PODS
 
 POLL_SECONDS: Final = 1.0
@@ -86,7 +85,6 @@ class _Followed:
             self.threads[life].start()
 
     def arrived(self, seconds: float) -> Iterator[Line]:
-        """Lines that come within a time, as they come."""
         try:
             yield self.lines.get(timeout=seconds) if seconds else self.lines.get_nowait()
             while True:
@@ -112,8 +110,8 @@ class _Followed:
                 query["sinceTime"] = last.stamp
             try:
                 with self.jobs.api.lines(logs.request(self.jobs, pod, wanted, query)) as lines:
-                    for line in map(log_lines.parse, lines):
-                        if log_lines.is_new(line, last):
+                    for line in map(logs.parse_line, lines):
+                        if logs.is_new(line, last):
                             last = line
                             self.lines.put(Line(pod, line))
             except Unreachable:

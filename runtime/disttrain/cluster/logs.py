@@ -4,17 +4,46 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from disttrain.cluster import log_lines, pods
+from disttrain.cluster import pods
 from disttrain.cluster.errors import NotFound, WrongInput
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.log_lines import LogLine
 from disttrain.cluster.resources import PODS
 from disttrain.job.cluster_names import CONTAINER
 
+_DIGITS: Final = 9
+"""Digits of a fraction of a second; trailing zeros are left out of what arrives."""
 MOST_OPEN: Final = 64
 """Logs that are followed at once, unless somebody asks for more: each is a connection through the
 API server to a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line with its time stamp, as `timestamps=true` gives it."""
+
+    stamp: str
+    text: str
+
+    @property
+    def key(self) -> str:
+        """The time stamp with all digits, so that texts compare as instants do."""
+        whole, _, fraction = self.stamp.removesuffix("Z").partition(".")
+        return f"{whole}.{fraction:0<{_DIGITS}}"
+
+
+def parse_line(line: str) -> LogLine:
+    stamp, _, text = line.partition(" ")
+    return LogLine(stamp, text)
+
+
+def is_new(line: LogLine, last: LogLine | None) -> bool:
+    return last is None or line.key > last.key
+
+
+def prefix(pod: str, container: str) -> str:
+    """What stands before each line when several pods are shown, as kubectl has it."""
+    return f"[pod/{pod}/{container}] "
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,11 +78,10 @@ def chosen(jobs: Jobs, job: Object, wanted: Wanted) -> list[Object]:
 def read(jobs: Jobs, pod: Object, wanted: Wanted) -> Iterator[LogLine]:
     """The log of one pod as far as it is written. Raises ClusterError, Unreachable."""
     text = jobs.api.text(request(jobs, pod["metadata"]["name"], wanted, {}))
-    yield from map(log_lines.parse, text.splitlines())
+    yield from map(parse_line, text.splitlines())
 
 
 def request(jobs: Jobs, pod: str, wanted: Wanted, query: dict[str, str]) -> Request:
-    """The request for the log of one pod."""
     asked = {"container": wanted.container, "timestamps": "true", **query}
     if wanted.tail is not None and "sinceTime" not in query:
         asked["tailLines"] = str(wanted.tail)

@@ -33,7 +33,6 @@ class Wish:
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.job.metadata.name
 
     @property
@@ -44,7 +43,6 @@ class Wish:
 
     @property
     def module(self) -> str:
-        """The module of the task's entrypoint, as it would be imported."""
         return self.job.spec.task.entrypoint.partition(":")[0]
 
     def manifest(self, namespace: str, code: str | None) -> Object:
@@ -69,7 +67,6 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), suffix: str =
 
 
 def of_value(value: dict[str, JsonValue], source: str, suffix: str = "") -> Wish:
-    """The same for a manifest that is a value already."""
     name = _completed(value, suffix or random_suffix())
     metadata = value.get("metadata")
     named = {**metadata, "name": name} if name and isinstance(metadata, dict) else metadata
@@ -80,7 +77,6 @@ def of_value(value: dict[str, JsonValue], source: str, suffix: str = "") -> Wish
 
 
 def of_job(job: DistTrainJob, source: str) -> Wish:
-    """The same for a job that is good already."""
     return _accepted(job, source, located_lines(rules.check(job), source))
 
 
@@ -97,7 +93,6 @@ def namespace(wish: Wish, wanted: str | None, default: str) -> str:
 
 
 def random_suffix() -> str:
-    """What completes a generateName."""
     return "".join(secrets.choice(_LETTERS) for _ in range(SUFFIX_LENGTH))
 
 
@@ -114,7 +109,6 @@ def _generated_name(text: str, suffix: str) -> str | None:
 
 
 def _completed(value: JsonValue, suffix: str) -> str | None:
-    """The name that a generateName begins, for a manifest without a name."""
     metadata = value.get("metadata") if isinstance(value, dict) else None
     if not isinstance(metadata, dict) or metadata.get("name") is not None:
         return None

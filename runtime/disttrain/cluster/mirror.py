@@ -3,7 +3,6 @@
 import json
 import threading
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, Self
 
 from disttrain.cluster import jobs, resources
@@ -35,16 +34,10 @@ class Mirror:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin to watch."""
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Watch no longer; the connection ends with what comes next on it."""
         self._closed.set()
 

@@ -28,7 +28,6 @@ class Pod:
 
 
 def read(pod: Object) -> Pod:
-    """Read a pod's object."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     own = container(status)
     return Pod(
@@ -50,7 +49,6 @@ def container(status: Object, name: str = CONTAINER) -> Object:
 
 
 def in_order(pods: list[Object]) -> list[Pod]:
-    """Pods read, the coordinator first, then shards, then replicas."""
     found = map(read, pods)
     return sorted(found, key=lambda pod: (_rank(pod.role), len(pod.name), pod.name))
 

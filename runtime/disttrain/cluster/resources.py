@@ -41,7 +41,6 @@ POD_METRICS: Final = Resource("/apis/metrics.k8s.io/v1beta1", "pods", "podmetric
 
 
 def get(resource: Resource, namespace: str, name: str, part: str = "") -> Request:
-    """One object."""
     return Request(verb=Verb.GET, path=resource.path(namespace, name, part))
 
 
@@ -53,19 +52,16 @@ def listing(resource: Resource, namespace: str | None, **query: str) -> Request:
 
 
 def watch(resource: Resource, namespace: str | None, **query: str) -> Request:
-    """What becomes of objects, one JSON object a line."""
     return Request(
         verb=Verb.WATCH, path=resource.path(namespace), query={"watch": "true", **_given(query)}
     )
 
 
 def create(resource: Resource, namespace: str, body: Object, query: Mapping[str, str]) -> Request:
-    """A new object."""
     return Request(verb=Verb.CREATE, path=resource.path(namespace), query=query, body=body)
 
 
 def patch(resource: Resource, namespace: str, name: str, body: Object, part: str = "") -> Request:
-    """A merge patch: fields of an object to new values."""
     return Request(verb=Verb.PATCH, path=resource.path(namespace, name, part), body=body)
 
 

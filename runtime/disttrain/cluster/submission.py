@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from disttrain.cluster import ages, code_folder, code_map, packing, resources
+from disttrain.cluster import ages, code_folder, code_map, resources
 from disttrain.cluster.code_folder import Code
 from disttrain.cluster.code_map import Change
 from disttrain.cluster.errors import (
@@ -78,7 +78,7 @@ def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) 
     if code is None or name is None:
         _require_source(jobs, name)
         return Submitted(tried if dry_run else jobs.create(manifest), ())
-    config_map = packing.config_map(name, code.files)
+    config_map = code_map.config_map(name, code.files)
     found = _find(jobs, name)
     change = code_map.decide(config_map, found, jobs.all() if found else [])
     notes = (*_left_out(code), f"configmap/{name} {_word(change)}")
@@ -87,7 +87,7 @@ def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) 
     stored = _store(jobs, config_map, found, change)
     with _explained(jobs, wish), _taken_back(jobs, stored, change):
         made = jobs.create(manifest)
-    if packing.is_ours(stored):
+    if code_map.is_ours(stored):
         _own(jobs, stored, made)
     return Submitted(made, notes)
 
@@ -141,7 +141,6 @@ def _taken_back(jobs: Jobs, stored: Object, change: Change) -> Iterator[None]:
 
 
 def _own(jobs: Jobs, stored: Object, job: Object) -> None:
-    """Let the ConfigMap go with the job, and not before it."""
     name, found = stored["metadata"]["name"], stored
     while True:
         # A merge patch replaces the whole list of owners: only of that which was read.
@@ -162,7 +161,7 @@ def _found_again(jobs: Jobs, stored: Object) -> Object:
     """A ConfigMap that somebody else changed. Raises Conflict if it has other files now."""
     name = stored["metadata"]["name"]
     found = _find(jobs, name) or stored
-    if not packing.same_content(stored, found):
+    if not code_map.same_content(stored, found):
         message = (
             f"somebody else wrote other code into configmap/{name} just now, and the job that was "
             f"made would run it; delete the job and submit it again with another "

@@ -1,17 +1,23 @@
 """What the pods of a job do and use: their own metrics, and those of the cluster where it has them.
 
-A pod's metrics are fetched through the API server, which needs no route to the pod.
+A pod's metrics are fetched through the API server, which needs no route to the pod. This module is
+slow to import and needs the extra `cluster`: only a command that has connected imports it.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from disttrain.cluster import exposition, pods, quantities, tables
+from kubernetes.utils.quantity import parse_quantity
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from disttrain.cluster import pods, tables
 from disttrain.cluster.errors import ClusterError, Unreachable
-from disttrain.cluster.exposition import Metrics
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.pods import Pod
@@ -22,15 +28,73 @@ MEASURED_SECONDS: Final = 2.0
 PARALLEL: Final = 8
 NAMED: Final = 3
 """Pods that a note names."""
-
 SAMPLES: Final = "disttrain_samples_total"
 UPDATES: Final = "disttrain_updates_applied_total"
 ORDERS: Final = "disttrain_orders_total"
 STALENESS: Final = "disttrain_gradient_staleness_updates"
-
 NO_METRICS_API: Final = (
     "CPU and memory are not known: the cluster has no metrics API (metrics-server serves it)."
 )
+
+
+def used_by(pod_metrics: Object) -> Object:
+    """CPU in cores and memory in bytes of all containers of a pod. ValueError for other texts."""
+    used = [each.get("usage") or {} for each in pod_metrics.get("containers") or []]
+    return {
+        name: float(sum(parse_quantity(each.get(name, "0")) for each in used))
+        for name in ("cpu", "memory")
+    }
+
+
+def cores(value: float) -> str:
+    """Processor time as kubectl shows it."""
+    return f"{value * 1000:.0f}m"
+
+
+def mebibytes(value: float) -> str:
+    """Memory as kubectl shows it."""
+    return f"{value / 2**20:.0f}Mi"
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Samples of one process by name, and its histograms by name and bound."""
+
+    values: dict[str, float]
+    """Sums over labels."""
+    buckets: dict[str, dict[float, float]]
+    """Counts up to each bound."""
+
+    def quantile(self, name: str, share: float) -> float | None:
+        """The bound below which a share of a histogram lies; None while it is empty."""
+        bounds = sorted(self.buckets.get(name, {}).items())
+        total = bounds[-1][1] if bounds else 0
+        if not total:
+            return None
+        return next(bound for bound, count in bounds if count >= share * total)
+
+
+def parse_metrics(text: str) -> Metrics:
+    """Read the text format of Prometheus; lines of other shapes are passed over."""
+    metrics = Metrics({}, {})
+    for line in text.splitlines():
+        # Line by line, and with the errors that the library has for what is none.
+        with suppress(ValueError, IndexError):
+            for family in text_string_to_metric_families(line):
+                for sample in family.samples:
+                    _add(metrics, sample)
+    return metrics
+
+
+def _add(metrics: Metrics, sample: Sample) -> None:
+    if not math.isfinite(sample.value):
+        return
+    if sample.name.endswith("_bucket") and "le" in sample.labels:
+        counts = metrics.buckets.setdefault(sample.name.removesuffix("_bucket"), {})
+        limit = float(sample.labels["le"])
+        counts[limit] = counts.get(limit, 0) + sample.value
+    else:
+        metrics.values[sample.name] = metrics.values.get(sample.name, 0) + sample.value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +143,6 @@ def row(
     used: Object | None,
     counter: str = UPDATES,
 ) -> Row:
-    """One pod's row from its metrics at two instants."""
     latest = scraped[1]
     if latest is None:
         return Row(pod=pod, resources=used)
@@ -108,8 +171,8 @@ def _cells(found: Row, own: int) -> list[str]:
         tables.printable(found.pod.state),
         _count(found.samples_per_second),
         *(_count(found.changes_per_second), staleness)[:own],
-        quantities.cores(used["cpu"]) if "cpu" in used else "",
-        quantities.mebibytes(used["memory"]) if "memory" in used else "",
+        cores(used["cpu"]) if "cpu" in used else "",
+        mebibytes(used["memory"]) if "memory" in used else "",
     ]
 
 
@@ -140,7 +203,7 @@ def _metrics(jobs: Jobs, pod: Pod) -> Metrics | None:
         return None
     path = PODS.path(jobs.namespace, f"{pod.name}:{METRICS_PORT}", "proxy/metrics")
     try:
-        return exposition.parse(jobs.api.text(Request(verb=Verb.GET, path=path, accept="*/*")))
+        return parse_metrics(jobs.api.text(Request(verb=Verb.GET, path=path, accept="*/*")))
     except (ClusterError, Unreachable):
         return None
 
@@ -151,7 +214,7 @@ def _resources(jobs: Jobs, job: Object) -> dict[str, Object] | None:
         found = list(jobs.of_pods(POD_METRICS, job))
     except (ClusterError, Unreachable):
         return None
-    return {each["metadata"]["name"]: quantities.total(each) for each in found}
+    return {each["metadata"]["name"]: used_by(each) for each in found}
 
 
 def _notes(

@@ -76,7 +76,6 @@ class Checkpoint(Section):
 
     @property
     def is_object_store(self) -> bool:
-        """Whether checkpoints are objects in a store, not files in a folder."""
         return object_uri.is_one(self.uri)
 
     @model_validator(mode="after")

@@ -27,12 +27,10 @@ def of_namespace() -> dict[str, str]:
 
 
 def of_job(job: str, uid: str) -> dict[str, str]:
-    """The labels of what belongs to the whole job, such as its Service."""
     return {**of_namespace(), **all_pods(job, uid)}
 
 
 def of_role(job: str, uid: str, role: Role) -> dict[str, str]:
-    """The labels of what belongs to one role: its controller, its pods."""
     return {**of_job(job, uid), COMPONENT: role.value}
 
 
@@ -42,12 +40,10 @@ def all_pods(job: str, uid: str) -> dict[str, str]:
 
 
 def pods_of(job: str, uid: str, role: Role) -> dict[str, str]:
-    """Selects the pods of one role of a job."""
     return {**all_pods(job, uid), COMPONENT: role.value}
 
 
 def managed() -> dict[str, str]:
-    """Selects everything that the operator makes, for its watches."""
     return {MANAGED_BY: OPERATOR}
 
 

@@ -31,7 +31,6 @@ CONTAINER = "disttrain"
 
 
 def service(job: str) -> str:
-    """The headless Service that gives all pods of the job their host names."""
     return job
 
 
@@ -41,12 +40,10 @@ def shard_set(job: str) -> str:
 
 
 def replica_set(job: str) -> str:
-    """The ReplicaSet of the replicas."""
     return f"{job}-{Role.REPLICA}"
 
 
 def coordinator_job(job: str) -> str:
-    """The Job of the coordinator."""
     return f"{job}-{Role.COORDINATOR}"
 
 
@@ -59,7 +56,6 @@ def own_account_binding(job: str, uid: str) -> str:
 
 
 def controller(job: str, role: Role) -> str:
-    """The StatefulSet, ReplicaSet or Job that keeps the pods of a role."""
     named = {
         Role.SHARD: shard_set,
         Role.REPLICA: replica_set,
@@ -77,7 +73,6 @@ def launch_secret(job: str, uid: str) -> str:
 
 
 def checkpoints_claim(job: str) -> str:
-    """The PersistentVolumeClaim that is made for a job that says its size."""
     return f"{job}-checkpoints"
 
 

@@ -50,7 +50,6 @@ def precision(spec: Spec) -> Precision:
 
 
 def evaluation_batch_size(spec: Spec) -> int:
-    """Return the samples per forward pass of an evaluation, the final one included."""
     given = spec.evaluation.batch_size if spec.evaluation else None
     return given or EVALUATION_BATCHES * samples_per_step(spec)
 

@@ -1,5 +1,7 @@
 """YAML text to plain values that know their lines, and back. The only module that imports yaml."""
 
+import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -9,7 +11,13 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from disttrain.job.finding import Finding, Path
 from disttrain.job.limits import MAX_DEPTH, MAX_VALUES, TOO_DEEP, TOO_MANY
-from disttrain.job.scalars import parse_scalar
+
+Scalar = None | bool | int | float | str
+
+MAX_DIGITS = 300
+"""Digits of a whole number. A float reaches 308; Python itself gives up at 4300."""
+
+_WORDS: dict[str, bool | None] = {"": None, "~": None}
 
 MAX_BYTES = 2**20
 """Kubernetes refuses objects of more than about 1.5 MB; a manifest has a few kB."""
@@ -19,6 +27,42 @@ _TOO_DEEP = f"nested too deeply: {TOO_DEEP}"
 
 _UNQUOTED = "unquoted"
 _KNOWN_TAGS = {_UNQUOTED} | {f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")}
+
+
+for _spelled in (str.lower, str.capitalize, str.upper):
+    _WORDS |= {_spelled("null"): None, _spelled("true"): True, _spelled("false"): False}
+
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_INTEGER_WITH_BASE = re.compile(r"0x[0-9a-fA-F]+|0o[0-7]+")
+_FLOAT = re.compile(r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+
+
+def parse_scalar(text: str) -> Scalar:
+    """Return the value of an unquoted text. ValueError, with the reason, for NaN and too much."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text) or _INTEGER_WITH_BASE.fullmatch(text):
+        return _whole_number(text)
+    if _NOT_FINITE.fullmatch(text):
+        return _finite_number(text, math.nan)
+    if _FLOAT.fullmatch(text):
+        return _finite_number(text, float(text))
+    return text
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        message = f"must have at most {MAX_DIGITS} digits, got {len(text)}"
+        raise ValueError(message)
+    return int(text, 0)
+
+
+def _finite_number(text: str, number: float) -> float:
+    if math.isfinite(number):
+        return number
+    message = f"must be a finite number, got {text}"
+    raise ValueError(message)
 
 
 @dataclass(slots=True)
@@ -56,7 +100,6 @@ def read(text: str) -> list[Document]:
 
 
 def write(value: JsonValue) -> str:
-    """Return a value as one YAML document, its fields in their order."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 

@@ -37,7 +37,6 @@ class MaxRestarts(Section):
     """Restarts of the coordinator."""
 
     def budget(self, role: Role, members: int) -> int:
-        """Return how many restarts a role with so many members may have."""
         given = {
             Role.REPLICA: self.replica,
             Role.SHARD: self.shard,

@@ -1,21 +1,24 @@
 """What the types say about a path of the manifest: fields, lists, free mappings, nearest names."""
 
 import difflib
+import json
 from collections.abc import Iterable
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from disttrain.job.finding import Path
 from disttrain.job.section import Section
 from disttrain.job.spec import DistTrainJob
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 FEW = 8
 """So many known names are listed when none of them is near."""
 
 
 def by_name(section: type[Section]) -> dict[str, FieldInfo]:
-    """Return the fields of a section by their names in the manifest."""
     return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
@@ -53,3 +56,21 @@ def unknown(name: str, known: Iterable[str]) -> str:
     return (
         f"unknown field; known here: {', '.join(names)}" if len(names) <= FEW else "unknown field"
     )
+
+
+class WithoutFieldTitles(GenerateJsonSchema):
+    """Leaves out titles such as `Pushevery`, which editors would show instead of the name."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic's hook.
+        """Whether a field has a title: none has."""
+        return False
+
+
+def job_schema() -> JsonSchemaValue:
+    """Return the schema; it knows fields, types and bounds, but not the rules between fields."""
+    schema = DistTrainJob.model_json_schema(schema_generator=WithoutFieldTitles)
+    return {"$schema": DIALECT, **schema}
+
+
+def schema_text() -> str:
+    return json.dumps(job_schema(), indent=2) + "\n"

@@ -59,5 +59,4 @@ class Finding:
 
 
 def located_lines(findings: Iterable[Finding], source: str) -> tuple[str, ...]:
-    """Return one line for each, located in the file."""
     return tuple(finding.located(source) for finding in findings)

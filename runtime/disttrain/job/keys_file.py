@@ -53,7 +53,6 @@ def files(pairs: Mapping[Role, KeyPair]) -> dict[str, bytes]:
 
 
 def of_role(role: Role, pairs: Mapping[Role, KeyPair]) -> KeysFile:
-    """What processes of a role may know."""
     connecting = [other for other in pairs if role in CONNECTS_TO[other]]
     return KeysFile(
         public=pairs[role].public,

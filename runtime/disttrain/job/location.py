@@ -19,7 +19,6 @@ class Location:
     """The place in an object store; empty: there is the folder alone."""
 
     def __str__(self) -> str:
-        """The place, for people."""
         return self.uri or str(self.folder)
 
 

@@ -27,7 +27,6 @@ OTHERS_VARIABLE: Final = "DISTTRAIN_OBJECT_STORES"
 
 
 def is_one(text: str) -> bool:
-    """Whether a text names a place in an object store, and no file."""
     return "://" in text and scheme(text) != "file"
 
 
@@ -43,5 +42,4 @@ def scheme(text: str) -> str:
 
 
 def of_job(uri: str, name: str, uid: str) -> str:
-    """The place of one job below a uri that many jobs may have."""
     return f"{uri.rstrip('/')}/{name}-{uid}"

@@ -65,7 +65,6 @@ def _parsed(assignment: str) -> tuple[Path, JsonValue]:
 
 
 def _path(target: str) -> Path:
-    """Return the parts of a path, or nothing if it is not one."""
     parts: list[str | int] = []
     end = 0
     while end < len(target):

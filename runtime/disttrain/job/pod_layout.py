@@ -80,7 +80,6 @@ def keys_key(role: Role) -> str:
 
 
 def keys_file(role: Role) -> PurePosixPath:
-    """The file with the keys of a role, in its pods."""
     return LAUNCH_FOLDER / keys_key(role)
 
 

@@ -3,11 +3,24 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from disttrain.job.cluster_field import ON_A_CLUSTER
-from disttrain.job.pod_template import PodTemplate
 from disttrain.job.section import Count, Positive, Section
+
+
+class PodTemplate(Section):
+    """A PodTemplateSpec, merged into the pods of a role as kubectl merges: lists by name.
+
+    The container called `disttrain` is the one that runs the role. What the template holds is
+    checked by the API server when the job is applied.
+    """
+
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    """Labels and annotations of the pods."""
+
+    spec: dict[str, JsonValue] = Field(default_factory=dict)
+    """A PodSpec: containers, resources, nodeSelector, tolerations and so on."""
 
 
 class Device(StrEnum):

@@ -39,7 +39,6 @@ class Rule:
 
     @property
     def reads(self) -> tuple[Path, ...]:
-        """All paths that the check depends on."""
         return (self.path, *self.also_reads)
 
 
@@ -49,7 +48,6 @@ def check(job: DistTrainJob) -> list[Finding]:
 
 
 def apply(rule: Rule, job: DistTrainJob) -> Finding | None:
-    """Return what one rule has against the job."""
     message = rule.check(job.spec)
     if message is None:
         return None

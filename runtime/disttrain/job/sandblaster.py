@@ -1,17 +1,56 @@
 """Sandblaster as a manifest describes it: batch optimisation over sharded vectors."""
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from disttrain.job.batch_optimizer import BatchOptimizer
-from disttrain.job.batch_warm_start import BatchWarmStart
-from disttrain.job.section import MOST, Count, Section
+from disttrain.job.downpour import Downpour, WarmStart
+from disttrain.job.optimizer import Optimizer
+from disttrain.job.section import EXACTLY_ONE, MOST, Count, Section, require_one
+from disttrain.job.update_rules.sgd import Sgd
 
 ALL: Final = "all"
 """A batch of everything."""
+
+
+class BatchWarmStart(Section):
+    """Downpour or plain SGD first, as in DistBelief; the method begins where it ends."""
+
+    model_config = ConfigDict(json_schema_extra={EXACTLY_ONE: ["downpour", "sgd"]})
+
+    samples: Count = Field(examples=[20000])
+    """Samples that all replicas together process before the method begins. They count for
+    `spec.stop`, as do passes over the data."""
+
+    batch_size: Count = Field(examples=[32])
+    """Samples per step of one replica."""
+
+    downpour: Downpour | None = None
+    """By all replicas. Exactly one of downpour and sgd is given."""
+
+    sgd: Sgd | None = None
+    """By replica 0 alone, each step on the parameters that the step before has left."""
+
+    @model_validator(mode="after")
+    def _is_one_method(self) -> Self:
+        methods = {"downpour": self.downpour, "sgd": self.sgd}
+        given = [name for name, method in methods.items() if method is not None]
+        require_one(given, list(methods))
+        return self
+
+    @property
+    def rule(self) -> Downpour:
+        """How it is done: plain SGD is Downpour of a replica that waits for every answer."""
+        if self.downpour is not None:
+            return self.downpour
+        return Downpour(
+            max_in_flight=0,
+            optimizer=Optimizer(sgd=self.sgd),
+            warm_start=WarmStart(samples=self.samples),
+        )
 
 
 def _size(value: object) -> object:
@@ -86,7 +125,6 @@ class Sandblaster(Section):
 
     @property
     def group_samples(self) -> int:
-        """Samples of a whole group of portions."""
         return self.portion_size * self.push_every_portions
 
     @property

@@ -1,23 +1,125 @@
 """The whole manifest: a DistTrainJob, its metadata and its spec."""
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import AfterValidator, Field, JsonValue
+from pydantic_core import PydanticCustomError
 
 from disttrain.job.audit import Audit
 from disttrain.job.checkpoint import Checkpoint
-from disttrain.job.cluster_field import ON_A_CLUSTER
+from disttrain.job.cluster_field import ON_A_CLUSTER, ObjectName
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.failure_policy import FailurePolicy
-from disttrain.job.metadata import Metadata
 from disttrain.job.roles import Coordinator, ParameterServer, Replicas, Transport
-from disttrain.job.section import Count, Section, WholeNumber
+from disttrain.job.section import Choice, Count, Section, WholeNumber
 from disttrain.job.stop import Stop
 from disttrain.job.strategy import Strategy
-from disttrain.job.task_reference import TaskReference
+
+LONGEST_NAME = 40
+"""Characters. Kubernetes allows 63 for a pod's name, and the roles append to the job's name."""
+
+NAME_PATTERN = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+
+ENTRYPOINT_PATTERN = r"^[^\s:]+:[^\s:.]+$"
+"""What can be said about an entrypoint without Python's own rules for identifiers."""
 
 API_VERSION = "disttrain.dev/v1alpha1"
 KIND = "DistTrainJob"
+
+
+def _is_dns_label(name: str) -> str:
+    if len(name) <= LONGEST_NAME and re.fullmatch(NAME_PATTERN[1:-1], name):
+        return name
+    raise PydanticCustomError(
+        "bad_name",
+        "must be at most {longest} characters a-z, 0-9 and '-', begin with a letter and end "
+        "with a letter or digit, got '{name}'",
+        {"longest": LONGEST_NAME, "name": name},
+    )
+
+
+class Metadata(Section):
+    """What the job is called. Whatever else the API server adds is accepted and not kept."""
+
+    name: Annotated[str, AfterValidator(_is_dns_label)] = Field(examples=["digits"])
+    """Name of the job: a DNS label (RFC 1035) of at most 40 characters."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Free texts by which jobs are selected."""
+
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Free texts for tools and people."""
+
+    namespace: str | None = None
+    """Namespace of the job on a cluster. null: that of the kubectl context."""
+
+    uid: str | None = None
+    """Set by the API server: tells a job from a later one of the same name."""
+
+    generation: WholeNumber | None = Field(default=None, exclude=True)
+    """Set by the API server: number of changes of the spec."""
+
+    resource_version: str | None = Field(default=None, exclude=True)
+    """Set by the API server: changes with every write."""
+
+    creation_timestamp: str | None = Field(default=None, exclude=True)
+    """Set by the API server."""
+
+    deletion_timestamp: str | None = Field(default=None, exclude=True)
+    """Set by the API server once the job is being deleted."""
+
+    deletion_grace_period_seconds: WholeNumber | None = Field(default=None, exclude=True)
+    """Set by the API server once the job is being deleted."""
+
+    generate_name: str | None = Field(default=None, exclude=True)
+    """Beginning of a name that the API server completes; the name itself is required here."""
+
+    self_link: str | None = Field(default=None, exclude=True)
+    """Set by old API servers."""
+
+    finalizers: list[JsonValue] | None = Field(default=None, exclude=True)
+    """What delays the deletion of the job; DistTrain adds none."""
+
+    owner_references: list[JsonValue] | None = Field(default=None, exclude=True)
+    """What the job is deleted with."""
+
+    managed_fields: list[JsonValue] | None = Field(default=None, exclude=True)
+    """Set by the API server: who wrote which field."""
+
+
+def _is_entrypoint(entrypoint: str) -> str:
+    module, separator, class_name = entrypoint.partition(":")
+    if separator and class_name.isidentifier() and all(map(str.isidentifier, module.split("."))):
+        return entrypoint
+    raise PydanticCustomError(
+        "bad_entrypoint",
+        "must be 'module:Class', for example digits:Digits, got '{entrypoint}'",
+        {"entrypoint": entrypoint},
+    )
+
+
+class TaskSource(Choice[str]):
+    """Where the code of the task comes from on a cluster."""
+
+    config_map: ObjectName | None = None
+    """Name of a ConfigMap in the job's namespace; its keys are the files of the code."""
+
+
+class TaskReference(Section):
+    """The user's class."""
+
+    entrypoint: Annotated[str, AfterValidator(_is_entrypoint)] = Field(
+        examples=["digits:Digits"],
+        json_schema_extra={"pattern": ENTRYPOINT_PATTERN, "maxLength": 500},
+    )
+    """`module:Class` of the task. The module is looked up in the manifest's folder first."""
+
+    arguments: dict[str, JsonValue] = Field(default_factory=dict, max_length=200)
+    """Keyword arguments of the class."""
+
+    source: TaskSource | None = Field(default=None, json_schema_extra=ON_A_CLUSTER)
+    """Where the code comes from. null: it is in the image."""
 
 
 class Spec(Section):

@@ -18,7 +18,6 @@ def _null_if_not_finite(value: object) -> object:
 
 
 def _shortened(value: object) -> object:
-    """Keep the end of a text, where logs say why."""
     return value[-LONGEST_LOG_TAIL:] if isinstance(value, str) else value
 
 

@@ -5,10 +5,14 @@ Not among the rules: the same manifest may run elsewhere, or with a later releas
 
 from collections.abc import Iterator
 
-from disttrain.job import object_uri
-from disttrain.job.finding import Finding
+from disttrain.job import cluster_field, object_uri
+from disttrain.job.finding import Finding, Path
 from disttrain.job.roles import Transport
+from disttrain.job.section import Section
 from disttrain.job.spec import DistTrainJob, Spec
+
+_CODE: Path = ("spec", "task", "source")
+"""Here the code lies beside the manifest, so nothing is missed: one manifest serves both places."""
 
 
 def on_one_machine(job: DistTrainJob) -> list[Finding]:
@@ -44,3 +48,18 @@ def _between_pods(spec: Spec) -> Iterator[Finding]:
             message="must be a relative path, which lies in the job's volume, or an object store "
             f"such as s3://bucket/prefix, got '{uri}'; spec.checkpoint.volume says which volume",
         )
+
+
+def without_meaning(job: DistTrainJob) -> list[Path]:
+    """Return the paths that are given, other than their defaults, and are missed here."""
+    return [path for path in _without_meaning(job, ()) if path != _CODE]
+
+
+def _without_meaning(section: Section, around: Path) -> Iterator[Path]:
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        path = (*around, field.alias or name)
+        if cluster_field.is_on_a_cluster(field) and value != field.default:
+            yield path
+        elif isinstance(value, Section):
+            yield from _without_meaning(value, path)

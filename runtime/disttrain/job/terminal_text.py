@@ -16,5 +16,4 @@ def _escaped(char: str) -> str:
 
 
 def lines(text: str) -> str:
-    """Return the same for each of several lines."""
     return "\n".join(map(one_line, text.split("\n")))

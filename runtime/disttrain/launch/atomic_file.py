@@ -72,7 +72,6 @@ class KeptFile:
             self._made = 1
 
     def close(self) -> None:
-        """Keep no more room."""
         self._spare.unlink(missing_ok=True)
         self._made = 0
 

@@ -14,10 +14,29 @@ from disttrain.job.names import Role
 from disttrain.job.roles import Device
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import atomic_file
-from disttrain.launch.cluster_access import ClusterAccess
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.transport.config import CurveKeys, TransportConfig, TransportKind
 from disttrain.transport.header import Role as TransportRole
+
+ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where Kubernetes puts what belongs to a pod's service account."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterAccess:
+    """Its address, and who the process is there. The files change while it runs."""
+
+    server: str
+    """https://HOST:PORT."""
+    account_folder: Path = ACCOUNT_FOLDER
+
+    @property
+    def token(self) -> Path:
+        return self.account_folder / "token"
+
+    @property
+    def authority(self) -> Path:
+        return self.account_folder / "ca.crt"
 
 
 class Supervisor(StrEnum):
@@ -81,12 +100,10 @@ class LaunchConfig:
 
     @property
     def process(self) -> str:
-        """The name of the process, as in logs and file names."""
         return process_name(self.role, self.index)
 
     @property
     def shard_index(self) -> int:
-        """The index of a process whose role is known to have one."""
         if self.index is None:
             message = "this process is named by the coordinator"
             raise AssertionError(message)
@@ -94,7 +111,6 @@ class LaunchConfig:
 
     @property
     def transport_config(self) -> TransportConfig:
-        """How this process sends and receives."""
         return TransportConfig(
             kind=self.transport,
             job_uid=self.job_uid,
@@ -109,7 +125,6 @@ class LaunchConfig:
 
     @property
     def checkpoints(self) -> Location:
-        """Where the checkpoints and the journal lie."""
         return location.of(self.job, self.job_uid, self.run_folder, self.process)
 
 

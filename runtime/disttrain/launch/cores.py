@@ -18,7 +18,6 @@ def usable(root: Path = Path("/")) -> int:
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """The folders of the groups that may bound the time on the processor."""
     for hierarchy, controllers, path in _memberships(root / "proc/self/cgroup"):
         if hierarchy != "0" and "cpu" not in controllers.split(","):
             continue

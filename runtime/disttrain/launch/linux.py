@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -91,3 +92,14 @@ def _prctl(option: int, value: int) -> None:
     if _LIBC.prctl(option, value, 0, 0, 0) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+
+
+def kill_group(leader: int) -> None:
+    """SIGKILL for a process and its group; stopped ones die, too. Does nothing when none is left.
+
+    Only for a child of this process that has not been waited for: its id is nobody else's.
+    """
+    # A child that was killed before it had a group of its own is no leader yet.
+    for send in (os.killpg, os.kill):
+        with suppress(ProcessLookupError):
+            send(leader, signal.SIGKILL)

@@ -6,10 +6,41 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from disttrain.launch import atomic_file
 from disttrain.launch.exit_code import ExitCode
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """An error that a restart cannot heal."""
+
+    kind: str
+    """Name of the error's class."""
+    message: str
+    """For the user: what was wrong and the remedy; may have several lines."""
+
+
+_FAILURE = TypeAdapter(Failure)
+
+LONGEST_MESSAGE = 32_000
+"""Characters; the coordinator takes 65,536 in a text."""
+
+
+def write_failure(path: Path, error: BaseException) -> None:
+    """Write the error into `path`, atomically."""
+    message = str(error)[:LONGEST_MESSAGE] or type(error).__name__
+    failure = Failure(kind=type(error).__name__, message=message)
+    atomic_file.replace(path, _FAILURE.dump_json(failure, indent=1))
+
+
+def read_failure(path: Path) -> Failure | None:
+    """The failure in `path`; None without such a file or when it is not whole."""
+    try:
+        return _FAILURE.validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 class Result(StrEnum):

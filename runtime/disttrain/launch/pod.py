@@ -19,7 +19,6 @@ LIFE = "disttrain.launch.pod_life"
 
 
 def main() -> None:
-    """Run the role that the environment names, to the end of this process."""
     # Ctrl-C outside of a container ends it; as an exception it would look like one of the task's.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     terminations = process_one.Terminations()

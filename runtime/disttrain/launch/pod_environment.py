@@ -7,7 +7,7 @@ from pathlib import Path
 from disttrain.job import pod_layout
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
-from disttrain.launch.cluster_access import ClusterAccess
+from disttrain.launch.config import ClusterAccess
 from disttrain.launch.errors import InvalidLaunchConfig
 
 _THREADS = "OMP_NUM_THREADS"

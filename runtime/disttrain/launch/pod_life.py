@@ -80,8 +80,6 @@ def _keys(file: Path | None) -> CurveKeys | None:
 
 
 def _coordinate(config: LaunchConfig, log: Path) -> int:
-    """The exit code of the coordinator's process."""
-
     def told(error: FinalError) -> None:
         message = str(error) or type(error).__name__
         termination_log.write(log, termination_log.failed(type(error).__name__, message))
@@ -105,8 +103,6 @@ def _coordinate(config: LaunchConfig, log: Path) -> int:
 
 
 def _take_part(config: LaunchConfig, log: Path, terminations: Terminations) -> int:
-    """The exit code of a member's process."""
-
     def told(error: FinalError) -> None:
         termination_log.write(log, termination_log.text(str(error) or type(error).__name__))
         # The role has ended, and with it whatever it would do at SIGTERM.

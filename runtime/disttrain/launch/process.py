@@ -16,7 +16,7 @@ from typing import NoReturn
 from disttrain.errors import DistTrainError, FinalError
 from disttrain.job.names import Role
 from disttrain.launch import config as launch_config
-from disttrain.launch import failure_file, linux
+from disttrain.launch import linux, outcome
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
@@ -36,7 +36,6 @@ SERVERS_VARIABLE = "DISTTRAIN_SERVERS"
 
 
 def server_module(role: Role) -> str:
-    """The module that runs a role."""
     given = os.environ.get(SERVERS_VARIABLE, "")
     others = dict(pair.split("=", 1) for pair in given.split(",") if pair)
     return others.get(role.value, SERVERS[role])
@@ -51,7 +50,7 @@ def run(config_file: Path) -> int:
     config = launch_config.read(config_file)
     folder = RunFolder(config.run_folder)
     logs.configure(config.role.value, log_index(config), folder.logs)
-    return live(config, lambda error: failure_file.write(folder.failure(config.process), error))
+    return live(config, lambda error: outcome.write_failure(folder.failure(config.process), error))
 
 
 def live(config: LaunchConfig, when_final: Callable[[FinalError], None]) -> int:
@@ -97,7 +96,6 @@ def end(code: int) -> NoReturn:
 
 
 def main() -> None:
-    """Run a role in this process, which ends with its parent."""
     config_file, parent = sys.argv[1:]
     linux.end_with_parent(int(parent), signal.SIGKILL)
     # The launcher decides what Ctrl-C means.

@@ -32,7 +32,6 @@ class RunRecord:
     """Process ids by name."""
 
     def to_json(self) -> bytes:
-        """The content of run.json."""
         return _RECORD.dump_json(self, indent=1)
 
 
@@ -85,12 +84,10 @@ class RunFolder:
 
     @property
     def model(self) -> Path:
-        """The trained model."""
         return self.path / "model.safetensors"
 
     @property
     def logs(self) -> Path:
-        """One log file per process."""
         return self.path / "logs"
 
     def log(self, process: str) -> Path:
@@ -98,7 +95,6 @@ class RunFolder:
         return self.logs / f"{process}.log"
 
     def config(self, process: str) -> Path:
-        """The launch config of a process."""
         return self.path / "launch" / f"{process}.json"
 
     def failure(self, process: str) -> Path:

@@ -45,7 +45,6 @@ class Completed(_Part):
 
     @property
     def reached(self) -> Reached:
-        """The same for the rules that end a job."""
         measured = (self.final_measures or {}).items()
         return Reached(
             epochs=self.epochs,

@@ -42,24 +42,19 @@ class ControlLink:
         self._has_answered = False
 
     def died(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
-        """Send MemberDied."""
         self._client.request(_member_died(name, pid, exit_, log_tail, final=False))
 
     def lost(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
-        """Send MemberDied with its final mark."""
         self._client.request(_member_died(name, pid, exit_, log_tail, final=True))
 
     def fail(self, message: str, error_kind: str) -> None:
-        """Send Fail, by an error of this class."""
         reason = messages.reason_of(error_kind)
         self._client.request(messages.Fail(reason=reason, message=message))
 
     def stop(self, reason: str) -> None:
-        """Send Stop."""
         self._client.request(messages.Stop(reason=reason))
 
     def heard(self) -> Told | None:
-        """Ask for the status again and again; take the answer."""
         now = time.monotonic()
         if self._asked is None and now >= self._ask_at:
             self._asked = self._client.request(messages.Status())
@@ -73,7 +68,6 @@ class ControlLink:
         return _told(reply)
 
     def close(self) -> None:
-        """End the client's thread."""
         self._client.close()
         self._transport.close()
 

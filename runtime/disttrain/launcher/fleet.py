@@ -61,12 +61,10 @@ class Fleet:
         self._tell_of_import_at = math.inf
 
     def can_start(self, name: str) -> bool:
-        """Whether a process of this name may be started now."""
         role, _ = names.role_and_index(name)
         return role is not Role.REPLICA or (self._preloaded and self._has_fork_server())
 
     def start(self, name: str) -> None:
-        """Start the process with the launch config that lies in the run folder."""
         role, _ = names.role_and_index(name)
         host = self._programs if role is Role.COORDINATOR else self._fork_server()
         host.start(name, self._folder.config(name), self._folder.log(name))
@@ -101,7 +99,6 @@ class Fleet:
             yield Notice(f"{words}: no replica starts before it has")
 
     def owing(self) -> list[Owing]:
-        """The fork servers that owe an answer."""
         return [
             Owing(FORK_SERVER, host.pid, "owes an answer", patience_seconds)
             for host in self._forks
@@ -115,7 +112,6 @@ class Fleet:
             os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill everything that was started, and everything that that started."""
         for host in self._hosts():
             host.close()
         linux.kill_children()
@@ -134,7 +130,6 @@ class Fleet:
         return self._forks[-1]
 
     def _importing(self) -> UserModule | None:
-        """The user's module while the newest server imports it."""
         return self._module if self._preload_asked and not self._preloaded else None
 
     def _without(self, module: UserModule, server: ForkHost) -> Notice:

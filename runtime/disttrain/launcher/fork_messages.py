@@ -82,25 +82,5 @@ class Ended(_Strict):
 
 Event = Annotated[Ready | Preloaded | Started | Ended, Field(discriminator="kind")]
 
-_COMMAND: TypeAdapter[Command] = TypeAdapter(Command)
-_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
-
-
-def encode_command(command: Command) -> bytes:
-    """The packet of a command."""
-    return _COMMAND.dump_json(command)
-
-
-def parse_command(packet: bytes) -> Command:
-    """The command in a packet of the launcher."""
-    return _COMMAND.validate_json(packet)
-
-
-def encode_event(event: Event) -> bytes:
-    """The packet of an event."""
-    return _EVENT.dump_json(event)
-
-
-def parse_event(packet: bytes) -> Event:
-    """The event in a packet of a fork server."""
-    return _EVENT.validate_json(packet)
+COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)
+EVENTS: TypeAdapter[Event] = TypeAdapter(Event)

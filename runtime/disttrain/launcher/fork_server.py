@@ -26,7 +26,7 @@ from disttrain.job.names import Role
 from disttrain.launch import config as launch_config
 from disttrain.launch import linux, process
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launcher import fork_messages, process_group
+from disttrain.launcher import fork_messages
 from disttrain.launcher.fork_messages import Preload, Start
 from disttrain.launcher.restart_policy import Exit
 from disttrain.telemetry import append_file
@@ -71,7 +71,7 @@ class ForkServer:
                 packet = self._connection.recv(fork_messages.LARGEST_BYTES)
                 if not packet:
                     return None
-                if child := self._carry_out(fork_messages.parse_command(packet)):
+                if child := self._carry_out(fork_messages.COMMANDS.validate_json(packet)):
                     return child
 
     def _carry_out(self, command: fork_messages.Command) -> Start | None:
@@ -123,7 +123,7 @@ class ForkServer:
         redirect(Path(start.log))
 
     def _reap(self, child: _Child) -> None:
-        process_group.kill(child.pid)
+        linux.kill_group(child.pid)
         _, status = os.waitpid(child.pid, 0)
         self._selector.unregister(child.pidfd)
         os.close(child.pidfd)
@@ -132,7 +132,7 @@ class ForkServer:
         self._say(fork_messages.Ended(name=child.name, pid=child.pid, code=code))
 
     def _say(self, event: fork_messages.Event) -> None:
-        self._connection.send(fork_messages.encode_event(event))
+        self._connection.send(fork_messages.EVENTS.dump_json(event))
 
 
 def _preload(preload: Preload) -> fork_messages.Preloaded:
@@ -178,7 +178,6 @@ def _set_threads(threads: int) -> None:
 
 
 def main() -> None:
-    """Serve the launcher at the other end of the inherited socket."""
     descriptor, parent = map(int, sys.argv[1:])
     linux.end_with_parent(parent, signal.SIGKILL)
     linux.set_process_name("dt:fork-server")
@@ -198,7 +197,6 @@ def main() -> None:
 
 
 def _end() -> NoReturn:
-    """Kill all that was forked, with what it started."""
     linux.kill_children()
     os._exit(ExitCode.COMPLETE)
 

@@ -147,7 +147,6 @@ class Hangs:
 
 
 def _members(processes: Mapping[str, Process]) -> list[tuple[Role, Process]]:
-    """The members that live, with their roles."""
     living = [each for each in processes.values() if each.state is State.RUNNING]
     found = [(names.role_and_index(each.name)[0], each) for each in living]
     return [(role, each) for role, each in found if role in IDLE_SECONDS]

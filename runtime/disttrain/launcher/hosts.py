@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,9 +17,8 @@ from pathlib import Path
 from typing import Protocol
 
 from disttrain.launch import linux
-from disttrain.launcher import fork_messages, hangs, process_group
+from disttrain.launcher import fork_messages, hangs
 from disttrain.launcher.fork_messages import Ended, Event, Preload, Preloaded, Ready, Start, Started
-from disttrain.launcher.outbox import Outbox
 from disttrain.launcher.restart_policy import Exit
 from disttrain.telemetry import append_file
 from disttrain.transport.malloc import MALLOC_ENVIRONMENT
@@ -35,29 +35,51 @@ _END_SECONDS = 0.2
 """Between the end of a process's socket and its own."""
 
 
+class Outbox:
+    """Keeps what the socket does not take yet, in order.
+
+    A fork server that still imports torch reads nothing, and its socket holds some 200 packets.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        """`connection` keeps packets apart and does not block."""
+        self._connection = connection
+        self._waiting: deque[bytes] = deque()
+
+    def put(self, packet: bytes) -> None:
+        """Send the packet, at once or with a later `flush`."""
+        self._waiting.append(packet)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what the socket takes now. What a reader that is gone never got is dropped."""
+        while self._waiting:
+            try:
+                self._connection.send(self._waiting[0])
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                self._waiting.clear()
+                return
+            self._waiting.popleft()
+
+
 class Host(Protocol):
     """Starts processes and tells what becomes of them."""
 
     def start(self, name: str, config: Path, log: Path) -> None:
         """Start a process that runs the role in `config`."""
-        ...
 
     def descriptors(self) -> Sequence[int]:
         """What to wait for: readable when `events` has something to tell."""
-        ...
 
     def events(self) -> Iterator[Event]:
         """What has happened; waits for nothing."""
-        ...
 
     @property
-    def alive(self) -> bool:
-        """Whether it can start processes."""
-        ...
+    def alive(self) -> bool: ...
 
-    def close(self) -> None:
-        """Kill everything that it started and wait for the ends."""
-        ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +99,14 @@ class ExecHost:
         self._started: list[Started] = []
 
     def start(self, name: str, config: Path, log: Path) -> None:
-        """Run the role in `config` as a program."""
         process = _run("disttrain.launch.process", str(config), log=log)
         self._programs[process.pid] = _Program(name, process, os.pidfd_open(process.pid))
         self._started.append(Started(name=name, pid=process.pid))
 
     def descriptors(self) -> Sequence[int]:
-        """One descriptor per program, readable at its end."""
         return [program.pidfd for program in self._programs.values()]
 
     def events(self) -> Iterator[Event]:
-        """Starts and ends since the last call."""
         started, self._started = self._started, []
         yield from started
         for program in list(self._programs.values()):
@@ -95,7 +114,6 @@ class ExecHost:
                 yield self._forget(program)
 
     def close(self) -> None:
-        """Kill the programs and wait for their ends."""
         for program in list(self._programs.values()):
             program.process.kill()
             program.process.wait()
@@ -132,7 +150,6 @@ class ForkHost:
 
     @property
     def pid(self) -> int:
-        """Process id of the fork server."""
         return self._server.pid
 
     @property
@@ -159,7 +176,6 @@ class ForkHost:
         self._send(Start(name=name, config=str(config), log=str(log)))
 
     def preload(self, module: str, folder: Path) -> None:
-        """Have the user's module imported once for all processes forked later."""
         self._is_importing = True
         self._send(Preload(module=module, folder=str(folder)))
 
@@ -179,13 +195,12 @@ class ForkHost:
             except ConnectionError:
                 packet = b""
             if packet:
-                yield self._noted(fork_messages.parse_event(packet))
+                yield self._noted(fork_messages.EVENTS.validate_json(packet))
             else:
                 self._let_end()
                 yield from self._ended()
 
     def close(self) -> None:
-        """Kill the server and its processes and wait for their ends."""
         for _ in self._ended():
             pass
 
@@ -218,7 +233,7 @@ class ForkHost:
             yield Ended(name=name, pid=0, code=-signal.SIGKILL)
 
     def _send(self, command: fork_messages.Command) -> None:
-        self._outbox.put(fork_messages.encode_command(command))
+        self._outbox.put(fork_messages.COMMANDS.dump_json(command))
 
 
 def _run(
@@ -251,6 +266,6 @@ def _finish_orphan(pid: int) -> int:
     except ChildProcessError:
         # Its fork server had waited for it: the id may be somebody else's by now.
         return -signal.SIGKILL
-    process_group.kill(pid)
+    linux.kill_group(pid)
     _, status = os.waitpid(pid, 0)
     return Exit.from_wait_status(status).code

@@ -17,14 +17,12 @@ class Interrupts:
         """Readable when there is something to take."""
 
     def take(self) -> int:
-        """The number of signals since the last call."""
         try:
             return len(os.read(self.descriptor, 16))
         except BlockingIOError:
             return 0
 
     def note(self, _number: int, _frame: FrameType | None) -> None:
-        """The handler of the signals."""
         # A full pipe has been noticed already; sixteen Ctrl-C say no more than one.
         try:
             os.write(self._write, b"!")
@@ -32,7 +30,6 @@ class Interrupts:
             return
 
     def close(self) -> None:
-        """Free the pipe."""
         os.close(self.descriptor)
         os.close(self._write)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
-from disttrain.launch import failure_file, linux, outcome
+from disttrain.launch import linux, outcome
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.outcome import Outcome, Result
 from disttrain.launcher import interruption, room, told
@@ -54,11 +54,9 @@ class Watcher(Protocol):
 
     def event(self, text: str) -> None:
         """Something happened: one sentence."""
-        ...
 
     def tick(self, processes: Sequence[Process]) -> None:
         """A moment passed; the states of all processes."""
-        ...
 
 
 class CoordinatorLink(Protocol):
@@ -66,27 +64,20 @@ class CoordinatorLink(Protocol):
 
     def died(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
         """A process has ended; it is started again, unless the job has ended, too."""
-        ...
 
     def lost(self, name: str, pid: int, exit_: Exit, log_tail: str) -> None:
         """A process has ended and will not be started again: the budget is spent."""
-        ...
 
     def fail(self, message: str, error_kind: str) -> None:
         """A process met an error, of this class, that no restart heals; end the job as Failed."""
-        ...
 
-    def stop(self, reason: str) -> None:
-        """End the job after a checkpoint."""
-        ...
+    def stop(self, reason: str) -> None: ...
 
     def heard(self) -> Told | None:
         """What the coordinator says of the job; None: nothing new."""
-        ...
 
     def close(self) -> None:
         """Stop telling; what was not answered is dropped."""
-        ...
 
 
 class Launcher:
@@ -269,7 +260,7 @@ class Launcher:
         if verdict.reason is GiveUpReason.FINAL_ERROR:
             # By its own error, which the outcome tells in full.
             self._watcher.event(f"{event.name} fails the job")
-            failure = failure_file.read(self._run.folder.failure(event.name))
+            failure = outcome.read_failure(self._run.folder.failure(event.name))
             self._link.fail(self._given_up.message, "" if failure is None else failure.kind)
             # After the reason, of which a shard's death would else take the place.
             self._link.died(event.name, event.pid, Exit(event.code), self._log_tail(event))
@@ -297,7 +288,7 @@ class Launcher:
                 self._fleet.kill(process.pid)
 
     def _failed(self, event: Ended, verdict: GiveUp) -> Outcome:
-        failure = failure_file.read(self._run.folder.failure(event.name))
+        failure = outcome.read_failure(self._run.folder.failure(event.name))
         if verdict.reason is GiveUpReason.FINAL_ERROR and failure is not None:
             message = f"{event.name}: {failure.message}"
         else:

@@ -7,13 +7,37 @@ from pathlib import Path
 from disttrain.job import names
 from disttrain.job.names import Role
 from disttrain.job.roles import Device, Transport
-from disttrain.job.spec import DistTrainJob
+from disttrain.job.spec import DistTrainJob, Spec
 from disttrain.launch.config import LaunchConfig, process_name
-from disttrain.launcher.threads import share_out
 from disttrain.transport.config import CurveKeys, TransportKind
 from disttrain.transport.header import Role as TransportRole
 
+CORES_PER_SHARD_CORE = 4
+"""One core in four at most is set aside for shards, since they mostly wait."""
+
 ANY_PORT = "tcp://127.0.0.1:0"
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """Compute threads of one process, by role."""
+
+    shard: int
+    replica: int
+
+
+def share_out(spec: Spec, cores: int) -> Threads:
+    """The threads of each shard and replica on a machine with so many cores.
+
+    What the manifest says holds. Otherwise a shard has one thread, since one applies updates faster
+    than memory delivers them, and the replicas divide the cores, each with at least one thread.
+    """
+    replicas = spec.replicas.count
+    set_aside = min(spec.parameter_server.shards, cores // CORES_PER_SHARD_CORE)
+    return Threads(
+        shard=spec.parameter_server.threads or 1,
+        replica=spec.replicas.threads or max(1, (cores - set_aside) // replicas),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,13 +65,11 @@ def process_names(job: DistTrainJob) -> list[str]:
 
 
 def transport_kind(job: DistTrainJob) -> TransportKind:
-    """The transport between processes of one machine."""
     tcp = job.spec.transport is Transport.TCP
     return TransportKind.TCP if tcp else TransportKind.SHARED_MEMORY
 
 
 def plan(job: DistTrainJob, place: Place) -> dict[str, LaunchConfig]:
-    """The launch config of every process, by name."""
     return {name: _config(job, place, *names.role_and_index(name)) for name in process_names(job)}
 
 

@@ -19,17 +19,14 @@ class ReservedPort:
 
     @property
     def number(self) -> int:
-        """The port."""
         port: int = self._socket.getsockname()[1]
         return port
 
     def close(self) -> None:
-        """Leave the port to others."""
         self._socket.close()
 
 
 def reserve() -> ReservedPort:
-    """Take any free port of this machine's loopback."""
     taken = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     taken.bind((HOST, 0))

@@ -25,7 +25,6 @@ class Exit:
 
     @classmethod
     def from_wait_status(cls, status: int) -> "Exit":
-        """The exit in what waitpid returned."""
         return cls(-(status & 0x7F)) if status & 0x7F else cls(status >> 8 & 0xFF)
 
     @property

@@ -7,7 +7,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from disttrain.checkpoint import names
 from disttrain.job import effective
+from disttrain.job.location import Location
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import atomic_file, cores, locations
@@ -16,7 +18,7 @@ from disttrain.launch.atomic_file import KeptFile
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import CheckpointsUnusable, NothingToResume, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord
-from disttrain.launcher import reserved_port, restart_point, sockets_folder
+from disttrain.launcher import reserved_port, sockets_folder
 from disttrain.launcher.plan import Place, joining, plan, transport_kind
 from disttrain.launcher.restart_policy import Policy
 from disttrain.transport.config import TransportKind
@@ -40,7 +42,6 @@ class Run:
 
     @property
     def policy(self) -> Policy:
-        """What the manifest says about failures."""
         spec = self.job.spec
         return Policy(
             failures=spec.failure_policy,
@@ -53,7 +54,6 @@ class Run:
 
     @property
     def module(self) -> str:
-        """Name of the task's module."""
         return self.job.spec.task.entrypoint.partition(":")[0]
 
     def has_folder(self) -> bool:
@@ -78,7 +78,6 @@ class Run:
         self._record.replace(record.to_json())
 
     def close(self) -> None:
-        """Remove the sockets and free the port and the folder."""
         self._record.close()
         self._held.close()
 
@@ -111,7 +110,7 @@ def resumed(job: DistTrainJob, folder: RunFolder) -> Run:
     _require_utf8("DIR", folder.path)
     with folder.writable("DIR", "see to its permissions"), ExitStack() as held:
         held.callback(os.close, folder.lock())
-        checkpoint = restart_point.latest_checkpoint(locations.of_run(folder, job))
+        checkpoint = latest_checkpoint(locations.of_run(folder, job))
         if checkpoint is None and folder.summary.exists():
             # A run that was killed has its journal to go on from; one that ended has ended there.
             message = (
@@ -182,3 +181,24 @@ def _prepared(job: DistTrainJob, folder: RunFolder, place: Place, held: ExitStac
     run.write_record()
     launch_config.write(folder.config(Role.REPLICA), joining(job, place))
     return run
+
+
+def latest_checkpoint(location: Location) -> Path | None:
+    """The newest complete checkpoint there; None without one. Its hashes are not checked.
+
+    The manifest is written last: a folder without it is no checkpoint.
+    """
+    folder = location.folder
+    if location.uri:
+        # Slow to import, and the launcher should start soon where it can.
+        from disttrain.checkpoint import stores  # noqa: PLC0415
+
+        store = stores.open_store(location)
+        # Somebody may have looked at it on the way here.
+        store.drop_copies()
+        latest = store.latest()
+        return None if latest is None else latest.path
+    complete = (path for path in folder.glob("[0-9]*") if (path / names.MANIFEST).is_file())
+    numbers = (names.number(path.name) for path in complete)
+    newest = max((number for number in numbers if number is not None), default=None)
+    return folder / names.folder(newest) if newest is not None else None

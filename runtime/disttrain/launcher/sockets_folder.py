@@ -31,7 +31,6 @@ class SocketsFolder:
     _lock: int
 
     def close(self) -> None:
-        """Remove the folder with the sockets in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 

@@ -98,11 +98,9 @@ class Supervision:
         return found
 
     def is_any_due(self, now: float) -> bool:
-        """Whether a process waits for nothing but the possibility to start."""
         return any(_is_due(process, now) for process in self.processes.values())
 
     def next_due(self) -> float | None:
-        """When the next waiting process is to be started."""
         waiting = (each.due for each in self.processes.values() if each.state is State.WAITING)
         return min(waiting, default=None)
 
@@ -119,7 +117,6 @@ class Supervision:
         return is_new
 
     def started(self, name: str, pid: int) -> None:
-        """A process runs."""
         process = self.processes[name]
         process.state = State.RUNNING
         process.is_postponed = False
@@ -156,7 +153,6 @@ class Supervision:
 
     @property
     def running(self) -> list[Process]:
-        """The processes that have begun and have not ended."""
         return [each for each in self.processes.values() if each.state is State.RUNNING]
 
     def _verdict(self, process: Process, exit_: Exit, now: float) -> Verdict:
@@ -175,7 +171,6 @@ class Supervision:
 
 
 def _cancel(process: Process) -> None:
-    """What waits for its start is not started."""
     if process.state in {State.WAITING, State.DUE}:
         process.state = State.ENDED
 

@@ -27,12 +27,10 @@ class Told(BaseModel):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the job has, however: nothing follows."""
         return self.phase in set(Result)
 
     @property
     def heard(self) -> Heard:
-        """What it says of the members."""
         dead = (each for each in self.members if each.state == _DEAD)
         return Heard(
             dead=tuple(Hang(each.name, each.pid, each.reason) for each in dead),

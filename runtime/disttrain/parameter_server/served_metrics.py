@@ -14,7 +14,7 @@ class ServedMetrics:
     def __init__(self, address: str) -> None:
         """Serve on `address`. Raises MetricsAddressError."""
         registry = metrics.new_registry()
-        self._metrics = metrics.ShardMetrics.register(registry)
+        self._metrics = metrics.ShardMetrics(registry)
         self._last = ShardReport()
         self._dropped: Counter[str] = Counter()
         self._missing = 0

@@ -17,7 +17,7 @@ class ServedMetrics:
     def __init__(self, address: str) -> None:
         """Serve on `address`. Raises MetricsAddressError."""
         registry = metrics.new_registry()
-        self._metrics = metrics.ReplicaMetrics.register(registry)
+        self._metrics = metrics.ReplicaMetrics(registry)
         self._last = ReplicaReport()
         self.health = Health()
         """Of the process."""

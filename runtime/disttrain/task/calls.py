@@ -23,7 +23,6 @@ class Call(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What is called, and with which samples."""
         return name_of(self.what)
 
 
@@ -32,7 +31,6 @@ _running: dict[int, Call] = {}
 
 
 def name_of(what: What) -> str:
-    """The name itself."""
     return what if isinstance(what, str) else what()
 
 

@@ -5,13 +5,16 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from inspect import Parameter
 from pathlib import Path
 from types import ModuleType
 
-from disttrain.task import arguments, user_code
-from disttrain.task.errors import EntrypointError, UserCodeError
+from disttrain.task import user_code
+from disttrain.task.errors import ArgumentsError, EntrypointError, UserCodeError
 from disttrain.task.task import Task
+
+_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def load_task(entrypoint: str, given: Mapping[str, object], folder: Path) -> Task:
@@ -22,7 +25,7 @@ def load_task(entrypoint: str, given: Mapping[str, object], folder: Path) -> Tas
     """
     module_name, _, class_name = entrypoint.partition(":")
     task_class = _task_class(_module(module_name, folder), class_name)
-    arguments.check_arguments(task_class, given)
+    check_arguments(task_class, given)
     with user_code.running(f"{class_name}(...)"):
         return task_class(**given)
 
@@ -106,3 +109,40 @@ def _classes_of(module: ModuleType) -> list[str]:
 def _nearest(name: str, candidates: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(candidates), n=1)
     return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def check_arguments(task_class: type[Task], given: Mapping[str, object]) -> None:
+    """Raise ArgumentsError with every unknown and every missing argument, one per line."""
+    parameters = inspect.signature(task_class).parameters
+    taken = {name: value for name, value in parameters.items() if value.kind in _BY_NAME}
+    findings = list(_missing_arguments(task_class, taken, given))
+    if all(value.kind is not Parameter.VAR_KEYWORD for value in parameters.values()):
+        findings = [*_unknown_arguments(task_class, taken, given), *findings]
+    if findings:
+        raise ArgumentsError("\n".join(findings))
+
+
+def _unknown_arguments(
+    task_class: type[Task], taken: Mapping[str, Parameter], given: Mapping[str, object]
+) -> Iterator[str]:
+    for name in given:
+        if name not in taken:
+            yield (
+                f"spec.task.arguments.{name}: {task_class.__name__} takes no such argument"
+                f"{_remedy(name, taken)}"
+            )
+
+
+def _remedy(name: str, taken: Mapping[str, Parameter]) -> str:
+    if not taken:
+        return "; it takes none"
+    near = difflib.get_close_matches(name, taken, n=1)
+    return f"; did you mean '{near[0]}'?" if near else f"; it takes {', '.join(taken)}"
+
+
+def _missing_arguments(
+    task_class: type[Task], taken: Mapping[str, Parameter], given: Mapping[str, object]
+) -> Iterator[str]:
+    for name, parameter in taken.items():
+        if parameter.default is Parameter.empty and name not in given:
+            yield f"spec.task.arguments.{name}: required by {task_class.__name__}"

@@ -36,7 +36,6 @@ class InputPipeline:
     """Batches that are ready before the step that needs them, per worker."""
 
     def __post_init__(self) -> None:
-        """Refuse what no pipeline can be made of."""
         if self.workers < 0 or self.prefetch < 1:
             message = (
                 "an input pipeline has at least 0 workers and prefetches at least 1 batch, "

@@ -87,7 +87,6 @@ def _shorten(described: TracebackException) -> None:
 
 
 def is_of_the_user(file: str) -> bool:
-    """Say whether a frame's file is the user's own code."""
     if file.startswith("<"):
         return False
     path = Path(file).resolve()

@@ -15,8 +15,8 @@ from typing import Self
 
 from prometheus_client import CollectorRegistry, MetricsHandler
 
+from disttrain.errors import FinalError
 from disttrain.job import pod_layout
-from disttrain.telemetry.errors import MetricsAddressError
 from disttrain.telemetry.health import Health
 from disttrain.telemetry.metrics import ExporterMetrics
 
@@ -28,6 +28,10 @@ _SILENCE_SECONDS = 5
 
 _Request = socket.socket | tuple[bytes, socket.socket]
 """The standard library's; never the second, which is UDP's."""
+
+
+class MetricsAddressError(FinalError):
+    """The address for Prometheus is malformed or taken."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -51,7 +55,6 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = str(host), int(port)
 
     def get_request(self) -> tuple[socket.socket, object]:
-        """The next connection, once there is room for it."""
         connection, peer = super().get_request()
         with self._changed:
             while len(self._open) >= MOST_CONNECTIONS:
@@ -61,7 +64,6 @@ class _Server(ThreadingHTTPServer):
         return connection, peer
 
     def close_request(self, request: _Request) -> None:
-        """Make room."""
         super().close_request(request)
         with self._changed:
             self._open = {one: None for one in self._open if one is not request}
@@ -91,7 +93,7 @@ class Exporter:
         host, port = _parse(address)
         handler = _handler(registry, health or Health())
         try:
-            self._server = _Server((host, port), handler, ExporterMetrics.register(registry))
+            self._server = _Server((host, port), handler, ExporterMetrics(registry))
         except OSError as error:
             message = f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
             raise MetricsAddressError(message) from error
@@ -101,7 +103,6 @@ class Exporter:
         ).start()
 
     def close(self) -> None:
-        """Stop answering and free the port."""
         self._server.shutdown()
         self._server.server_close()
 

@@ -185,7 +185,6 @@ class FileName:
 
 
 def path_of(folder: Path, process: str, incarnation: int) -> Path:
-    """The file of one life of a process."""
     return folder / f"{process}.i{incarnation}.bin"
 
 

@@ -17,7 +17,6 @@ from disttrain.errors import DistTrainError
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import JobKey
-from disttrain_operator.policies import looking
 from disttrain_operator.reconcile.queue import Queue
 
 SEEDS = range(int(os.environ.get("DISTTRAIN_SIMULATION_SEEDS", "30")))
@@ -62,7 +61,7 @@ class Operator(OperatorInMemory):
                     self.queue.forgive(job)
                     self.queue.add(job, self.now())
                 continue
-            wait = looking.after(self.inventory.at(job).job, news)
+            wait = news.wait_for(self.inventory.at(job).job)
             if wait is not None:
                 self.queue.add(job, self.now() + wait.total_seconds())
 

@@ -10,7 +10,7 @@ from builders.jobs import SMALL
 from builders.ledgers import LoggedRun
 from disttrain.audit import audit, report
 from disttrain.audit.finding import Finding, Standing
-from disttrain.cli import run_audit
+from disttrain.cli import audit as command
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.ledger import Kind
@@ -67,14 +67,14 @@ def test_a_run_that_goes_on_is_called_so_first(
     living: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     held = living.lock()
-    assert run_audit.run(living.path, as_json=False) == ExitCode.COMPLETE
+    assert command.run(living.path, as_json=False) == ExitCode.COMPLETE
     first, *_ = capsys.readouterr().out.splitlines()
     assert first == "the run is still going on: all that follows is of now"
-    run_audit.run(living.path, as_json=True)
+    command.run(living.path, as_json=True)
     assert json.loads(capsys.readouterr().out)["running"] is True
     os.close(held)
 
-    run_audit.run(living.path, as_json=False)
+    command.run(living.path, as_json=False)
     assert "going on" not in capsys.readouterr().out
-    run_audit.run(living.path, as_json=True)
+    command.run(living.path, as_json=True)
     assert json.loads(capsys.readouterr().out)["running"] is False

@@ -16,7 +16,7 @@ from builders.api_answers import (
     a_pod,
     with_job,
 )
-from disttrain.cli import cluster_live, cluster_progress, main, resume
+from disttrain.cli import cluster_live, main, resume
 from disttrain.cli.app import app
 from disttrain.cluster import access, ages, following
 from disttrain.cluster.client import Client, ClusterJob
@@ -196,8 +196,8 @@ def test_a_job_of_a_cluster_has_the_display_of_a_run() -> None:
         a_pod("digits-replica-x", "replica", **waiting),
     ]
 
-    status = cluster_progress.status(look)
-    first, second = cluster_progress.processes(pods)
+    status = cluster_live.status_of(look)
+    first, second = cluster_live.processes(pods)
 
     assert status is not None
     assert (status.phase, status.epoch, status.progress) == ("Running", 1.5, 0.75)
@@ -209,7 +209,7 @@ def test_a_job_of_a_cluster_has_the_display_of_a_run() -> None:
 
 
 def test_before_the_operator_has_looked_there_is_nothing_to_show() -> None:
-    assert cluster_progress.status(following.look(a_job(), ages.now())) is None
+    assert cluster_live.status_of(following.look(a_job(), ages.now())) is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from disttrain.cli import lasting_output
+from disttrain.cli import live
 from disttrain.cli.display import LiveDisplay
 from disttrain.cli.job_status import JobStatus
 from disttrain.cli.live import Display
@@ -26,7 +26,7 @@ def standard_output_on_a_full_disk() -> Iterator[None]:
 @pytest.mark.parametrize("display", [PlainDisplay, LiveDisplay])
 def test_a_display_on_a_full_disk_is_lost_once(display: type[PlainDisplay | LiveDisplay]) -> None:
     lost: list[OSError] = []
-    with standard_output_on_a_full_disk(), lasting_output.kept(lost.append):
+    with standard_output_on_a_full_disk(), live.lasting_output(lost.append):
         typer.echo("digits: output in runs/digits")
         shown: Display
         with display(lambda: JobStatus(phase="Running")) as shown:
@@ -47,7 +47,7 @@ def test_both_streams_may_be_lost() -> None:
         os.fdopen(write, "w") as closed,
         redirect_stderr(closed),
         standard_output_on_a_full_disk(),
-        lasting_output.kept(say),
+        live.lasting_output(say),
     ):
         typer.echo("digits: output in runs/digits")
         typer.echo("these fields mean nothing", err=True)
@@ -55,7 +55,7 @@ def test_both_streams_may_be_lost() -> None:
 
 def test_what_can_be_written_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     lost: list[OSError] = []
-    with lasting_output.kept(lost.append):
+    with live.lasting_output(lost.append):
         typer.echo("digits: output in runs/digits")
         typer.echo("these fields mean nothing", err=True)
     shown = capsys.readouterr()

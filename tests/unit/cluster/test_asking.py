@@ -7,14 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders.api_answers import NAMESPACE, ApiInMemory, a_job, with_job
-from disttrain.cluster import (
-    access,
-    answers,
-    choosing,
-    kubernetes_api,
-    references,
-    resources,
-)
+from disttrain.cluster import access, answers, kubernetes_api, references, resources
 from disttrain.cluster.errors import (
     AlreadyThere,
     Conflict,
@@ -68,7 +61,7 @@ def test_jobs_are_chosen_one_way(
     names: list[str], selector: str, chosen: list[str], *, everything: bool
 ) -> None:
     jobs = Jobs(with_job(), NAMESPACE)
-    assert choosing.choose(jobs, names, selector, everything=everything) == chosen
+    assert jobs.choose(names, selector, everything=everything) == chosen
 
 
 @pytest.mark.parametrize(
@@ -79,7 +72,7 @@ def test_jobs_chosen_no_way_or_two_are_refused(
     names: list[str], selector: str, *, everything: bool
 ) -> None:
     with pytest.raises(WrongInput, match="say which jobs"):
-        choosing.choose(Jobs(with_job(), NAMESPACE), names, selector, everything=everything)
+        Jobs(with_job(), NAMESPACE).choose(names, selector, everything=everything)
 
 
 GET_JOB = resources.get(JOBS, "research", "digits")

@@ -8,18 +8,7 @@ from typing import Any
 import pytest
 
 from builders.api_answers import CREATED, NAMESPACE, ApiInMemory, a_condition, a_job, a_pod
-from disttrain.cluster import (
-    ages,
-    event_table,
-    exposition,
-    following,
-    job_page,
-    log_lines,
-    pods,
-    quantities,
-    tables,
-    usage,
-)
+from disttrain.cluster import ages, event_table, following, job_page, logs, pods, tables, usage
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
@@ -276,7 +265,7 @@ disttrain_odd one
 
 
 def test_metrics_are_read_with_their_quantiles() -> None:
-    found = exposition.parse(METRICS)
+    found = usage.parse_metrics(METRICS)
     assert found.values["disttrain_samples_total"] == 1000
     assert found.values["disttrain_step_seconds_total"] == 2
     assert "disttrain_loss" not in found.values
@@ -286,15 +275,15 @@ def test_metrics_are_read_with_their_quantiles() -> None:
 
 
 def test_a_label_may_hold_what_ends_labels() -> None:
-    found = exposition.parse('errors_total{kind="a } b \\" c"} 2\nerrors_total{kind="d"} 3')
+    found = usage.parse_metrics('errors_total{kind="a } b \\" c"} 2\nerrors_total{kind="d"} 3')
     assert found.values == {"errors_total": 5}
 
 
 def test_a_row_of_top_is_a_difference_of_two_looks() -> None:
     pod = pods.read(a_pod("digits-replica-x-y", "replica"))
-    before = exposition.parse(METRICS)
-    after = exposition.parse(METRICS.replace("1000.0", "3000.0"))
-    used = quantities.total(
+    before = usage.parse_metrics(METRICS)
+    after = usage.parse_metrics(METRICS.replace("1000.0", "3000.0"))
+    used = usage.used_by(
         {"containers": [{"usage": {"cpu": "250m", "memory": "128Mi"}}, {"usage": {"cpu": "1"}}]}
     )
 
@@ -308,14 +297,18 @@ def test_a_row_of_top_is_a_difference_of_two_looks() -> None:
 
 def test_shards_of_a_batch_method_are_shown_by_their_orders() -> None:
     pod = pods.read(a_pod("digits-shard-0", "shard"))
-    before = exposition.parse("disttrain_orders_total 100\ndisttrain_updates_applied_total 0")
-    after = exposition.parse("disttrain_orders_total 103\ndisttrain_updates_applied_total 0")
+    before = usage.parse_metrics("disttrain_orders_total 100\ndisttrain_updates_applied_total 0")
+    after = usage.parse_metrics("disttrain_orders_total 103\ndisttrain_updates_applied_total 0")
 
     found = usage.row(pod, (before, after), 2, None, usage.ORDERS)
 
     head, shown = usage.text(usage.Usage((found,), (), usage.ORDERS)).splitlines()
     assert head.split() == ["POD", "STATUS", "SAMPLES/S", "ORDERS/S", "CPU", "MEMORY"]
     assert shown.split() == ["digits-shard-0", "Running", "1.5"]
+
+
+def of_one_container(memory: str) -> Object:
+    return {"containers": [{"usage": {"cpu": "1", "memory": memory}}]}
 
 
 @pytest.mark.parametrize(
@@ -326,25 +319,25 @@ def test_shards_of_a_batch_method_are_shown_by_their_orders() -> None:
     ],
 )
 def test_quantities(text: str, value: float) -> None:
-    assert quantities.number(text) == pytest.approx(value)
+    assert usage.used_by(of_one_container(text))["memory"] == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["", "x", "1Qi", "1e", "k", "1 Gi"])
+@pytest.mark.parametrize("text", ["", "x", "1Qi", "1e", "k"])
 def test_other_texts_are_no_quantities(text: str) -> None:
-    with pytest.raises(ValueError, match="quantity"):
-        quantities.number(text)
+    with pytest.raises(ValueError, match="number"):
+        usage.used_by(of_one_container(text))
 
 
 def test_lines_of_a_log_are_told_apart_by_their_nanoseconds() -> None:
     # The API server leaves out zeros at the end: as texts these would come in the wrong order.
-    first = log_lines.parse("2026-01-01T00:00:00.1Z one")
-    second = log_lines.parse("2026-01-01T00:00:00.10002Z two and more")
-    whole = log_lines.parse("2026-01-01T00:00:01Z three")
+    first = logs.parse_line("2026-01-01T00:00:00.1Z one")
+    second = logs.parse_line("2026-01-01T00:00:00.10002Z two and more")
+    whole = logs.parse_line("2026-01-01T00:00:01Z three")
     assert second.text == "two and more"
-    assert log_lines.is_new(second, first)
-    assert not log_lines.is_new(first, second)
-    assert log_lines.is_new(whole, second)
-    assert not log_lines.is_new(whole, whole)
+    assert logs.is_new(second, first)
+    assert not logs.is_new(first, second)
+    assert logs.is_new(whole, second)
+    assert not logs.is_new(whole, whole)
 
 
 def test_the_end_of_a_job_is_read_from_its_conditions() -> None:

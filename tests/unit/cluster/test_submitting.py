@@ -8,7 +8,7 @@ import pytest
 
 from builders.api_answers import NAMESPACE, ApiInMemory, a_job, code_of
 from builders.jobs import SMALL
-from disttrain.cluster import code_folder, code_map, manifests, packing, submission
+from disttrain.cluster import code_folder, code_map, manifests, submission
 from disttrain.cluster.code_map import Change
 from disttrain.cluster.errors import AlreadyThere, Conflict, Forbidden, Unreachable, WrongInput
 from disttrain.cluster.interface import Object, Request, Verb
@@ -87,7 +87,7 @@ def test_a_folder_is_packed_without_caches_and_the_manifest(tmp_path: Path) -> N
     (tmp_path / "pictures").mkdir()
 
     code = code_folder.read(tmp_path)
-    made = packing.config_map("digits-code", code.files)
+    made = code_map.config_map("digits-code", code.files)
 
     assert made["data"] == {f"{a_wish().module}.py": "# the task\n", "words.txt": "ö"}
     assert base64.b64decode(made["binaryData"]["table.bin"]) == b"\xff\x00"
@@ -119,9 +119,9 @@ def test_too_much_code_is_refused_with_the_biggest_files_and_a_way_out(tmp_path:
 
 
 def test_exactly_what_fits_is_packed() -> None:
-    packing.require_fitting({"a": packing.MOST_BYTES - 1, "b": 1}, "here")
+    code_map.require_fitting({"a": code_map.MOST_BYTES - 1, "b": 1}, "here")
     with pytest.raises(WrongInput):
-        packing.require_fitting({"a": packing.MOST_BYTES, "b": 1}, "here")
+        code_map.require_fitting({"a": code_map.MOST_BYTES, "b": 1}, "here")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_the_folder_must_have_the_module_of_the_entrypoint(tmp_path: Path) -> No
 
 
 def a_map(files: dict[str, str], *, ours: bool = True) -> Object:
-    labels = packing.LABELS if ours else {}
+    labels = code_map.LABELS if ours else {}
     return {"metadata": {"name": "digits-code", "labels": labels}, "data": files}
 
 
@@ -225,7 +225,7 @@ def test_code_that_went_with_a_job_deleted_just_before_is_made_again(tmp_path: P
         done.job["metadata"]["uid"]
     ]
     assert f"{a_wish().module}.py" in kept["data"]
-    assert packing.is_ours(kept)
+    assert code_map.is_ours(kept)
 
 
 def an_old_map() -> Object:

@@ -4,8 +4,8 @@ import pytest
 
 from disttrain.job import cluster_names
 from disttrain.job.cluster_names import Hosts
-from disttrain.job.metadata import LONGEST_NAME
 from disttrain.job.names import Role
+from disttrain.job.spec import LONGEST_NAME
 
 LONGEST_REVISION = len("-0123456789")
 """What a StatefulSet appends to its name for the label controller-revision-hash."""

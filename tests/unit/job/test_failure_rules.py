@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from builders.jobs import SMALL
-from disttrain.job import one_machine
+from disttrain.job import support
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.failure_policy import FailureAction, FailurePolicy
 from disttrain.job.names import Role
@@ -51,8 +51,8 @@ def test_a_wrong_rule_is_refused_with_its_place(rules: str, place: str) -> None:
 def test_rules_mean_nothing_on_one_machine() -> None:
     text = SMALL.rstrip() + "\n  failurePolicy: {rules: [{action: FailJob}]}\n"
 
-    assert one_machine.without_meaning(parse_job(text)) == [("spec", "failurePolicy", "rules")]
-    assert one_machine.without_meaning(parse_job(SMALL)) == []
+    assert support.without_meaning(parse_job(text)) == [("spec", "failurePolicy", "rules")]
+    assert support.without_meaning(parse_job(SMALL)) == []
 
 
 def test_the_api_server_knows_their_bounds() -> None:

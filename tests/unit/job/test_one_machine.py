@@ -1,12 +1,12 @@
 """Which fields of a manifest mean nothing on one machine."""
 
 from builders.jobs import a_job
-from disttrain.job import one_machine
+from disttrain.job import support
 from disttrain.job.finding import render
 
 
 def named(*assignments: str) -> list[str]:
-    return [render(path) for path in one_machine.without_meaning(a_job(*assignments))]
+    return [render(path) for path in support.without_meaning(a_job(*assignments))]
 
 
 def test_a_plain_job_means_all_that_it_says() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disttrain.job.scalars import Scalar, parse_scalar
+from disttrain.job.document import Scalar, parse_scalar
 
 
 @pytest.mark.parametrize(

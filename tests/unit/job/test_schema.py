@@ -6,8 +6,8 @@ import yaml
 from builders.jobs import SMALL, a_job
 from builders.json_schema import accepts
 from disttrain.job.document import read
+from disttrain.job.fields import job_schema
 from disttrain.job.parsing import parse_job
-from disttrain.job.schema import job_schema
 from disttrain_generators.reference_page import EXAMPLE
 
 

@@ -9,8 +9,7 @@ from builders.jobs import a_job
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
 from disttrain.launch import pod_config, pod_environment
-from disttrain.launch.cluster_access import ClusterAccess
-from disttrain.launch.config import LaunchConfig
+from disttrain.launch.config import ClusterAccess, LaunchConfig
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.transport.config import TransportKind
 

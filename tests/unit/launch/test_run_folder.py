@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from disttrain.job.location import Location
-from disttrain.launch import failure_file
+from disttrain.launch import outcome
 from disttrain.launch.errors import NotARunFolder, OutputFolderInUse, OutputFolderUnusable
 from disttrain.launch.run_folder import RunFolder, RunRecord, default_folders
-from disttrain.launcher import restart_point
+from disttrain.launcher import run
 
 
 def a_record(launcher_pid: int = 1) -> RunRecord:
@@ -167,19 +167,19 @@ def test_the_record_survives_its_file_and_a_torn_one_is_told(tmp_path: Path) -> 
 
 
 def test_the_newest_whole_checkpoint_is_the_restart_point(tmp_path: Path) -> None:
-    assert restart_point.latest_checkpoint(Location(tmp_path / "none")) is None
+    assert run.latest_checkpoint(Location(tmp_path / "none")) is None
     for number in (9, 10, 11):
         (tmp_path / f"{number:08}").mkdir()
     for number in (9, 10):
         (tmp_path / f"{number:08}" / "manifest.json").touch()
-    assert restart_point.latest_checkpoint(Location(tmp_path)) == tmp_path / "00000010"
+    assert run.latest_checkpoint(Location(tmp_path)) == tmp_path / "00000010"
 
 
 def test_a_failure_survives_its_file(tmp_path: Path) -> None:
-    failure_file.write(tmp_path / "f", NotARunFolder("two\nlines"))
-    failure = failure_file.read(tmp_path / "f")
-    assert failure == failure_file.Failure(kind="NotARunFolder", message="two\nlines")
-    assert failure_file.read(tmp_path / "none") is None
+    outcome.write_failure(tmp_path / "f", NotARunFolder("two\nlines"))
+    failure = outcome.read_failure(tmp_path / "f")
+    assert failure == outcome.Failure(kind="NotARunFolder", message="two\nlines")
+    assert outcome.read_failure(tmp_path / "none") is None
 
 
 def test_a_run_of_which_no_member_has_begun_can_be_audited(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from disttrain.launcher.outbox import Outbox
+from disttrain.launcher.hosts import Outbox
 
 PACKETS = [str(number).encode() for number in range(2000)]
 """More than a socket holds."""

@@ -10,9 +10,8 @@ from disttrain.job.location import Location
 from disttrain.launch import config as launch_config
 from disttrain.launch import keys as launch_keys
 from disttrain.launch.errors import InvalidLaunchConfig
-from disttrain.launcher.plan import Place, plan
+from disttrain.launcher.plan import Place, Threads, plan, share_out
 from disttrain.launcher.plan import joining as joining_config
-from disttrain.launcher.threads import Threads, share_out
 from disttrain.transport.config import CurveKeys, TransportKind
 from disttrain.transport.header import Role
 

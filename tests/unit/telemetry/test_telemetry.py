@@ -12,7 +12,7 @@ import pytest
 
 from builders import scraping
 from disttrain.telemetry import exporter, logs, metrics
-from disttrain.telemetry.errors import MetricsAddressError
+from disttrain.telemetry.exporter import MetricsAddressError
 from disttrain.telemetry.health import Health
 from disttrain.transport.header import Reason
 
@@ -47,7 +47,7 @@ def test_every_metric_has_the_prefix_and_a_text(
     ],
 ) -> None:
     registry = metrics.new_registry()
-    group.register(registry)
+    group(registry)
     families = list(registry.collect())
     assert all(family.name.startswith("disttrain_") for family in families)
     assert all(family.documentation.endswith(".") for family in families)
@@ -55,7 +55,7 @@ def test_every_metric_has_the_prefix_and_a_text(
 
 def test_the_exporter_serves_what_was_counted_on_a_free_port() -> None:
     registry = metrics.new_registry()
-    replica = metrics.ReplicaMetrics.register(registry)
+    replica = metrics.ReplicaMetrics(registry)
     replica.samples.inc(32)
     replica.staleness.observe(3)
     replica.step_seconds.labels("push").inc(0.5)

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from disttrain.coordinator.status.cluster_status import JobObject, Json, Patches
 from disttrain.job import spec
 from disttrain.job.cluster_names import COORDINATOR_FIELD_MANAGER, PLURAL
-from disttrain.launch.cluster_access import ClusterAccess
+from disttrain.launch.config import ClusterAccess
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)

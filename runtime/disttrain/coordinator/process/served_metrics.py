@@ -23,8 +23,8 @@ class ServedMetrics:
     def __init__(self, address: str) -> None:
         """Serve on `address`. Raises MetricsAddressError."""
         registry = metrics.new_registry()
-        self._metrics = metrics.CoordinatorMetrics.register(registry)
-        self._batch = metrics.BatchMetrics.register(registry)
+        self._metrics = metrics.CoordinatorMetrics(registry)
+        self._batch = metrics.BatchMetrics(registry)
         self._counted: dict[str, float] = {}
         self._dropped: dict[str, int] = {}
         self._measured: set[str] = set()

@@ -18,8 +18,7 @@ from disttrain.job.batch_optimizer import (
     LineSearch,
     StrongWolfe,
 )
-from disttrain.job.batch_warm_start import BatchWarmStart
-from disttrain.job.sandblaster import BackupTasks, Precision, Sandblaster
+from disttrain.job.sandblaster import BackupTasks, BatchWarmStart, Precision, Sandblaster
 
 METHOD = "optimizer.lbfgs"
 

@@ -14,7 +14,7 @@ import pytest
 from builders import tls
 from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus, StatusRefused
 from disttrain.coordinator.status.cluster_status import JobObject, Json, Patches
-from disttrain.launch.cluster_access import ClusterAccess
+from disttrain.launch.config import ClusterAccess
 
 JOB = JobObject(name="digits", namespace="team", uid="u-1")
 PATH = (

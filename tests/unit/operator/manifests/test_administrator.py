@@ -7,7 +7,7 @@ import pytest
 
 from builders.operator_jobs import context, job
 from disttrain.job.names import Role
-from disttrain_operator.manifests import disruption, network, volume
+from disttrain_operator.manifests import access, volume, workloads
 from disttrain_operator.manifests.config import DELETE, DefaultVolume, ManifestConfig, PodSecurity
 from disttrain_operator.manifests.pod import pod_template
 from disttrain_operator.reconcile import desired
@@ -92,7 +92,7 @@ def test_other_pods_may_be_anywhere(default: DefaultVolume, checkpoint: dict[str
 
 def test_a_drain_takes_pods_that_share_a_node_together() -> None:
     apart, together = context(), context(ManifestConfig(default_volume=ONCE))
-    budgets = [disruption.shard_budget(each) for each in (apart, together)]
+    budgets = [workloads.shard_budget(each) for each in (apart, together)]
     assert [each and each["spec"]["maxUnavailable"] for each in budgets] == [1, "100%"]
 
 
@@ -123,8 +123,8 @@ def test_a_claim_goes_with_its_job_where_that_is_wanted(
 def test_metrics_are_for_those_who_may_scrape() -> None:
     peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
     config = ManifestConfig(metrics_from=json.dumps(peers))
-    _, everybody = network.network_policy("here", ManifestConfig())["spec"]["ingress"]
-    _, scrapers = network.network_policy("here", config)["spec"]["ingress"]
+    _, everybody = access.network_policy("here", ManifestConfig())["spec"]["ingress"]
+    _, scrapers = access.network_policy("here", config)["spec"]["ingress"]
     assert "from" not in everybody
     assert scrapers["from"] == peers
 

@@ -7,7 +7,7 @@ from builders.operator_jobs import UID, context
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
-from disttrain_operator.manifests import access, keys, launch, volume
+from disttrain_operator.manifests import access, keys, volume
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import DefaultVolume, ManifestConfig
 from disttrain_operator.manifests.context import Context, Scale
@@ -246,7 +246,7 @@ def test_checkpoints_in_an_object_store_need_no_claim_and_no_common_node() -> No
 def test_the_launch_config_says_who_and_what_but_not_how_to_run_pods() -> None:
     template = {"spec": {"nodeSelector": {"disk": "fast"}}}
     found = context(replicas={"count": 1, "template": template})
-    manifest = json.loads(launch.launch_file(found))
+    manifest = json.loads(keys.launch_file(found))
 
     assert manifest["metadata"] == {"name": "digits", "namespace": "here", "uid": UID}
     assert "template" not in manifest["spec"]["replicas"]
@@ -257,7 +257,7 @@ def test_suspending_changes_no_object_but_the_scale() -> None:
     suspended, running = context(suspend=True), context(suspend=False)
 
     assert children(suspended, SCALE) == children(running, SCALE)
-    assert launch.launch_file(suspended) == launch.launch_file(running)
+    assert keys.launch_file(suspended) == keys.launch_file(running)
 
 
 def test_a_role_knows_its_own_secret_and_whom_it_meets() -> None:

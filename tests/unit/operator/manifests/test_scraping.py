@@ -5,8 +5,8 @@ import pytest
 from builders.operator_jobs import context
 from disttrain.job import cluster_labels, pod_layout
 from disttrain.job.names import Role
+from disttrain_operator.manifests.access import network_policy
 from disttrain_operator.manifests.config import ManifestConfig
-from disttrain_operator.manifests.network import network_policy
 from disttrain_operator.manifests.pod import pod_template
 
 

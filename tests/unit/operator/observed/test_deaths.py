@@ -6,10 +6,10 @@ import pytest
 from builders.operator_jobs import KEY, NOW, pod
 from disttrain.job import cluster_labels
 from disttrain.job.names import Role
-from disttrain_operator.observed import deaths, pods
+from disttrain_operator.observed import pods
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import Death, PodRecord
-from disttrain_operator.policies import failures
+from disttrain_operator.reconcile import report
 
 FIRST = Death(exit_code=1, reason="Error", message="", time=NOW)
 SECOND = replace(FIRST, exit_code=7, time=NOW + timedelta(seconds=1))
@@ -32,7 +32,7 @@ def test_a_death_is_remembered_when_another_follows() -> None:
     )
 
     assert kept.deaths == (FIRST, SECOND)
-    assert [each.exit_code for each in failures.latest((), [kept])] == [1, 7]
+    assert [each.exit_code for each in report.latest_failures((), [kept])] == [1, 7]
 
 
 def test_a_pod_that_comes_in_its_place_has_died_of_nothing() -> None:
@@ -49,7 +49,7 @@ def test_deaths_do_not_pile_up() -> None:
         for number in range(1, 50)
     ]
 
-    assert len(sights(*many).earlier) == deaths.MOST
+    assert len(sights(*many).earlier) == pods.MOST_DEATHS
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from builders.operator_jobs import NOW
 from disttrain.job.failure_policy import DISRUPTION, FailureAction, FailureRule
 from disttrain.job.names import Role
 from disttrain_operator.observed.records import Death
-from disttrain_operator.policies.failure_rules import judge
+from disttrain_operator.policies.restarts import judge
 
 FAIL = FailureAction.FAIL_JOB
 IGNORE = FailureAction.RESTART_POD_IGNORING_BUDGET

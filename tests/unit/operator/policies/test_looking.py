@@ -5,7 +5,6 @@ import pytest
 from builders.operator_jobs import NOW, job
 from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import EndPhase, JobRecord, Outcome
-from disttrain_operator.policies import looking
 
 ENDED = Outcome(phase=EndPhase.COMPLETE, reason="EpochsDone", message="", time=NOW)
 
@@ -25,4 +24,4 @@ def test_what_decides_is_looked_at_first(
 ) -> None:
     expected = None if seconds is None else timedelta(seconds=seconds)
 
-    assert looking.after(record, news) == expected
+    assert news.wait_for(record) == expected

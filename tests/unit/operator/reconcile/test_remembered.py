@@ -1,4 +1,4 @@
-from disttrain_operator.reconcile.remembered import Remembered
+from disttrain_operator.reconcile.desired import Remembered
 
 
 def test_what_is_remembered_is_not_made_again() -> None:
