@@ -1,4 +1,4 @@
-"""Messages made of a header and a payload, over TCP or shared memory. Only here is zmq imported.
+"""Messages made of a header and a payload, by TCP, shared memory or within a process. zmq is imported here alone.
 
 What a message means is decided above: here it is carried, or refused where it is not well formed.
 """
