@@ -83,6 +83,8 @@ class ShardProcess:
     metrics: ServedMetrics
     parting: Parting | None = None
     """What a life that was told to end does for the next one; None: nothing."""
+    idle_seconds: float = 0.05
+    """Between two looks at what is due, while nobody asks for anything."""
     _stopping: bool = field(default=False)
     _next_control: float = field(default=0.0)
     _epoch: int = field(default=-1)
@@ -134,7 +136,7 @@ class ShardProcess:
             self._next_control = 0.0
 
     def _idle_seconds(self) -> float:
-        return _CONTROL_SECONDS if self.book.is_writing else 0.05
+        return _CONTROL_SECONDS if self.book.is_writing else self.idle_seconds
 
     def _listen_to_coordinator(self) -> None:
         now = self.transport.now()

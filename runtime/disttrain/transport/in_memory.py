@@ -51,6 +51,8 @@ class Weather:
     duplication: float = 0.0
     overtaking: float = 0.0
     """That it may arrive before what was sent earlier in the same connection."""
+    crash_loss: float = 0.0
+    """That what an endpoint has sent does not arrive once it is closed; of each endpoint."""
     shortest: float = 0.0001
     longest: float = 0.0002
 
@@ -117,11 +119,17 @@ class _Inbox(Generic[T]):
         self.bell = Bell(network.time)
         self.is_closed = False
         self._network = network
+        self._drops = network.chance.random() < network.weather.crash_loss
         self._is_woken = False
 
     def wake(self) -> None:
         self._is_woken = True
         self.bell.ring()
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether what it has sent and is under way is lost."""
+        return self.is_closed and self._drops
 
     def require_open(self) -> None:
         if self.is_closed:
@@ -156,7 +164,7 @@ class InMemoryChannel(_Inbox[Message]):
         self.answers = Way(network, transport.queue)
         self._transport = transport
         self._address = address
-        self._requests = Way(network, transport.queue)
+        self.requests = Way(network, transport.queue)
         self._unsent: deque[Request] = deque()
         """Until there is a listener."""
         self._patience = 0.0
@@ -182,7 +190,7 @@ class InMemoryChannel(_Inbox[Message]):
         listener = network.listeners.get(network.route(self._transport, self._address))
         while listener is not None and self._unsent:
             request = self._unsent.popleft()
-            self._requests.carry(partial(listener.take, self._requests, request))
+            self.requests.carry(partial(listener.take, self, request))
 
     def receive(self, timeout: float, destination: Destination | None = None) -> Message | None:
         """A payload of another length than its place is counted and passed over."""
@@ -198,9 +206,12 @@ class InMemoryChannel(_Inbox[Message]):
             self.refused[Refusal.PAYLOAD] += 1
         return None
 
-    def take(self, message: Message) -> None:
+    def take(self, sender: "InMemoryListener", message: Message) -> None:
         """An answer has arrived."""
-        self._arrive(message)
+        if sender.is_cut:
+            self.answers.unreceived -= 1
+        else:
+            self._arrive(message)
 
     def close(self) -> None:
         self.is_closed = True
@@ -208,8 +219,8 @@ class InMemoryChannel(_Inbox[Message]):
 
     def _wait_for_room(self) -> None:
         time = self._network.time
-        end = time.now + self._patience
-        while self._requests.is_full or len(self._unsent) >= self._transport.queue:
+        end, unsent = time.now + self._patience, self._transport.config.limits.send_queue
+        while self.requests.is_full or len(self._unsent) >= unsent:
             if time.now >= end:
                 message = "the peer's queue stays full; connect again or wait for its restart"
                 raise TransportTimeout(message)
@@ -252,14 +263,15 @@ class InMemoryListener(_Inbox[tuple[Way, Request]]):
             return False
         header = header._replace(job=self._transport.job, payload_bytes=view.nbytes)
         message = Message(header, memoryview(bytes(view)))
-        channel.answers.carry(partial(channel.take, message))
+        channel.answers.carry(partial(channel.take, self, message))
         return True
 
-    def take(self, way: Way, request: Request) -> None:
+    def take(self, sender: InMemoryChannel, request: Request) -> None:
         """A request has arrived."""
-        if self.is_closed:
-            way.unreceived -= 1
-        self._arrive((way, request))
+        if self.is_closed or sender.is_cut:
+            sender.requests.unreceived -= 1
+        else:
+            self._arrive((sender.requests, request))
 
     def forget(self, peer: bytes) -> None:
         """Nothing is held for a peer."""

@@ -31,7 +31,6 @@ _UNREADABLE = "request"
 """Why a message is not this protocol's: its JSON is none of a request."""
 _BATCH = 256
 """Requests whose entries are synced to disk together."""
-_TICK_SECONDS = 0.05
 _PAUSE_SECONDS = 1.0
 _OWNER_SECONDS = 10.0
 """Between two looks for a newer coordinator while there is nothing to write."""
@@ -64,6 +63,8 @@ class Parts:
     """What members wrote down as they left."""
     supervisor: Supervisor
     clock: Callable[[], float]
+    tick_seconds: float = 0.05
+    """Between two looks at what is due, while nobody asks for anything."""
 
 
 def steady_clock(
@@ -135,7 +136,7 @@ class Service:
     def _serve(self) -> None:
         self._catch_up()
         news = self._kept and self._has_changed and not self._parts.journal.is_behind
-        request = self._listener.receive(0.0 if news else _TICK_SECONDS)
+        request = self._listener.receive(0.0 if news else self._parts.tick_seconds)
         for left in reversed(range(_BATCH)):
             if request is None:
                 break
@@ -250,7 +251,7 @@ class Service:
         if self._next_tick and now - self._next_tick > _PAUSE_SECONDS:
             # This process was stopped, or its disk slow or full; nobody's heartbeats were heard.
             self._parts.machine.watch.forgive(now - self._next_tick, now)
-        self._next_tick = now + _TICK_SECONDS
+        self._next_tick = now + self._parts.tick_seconds
         if now >= self._next_owner_check:
             self._next_owner_check = now + _OWNER_SECONDS
             self._parts.journal.require_owner()
