@@ -3,20 +3,25 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+import pytest
 
 from disttrain.state.placement import TRAINED
 from disttrain.transport.config import CurveKeys, Limits, TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import EMPTY, ElementType, Header, Role, Verb
+from disttrain.transport.in_memory import InMemoryTransport, Network
 from disttrain.transport.interface import Buffer, Channel, Listener, Message, Request, Transport
+from disttrain.transport.virtual_time import VirtualTime
 
 PATIENCE = 10.0
 """Seconds after which a test gives up waiting; nothing waits this long when all is well."""
@@ -70,6 +75,57 @@ def opened(config: TransportConfig) -> Iterator[Transport]:
         yield transport
     finally:
         transport.close()
+
+
+IN_MEMORY = "in memory"
+
+
+@dataclass(frozen=True)
+class Medium:
+    """What the transports of one test are made of."""
+
+    kind: TransportKind
+    network: Network | None = None
+    """In memory: by what they are joined."""
+
+    @contextmanager
+    def opened(self, **settings: Any) -> Iterator[Transport]:
+        """A transport that is closed at the end; `settings` as of `a_config`."""
+        config = a_config(self.kind, **settings)
+        if self.network is None:
+            with opened(config) as transport:
+                yield transport
+        else:
+            made = InMemoryTransport(self.network, config)
+            yield made
+            made.close()
+
+    def address(self, folder: Path) -> str:
+        return an_address(self.kind, folder)
+
+    def beside(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Run it in another thread; what this gives waits for its end."""
+        if self.network is not None:
+            time = self.network.time
+            time.start(run)
+            time.wait(0.0)
+            return lambda: time.wait(PATIENCE)
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return lambda: thread.join(PATIENCE)
+
+    def of_processes(self) -> TransportKind:
+        """Skips the test where there is only one process."""
+        if self.network is not None:
+            pytest.skip("no other process is reached in memory")
+        return self.kind
+
+
+def a_medium(name: str) -> Medium:
+    """A `TransportKind`, or `IN_MEMORY` in good weather."""
+    if name == IN_MEMORY:
+        return Medium(TransportKind.TCP, Network(VirtualTime()))
+    return Medium(TransportKind(name))
 
 
 def fill(buffer: Buffer, first: float = 0.0) -> np.ndarray:

@@ -21,6 +21,9 @@ FIGURES: Final = {
         "tcp": {"seconds_with_coordinator", "seconds_without", "ratio"},
         "sharedMemory": {"seconds_with_coordinator", "seconds_without", "ratio"},
     },
+    "simulated_hour": {
+        "job": {"simulated_seconds", "pushes", "fetches"},
+    },
     "sandblaster": {
         "vectors": {
             "seconds",

@@ -253,6 +253,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/state/test_placement.py",),
     ),
     Mutant(
+        name="an upload that ends with the answer to an earlier one",
+        file=f"{_R}/parameter_server/uploading.py",
+        old="is_answer and message.header.sequence == self._number",
+        new="is_answer",
+        tests=(f"{_UNIT}/parameter_server/test_uploading.py",),
+    ),
+    Mutant(
         name="a shard that goes by another placement",
         file=f"{_R}/parameter_server/link.py",
         old="if (welcome.holder, welcome.epoch) != ours:",
@@ -712,8 +719,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a clock that goes back behind what was decided",
         file=f"{_R}/coordinator/process/service.py",
-        old="max(time.time(), not_before)",
-        new="time.time()",
+        old="max(wall(), not_before)",
+        new="wall()",
         tests=(f"{_UNIT}/coordinator/process/test_start.py",),
     ),
     Mutant(

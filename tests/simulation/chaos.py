@@ -1,28 +1,43 @@
 """A whole simulated job with faults drawn from a seed, and the launcher that restarts what dies."""
 
+import random
+import shutil
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from disttrain.coordinator.decisions.turn import CoordinatorSide
-from disttrain.coordinator.journal.state import Phase
+import numpy as np
+import safetensors.numpy
+
+from builders.jobs import a_job
 from disttrain.coordinator.protocol import messages
-from disttrain.coordinator.settings import Settings
-from disttrain.coordinator.strategies.downpour import Asynchronous
-from disttrain.job.evaluation import Evaluation
-from disttrain.job.stop import Stop, TargetMetric
+from disttrain.coordinator.protocol.control import ControlConnection
+from disttrain.launch.run_folder import RunFolder
 from disttrain.transport.header import Role
-from simulation.clockwork import Clockwork, Process, Weather
+from disttrain.transport.in_memory import InMemoryTransport, Network, Weather
+from disttrain.transport.virtual_time import Bell, VirtualTime
+from simulation import told
 from simulation.sim_coordinator import SimCoordinator
-from simulation.sim_member import SimMember
 from simulation.sim_replica import SimReplica
 from simulation.sim_shard import SimShard
-from simulation.sim_takeover import Takeover
-from simulation.world import World
+from simulation.told import Told
+from simulation.world import COORDINATOR, Life, World
 
-FAULTS_BEGIN, FAULTS_END = 0.5, 12.0
 LONGEST = 600.0
 """Simulated seconds by which every job must have ended."""
+CHUNK_BYTES = 64
+_IN_MEMORY = Path("/dev/shm")
+"""Where there is one: what is synced to disk is of no interest here, and takes long."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Takeover:
+    """When another coordinator begins, and how long members may still reach the older one."""
+
+    at: float
+    reach_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,12 +45,14 @@ class Plan:
     """What kind of run."""
 
     seed: int
-    shard_faults: bool = False
+    shard_faults: bool = True
     target: bool = False
     """An accuracy that any update may reach, or lose again, ends the job."""
     takeover: Takeover | None = None
-    shard_type: type[SimShard] = SimShard
-    replica_type: type[SimReplica] = SimReplica
+    seconds: float = 10.0
+    """How long it takes without faults, about; they come in this time."""
+    faults: int | None = None
+    """None: few, drawn."""
 
 
 class Chaos:
@@ -43,53 +60,112 @@ class Chaos:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        clock = Clockwork(plan.seed, Weather())
-        chance = clock.chance
+        self.chance = random.Random(plan.seed)
+        self.time = VirtualTime()
+        chance = self.chance
         bad = chance.random()
         weather = Weather(
             loss=0.15 * bad * (chance.random() < 0.7),
             duplication=0.2 * bad * (chance.random() < 0.7),
-            delay=chance.choice([0.02, 0.1, 0.6]),
+            overtaking=0.2 * bad * (chance.random() < 0.5),
+            crash_loss=0.5,
+            shortest=0.001,
+            longest=chance.choice([0.02, 0.1, 0.6]),
         )
-        clock = Clockwork(plan.seed + 1_000_003, weather)
-        self.chance = chance
-        self.stages = self._stages()
-        self.settings = self.stages[0].settings
+        chance = random.Random(plan.seed + 1_000_003)
+        network = Network(
+            self.time, chance=chance, weather=weather, route=self._route, chunk_bytes=CHUNK_BYTES
+        )
+        self.replicas, self.shards = self.chance.randint(1, 3), self.chance.randint(1, 2)
+        epochs = 3 if plan.target else 2
+        steps = self.chance.uniform(0.5, 1.0) * plan.seconds / 0.3 * self.replicas
         self.world = World(
-            clock=clock,
-            stages=self.stages,
-            samples=self._samples(),
-            push_every=chance.choice([1, 1, 2]),
-            checkpoint_failure=0.1 * (chance.random() < 0.2),
+            network=network,
+            folder=Path(),
+            job=a_job(*self._assignments(epochs)),
+            samples=max(24, int(4 * steps / epochs)),
+            parameters=self.chance.randint(20, 100),
+            push_every=self.chance.choice([1, 1, 2]),
+            checkpoint_failure=0.1 * (self.chance.random() < 0.2),
+            commit_crash=0.02,
         )
         self.coordinator = SimCoordinator(self.world)
-        self.shard_lives: dict[int, int] = {}
+        self.members: dict[str, Life] = {}
+        self.shard_lives = [0] * self.shards
         self.died = 0
+        self.replaced = 0
+        """Life of the coordinator that another one took the job from; 0: none."""
+        self._reach: dict[InMemoryTransport, float] = {}
+        self.told: list[Told] = []
+        self.exported = np.zeros(0, np.float32)
+        """The model that the job has made."""
+        self._over = Bell(self.time)
 
     def run(self) -> "Chaos":
         """Runs to the end of the job, or of patience."""
-        for index in range(self.settings.shards):
-            self._start(f"shard-{index}")
-        for index in range(self.settings.replicas):
-            self._start(f"replica-{index}")
-        for _ in range(self.chance.choice([0, 1, 1, 2, 3, 4])):
-            self._plan_fault()
-        clock, takeover = self.world.clock, self.plan.takeover
-        if takeover is not None:
-            clock.after(takeover.at, None, lambda: self.coordinator.be_replaced(takeover))
-        while not self.coordinator.state.phase.ended and clock.now < LONGEST:
-            assert clock.step()
+        where = str(_IN_MEMORY) if _IN_MEMORY.is_dir() else None
+        self.world.folder = Path(tempfile.mkdtemp(dir=where))
+        try:
+            self._run()
+            self._look()
+        finally:
+            self.time.close()
+            shutil.rmtree(self.world.folder)
         return self
 
-    def _stages(self) -> tuple[CoordinatorSide, ...]:
-        chance = self.chance
-        settings = _settings(chance.randint(1, 3), chance.randint(1, 2))
-        alone = 12 if chance.random() < 0.3 else 0
-        settings = _with_target(settings) if self.plan.target else settings
-        return (Asynchronous(settings=settings, warm_start_samples=alone),)
+    def _run(self) -> None:
+        self.coordinator.start()
+        self.time.start(self._launch)
+        few = self.chance.choice([0, 1, 1, 2, 3, 4])
+        for _ in range(few if self.plan.faults is None else self.plan.faults):
+            self._plan_fault()
+        if self.plan.takeover is not None:
+            self.time.after(self.plan.takeover.at, self._take_over)
+        self.time.wait(LONGEST, [self._over])
 
-    def _samples(self) -> int:
-        return self.chance.choice([30, 48])
+    def _take_over(self) -> None:
+        if self.coordinator.life.is_alive and not self.coordinator.state.phase.ended:
+            self.replaced = self.coordinator.lives
+            self.coordinator.be_replaced()
+
+    def _look(self) -> None:
+        """What is to be known of the job's folder before it is deleted."""
+        self.told = [told.read(self.world, shard) for shard in range(self.shards)]
+        model = RunFolder(self.world.folder).model
+        if model.exists():
+            self.exported = safetensors.numpy.load_file(model)["parameters"]
+
+    def _route(self, transport: InMemoryTransport, address: str) -> str:
+        if address != COORDINATOR:
+            return address
+        life, takeover = self.coordinator.lives, self.plan.takeover
+        if self.replaced and takeover is not None:
+            seconds = self._reach.setdefault(transport, self.chance.random())
+            if self.time.now < takeover.at + seconds * takeover.reach_seconds:
+                life = self.replaced
+        return f"{COORDINATOR}-{life}"
+
+    def _assignments(self, epochs: int) -> list[str]:
+        found = [
+            "spec.strategy.downpour.optimizer.sgd.learningRate=1",
+            f"spec.replicas.count={self.replicas}",
+            f"spec.parameterServer.shards={self.shards}",
+            "spec.batchSize=4",
+            "spec.portionSize=8",
+            f"spec.stop.epochs={epochs}",
+            "spec.checkpoint.everySeconds=3",
+            "spec.coordinator.leaseSeconds=4",
+            "spec.coordinator.memberTimeoutSeconds=10",
+            "spec.audit=full",
+            "spec.record=true",
+            f"spec.evaluation.everySeconds={2 if self.plan.target else 5}",
+        ]
+        if self.chance.random() < 0.3:
+            found.append("spec.strategy.downpour.warmStart.samples=12")
+        if self.plan.target:
+            found.append("spec.stop.targetMetric.name=accuracy")
+            found.append("spec.stop.targetMetric.atLeast=0.7")
+        return found
 
     def _plan_fault(self) -> None:
         kinds: list[Callable[[], None]] = [
@@ -99,103 +175,72 @@ class Chaos:
         ]
         if self.plan.shard_faults:
             kinds.append(self._kill_shard)
-        at = self.chance.uniform(FAULTS_BEGIN, FAULTS_END)
-        self.world.clock.after(at, None, self.chance.choice(kinds))
+        at = self.chance.uniform(0.5, 1.2 * self.plan.seconds)
+        self.time.after(at, self.chance.choice(kinds))
 
     def _kill_replica(self) -> None:
-        self._kill(f"replica-{self.chance.randrange(self.settings.replicas)}")
+        self.members[f"replica-{self.chance.randrange(self.replicas)}"].kill()
 
     def _kill_shard(self) -> None:
-        shard = self.world.processes[f"shard-{self.chance.randrange(self.settings.shards)}"]
-        if isinstance(shard, SimShard) and shard.alive:
-            self._kill(f"shard-{shard.index}")
+        self.members[f"shard-{self.chance.randrange(self.shards)}"].kill()
 
     def _pause_replica(self) -> None:
-        process = self.world.processes[f"replica-{self.chance.randrange(self.settings.replicas)}"]
-        seconds = self.chance.choice([2.0, 7.0, 15.0])
-        process.paused_until = self.world.clock.now + seconds
+        replica = self.members[f"replica-{self.chance.randrange(self.replicas)}"]
+        replica.pause(self.chance.choice([2.0, 7.0, 15.0]))
 
     def _kill_coordinator(self) -> None:
-        self.coordinator.die_at = len(self.coordinator.journal) + self.chance.randrange(6)
+        self.coordinator.die_in = self.chance.randrange(6)
+        self.coordinator.skew = self.chance.choice([-100.0, 0.0, 0.0, 100.0])
 
-    def _kill(self, name: str) -> None:
-        self.world.processes[name].alive = False
+    def _launch(self) -> None:
+        """Starts whatever has died again, and tells the coordinator of it."""
+        life = Life(self.world, Role.LAUNCHER)
+        channel = life.transport.connect(COORDINATOR)
+        chance = self.world.chance.random
+        control = ControlConnection(channel, Role.LAUNCHER, 1.0, self.time_now, chance)
+        for index in range(self.shards):
+            self._start(f"shard-{index}")
+        for index in range(self.replicas):
+            self._start(f"replica-{index}")
+        due: dict[str, float] = {}
+        while not all(member.is_over for member in self.members.values()):
+            control.poll(None, wait=0.25)
+            self._look_after_coordinator(due)
+            for name, member in self.members.items():
+                if not member.is_alive and name not in due:
+                    self.died += 1
+                    due[name] = self.time.now + self.chance.uniform(0.1, 2.0)
+                    if self.chance.random() < 0.7:
+                        control.request(_death(name, member))
+            for name in [name for name, at in due.items() if self.time.now >= at]:
+                del due[name]
+                self._start(name)
+        self._over.ring()
+
+    def time_now(self) -> float:
+        return self.time.now
+
+    def _look_after_coordinator(self, due: dict[str, float]) -> None:
+        if not self.coordinator.life.is_alive and COORDINATOR not in due:
+            due[COORDINATOR] = self.time.now + self.chance.uniform(0.2, 3.0)
 
     def _start(self, name: str) -> None:
-        role, index = name.split("-")
-        number = int(index)
-        process: SimMember
-        if role == "shard":
-            self.shard_lives[number] = self.shard_lives.get(number, 0) + 1
-            life = self.shard_lives[number]
-            process = self.plan.shard_type(self.world, self.coordinator, number, life)
+        role, _, number = name.partition("-")
+        index = int(number or 0)
+        if role == COORDINATOR:
+            self.coordinator.start()
+        elif role == "shard":
+            self.shard_lives[index] += 1
+            self.members[name] = SimShard(self.world, index)
         else:
-            process = self.plan.replica_type(self.world, self.coordinator, number)
-        self.world.processes[name] = process
-        self._watch(name, process)
-
-    def _watch(self, name: str, process: SimMember) -> None:
-        """The launcher looks now and then, tells the coordinator, and starts it again."""
-        if process.ended or self.coordinator.state.phase.ended:
-            return
-        if process.alive:
-            self.world.clock.after(0.5, None, lambda: self._watch(name, process))
-            return
-        self.died += 1
-        role = Role.SHARD if isinstance(process, SimShard) else Role.REPLICA
-        index = int(name.split("-")[1])
-        report = messages.MemberDied(role=role, index=index, pid=process.pid, exit_code=-9)
-        if self.chance.random() < 0.7:
-            self._tell(report)
-        self.world.clock.after(self.chance.uniform(0.1, 2.0), None, lambda: self._start(name))
-
-    def _tell(self, report: messages.MemberDied) -> None:
-        launcher = Process()
-        answered: list[messages.Reply] = []
-
-        def send() -> None:
-            if not answered:
-                request = partial(self.coordinator.request, report, launcher, answered.append)
-                self.world.clock.send(self.coordinator.process, request)
-                self.world.clock.after(1.0, None, send)
-
-        send()
+            self.members[name] = SimReplica(self.world, index)
 
 
-def _settings(replicas: int, shards: int) -> Settings:
-    return Settings(
-        replicas=replicas,
-        shards=shards,
-        batch_size=4,
-        seed=7,
-        stop=Stop(epochs=2),
-        portion_size=8,
-        evaluation=Evaluation(),
-        checkpoint_seconds=3.0,
-        lease_seconds=4.0,
-        member_timeout_seconds=10.0,
-    )
+def _death(name: str, member: Life) -> messages.MemberDied:
+    index = int(name.split("-")[1])
+    return messages.MemberDied(role=member.role, index=index, pid=member.pid, exit_code=-9)
 
 
-def _with_target(settings: Settings) -> Settings:
-    target = TargetMetric(name="accuracy", at_least=0.7)
-    return replace(
-        settings,
-        stop=Stop(epochs=3, target_metric=target),
-        evaluation=Evaluation(every_seconds=2.0),
-    )
-
-
-def run(
-    seed: int,
-    *,
-    shard_faults: bool = False,
-    target: bool = False,
-    shard_type: type[SimShard] = SimShard,
-) -> Chaos:
-    """The run of a seed."""
-    plan = Plan(seed=seed, shard_faults=shard_faults, target=target, shard_type=shard_type)
-    return Chaos(plan).run()
-
-
-__all__ = ["Chaos", "Phase", "Plan", "run"]
+def run(seed: int, **plan: Any) -> Chaos:
+    """The run of a seed; `plan` as in `Plan`."""
+    return Chaos(Plan(seed=seed, **plan)).run()

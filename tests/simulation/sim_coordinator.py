@@ -1,133 +1,118 @@
-"""The real machine in a process that can be killed before or after any line of its journal."""
+"""The coordinator's process, which can be killed before or after any line of its journal."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Any
 
-from disttrain.coordinator.decisions import news
-from disttrain.coordinator.decisions.machine import Coordinator, Decision
-from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect, Places
-from disttrain.coordinator.journal import entries
+from disttrain.coordinator.decisions.machine import Coordinator
+from disttrain.coordinator.decisions.turn import CommitCheckpoint, Effect
 from disttrain.coordinator.journal.checkpoint_entries import EvaluationBegun, EvaluationEnded
 from disttrain.coordinator.journal.entries import Decided, Entry
 from disttrain.coordinator.journal.state import Phase, State
-from disttrain.coordinator.protocol import messages
-from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.orders import Evaluate, NumberedOrder
-from disttrain.transport.header import Role
-from simulation.clockwork import Process
-from simulation.sim_takeover import OldCoordinator, Takeover
-from simulation.world import World
+from disttrain.coordinator.process import server
+from disttrain.coordinator.process.server import Surroundings
+from disttrain.coordinator.process.service import Parts, steady_clock
+from disttrain.coordinator.protocol.orders import Evaluate
+from disttrain.job.names import Role
+from disttrain.transport.header import Role as TransportRole
+from simulation.world import COORDINATOR, TICK_SECONDS, Life, World, as_any, silent
 
-TICK_SECONDS = 0.25
-
-Answer = Callable[[messages.Reply], None]
-
-
-class Listening(Protocol):
-    """What a member's connection brings it unasked."""
-
-    def take_orders(self, orders: tuple[NumberedOrder, ...]) -> None: ...
-
-    def heard(self, reply: messages.HeartbeatReply) -> None: ...
-
-
-class Killed(Exception):
-    """The process ends here."""
+_EPOCH = 1e9
+"""What the wall clock shows at first."""
 
 
 class SimCoordinator:
-    """All lives of the coordinator; the journal survives them."""
+    """All lives of the coordinator."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.journal: list[Decided] = []
-        self.process = Process()
-        self.die_at: int | None = None
-        """Length of the journal at which it is killed, before or after its next line."""
-        self.restarts = 0
-        self.old: OldCoordinator | None = None
-        """One that was replaced and lives."""
+        self.decided: list[Decided] = []
+        """What is in the journal, of all lives; nothing of one that was replaced."""
+        self.parts: Parts
+        """Of the life that began last."""
+        self.life = Life(world, TransportRole.COORDINATOR)
+        self.die_in: int | None = None
+        """Lines of the journal until it is killed, before or after one."""
+        self.skew = 0.0
+        """Of the wall clock, from the next life on."""
+        self.place = "node-1"
+        self.lives = 0
         self._evaluates = False
-        """An evaluation was begun that has not ended."""
-        self._routes: dict[MemberId, tuple[Process, Listening]] = {}
-        self._told: dict[Role, int] = {}
-        """Epochs."""
-        self._pushed: set[int] = set()
-        self.machine = self._machine(State())
-        self._tick()
 
     @property
     def state(self) -> State:
         return self.machine.state
 
-    def request(self, request: messages.Request, sender: Process, answer: Answer) -> None:
-        """A request arrives; the answer goes back over the network."""
-        clock = self.world.clock
-        if self.old is not None and self.old.is_reached_by(sender):
-            self.old.request(request, sender, answer)
-            return
-        try:
-            decision = self.machine.request(request, clock.now)
-            self._settle(decision)
-        except Killed:
-            self._restart()
-            return
-        reply = decision.reply
-        if reply is not None:
-            self._say(sender, partial(answer, reply))
-        self._push_orders()
+    @property
+    def machine(self) -> Coordinator:
+        return self.parts.machine
 
-    def _say(self, to: Process, said: Callable[[], None]) -> None:
-        def arrive() -> None:
-            if self.old is not None:
-                self.old.heard_newer(to)
-            said()
+    def start(self) -> Life:
+        """The next life."""
+        self.lives += 1
+        self.life = Life(self.world, TransportRole.COORDINATOR)
+        self.life.run(partial(self._serve, self.life, f"{COORDINATOR}-{self.lives}"))
+        return self.life
 
-        self.world.clock.send(to, arrive)
-
-    def process_for(self, sender: Process) -> Process:
-        """Where a request of this sender goes."""
-        is_old = self.old is not None and self.old.is_reached_by(sender)
-        return self.old.process if self.old is not None and is_old else self.process
-
-    def be_replaced(self, takeover: Takeover) -> None:
-        """Another coordinator claims the journal, replays it and begins, while this one lives."""
-        if self.process.alive and not self.state.phase.ended:
-            self.old = OldCoordinator(self.machine, self.world.clock, takeover)
-            self._restart()
-
-    def listen(self, member: MemberId, process: Process, listening: Listening) -> None:
-        """A member's connection, for what is said unasked."""
-        self._routes[member] = (process, listening)
+    def be_replaced(self) -> None:
+        """Another coordinator begins elsewhere, while this one lives."""
+        self.place = "node-2"
+        self.start()
 
     def entries(self) -> list[Entry]:
-        return [entry for decided in self.journal for entry in decided]
+        return [entry for decided in self.decided for entry in decided]
 
-    def _machine(self, state: State) -> Coordinator:
-        places = Places(model_file="model", staging=str, checkpoint=str)
-        return Coordinator(state, self.world.stages, places)
+    def _serve(self, life: Life, address: str) -> None:
+        wall = partial(self._wall, self.skew)
+        surroundings = Surroundings(
+            reporting=lambda _: silent(),
+            farewells=as_any(_NoFarewells()),
+            clock=lambda before: steady_clock(before, wall, life.transport.now),
+        )
+        config = self.world.config(Role.COORDINATOR, 0, self.place)
+        parts, origin = server.open_parts(config, surroundings)
+        self._disturb(parts, life)
+        self.parts = parts
+        server.begin(parts, origin, life.transport.listen(address)).run()
+        parts.journal.close()
+        life.end()
 
-    def _tick(self) -> None:
-        try:
-            self._settle(self.machine.tick(self.world.clock.now))
-        except Killed:
-            self._restart()
-            return
-        self._push_orders()
-        self.world.clock.after(TICK_SECONDS, self.process, self._tick)
+    def _wall(self, skew: float) -> float:
+        return _EPOCH + self.world.now + skew
 
-    def _settle(self, decision: Decision) -> None:
-        self._look_after_evaluations(decision.decided)
-        if decision.decided:
-            dies = len(self.journal) == self.die_at
-            if not dies or self.world.clock.chance.random() < 0.5:
-                self.journal.append(decision.decided)
-            if dies:
-                self.die_at = None
-                raise Killed
-        for effect in decision.effects:
-            self._carry_out(effect)
+    def _disturb(self, parts: Parts, life: Life) -> None:
+        append, carry_out = parts.journal.append, parts.checkpoints.carry_out
+        journal, checkpoints = as_any(parts.journal), as_any(parts.checkpoints)
+        parts.journal = as_any(_Wrapped(journal, append=partial(self._append, life, append)))
+        carry_out = partial(self._carry_out, life, carry_out)
+        parts.tick_seconds = TICK_SECONDS
+        parts.checkpoints = as_any(_Wrapped(checkpoints, carry_out=carry_out))
+
+    def _append(self, life: Life, append: Callable[[Decided], None], decided: Decided) -> None:
+        dies = self.die_in == 0 and bool(decided)
+        if decided and self.die_in is not None:
+            self.die_in = None if dies else self.die_in - 1
+        if dies and self.world.chance.random() < 0.5:
+            life.die()
+        append(decided)
+        if decided and life is self.life:
+            self.decided.append(decided)
+            self._look_after_evaluations(decided)
+        if dies:
+            life.die()
+
+    def _carry_out(
+        self, life: Life, carry_out: Callable[[Effect, State], str], effect: Effect, state: State
+    ) -> str:
+        chance = self.world.chance
+        if isinstance(effect, CommitCheckpoint):
+            if chance.random() < self.world.checkpoint_failure:
+                return "the disk is full"
+            failure = carry_out(effect, state)
+            if chance.random() < self.world.commit_crash:
+                life.die()
+            return failure
+        return carry_out(effect, state)
 
     def _look_after_evaluations(self, decided: Decided) -> None:
         for entry in decided:
@@ -137,67 +122,27 @@ class SimCoordinator:
                 self._evaluates = False
         asked = any(isinstance(issued.order, Evaluate) for issued in self.state.orders.values())
         lives = any(replica.live for replica in self.state.replicas.values())
-        forgotten = self._evaluates and lives and not asked
-        if forgotten and self.state.phase is Phase.RUNNING:
+        if self._evaluates and lives and not asked and self.state.phase is Phase.RUNNING:
             self.world.violations.append("nobody does an evaluation that was begun")
 
-    def _carry_out(self, effect: Effect) -> None:
-        world = self.world
-        if isinstance(effect, BeginCheckpoint):
-            world.staged[effect.number] = {}
-        elif isinstance(effect, CommitCheckpoint):
-            failed = world.clock.chance.random() < world.checkpoint_failure
-            if not failed:
-                world.checkpoints[effect.number] = world.staged.pop(effect.number)
-            if world.clock.chance.random() < 0.02:
-                raise Killed
-            failure = "the disk is full" if failed else ""
-            ended = self.machine.checkpoint_ended(effect.number, world.clock.now, failure)
-            self._settle(ended)
-        else:
-            world.staged.pop(effect.number, None)
 
-    def _restart(self) -> None:
-        self.process.alive = False
-        self.process = Process()
-        self.restarts += 1
-        delay = self.world.clock.chance.uniform(0.2, 3.0)
-        self.process.paused_until = self.world.clock.now + delay
-        self._routes.clear()
-        self._told.clear()
-        self._pushed.clear()
-        self.machine = self._machine(entries.fold(State(), self.entries()))
-        self._evaluates = False
-        self._look_after_evaluations(tuple(self.entries()))
-        self.world.clock.after(delay, self.process, self._come_back)
+class _Wrapped:
+    """Something with other methods in front of its own."""
 
-    def _come_back(self) -> None:
-        committed = max(self.world.checkpoints, default=None)
-        try:
-            self._settle(self.machine.restarted(self.world.clock.now, committed))
-        except Killed:
-            self._restart()
-            return
-        self._tick()
+    def __init__(self, wrapped: object, **methods: object) -> None:
+        self._wrapped = wrapped
+        self.__dict__.update(methods)
 
-    def _push_orders(self) -> None:
-        self._announce()
-        for number, issued in self.state.orders.items():
-            route = self._routes.get(issued.member)
-            if number in self._pushed or route is None:
-                continue
-            self._pushed.add(number)
-            order = self.machine.numbered(issued)
-            process, listening = route
-            self._say(process, partial(listening.take_orders, (order,)))
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
 
-    def _announce(self) -> None:
-        for role in (Role.SHARD, Role.REPLICA):
-            epoch = news.epoch_for(self.state, role)
-            if self._told.get(role) == epoch:
-                continue
-            self._told[role] = epoch
-            told = self.machine.news(role, self.world.clock.now)
-            for member, (process, listening) in self._routes.items():
-                if member.role is role:
-                    self._say(process, partial(listening.heard, told))
+
+class _NoFarewells:
+    """Nobody leaves a word in the store."""
+
+    def found(self, now: float) -> dict[str, object]:
+        del now
+        return {}
+
+    def finish(self) -> None:
+        pass

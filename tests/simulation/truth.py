@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from disttrain.coordinator.decisions.stop_rules import is_target_met
@@ -9,9 +10,9 @@ from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.coordinator.journal.work_entries import LeaseGranted
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.coordinator.protocol.messages import FailureReason
-from simulation.chaos import Chaos
-from simulation.sim_shard import SimShard
-from simulation.world import accuracy
+from disttrain.state.share import Share
+from simulation.chaos import CHUNK_BYTES, Chaos
+from simulation.world import accuracy, updates_in
 
 Sample = tuple[int, int, int]
 """Epoch, portion, place in the portion."""
@@ -20,15 +21,18 @@ Sample = tuple[int, int, int]
 def violations(chaos: Chaos) -> list[str]:
     """Everything that is wrong; empty when all is well."""
     found = list(chaos.world.violations)
+    for shard, said in enumerate(chaos.told):
+        twice = [chunk for chunk, times in Counter(said.chunks).items() if times > 1]
+        found += [f"shard {shard} applied {chunk} twice" for chunk in twice]
+        found += [f"shard {shard} applied {push} after the fence" for push in said.after_fence]
     state = chaos.coordinator.state
     if state.reason == FailureReason.CHECKPOINT_FAILED and chaos.world.checkpoint_failure:
         return found
     if state.phase is not Phase.COMPLETE:
         return [*found, f"the job did not complete: {state.phase} {state.reason} {state.message}"]
-    found += applied_twice(chaos)
     found += _samples(chaos)
-    found += updates_lost(chaos)
-    found += model(chaos)
+    found += _updates_lost(chaos)
+    found += _model(chaos)
     if any(state.data.leases.values()):
         found.append("leases are open at the end")
     return found
@@ -41,30 +45,20 @@ def leases(chaos: Chaos) -> dict[int, Lease]:
     return {entry.lease.id: entry.lease for entry in granted}
 
 
-def applied_twice(chaos: Chaos) -> list[str]:
-    """Chunks that are in the values of a shard twice."""
-    found = []
-    for process in chaos.world.processes.values():
-        if isinstance(process, SimShard):
-            twice = [chunk for chunk, n in Counter(process.chunks).items() if n > 1]
-            found += [f"shard {process.index} applied chunk {chunk} twice" for chunk in twice]
-    return found
-
-
 def processings(chaos: Chaos) -> tuple[Counter[Sample], Counter[Sample]]:
     """How often each sample was applied on any shard, and on all."""
     known = leases(chaos)
     on_shards: dict[tuple[Sample, int], set[int]] = {}
-    for applied in chaos.world.history:
-        for lease_id, first, end in applied.push.ranges:
-            lease = known[lease_id]
-            for place in range(lease.first + first, lease.first + end):
-                key = ((lease.epoch, lease.portion, place), lease_id)
-                on_shards.setdefault(key, set()).add(applied.shard)
+    for shard, said in enumerate(chaos.told):
+        for push in said.ever:
+            for lease_id, first, end in chaos.world.pushed[push]:
+                lease = known[lease_id]
+                for place in range(lease.first + first, lease.first + end):
+                    key = ((lease.epoch, lease.portion, place), lease_id)
+                    on_shards.setdefault(key, set()).add(shard)
     any_shard = Counter(sample for sample, _ in on_shards)
-    complete = chaos.settings.shards
     all_shards = Counter(
-        sample for (sample, _), shards in on_shards.items() if len(shards) == complete
+        sample for (sample, _), shards in on_shards.items() if len(shards) == chaos.shards
     )
     return any_shard, all_shards
 
@@ -72,8 +66,8 @@ def processings(chaos: Chaos) -> tuple[Counter[Sample], Counter[Sample]]:
 def _samples(chaos: Chaos) -> list[str]:
     any_shard, all_shards = processings(chaos)
     data, processed = chaos.coordinator.state.data, len(all_shards)
-    rolled_back = any(life > 1 for life in chaos.shard_lives.values())
-    expected = chaos.world.samples * (chaos.settings.stop.epochs or 0)
+    rolled_back = any(lives > 1 for lives in chaos.shard_lives)
+    expected = chaos.world.samples * (chaos.world.job.spec.stop.epochs or 0)
     if chaos.coordinator.state.reason == StopReason.TARGET_METRIC:
         # What a rollback took of the dead is still to be done again when the job ends early.
         expected = data.samples_done
@@ -91,32 +85,31 @@ def _samples(chaos: Chaos) -> list[str]:
     return found
 
 
-def model(chaos: Chaos) -> list[str]:
+def _updates_lost(chaos: Chaos) -> list[str]:
+    """Whatever was applied completely on a shard, and is in its values no more."""
+    lost = sum(len(set(said.ever) - set(said.held)) for said in chaos.told)
+    counted = sum(chaos.coordinator.state.totals.updates_lost.values())
+    return [f"{lost} updates lost, {counted} counted"] if counted != lost else []
+
+
+def _model(chaos: Chaos) -> list[str]:
     """The exported model holds every update, is the one measured, and reaches the target."""
     found = []
-    parts = chaos.world.checkpoints[chaos.world.exported]
-    for shard in chaos.world.processes.values():
-        if isinstance(shard, SimShard) and shard.alive:
-            pushed, exported = len(shard.applied), len(parts[shard.index].applied)
-            if pushed != exported:
-                found.append(f"shard {shard.index} has {pushed} updates, the model {exported}")
-    state, target = chaos.coordinator.state, chaos.settings.stop.target_metric
+    state = chaos.coordinator.state
+    assert state.placement is not None
+    for shard, said in enumerate(chaos.told):
+        applied = Counter(chunk for _, chunk in said.chunks)
+        share = Share(state.placement, shard, CHUNK_BYTES)
+        for part in share.all_chunks([share.trained]):
+            values = chaos.exported[part.first : part.first + part.count]
+            if not np.array_equal(values, np.full(part.count, -applied[part.chunk])):
+                words = f"{applied[part.chunk]} updates, the model {values}"
+                found.append(f"chunk {part.chunk} of shard {shard} has {words}")
+    target = chaos.world.job.spec.stop.target_metric
     measures = state.evaluations[-1].measures
-    if measures["accuracy"] != pytest.approx(accuracy(chaos.world.exported_updates())):
+    if measures["accuracy"] != pytest.approx(accuracy(updates_in(chaos.exported))):
         found.append(f"the final measures are {measures}, not those of the exported model")
     at_target = state.reason == StopReason.TARGET_METRIC
     if target is not None and at_target and not is_target_met(target, measures):
         found.append(f"the job ended at its target, which its model misses: {measures}")
     return found
-
-
-def updates_lost(chaos: Chaos) -> list[str]:
-    """Whatever was applied completely on a shard, and is in its values no more."""
-    ever = {(applied.shard, applied.push) for applied in chaos.world.history}
-    processes = chaos.world.processes.values()
-    shards = [process for process in processes if isinstance(process, SimShard)]
-    held = {(shard.index, push) for shard in shards for push in shard.applied}
-    counted = sum(chaos.coordinator.state.totals.updates_lost.values())
-    if counted != len(ever - held):
-        return [f"{len(ever - held)} updates lost, {counted} counted"]
-    return []

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -66,24 +66,30 @@ def cut(number: int, values: Values, notes: Notes) -> Cut:
     return made
 
 
+def _start(run: Callable[[], None]) -> None:
+    threading.Thread(target=run, name="checkpoint-writer", daemon=True).start()
+
+
 class Writer:
     """One checkpoint on its way to disk. `is_over` may be asked by any thread."""
 
-    def __init__(self, made: Cut, parts: Parts) -> None:
+    def __init__(
+        self, made: Cut, parts: Parts, start: Callable[[Callable[[], None]], object] = _start
+    ) -> None:
+        """`start` runs it in a thread."""
         self.cut = made
         self.parts = parts
-        self._thread = threading.Thread(target=self._run, name="checkpoint-writer", daemon=True)
-        self._thread.start()
+        self._is_over = threading.Event()
+        start(self._run)
 
     @property
     def is_over(self) -> bool:
         """Written, or failed with `cut.error`."""
-        return not self._thread.is_alive()
+        return self._is_over.is_set()
 
     def wait(self, timeout: float) -> bool:
         """Whether it is over within so many seconds."""
-        self._thread.join(timeout)
-        return self.is_over
+        return self._is_over.wait(timeout)
 
     def _run(self) -> None:
         began = time.perf_counter()
@@ -92,6 +98,7 @@ class Writer:
         except Exception as error:
             self.cut.error = error
         self.cut.seconds = time.perf_counter() - began
+        self._is_over.set()
 
 
 def write(made: Cut, parts: Parts) -> Written:

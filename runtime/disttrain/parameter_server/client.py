@@ -45,6 +45,7 @@ class PushClient:
         self._config = config
         self._shards = len(config.placement.holders)
         self._conversation = Conversation(config, Side.PUSH)
+        self._uploads = 0
 
     def push(self, push: Push) -> list[PushResult]:
         """Blocks until every shard has answered, restarts of shards included.
@@ -81,10 +82,14 @@ class PushClient:
 
     def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
         """Send the initial values to these shards; blocks until they have all of them."""
+        self._uploads += 1
         self._conversation.wait_for_shards(self._shards)
         links = self._conversation.links
         self._conversation.run(
-            {shard: UploadTask(links[shard], self._config.identity, values) for shard in shards}
+            {
+                shard: UploadTask(links[shard], self._config.identity, self._uploads, values)
+                for shard in shards
+            }
         )
 
     def stop(self) -> None:

@@ -1,7 +1,6 @@
 """Asks all shards at once and stays at it until each has answered, restarts included."""
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -74,14 +73,14 @@ class Conversation:
 
     def run(self, tasks: Mapping[int, Task]) -> None:
         """Returns when every task (by shard) is done. Raises Fenced, RequestRefused, ShardsAway."""
-        end = time.monotonic() + self._config.patience_seconds
+        end = self._config.transport.now() + self._config.patience_seconds
         for shard in tasks:
             self.links[shard].expect_answer()
         pending = dict(tasks)
         while pending:
             self._advance(pending)
             pending = {shard: task for shard, task in pending.items() if not task.is_done}
-            if pending and (time.monotonic() > end or self._stopped.is_set()):
+            if pending and (self._config.transport.now() > end or self._stopped.is_set()):
                 message = f"no answer from shards {sorted(pending)}; are they running?"
                 raise ShardsAway(message)
 
@@ -96,9 +95,10 @@ class Conversation:
 
     def wait_for_shards(self, shards: int) -> None:
         """Returns when the directory knows so many shards. Raises ShardsAway."""
-        end = time.monotonic() + self._config.patience_seconds
+        end = self._config.transport.now() + self._config.patience_seconds
         while len(self.links) < shards:
-            if self._stopped.wait(_TICK_SECONDS) or time.monotonic() > end:
+            self._config.transport.wait([], _TICK_SECONDS)
+            if self._stopped.is_set() or self._config.transport.now() > end:
                 message = f"{len(self.links)} of {shards} shards are known; are the others running?"
                 raise ShardsAway(message)
             self._follow_directory()
@@ -148,5 +148,6 @@ class Conversation:
                 shard=shard,
                 placement=self._config.placement,
                 connect=partial(self._config.transport.connect, listener=Role.SHARD),
+                clock=self._config.transport.now,
             )
         )

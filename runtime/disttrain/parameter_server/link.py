@@ -1,7 +1,6 @@
 """A client's connection to one shard: greets it, notices its restart, and never trusts silence."""
 
 import itertools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -43,6 +42,8 @@ class LinkConfig:
     shard: int
     placement: Placement
     connect: Callable[[str], Channel]
+    clock: Callable[[], float]
+    """The transport's."""
 
 
 class ShardLink:
@@ -74,7 +75,7 @@ class ShardLink:
 
     def greet_if_due(self, sequence: int) -> None:
         """Say HELLO when that is needed; `sequence` is the first push that is not acknowledged."""
-        now = time.monotonic()
+        now = self._config.clock()
         if now < self._greet_at or self.channel is None:
             return
         if self._unanswered and self._unanswered % _REOPEN_AFTER == 0:
@@ -89,7 +90,7 @@ class ShardLink:
     def expect_answer(self) -> None:
         """A request is about to be sent, to which the shard was not asked to answer so far."""
         if self.state is LinkState.OPEN:
-            self._greet_at = time.monotonic() + SILENCE_SECONDS
+            self._greet_at = self._config.clock() + SILENCE_SECONDS
 
     def send(self, header: Header, payload: Payload = b"", *, into: Slice | None = None) -> bool:
         """False: the queue stayed full, and the connection was made anew."""
@@ -111,7 +112,7 @@ class ShardLink:
             message = self.channel.receive(0.0, destination)
             if message is None:
                 return None
-            self._greet_at = time.monotonic() + SILENCE_SECONDS
+            self._greet_at = self._config.clock() + SILENCE_SECONDS
             self._unanswered = 0
             if message.header.verb != Verb.REFUSED:
                 return message
@@ -160,7 +161,7 @@ class ShardLink:
             return True
         if reason in _TRY_AGAIN:
             self.state = LinkState.GREETING
-            self._greet_at = time.monotonic() + RETRY_SECONDS
+            self._greet_at = self._config.clock() + RETRY_SECONDS
         elif self.state is LinkState.OPEN:
             self.state = LinkState.GREETING
             self._greet_at = 0.0

@@ -10,7 +10,7 @@ from disttrain.checkpoint.parts import Parts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.holder import writing
-from disttrain.holder.writing import Writer
+from disttrain.holder.writing import Cut, Writer
 from disttrain.launch.background import Background
 from disttrain.parameter_server import reporting
 from disttrain.parameter_server.coverage import Coverage
@@ -44,6 +44,8 @@ class OrderBook:
         """Number of the checkpoint that they are in."""
         self.coverage = Coverage(kept=1)
         self.settled = Settled(kept=1)
+        self.write: Callable[[Cut, Parts], Writer] = Writer
+        """Begins to write a checkpoint."""
         self._shard = shard
         self._serving = serving
         self._chunk_bytes = chunk_bytes
@@ -138,7 +140,7 @@ class OrderBook:
             self._shard.records.settled(settled)
         made = writing.cut(order.number, state.values, state.notes())
         self._shard.protect(made)
-        self._writing = (numbered, Writer(made, self._open_parts(order.folder)))
+        self._writing = (numbered, self.write(made, self._open_parts(order.folder)))
         return None
 
     def _written(self, writer: Writer) -> Result:

@@ -1,7 +1,6 @@
 """What a shard tells the coordinator about itself, and serves to Prometheus."""
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
 from disttrain.coordinator.protocol.messages import MOST_DAMAGED, Restored, RestoredSender
@@ -56,11 +55,12 @@ def _restored_sender(life: SenderLife, state: Delivered, count: Count) -> Restor
 class Reporter:
     """Counts what the loop spends its time on; makes the reports. The shard's thread."""
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: Shard, clock: Callable[[], float]) -> None:
         self.busy_seconds = 0.0
         self.doing = "serving"
         self._shard = shard
-        self._began = time.monotonic()
+        self._clock = clock
+        self._began = clock()
 
     @property
     def missing_records(self) -> int:
@@ -87,7 +87,7 @@ class Reporter:
             staleness=tuple(histogram),
             staleness_unknown=records.staleness.get(-1, 0),
             busy_seconds=self.busy_seconds,
-            uptime_seconds=time.monotonic() - self._began,
+            uptime_seconds=self._clock() - self._began,
             uncounted=records.num_uncounted,
             state=self.doing if state.is_initialised else "waiting for values",
             lost=tuple(

@@ -12,7 +12,7 @@ import torch
 from disttrain.checkpoint import stores
 from disttrain.coordinator.errors import JobOver
 from disttrain.coordinator.protocol import orders
-from disttrain.coordinator.protocol.control import ControlConnection
+from disttrain.coordinator.protocol.control import CHANCE, Chance, ControlConnection
 from disttrain.coordinator.protocol.messages import Join, Joined, Leave, Restored
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ShardReport
@@ -58,7 +58,8 @@ def main(config: LaunchConfig) -> int:
     transport = open_transport(config.transport_config)
     try:
         listener = transport.listen(str(config.listen_address))
-        process = _join(config, transport, listener)
+        metrics = ServedMetrics(config.metrics_address)
+        process = join(config, Surroundings(transport, listener, metrics))
         signal.signal(signal.SIGTERM, lambda *_: process.stop())
         process.metrics.health.is_ready = True
         return process.run(config.job.spec.coordinator.member_timeout_seconds)
@@ -82,6 +83,8 @@ class ShardProcess:
     metrics: ServedMetrics
     parting: Parting | None = None
     """What a life that was told to end does for the next one; None: nothing."""
+    idle_seconds: float = 0.05
+    """Between two looks at what is due, while nobody asks for anything."""
     _stopping: bool = field(default=False)
     _next_control: float = field(default=0.0)
     _epoch: int = field(default=-1)
@@ -115,13 +118,13 @@ class ShardProcess:
     def _may_stop(self) -> bool:
         if self.parting is None or not self._stopping:
             return self._stopping
-        return self.parting.is_due(time.monotonic()) and not self.book.is_writing
+        return self.parting.is_due(self.transport.now()) and not self.book.is_writing
 
     def _serve(self) -> bool:
         began = time.perf_counter()
         handled = self.serving.serve_waiting()
         if handled and self.parting is not None:
-            self.parting.asked = time.monotonic()
+            self.parting.asked = self.transport.now()
         if handled:
             self.reporter.busy_seconds += time.perf_counter() - began
         return handled > 0
@@ -133,10 +136,10 @@ class ShardProcess:
             self._next_control = 0.0
 
     def _idle_seconds(self) -> float:
-        return _CONTROL_SECONDS if self.book.is_writing else 0.05
+        return _CONTROL_SECONDS if self.book.is_writing else self.idle_seconds
 
     def _listen_to_coordinator(self) -> None:
-        now = time.monotonic()
+        now = self.transport.now()
         if now < self._next_control:
             return
         self._next_control = now + _CONTROL_SECONDS
@@ -183,25 +186,36 @@ class ShardProcess:
 
     def _say_goodbye(self) -> int:
         """Give the last answers time to leave."""
-        end = time.monotonic() + _LEAVE_SECONDS
-        while self._unanswered and time.monotonic() < end:
+        end = self.transport.now() + _LEAVE_SECONDS
+        while self._unanswered and self.transport.now() < end:
             self._unanswered.difference_update(self.control.poll(None, wait=0.01).replies)
         LOG.info("ended", reason="SIGTERM" if self._stopping else "the job is over")
         return 0
 
 
-def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> ShardProcess:
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a shard's process reaches beside its folders."""
+
+    transport: Transport
+    listener: Listener
+    metrics: ServedMetrics
+    chance: Chance = CHANCE
+    pid: int = field(default_factory=os.getpid)
+
+
+def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
+    """Restore what there is, and join. Raises NotJoined, CoordinatorSilent, StoreAway."""
+    transport, listener = surroundings.transport, surroundings.listener
+    metrics = surroundings.metrics
     shards = config.job.spec.parameter_server.shards
     ledger_folder = RunFolder(config.run_folder).ledger
-    metrics = ServedMetrics(config.metrics_address)
     losses = Losses(ledger_folder, config.shard_index, shards)
-    control = _control(config, transport)
+    control = _control(config, surroundings)
     restored = _restored(config, control, transport.chunk_bytes)
     tell(losses.settle(restored), config.supervisor)
     known = reporting.restored_report(restored, losses.counts())
-    joined = control.join(
-        _introduction(config, listener, metrics, known), timeout=config.join_seconds
-    )
+    joined = control.join(_introduction(config, surroundings, known), timeout=config.join_seconds)
     records = _records(config, joined, losses)
     if config.job.spec.record:
         circumstances.write(ledger_folder, circumstances.here(transport.chunk_bytes))
@@ -225,7 +239,7 @@ def _join(config: LaunchConfig, transport: Transport, listener: Listener) -> Sha
         control=control,
         serving=serving,
         book=book,
-        reporter=Reporter(shard),
+        reporter=Reporter(shard, transport.now),
         metrics=metrics,
         parting=parting,
     )
@@ -259,22 +273,21 @@ def _over(joined: Joined, restored: RestoredShard | None, losses: Losses) -> set
     return {life for life in known if joined.replicas.get(life.sender) != life.incarnation}
 
 
-def _control(config: LaunchConfig, transport: Transport) -> ControlConnection:
+def _control(config: LaunchConfig, surroundings: Surroundings) -> ControlConnection:
+    transport = surroundings.transport
     channel = transport.connect(config.coordinator_address)
     heartbeat = config.job.spec.coordinator.heartbeat_seconds
-    return ControlConnection(channel, Role.SHARD, heartbeat)
+    return ControlConnection(channel, Role.SHARD, heartbeat, transport.now, surroundings.chance)
 
 
-def _introduction(
-    config: LaunchConfig, listener: Listener, metrics: ServedMetrics, known: Restored | None
-) -> Join:
+def _introduction(config: LaunchConfig, surroundings: Surroundings, known: Restored | None) -> Join:
     return Join(
         role=Role.SHARD,
         index=config.index,
         instance=uuid.uuid4().hex,
-        pid=os.getpid(),
-        data_address=config.announce_address or listener.address,
-        metrics_address=metrics.address,
+        pid=surroundings.pid,
+        data_address=config.announce_address or surroundings.listener.address,
+        metrics_address=surroundings.metrics.address,
         restored=known,
     )
 

@@ -16,11 +16,14 @@ class UploadTask:
     destination: Destination | None = None
 
     def __init__(
-        self, link: ShardLink, identity: Identity, values: Mapping[Vector, Buffer]
+        self, link: ShardLink, identity: Identity, number: int, values: Mapping[Vector, Buffer]
     ) -> None:
+        """`number` of the upload in the sender's life."""
         self.is_done = False
         self._link = link
-        self._sending = Sending(link, identity.header(Verb.UPLOAD), values)
+        self._number = number
+        header = identity.header(Verb.UPLOAD)._replace(sequence=number)
+        self._sending = Sending(link, header, values)
 
     @property
     def first_unacknowledged(self) -> int:
@@ -39,4 +42,6 @@ class UploadTask:
         """The end, or a refusal for good."""
         if message.header.verb == Verb.REFUSED:
             raise refusal(self._link, message)
-        self.is_done = message.header.verb == Verb.UPLOADED
+        # What was sent twice is answered twice: an answer may be to an earlier upload.
+        is_answer = message.header.verb == Verb.UPLOADED
+        self.is_done = is_answer and message.header.sequence == self._number

@@ -1,4 +1,4 @@
-"""Messages made of a header and a payload, over TCP or shared memory. Only here is zmq imported.
+"""Messages made of a header and a payload: over TCP, shared memory or none. Only here is zmq used.
 
 What a message means is decided above: here it is carried, or refused where it is not well formed.
 """

@@ -163,6 +163,10 @@ class Transport(Protocol):
     job: int
     """Digest of the job's uid."""
 
+    def now(self) -> float:
+        """The time by which `wait` and `receive` wait, in seconds; it never goes back."""
+        ...
+
     def memory(self, owner: str) -> Memory:
         """Memory of one life of a process, e.g. "replica-0-i3"; the name shows in /proc."""
         ...

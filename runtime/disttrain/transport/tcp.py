@@ -1,5 +1,6 @@
 """Payloads inside the messages: between machines, and for short payloads everywhere."""
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import cast
@@ -162,6 +163,9 @@ class TcpTransport:
         self.job = job_digest(config.job_uid)
         self._config = config
         self._sockets = Sockets(config)
+
+    def now(self) -> float:
+        return time.monotonic()
 
     def memory(self, owner: str) -> Memory:
         """Ordinary memory, whoever owns it."""

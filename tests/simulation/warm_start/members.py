@@ -15,9 +15,9 @@ from disttrain.sandblaster.batch.staging import Chunk
 from disttrain.sandblaster.names import TRIAL
 from simulation.clockwork import Process
 from simulation.sandblaster import group_work, problem
-from simulation.sim_replica import RESEND_SECONDS, SimReplica
-from simulation.sim_shard import CHUNKS, SimShard
-from simulation.world import Push, Snapshot
+from simulation.warm_start.modelled.sim_replica import RESEND_SECONDS, SimReplica
+from simulation.warm_start.modelled.sim_shard import CHUNKS, SimShard
+from simulation.warm_start.modelled.world import Push, Snapshot
 
 _ASK_SECONDS = 0.1
 _MOST_HELD = 2

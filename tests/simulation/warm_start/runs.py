@@ -14,11 +14,11 @@ from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
 from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.stop import Stop
 from disttrain.sandblaster.names import PARAMETERS
-from simulation import truth
-from simulation.chaos import Chaos, Plan
 from simulation.sandblaster import chaos as batch_chaos
 from simulation.sandblaster import problem
 from simulation.warm_start.members import WarmReplica, WarmShard, WarmSnapshot, reached
+from simulation.warm_start.modelled import truth
+from simulation.warm_start.modelled.chaos import Chaos, Plan
 
 DATA = 28
 """Samples: the seven groups of the problem have one to seven."""

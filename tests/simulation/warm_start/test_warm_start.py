@@ -14,11 +14,11 @@ from disttrain.parameter_server.deliveries import Decision
 from disttrain.sandblaster.batch.shard import BatchShard
 from disttrain.sandblaster.errors import UnknownVector
 from disttrain.sandblaster.names import PARAMETERS, TRIAL
-from simulation import chaos
 from simulation.clockwork import Process
 from simulation.warm_start import runs
 from simulation.warm_start.members import WarmShard
-from simulation.world import Push
+from simulation.warm_start.modelled import chaos
+from simulation.warm_start.modelled.world import Push
 
 BLOCK = 20
 SEEDS = range(80)

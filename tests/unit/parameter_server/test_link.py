@@ -38,6 +38,7 @@ def a_config(heard: Heard) -> LinkConfig:
         shard=0,
         placement=PLACEMENT,
         connect=lambda _: cast(Any, heard),
+        clock=lambda: 1.0,
     )
 
 

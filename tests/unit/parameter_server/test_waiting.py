@@ -35,6 +35,9 @@ class Transport:
     def __init__(self) -> None:
         self.waits = 0
 
+    def now(self) -> float:
+        return 1000.0 + self.waits
+
     def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
         assert timeout > 0
         self.waits += 1

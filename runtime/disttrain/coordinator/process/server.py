@@ -3,6 +3,9 @@
 import random
 import signal
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 from disttrain.checkpoint import object_names, stores
 from disttrain.checkpoint.errors import StoreAway, StoreDenied
@@ -16,6 +19,7 @@ from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.process import boots, start
 from disttrain.coordinator.process.checkpoints import Checkpoints, Job
 from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus
+from disttrain.coordinator.process.farewell_watch import FarewellWatch
 from disttrain.coordinator.process.leaving import Leaving
 from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.process.run_files import RunFiles
@@ -30,6 +34,7 @@ from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 from disttrain.telemetry import logs
 from disttrain.transport.factory import open_transport
+from disttrain.transport.interface import Listener
 
 LOG = logs.get(__name__)
 
@@ -46,6 +51,16 @@ _EXIT_CODES = {
 later, INTERRUPTED."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surroundings:
+    """What a coordinator reaches beside its members and the job's folder."""
+
+    reporting: Callable[[Coordinator], Reporting]
+    farewells: FarewellWatch
+    clock: Callable[[float], Callable[[], float]]
+    """As `steady_clock`."""
+
+
 def main(config: LaunchConfig) -> int:
     """Serves the job until it has ended; the exit code tells how. Raises JournalDamaged."""
     try:
@@ -59,15 +74,10 @@ def _serve(config: LaunchConfig) -> int:
     parts, origin = _begun(config)
     transport = open_transport(config.transport_config)
     try:
-        service = Service(
-            parts, transport.listen(config.listen_address or config.coordinator_address)
-        )
+        address = config.listen_address or config.coordinator_address
+        service = begin(parts, origin, transport.listen(address))
         if config.supervisor is Supervisor.NODE:
             signal.signal(signal.SIGTERM, lambda *_: parts.leaving.ask())
-        LOG.info("coordinator serves", state=str(origin))
-        if origin is Origin.JOURNAL:
-            committed = parts.checkpoints.committed()
-            service.settle(parts.machine.restarted(parts.clock(), committed))
         parts.reporting.ready(defaults.coordinator_patience_seconds(config.job.spec))
         service.run()
         # On a full disk the space that it had in reserve is all there is for the summary.
@@ -78,6 +88,16 @@ def _serve(config: LaunchConfig) -> int:
         parts.journal.close()
         transport.close()
     return _EXIT_CODES.get(parts.machine.state.phase, ExitCode.INTERRUPTED)
+
+
+def begin(parts: Parts, origin: Origin, listener: Listener) -> Service:
+    """The loop, ready to run."""
+    service = Service(parts, listener)
+    LOG.info("coordinator serves", state=str(origin))
+    if origin is Origin.JOURNAL:
+        committed = parts.checkpoints.committed()
+        service.settle(parts.machine.restarted(parts.clock(), committed))
+    return service
 
 
 def _begun(config: LaunchConfig) -> tuple[Parts, Origin]:
@@ -101,6 +121,19 @@ def _was_let_in(config: LaunchConfig) -> bool:
 
 
 def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
+    surroundings = Surroundings(
+        reporting=partial(_reporting, config),
+        farewells=FarewellWatch(farewells.open_farewells(config)),
+        clock=steady_clock,
+    )
+    return open_parts(config, surroundings)
+
+
+def open_parts(config: LaunchConfig, surroundings: Surroundings) -> tuple[Parts, Origin]:
+    """What the loop joins, from what the job has on disk. Claims its journal.
+
+    Raises as `start.first_state` does, and Superseded.
+    """
     store = stores.open_store(config.checkpoints)
     kept = journals.open_journal(config.checkpoints)
     # A pod's name, or what is this launcher's alone.
@@ -116,11 +149,11 @@ def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
         machine=machine,
         journal=kept,
         checkpoints=Checkpoints(store, _job(config)),
-        reporting=_reporting(config, machine),
+        reporting=surroundings.reporting(machine),
         leaving=Leaving(machine, kept),
-        farewells=farewells.open_farewells(config),
+        farewells=surroundings.farewells,
         supervisor=config.supervisor,
-        clock=steady_clock(begun.state.latest_time),
+        clock=surroundings.clock(begun.state.latest_time),
     )
     return parts, begun.origin
 

@@ -18,7 +18,6 @@ from disttrain.coordinator.process.farewell_watch import FarewellWatch
 from disttrain.coordinator.process.leaving import Leaving
 from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.protocol import messages, payloads
-from disttrain.coordinator.protocol.farewells import Farewells
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.launch.config import Supervisor
 from disttrain.telemetry import logs
@@ -33,7 +32,6 @@ _UNREADABLE = "request"
 """Why a message is not this protocol's: its JSON is none of a request."""
 _BATCH = 256
 """Requests whose entries are synced to disk together."""
-_TICK_SECONDS = 0.05
 _PAUSE_SECONDS = 1.0
 _OWNER_SECONDS = 10.0
 """Between two looks for a newer coordinator while there is nothing to write."""
@@ -62,20 +60,26 @@ class Parts:
     checkpoints: Checkpoints
     reporting: Reporting
     leaving: Leaving
-    farewells: Farewells
+    farewells: FarewellWatch
     """What members wrote down as they left."""
     supervisor: Supervisor
     clock: Callable[[], float]
+    tick_seconds: float = 0.05
+    """Between two looks at what is due, while nobody asks for anything."""
 
 
-def steady_clock(not_before: float) -> Callable[[], float]:
+def steady_clock(
+    not_before: float,
+    wall: Callable[[], float] = time.time,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Callable[[], float]:
     """Seconds since 1970 that do not jump while this process lives.
 
     `not_before`: what an earlier life decided at. On a node whose clock is behind, what is due
     after some seconds would else wait for as long as that clock lags.
     """
-    ahead = max(time.time(), not_before) - time.monotonic()
-    return lambda: time.monotonic() + ahead
+    ahead = max(wall(), not_before) - monotonic()
+    return lambda: monotonic() + ahead
 
 
 class Service:
@@ -86,7 +90,6 @@ class Service:
         self._listener = listener
         self._peers: dict[MemberId, bytes] = {}
         self._announcing = Announcing(parts.machine)
-        self._farewells = FarewellWatch(parts.farewells)
         self._pushed: set[int] = set()
         """Orders sent unasked; heartbeat replies repeat them."""
         self._replies: list[tuple[Request, messages.Reply]] = []
@@ -129,12 +132,12 @@ class Service:
                 self._answer()
             self._parts.reporting.is_halted = self._parts.journal.is_behind
             self._parts.reporting.write_if_due(self._parts.clock(), self._listener.refused)
-        self._farewells.finish()
+        self._parts.farewells.finish()
 
     def _serve(self) -> None:
         self._catch_up()
         news = self._kept and self._has_changed and not self._parts.journal.is_behind
-        request = self._listener.receive(0.0 if news else _TICK_SECONDS)
+        request = self._listener.receive(0.0 if news else self._parts.tick_seconds)
         for left in reversed(range(_BATCH)):
             if request is None:
                 break
@@ -249,7 +252,7 @@ class Service:
         if self._next_tick and now - self._next_tick > _PAUSE_SECONDS:
             # This process was stopped, or its disk slow or full; nobody's heartbeats were heard.
             self._parts.machine.watch.forgive(now - self._next_tick, now)
-        self._next_tick = now + _TICK_SECONDS
+        self._next_tick = now + self._parts.tick_seconds
         if now >= self._next_owner_check:
             self._next_owner_check = now + _OWNER_SECONDS
             self._parts.journal.require_owner()
@@ -261,12 +264,12 @@ class Service:
 
     def _hear_farewells(self, now: float) -> None:
         parts = self._parts
-        for name, leave in self._farewells.found(now).items():
+        for name, leave in self._parts.farewells.found(now).items():
             self.settle(parts.machine.request(leave, now))
             parts.journal.sync()
             if parts.journal.is_behind:
                 return
-            self._farewells.forget(name)
+            self._parts.farewells.forget(name)
 
     def _stop_in_vain(self, now: float) -> None:
         """A stop waits a moment, not for ever, for a disk that takes no last checkpoint either."""

@@ -30,7 +30,7 @@ Chance = Callable[[], float]
 """Numbers from 0 to 1."""
 Report = Callable[[], ReplicaReport | ShardReport]
 
-_CHANCE = random.SystemRandom().random
+CHANCE = random.SystemRandom().random
 """Not of the process's generator: a task's data set may draw from that."""
 _ORDERS_REMEMBERED = 4096
 
@@ -54,7 +54,7 @@ class ControlConnection:
         role: Role,
         heartbeat_seconds: float,
         clock: Clock = time.monotonic,
-        chance: Chance = _CHANCE,
+        chance: Chance = CHANCE,
     ) -> None:
         """`heartbeat_seconds`: until the coordinator tells another interval."""
         self.channel = channel

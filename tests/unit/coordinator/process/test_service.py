@@ -21,6 +21,7 @@ from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.journal import Journal
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.process.checkpoints import Checkpoints, Job
+from disttrain.coordinator.process.farewell_watch import FarewellWatch
 from disttrain.coordinator.process.leaving import Leaving
 from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.process.run_files import RunFiles
@@ -127,7 +128,7 @@ class Served:
             checkpoints=Checkpoints(Store(folder), job),
             reporting=self.reporting,
             leaving=self.leaving,
-            farewells=self.farewells,
+            farewells=FarewellWatch(self.farewells),
             supervisor=supervisor,
             clock=self._clock,
         )

@@ -6,8 +6,8 @@ from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from simulation.clockwork import Process
-from simulation.sim_coordinator import SimCoordinator
-from simulation.world import World
+from simulation.warm_start.modelled.sim_coordinator import SimCoordinator
+from simulation.warm_start.modelled.world import World
 
 RETRY_SECONDS = 1.0
 HEARTBEAT_SECONDS = 1.0
@@ -46,8 +46,7 @@ class SimMember(Process):
             if self.member is not None:
                 self.coordinator.listen(self.member, self, self)
             world, coordinator = self.world, self.coordinator
-            to = coordinator.process_for(self)
-            world.clock.send(to, lambda: coordinator.request(request, self, take))
+            world.clock.send(coordinator.process, lambda: coordinator.request(request, self, take))
             world.clock.after(RETRY_SECONDS, self, send)
 
         send()

@@ -1,0 +1,78 @@
+"""What the ledgers of a shard say was applied, and what of that is in its values at the end."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disttrain.launch.run_folder import RunFolder
+from disttrain.parameter_server import ledger
+from disttrain.parameter_server.ledger import Kind
+from simulation.world import PushName, World
+
+Chunk = tuple[PushName, int]
+Records = NDArray[np.void]
+
+
+@dataclass(slots=True)
+class Told:
+    """What the ledgers of all lives of one shard say."""
+
+    ever: list[PushName] = field(default_factory=list)
+    """Every complete push, rolled back or not."""
+    held: list[PushName] = field(default_factory=list)
+    """Those in the values at the end."""
+    chunks: list[Chunk] = field(default_factory=list)
+    """In the values at the end."""
+    after_fence: list[PushName] = field(default_factory=list)
+
+
+def read(world: World, shard: int) -> Told:
+    """From the job's folder, while it is there."""
+    found, fenced = Told(), set[tuple[int, int]]()
+    records: dict[int, Records] = {}
+    values: dict[int, Records] = {}
+    folder = RunFolder(world.folder).ledger
+    files = {
+        int(path.stem.rpartition(".i")[2]): path for path in folder.glob(f"shard-{shard}.i*.bin")
+    }
+    for life in sorted(files):
+        records[life] = ledger.read(files[life])
+        values[life] = _values(world, shard, records[life], values)
+        for record in records[life]:
+            sender = (int(record["sender"]), int(record["incarnation"]))
+            if record["kind"] == Kind.FENCED:
+                fenced.add(sender)
+            elif record["kind"] == Kind.CHUNK_APPLIED and sender in fenced:
+                found.after_fence.append(_push(record))
+        found.ever += [_push(record) for record in _of(records[life], Kind.PUSHED)]
+    last = values[max(values)]
+    found.held = [_push(record) for record in _of(last, Kind.PUSHED)]
+    applied = _of(last, Kind.CHUNK_APPLIED)
+    found.chunks = [(_push(record), int(record["chunk"])) for record in applied]
+    return found
+
+
+def _values(world: World, shard: int, mine: Records, before: dict[int, Records]) -> Records:
+    """What a life's values are made of: of the checkpoint that it began with, and its own."""
+    restored = [int(record["sequence"]) for record in _of(mine, Kind.RESTORED)]
+    if not restored:
+        return mine
+    writer, records = world.cuts[restored[0], shard]
+    # Those of the writer come behind those that it began with itself.
+    begun = len(before[writer]) - len(_own(world, shard, writer))
+    return np.concatenate([before[writer][: begun + records], mine])
+
+
+def _own(world: World, shard: int, life: int) -> Records:
+    folder = RunFolder(world.folder).ledger
+    return ledger.read(ledger.path_of(folder, shard, life))
+
+
+def _of(records: Records, kind: Kind) -> Iterator[Records]:
+    return iter(records[records["kind"] == kind])
+
+
+def _push(record: Records) -> PushName:
+    return PushName(int(record["sender"]), int(record["incarnation"]), int(record["sequence"]))
