@@ -232,6 +232,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
     ),
     Mutant(
+        name="a replay that gives out the parameters past the update rule",
+        file=f"{_R}/replay/shard.py",
+        old="content=memoryview(answer.payload),",
+        new="content=self.values.bytes_of(self.share.chunk(vector, asked.chunk)),",
+        tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
+    ),
+    Mutant(
         name="a table with columns of a later version",
         file=f"{_R}/holder/restoring.py",
         old="or not set(written).issubset(columns)",

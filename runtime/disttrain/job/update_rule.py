@@ -12,7 +12,8 @@ class UpdateRule(Section):
     """What all update rules take. Their arithmetic is in `parameter_server.update_rules`."""
 
     name: ClassVar[str]
-    # In a manifest, there in camelCase, and in checkpoints: it stays, whatever the class is called.
+    # In checkpoints, and in manifests in camelCase: it stays, whatever the class is called. As long
+    # as 32 small letters and underscores.
 
     kept: ClassVar[tuple[str, ...]] = ()
     # What a holder keeps beside the parameters, as long as they are: the vectors' names. They are

@@ -1,7 +1,5 @@
 """Puts a shard together from what the manifest says: one kind of shard for each strategy."""
 
-from collections.abc import Mapping
-
 from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
 from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lbfgs
@@ -16,7 +14,6 @@ from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.warm_started_shard import WarmStartedShard
-from disttrain.state.share import Share
 
 _METHODS = frozenset(kind.name for kind in (Lbfgs, ConjugateGradient, GradientDescent))
 
@@ -65,8 +62,4 @@ def makers_of_method(strategy: Downpour | Sandblaster) -> dict[str, MakeValues]:
 
 def with_state(names: tuple[str, ...]) -> MakeValues:
     """Room for an update rule's state vectors, too."""
-
-    def make(share: Share, _description: Mapping[str, str]) -> Values:
-        return Values(share, dict.fromkeys(names, 0.0))
-
-    return make
+    return lambda share, _: Values(share, dict.fromkeys(names, 0.0))

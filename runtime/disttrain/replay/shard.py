@@ -8,8 +8,7 @@ from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import Identity
-from disttrain.parameter_server.records import Records as NoRecords
-from disttrain.parameter_server.shard import Shard
+from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.state import Answer, ShardState
 from disttrain.replay.comparing import Differences
 from disttrain.replay.errors import RecordContradicted
@@ -37,8 +36,9 @@ class ReplayedShard:
         self._threads = recording.shard_threads
         self.share = Share(placement, log.index, recording.chunk_bytes)
         state = ShardState(index=log.index, incarnation=log.incarnation)
-        records = NoRecords(incarnation=log.incarnation)
-        self.shard = build(recording, state, records)
+        rule = recording.spec.strategy.only_downpour.optimizer.rule
+        no_records = Records(incarnation=log.incarnation)
+        self.shard = assembly.build(state, rule, no_records)
         self.shard.configure(placement, recording.chunk_bytes)
 
     @property
@@ -175,11 +175,6 @@ class ReplayedShard:
         moved = met - under_way.computed_on[part.first : part.first + part.count].to(met.device)
         under_way.squared_distance += float(torch.dot(moved, moved))
         under_way.squared_norm += float(torch.dot(met, met))
-
-
-def build(recording: Recording, state: ShardState, records: NoRecords) -> Shard:
-    """A shard with the run's update rule."""
-    return assembly.build(state, recording.spec.strategy.only_downpour.optimizer.rule, records)
 
 
 def sender(record: np.void) -> SenderLife:

@@ -1,6 +1,7 @@
 """An update rule is two files: nothing else of the product names it."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -99,4 +100,5 @@ def test_no_other_file_of_the_product_names_a_rule(name: str) -> None:
 def test_every_rule_has_a_name_and_arithmetic_of_its_own() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES)
     for rule in RULES:
+        assert re.fullmatch("[a-z][a-z_]{0,31}", rule.name), "no checkpoint can hold it"
         assert type(rule_for(rule(learning_rate=1.0))).of is rule
