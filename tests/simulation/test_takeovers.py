@@ -27,7 +27,7 @@ def test_promises_hold_while_members_reach_an_older_coordinator(takeover: Takeov
 
 
 def test_without_fencing_an_older_coordinator_breaks_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Journal, "_is_still_owner", lambda _: True)
+    monkeypatch.setattr(Journal, "require_owner", lambda _: True)
     monkeypatch.setattr(Service, "_require_newest", lambda *_: None)
     monkeypatch.setattr(ControlConnection, "_require_newest", lambda *_: None)
     assert any(_breaks(seed) for seed in SEEDS)
