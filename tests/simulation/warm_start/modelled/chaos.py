@@ -1,13 +1,11 @@
 """A whole simulated job with faults drawn from a seed, and the launcher that restarts what dies."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import partial
 
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.settings import Settings
-from disttrain.job.evaluation import Evaluation
-from disttrain.job.stop import Stop, TargetMetric
 from disttrain.transport.header import Role
 from simulation.clockwork import Clockwork, Process, Weather
 from simulation.warm_start.modelled.sim_coordinator import SimCoordinator
@@ -16,7 +14,6 @@ from simulation.warm_start.modelled.sim_replica import SimReplica
 from simulation.warm_start.modelled.sim_shard import SimShard
 from simulation.warm_start.modelled.world import World
 
-FAULTS_BEGIN, FAULTS_END = 0.5, 12.0
 LONGEST = 600.0
 """Simulated seconds by which every job must have ended."""
 
@@ -26,14 +23,11 @@ class Plan:
     """What kind of run."""
 
     seed: int
-    shard_faults: bool = False
-    target: bool = False
-    """An accuracy that any update may reach, or lose again, ends the job."""
     shard_type: type[SimShard] = SimShard
     replica_type: type[SimReplica] = SimReplica
 
 
-class Chaos:
+class Chaos(ABC):
     """One run."""
 
     def __init__(self, plan: Plan) -> None:
@@ -73,24 +67,14 @@ class Chaos:
             assert clock.step()
         return self
 
-    def _settings(self) -> Settings:
-        chance = self.chance
-        settings = _settings(chance.randint(1, 3), chance.randint(1, 2), chance.random())
-        return _with_target(settings) if self.plan.target else settings
+    @abstractmethod
+    def _settings(self) -> Settings: ...
 
-    def _samples(self) -> int:
-        return self.chance.choice([30, 48])
+    @abstractmethod
+    def _samples(self) -> int: ...
 
-    def _plan_fault(self) -> None:
-        kinds: list[Callable[[], None]] = [
-            self._kill_replica,
-            self._pause_replica,
-            self._kill_coordinator,
-        ]
-        if self.plan.shard_faults:
-            kinds.append(self._kill_shard)
-        at = self.chance.uniform(FAULTS_BEGIN, FAULTS_END)
-        self.world.clock.after(at, None, self.chance.choice(kinds))
+    @abstractmethod
+    def _plan_fault(self) -> None: ...
 
     def _kill_replica(self) -> None:
         self._kill(f"replica-{self.chance.randrange(self.settings.replicas)}")
@@ -99,11 +83,6 @@ class Chaos:
         shard = self.world.processes[f"shard-{self.chance.randrange(self.settings.shards)}"]
         if isinstance(shard, SimShard) and shard.alive:
             self._kill(f"shard-{shard.index}")
-
-    def _pause_replica(self) -> None:
-        process = self.world.processes[f"replica-{self.chance.randrange(self.settings.replicas)}"]
-        seconds = self.chance.choice([2.0, 7.0, 15.0])
-        process.paused_until = self.world.clock.now + seconds
 
     def _kill_coordinator(self) -> None:
         self.coordinator.die_at = len(self.coordinator.journal) + self.chance.randrange(6)
@@ -150,28 +129,3 @@ class Chaos:
                 self.world.clock.after(1.0, None, send)
 
         send()
-
-
-def _settings(replicas: int, shards: int, chance: float) -> Settings:
-    return Settings(
-        replicas=replicas,
-        shards=shards,
-        batch_size=4,
-        seed=7,
-        stop=Stop(epochs=2),
-        portion_size=8,
-        evaluation=Evaluation(),
-        warm_start_samples=12 if chance < 0.3 else 0,
-        checkpoint_seconds=3.0,
-        lease_seconds=4.0,
-        member_timeout_seconds=10.0,
-    )
-
-
-def _with_target(settings: Settings) -> Settings:
-    target = TargetMetric(name="accuracy", at_least=0.7)
-    return replace(
-        settings,
-        stop=Stop(epochs=3, target_metric=target),
-        evaluation=Evaluation(every_seconds=2.0),
-    )
