@@ -86,6 +86,7 @@ class Chaos:
             samples=max(24, int(4 * steps / epochs)),
             parameters=self.chance.randint(20, 100),
             push_every=self.chance.choice([1, 1, 2]),
+            queue=self.chance.choice([8, 16]),
             checkpoint_failure=0.1 * (self.chance.random() < 0.2),
             commit_crash=0.02,
         )
@@ -172,9 +173,10 @@ class Chaos:
             self._kill_replica,
             self._pause_replica,
             self._kill_coordinator,
+            self._pause_coordinator,
         ]
         if self.plan.shard_faults:
-            kinds.append(self._kill_shard)
+            kinds += [self._kill_shard, self._kill_shard, self._pause_shard]
         at = self.chance.uniform(0.5, 1.2 * self.plan.seconds)
         self.time.after(at, self.chance.choice(kinds))
 
@@ -185,8 +187,17 @@ class Chaos:
         self.members[f"shard-{self.chance.randrange(self.shards)}"].kill()
 
     def _pause_replica(self) -> None:
-        replica = self.members[f"replica-{self.chance.randrange(self.replicas)}"]
-        replica.pause(self.chance.choice([2.0, 7.0, 15.0]))
+        self._pause(self.members[f"replica-{self.chance.randrange(self.replicas)}"])
+
+    def _pause_shard(self) -> None:
+        self._pause(self.members[f"shard-{self.chance.randrange(self.shards)}"])
+
+    def _pause_coordinator(self) -> None:
+        self._pause(self.coordinator.life)
+
+    def _pause(self, life: Life) -> None:
+        """What is said to it meanwhile fills its queues."""
+        life.pause(self.chance.choice([2.0, 7.0, 15.0]))
 
     def _kill_coordinator(self) -> None:
         self.coordinator.die_in = self.chance.randrange(6)

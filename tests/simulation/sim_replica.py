@@ -140,6 +140,7 @@ class SimReplica(Life):
         memory = self.transport.memory("replica")
         nbytes = 4 * self.world.parameters
         self._gradient = memory.allocate("gradient", nbytes)
+        self._initial = memory.allocate("initial", nbytes)
         self._values = memory.allocate("values", nbytes)
         np.frombuffer(self._gradient.view, np.float32)[:] = 1.0
         self._pushes, self._fetches = PushClient(config), FetchClient(config)
@@ -216,8 +217,8 @@ class SimReplica(Life):
     def _carry_out(self, order: orders.Order) -> Result:
         match order:
             case orders.Upload():
-                values = {placements.PARAMETERS: self._values}
-                self._pushes.upload(values, order.shards)
+                # Zeros, and not what was fetched last: values are to say which updates are in them.
+                self._pushes.upload({placements.PARAMETERS: self._initial}, order.shards)
             case orders.Drain():
                 self._takes_work = self._may_ask = False
                 self._leases.clear()

@@ -16,7 +16,7 @@ from disttrain.job.spec import DistTrainJob
 from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server.errors import Fenced
 from disttrain.telemetry.health import Health
-from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.config import Limits, TransportConfig, TransportKind
 from disttrain.transport.header import Role as TransportRole
 from disttrain.transport.in_memory import InMemoryTransport, Network
 from disttrain.transport.virtual_time import Killed, VirtualThread
@@ -61,6 +61,8 @@ class World:
     samples: int
     parameters: int = 100
     push_every: int = 1
+    queue: int = 16
+    """Messages to one peer that wait on each side of a connection."""
     step_seconds: float = 0.2
     checkpoint_failure: float = 0.0
     commit_crash: float = 0.0
@@ -103,7 +105,8 @@ class Life:
         self.world = world
         self.role = role
         kind = TransportKind.TCP
-        config = TransportConfig(kind=kind, job_uid=JOB_UID, role=role)
+        limits = Limits(send_queue=world.queue, receive_queue=world.queue)
+        config = TransportConfig(kind=kind, job_uid=JOB_UID, role=role, limits=limits)
         self.transport = InMemoryTransport(world.network, config)
         self.is_alive = True
         self.is_over = False

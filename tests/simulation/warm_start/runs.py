@@ -76,7 +76,7 @@ class WarmChaos(Chaos):
 
 def run(seed: int, shard_type: type[WarmShard] = WarmShard) -> WarmChaos:
     """The run of a seed."""
-    plan = Plan(seed=seed, shard_faults=True, shard_type=shard_type, replica_type=WarmReplica)
+    plan = Plan(seed=seed, shard_type=shard_type, replica_type=WarmReplica)
     chaos = WarmChaos(plan)
     chaos.run()
     return chaos

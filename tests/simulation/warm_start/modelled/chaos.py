@@ -1,7 +1,6 @@
 """A whole simulated job with faults drawn from a seed, and the launcher that restarts what dies."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +14,6 @@ from simulation.warm_start.modelled.sim_replica import SimReplica
 from simulation.warm_start.modelled.sim_shard import SimShard
 from simulation.warm_start.modelled.world import World
 
-FAULTS_BEGIN, FAULTS_END = 0.5, 12.0
 LONGEST = 600.0
 """Simulated seconds by which every job must have ended."""
 
@@ -25,7 +23,6 @@ class Plan:
     """What kind of run."""
 
     seed: int
-    shard_faults: bool = False
     shard_type: type[SimShard] = SimShard
     replica_type: type[SimReplica] = SimReplica
 
@@ -74,19 +71,11 @@ class Chaos(ABC):
     @abstractmethod
     def _stages(self) -> tuple[CoordinatorSide, ...]: ...
 
-    def _samples(self) -> int:
-        return self.chance.choice([30, 48])
+    @abstractmethod
+    def _samples(self) -> int: ...
 
-    def _plan_fault(self) -> None:
-        kinds: list[Callable[[], None]] = [
-            self._kill_replica,
-            self._pause_replica,
-            self._kill_coordinator,
-        ]
-        if self.plan.shard_faults:
-            kinds.append(self._kill_shard)
-        at = self.chance.uniform(FAULTS_BEGIN, FAULTS_END)
-        self.world.clock.after(at, None, self.chance.choice(kinds))
+    @abstractmethod
+    def _plan_fault(self) -> None: ...
 
     def _kill_replica(self) -> None:
         self._kill(f"replica-{self.chance.randrange(self.settings.replicas)}")
@@ -95,11 +84,6 @@ class Chaos(ABC):
         shard = self.world.processes[f"shard-{self.chance.randrange(self.settings.shards)}"]
         if isinstance(shard, SimShard) and shard.alive:
             self._kill(f"shard-{shard.index}")
-
-    def _pause_replica(self) -> None:
-        process = self.world.processes[f"replica-{self.chance.randrange(self.settings.replicas)}"]
-        seconds = self.chance.choice([2.0, 7.0, 15.0])
-        process.paused_until = self.world.clock.now + seconds
 
     def _kill_coordinator(self) -> None:
         self.coordinator.die_at = len(self.coordinator.journal) + self.chance.randrange(6)

@@ -8,12 +8,11 @@ from disttrain.coordinator.decisions import news
 from disttrain.coordinator.decisions.machine import Coordinator, Decision
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, CommitCheckpoint, Effect, Places
 from disttrain.coordinator.journal import entries
-from disttrain.coordinator.journal.checkpoint_entries import EvaluationBegun, EvaluationEnded
 from disttrain.coordinator.journal.entries import Decided, Entry
-from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.orders import Evaluate, NumberedOrder
+from disttrain.coordinator.protocol.orders import NumberedOrder
 from disttrain.transport.header import Role
 from simulation.clockwork import Process
 from simulation.warm_start.modelled.world import World
@@ -45,8 +44,6 @@ class SimCoordinator:
         self.die_at: int | None = None
         """Length of the journal at which it is killed, before or after its next line."""
         self.restarts = 0
-        self._evaluates = False
-        """An evaluation was begun that has not ended."""
         self._routes: dict[MemberId, tuple[Process, Listening]] = {}
         self._told: dict[Role, int] = {}
         """Epochs."""
@@ -96,7 +93,6 @@ class SimCoordinator:
         self.world.clock.after(TICK_SECONDS, self.process, self._tick)
 
     def _settle(self, decision: Decision) -> None:
-        self._look_after_evaluations(decision.decided)
         if decision.decided:
             dies = len(self.journal) == self.die_at
             if not dies or self.world.clock.chance.random() < 0.5:
@@ -106,18 +102,6 @@ class SimCoordinator:
                 raise Killed
         for effect in decision.effects:
             self._carry_out(effect)
-
-    def _look_after_evaluations(self, decided: Decided) -> None:
-        for entry in decided:
-            if isinstance(entry, EvaluationBegun):
-                self._evaluates = True
-            elif isinstance(entry, EvaluationEnded) and not entry.evaluation.final:
-                self._evaluates = False
-        asked = any(isinstance(issued.order, Evaluate) for issued in self.state.orders.values())
-        lives = any(replica.live for replica in self.state.replicas.values())
-        forgotten = self._evaluates and lives and not asked
-        if forgotten and self.state.phase is Phase.RUNNING:
-            self.world.violations.append("nobody does an evaluation that was begun")
 
     def _carry_out(self, effect: Effect) -> None:
         world = self.world
@@ -145,8 +129,6 @@ class SimCoordinator:
         self._told.clear()
         self._pushed.clear()
         self.machine = self._machine(entries.fold(State(), self.entries()))
-        self._evaluates = False
-        self._look_after_evaluations(tuple(self.entries()))
         self.world.clock.after(delay, self.process, self._come_back)
 
     def _come_back(self) -> None:

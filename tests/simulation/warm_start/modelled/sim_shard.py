@@ -179,7 +179,6 @@ class SimShard(SimMember):
             if not self._file.get(life, Count()).lost:
                 self._file.pop(life, None)
                 self.table.forget(life)
-                self.world.forgotten += 1
 
     def snapshot(self) -> Snapshot:
         """Its part of a checkpoint."""

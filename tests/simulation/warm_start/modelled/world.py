@@ -71,9 +71,6 @@ class World:
     """Every complete push, rolled back or not."""
     fenced_at: dict[tuple[int, int, int], float] = field(default_factory=dict)
     """Shard, sender, incarnation -> when the shard first answered the fence."""
-    shard_deaths: int = 0
-    forgotten: int = 0
-    """Lives of which shards know nothing any more."""
     lives: int = 0
     violations: list[str] = field(default_factory=list)
 
