@@ -231,7 +231,10 @@ def _spec(kind: Kind, wanted: int) -> tuple[tuple[str, int | bool], ...]:
 def allowed_by_now(
     changes: list[Action], observed: Observed, config: ManifestConfig
 ) -> tuple[list[Action], Problem | None]:
-    """The changes; if their pods are beyond the limits, those that end pods alone, and why."""
+    """The changes; if their pods are beyond the limits, those that end pods alone, and why.
+
+    What was stored with the job was maybe made when more was allowed.
+    """
     found = (
         desired.refused(child.body["spec"]["template"], _ROLE_OF[child.kind], config)
         for child in _makers(changes, observed)
