@@ -24,14 +24,7 @@ from disttrain_operator.policies import key_checks, outcome, problem
 from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired
-from disttrain_operator.reconcile.actions import (
-    Action,
-    Create,
-    CreateKeys,
-    EndPod,
-    Renew,
-    Rescale,
-)
+from disttrain_operator.reconcile.actions import Action, Create, CreateKeys, EndPod, Renew, Rescale
 
 _ROLE_OF = {Kind.StatefulSet: Role.SHARD, Kind.ReplicaSet: Role.REPLICA, Kind.Job: Role.COORDINATOR}
 
