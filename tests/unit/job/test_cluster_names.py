@@ -1,6 +1,5 @@
 """Names on Kubernetes: those that documents promise, and short enough for its labels."""
 
-
 from disttrain.job import cluster_names
 from disttrain.job.cluster_names import Hosts
 from disttrain.job.spec import LONGEST_NAME
