@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from disttrain.job.audit import Audit
-from disttrain.job.checkpoint_volume import AccessMode, WhenDeleted
+from disttrain.job.checkpoint import AccessMode, WhenDeleted
 from disttrain.job.failure_policy import FailureAction
 from disttrain.job.names import Role
 from disttrain.job.roles import Device, Durability, Transport

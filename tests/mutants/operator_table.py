@@ -334,7 +334,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a volume of somebody else in the way",
-        file=f"{_O}/policies/ownership.py",
+        file=f"{_O}/policies/problem.py",
         old="return child.kind is Kind.PersistentVolumeClaim and not _of_previous(job, child)",
         new="return False",
         tests=(f"{_OPERATOR}/reconcile/test_plan.py",),

@@ -1,4 +1,4 @@
-"""Which objects a list or a watch is about."""
+"""Which objects a list or a watch is about, and a request as it goes out. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""kopf's watch of jobs."""
+"""kopf's watch of jobs, with its connection to the API server and its storages.
+
+kopf reads JSON by the standard library, which ends on a job that is nested too deeply, and with it
+the operator: so its connection gives it no more of a job than may be parsed. The storages store
+nothing: an object costs no patch, and none is ever needed.
+"""
 
 import asyncio
 import logging

@@ -79,7 +79,10 @@ def _item(name: str, ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, 
 
 
 def first_fault(template: dict[str, Any]) -> str | None:
-    """The first thing that is wrong with a template; None if nothing is."""
+    """The first thing that merging and our own fields cannot do with; None: there is none.
+
+    The API server checks the rest; a template is anything until it has seen it.
+    """
     return next(_wrong(template), None)
 
 

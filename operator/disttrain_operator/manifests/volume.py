@@ -1,10 +1,11 @@
 """Where checkpoints and journals lie: a claim that is there, or one that is made and kept.
 
 A job whose checkpoints are in an object store has no claim.
+Also what else is mounted into the pods.
 """
 
 from disttrain.job import cluster_names, pod_layout
-from disttrain.job.checkpoint_volume import AccessMode, CheckpointVolume
+from disttrain.job.checkpoint import AccessMode, CheckpointVolume
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import keys

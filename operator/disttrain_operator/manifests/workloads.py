@@ -1,4 +1,7 @@
-"""What keeps the pods: a StatefulSet of shards, a ReplicaSet of replicas, the coordinator's Job."""
+"""What keeps the pods: a StatefulSet of shards, a ReplicaSet of replicas, the coordinator's Job.
+
+With the headless Service that names the pods, and the budget that lets one shard at a time leave.
+"""
 
 from disttrain.job import cluster_labels, cluster_names, pod_layout
 from disttrain.job.names import Role

@@ -1,4 +1,4 @@
-"""Pods to records."""
+"""Pods to records. Pure."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -106,7 +106,7 @@ def _outcome(container: dict[str, Any], created: datetime | None) -> Outcome | N
 
 
 def remembering(old: PodRecord | None, new: PodRecord) -> PodRecord:
-    """The new sight of a pod, with the deaths that earlier sights told of."""
+    """The new sight of a pod, which tells its last death alone, with the deaths before that."""
     if old is None or old.uid != new.uid or old.death is None:
         return new
     earlier = old.earlier if old.death == new.death else (*old.earlier, old.death)

@@ -1,4 +1,4 @@
-"""The two deadlines of a job: for its beginning and for its end."""
+"""The deadlines of a job: for its beginning, for its end, and for its deletion after that."""
 
 from datetime import datetime, timedelta
 from typing import NamedTuple

@@ -63,7 +63,9 @@ def _from_job(ended: ChildRecord, now: datetime) -> Outcome:
 def held_back_coordinator(job: JobRecord, observed: Observed) -> ChildRecord | None:
     """The Job that has no pod and would have to wait for one; None if there is none.
 
-    A failed pod that is still there ended by itself: whatever ails it, waiting is right.
+    After each pod of a Job that failed, its controller waits twice as long as before, up to ten
+    minutes, and forgets that only with the Job. Whoever is suspended or drained ends as a failed
+    pod. One that is still there ended by itself: whatever ails it, waiting is right.
     """
     keeper = coordinator_job(job, observed)
     if keeper is None or keeper.deleting or keeper.ended is not None:

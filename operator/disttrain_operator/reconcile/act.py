@@ -302,7 +302,7 @@ class Actor:
         except NotFound:
             return f"its node {pod.node} is gone"
         except Forbidden:
-            # Who looks after some namespaces alone has no right on parsing, but the pod may tell.
+            # Who looks after some namespaces alone has no right on nodes, but the pod may tell.
             return "a taint of its node took it away" if pod.tainted else ""
 
     async def _ask_why(self, job: JobRecord, action: AskWhy) -> None:

@@ -48,7 +48,10 @@ _WHOLE = Scale(shards=0, replicas=0, coordinator=True)
 
 
 class Remembered(Generic[Key, Value]):
-    """The values that were asked for last, of at most so many bytes, or whatever sizes count."""
+    """The values that were asked for last, of at most so many bytes, or whatever sizes count.
+
+    Not for several threads.
+    """
 
     def __init__(self, largest: int) -> None:
         self._largest = largest

@@ -10,6 +10,7 @@ from typing import Any
 from disttrain.errors import RetryableError
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
+from disttrain.job.status import Phase
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.errors import Conflict, Forbidden, NotFound
 from disttrain_operator.kinds import Kind
@@ -23,8 +24,11 @@ from disttrain_operator.reconcile import desired, events, plan, report, telling
 from disttrain_operator.reconcile.act import Actor
 from disttrain_operator.reconcile.actions import Create, DeleteJob, Plan, Renew
 from disttrain_operator.reconcile.knowledge import Knowledge
+from disttrain_operator.telemetry import metrics
 
 LOG = logging.getLogger(__name__)
+
+_ENDED_PHASES = frozenset({Phase.COMPLETE, Phase.FAILED})
 
 _REPEATS = 3
 """Failures of one job after which its conditions say so; fewer are a hiccup."""
@@ -221,7 +225,7 @@ class Reconciler:
         except (NotFound, Conflict):
             return None
         # Not before: a write that failed is tried again, and counts once.
-        report.measure(job, status, self._clock())
+        measure(job, status, self._clock())
         record = parsing.job(answer, report.FIELDS)
         self._inventory.put_job(record)
         known.reported_at = self._clock()
@@ -260,3 +264,19 @@ def _patch(job: JobRecord, status: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": job.key.name, "namespace": job.key.namespace, "uid": job.uid}
     header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
     return {**header, "metadata": metadata, "status": status}
+
+
+def measure(job: JobRecord, status: dict[str, Any], now: datetime) -> None:
+    """Count what is new in a status; called once for each that is written."""
+    before, phase = job.status, status.get("phase")
+    if before.get("phase") is None:
+        metrics.JOBS_ACCEPTED.labels(job.key.namespace).inc()
+    if phase in _ENDED_PHASES and before.get("phase") not in _ENDED_PHASES:
+        metrics.JOBS_ENDED.labels(job.key.namespace, phase).inc()
+        metrics.JOB_SECONDS.labels(phase).observe((now - job.created).total_seconds())
+    if before.get("phase") in {None, Phase.PENDING} and phase == Phase.RUNNING:
+        metrics.STARTING_SECONDS.observe((now - job.created).total_seconds())
+    known = before.get("failures")
+    for failure in status.get("failures", []):
+        if not isinstance(known, list) or failure not in known:
+            metrics.RESTARTS.labels(failure["role"], failure.get("reason", "")).inc()

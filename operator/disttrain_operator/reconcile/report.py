@@ -26,9 +26,6 @@ from disttrain_operator.policies.outcome import coordinator_job
 from disttrain_operator.policies.problem import Problem
 from disttrain_operator.policies.restarts import Counted
 from disttrain_operator.policies.stages import Stage
-from disttrain_operator.telemetry import metrics
-
-_ENDED_PHASES = frozenset({Phase.COMPLETE, Phase.FAILED})
 
 FIELDS: Final = frozenset(
     field.alias or name
@@ -139,22 +136,6 @@ def _own(facts: Facts, kind: Kind) -> list[Any]:
 def conditions_of(status: dict[str, Any]) -> dict[str, Condition]:
     """The conditions in a status by their types; none in one that somebody else spoiled."""
     return {condition.type: condition for condition in conditions.conditions_before(status)}
-
-
-def measure(job: JobRecord, status: dict[str, Any], now: datetime) -> None:
-    """Count what is new in a status; called once for each that is written."""
-    before, phase = job.status, status.get("phase")
-    if before.get("phase") is None:
-        metrics.JOBS_ACCEPTED.labels(job.key.namespace).inc()
-    if phase in _ENDED_PHASES and before.get("phase") not in _ENDED_PHASES:
-        metrics.JOBS_ENDED.labels(job.key.namespace, phase).inc()
-        metrics.JOB_SECONDS.labels(phase).observe((now - job.created).total_seconds())
-    if before.get("phase") in {None, Phase.PENDING} and phase == Phase.RUNNING:
-        metrics.STARTING_SECONDS.observe((now - job.created).total_seconds())
-    known = before.get("failures")
-    for failure in status.get("failures", []):
-        if not isinstance(known, list) or failure not in known:
-            metrics.RESTARTS.labels(failure["role"], failure.get("reason", "")).inc()
 
 
 def latest_failures(known: tuple[Failure, ...], pods: Iterable[PodRecord]) -> tuple[Failure, ...]:

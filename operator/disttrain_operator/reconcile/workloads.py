@@ -24,14 +24,7 @@ from disttrain_operator.policies import key_checks, outcome, problem
 from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired
-from disttrain_operator.reconcile.actions import (
-    Action,
-    Create,
-    CreateKeys,
-    EndPod,
-    Renew,
-    Rescale,
-)
+from disttrain_operator.reconcile.actions import Action, Create, CreateKeys, EndPod, Renew, Rescale
 
 _ROLE_OF = {Kind.StatefulSet: Role.SHARD, Kind.ReplicaSet: Role.REPLICA, Kind.Job: Role.COORDINATOR}
 
@@ -231,7 +224,10 @@ def _spec(kind: Kind, wanted: int) -> tuple[tuple[str, int | bool], ...]:
 def allowed_by_now(
     changes: list[Action], observed: Observed, config: ManifestConfig
 ) -> tuple[list[Action], Problem | None]:
-    """The changes; if their pods are beyond the limits, those that end pods alone, and why."""
+    """The changes; if their pods are beyond the limits, those that end pods alone, and why.
+
+    What was stored with the job was maybe made when more was allowed.
+    """
     found = (
         desired.refused(child.body["spec"]["template"], _ROLE_OF[child.kind], config)
         for child in _makers(changes, observed)

@@ -25,30 +25,36 @@ _SAME_BITS = "a batch method keeps no chunks: run the manifest again, it gives t
 
 
 def audit(evidence: Evidence) -> tuple[Finding, ...]:
-    findings = _of_a_batch_method(evidence) if evidence.batch_method else _of_downpour(evidence)
+    only_groups = evidence.batch_method and not evidence.warm_start
+    findings = _of_groups(evidence) if only_groups else _of_updates(evidence)
     whole = logs.check(evidence)
     if whole.standing is Standing.NOT_WHOLE:
         findings = tuple(in_doubt(finding, whole.promise) for finding in findings)
     return (*findings, whole)
 
 
-def _of_downpour(evidence: Evidence) -> tuple[Finding, ...]:
+def _of_updates(evidence: Evidence) -> tuple[Finding, ...]:
+    """Of a batch method, updates, samples and epochs are those of its warm start."""
     histories = history.of_all(evidence)
+    if evidence.batch_method:
+        once = exactly_once.check(evidence)
+        torn = not_applicable(torn_reads.PROMISE, _SAME_BITS)
+    else:
+        once = not_applicable(exactly_once.PROMISE, "the strategy is downpour")
+        torn = torn_reads.check(evidence)
     return (
         lost_updates.check(evidence, histories),
         at_most_once.check(evidence, histories),
-        not_applicable(exactly_once.PROMISE, "the strategy is downpour"),
+        once,
         versions.check(evidence),
-        torn_reads.check(evidence),
+        torn,
         *_of_all(evidence),
         samples.check(evidence, histories),
         coverage.check(evidence),
     )
 
 
-def _of_a_batch_method(evidence: Evidence) -> tuple[Finding, ...]:
-    if evidence.warm_start:
-        return _with_a_warm_start(evidence)
+def _of_groups(evidence: Evidence) -> tuple[Finding, ...]:
     return (
         not_applicable(lost_updates.PROMISE, _INSTEAD),
         not_applicable(at_most_once.PROMISE, _INSTEAD),
@@ -56,21 +62,6 @@ def _of_a_batch_method(evidence: Evidence) -> tuple[Finding, ...]:
         not_applicable(versions.PROMISE, _INSTEAD),
         not_applicable(torn_reads.PROMISE, _SAME_BITS),
         *_of_all(evidence),
-    )
-
-
-def _with_a_warm_start(evidence: Evidence) -> tuple[Finding, ...]:
-    """Updates, samples and epochs are those of the warm start."""
-    histories = history.of_all(evidence)
-    return (
-        lost_updates.check(evidence, histories),
-        at_most_once.check(evidence, histories),
-        exactly_once.check(evidence),
-        versions.check(evidence),
-        not_applicable(torn_reads.PROMISE, _SAME_BITS),
-        *_of_all(evidence),
-        samples.check(evidence, histories),
-        coverage.check(evidence),
     )
 
 

@@ -11,14 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from disttrain.checkpoint import (
-    digest,
-    durable,
-    manifest_text,
-    names,
-    part_file,
-    reading,
-)
+from disttrain.checkpoint import digest, durable, manifest_text, names, part_file, reading
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.errors import AlreadyThere, Corrupt, NoCheckpoint
 from disttrain.checkpoint.manifest import FileEntry, Manifest

@@ -55,15 +55,6 @@ def own_account_binding(job: str, uid: str) -> str:
     return f"{coordinator_job(job)}-{uid[:8]}"
 
 
-def controller(job: str, role: Role) -> str:
-    named = {
-        Role.SHARD: shard_set,
-        Role.REPLICA: replica_set,
-        Role.COORDINATOR: coordinator_job,
-    }
-    return named[role](job)
-
-
 def launch_secret(job: str, uid: str) -> str:
     """The immutable Secret with the manifest and one key pair per role.
 

@@ -39,7 +39,11 @@ _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
 def parse_scalar(text: str) -> Scalar:
-    """Return the value of an unquoted text. ValueError, with the reason, for NaN and too much."""
+    """Return the value of an unquoted text, by the core schema of YAML 1.2.
+
+    So `no`, `1:30`, `010` and `2024-01-01` are texts and 1e-3 is a number, unlike in YAML 1.1.
+    ValueError, with the reason, for NaN and too much.
+    """
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text) or _INTEGER_WITH_BASE.fullmatch(text):

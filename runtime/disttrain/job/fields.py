@@ -1,4 +1,4 @@
-"""What the types say about a path of the manifest: fields, lists, free mappings, nearest names."""
+"""What the types say about a path of the manifest: fields, nearest names; and the JSON schema."""
 
 import difflib
 import json

@@ -1,5 +1,6 @@
 """What a good manifest asks for that cannot be done yet, or not in the place where it runs. Pure.
 
+Also which fields mean nothing on one machine.
 Not among the rules: the same manifest may run elsewhere, or with a later release.
 """
 

@@ -1,4 +1,4 @@
-"""The few calls of Linux that Python does not offer: when a parent dies, and files' names."""
+"""The few calls of Linux that Python does not offer: when a parent dies, groups, files' names."""
 
 import ctypes
 import os

@@ -1,4 +1,7 @@
-"""How a run ended, from the coordinator's summary or, without one, from what the launcher saw."""
+"""How a run ended, from the coordinator's summary or, without one, from what the launcher saw.
+
+Also the small JSON file in which a process says why it must not be started again.
+"""
 
 import contextlib
 import json

@@ -20,19 +20,11 @@ from disttrain.job import manifest_file
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
-from disttrain.launch import (
-    atomic_file,
-    cores,
-    pod_config,
-    pod_environment,
-    process,
-    process_one,
-    termination_log,
-)
+from disttrain.launch import atomic_file, cores, pod_config, process, process_one, termination_log
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launch.pod_environment import PodEnvironment
+from disttrain.launch.pod_config import PodEnvironment
 from disttrain.launch.process_one import Terminations
 from disttrain.launch.run_folder import RunFolder
 from disttrain.telemetry import logs
@@ -49,7 +41,7 @@ REPORTER = "disttrain.coordinator.protocol.member_failure"
 def run(terminations: Terminations) -> NoReturn:
     """Live as the role that the environment names, to the end of this process."""
     try:
-        environment = pod_environment.read(os.environ)
+        environment = pod_config.read(os.environ)
         config = _config(environment)
     except (InvalidLaunchConfig, InvalidManifest) as error:
         sys.stderr.write(f"{error}\n")

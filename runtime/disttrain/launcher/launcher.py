@@ -19,13 +19,7 @@ from disttrain.launcher.hangs import Hangs
 from disttrain.launcher.restart_policy import Exit, GiveUp, GiveUpReason, Restart
 from disttrain.launcher.room import Room
 from disttrain.launcher.run import Run
-from disttrain.launcher.supervision import (
-    POSTPONED_SECONDS,
-    Ending,
-    Phase,
-    Process,
-    Supervision,
-)
+from disttrain.launcher.supervision import POSTPONED_SECONDS, Ending, Phase, Process, Supervision
 from disttrain.launcher.told import Told
 from disttrain.telemetry import logs
 

@@ -1,10 +1,7 @@
 """Names on Kubernetes: those that documents promise, and short enough for its labels."""
 
-import pytest
-
 from disttrain.job import cluster_names
 from disttrain.job.cluster_names import Hosts
-from disttrain.job.names import Role
 from disttrain.job.spec import LONGEST_NAME
 
 LONGEST_REVISION = len("-0123456789")
@@ -19,11 +16,6 @@ def test_names_of_a_job_on_kubernetes() -> None:
     assert cluster_names.coordinator_job("digits") == "digits-coordinator"
     assert cluster_names.launch_secret("digits", "0f6a1b2c-3d4e") == "digits-launch-0f6a1b2c"
     assert cluster_names.checkpoints_claim("digits") == "digits-checkpoints"
-
-
-@pytest.mark.parametrize("role", Role)
-def test_each_role_has_a_controller_of_its_name(role: Role) -> None:
-    assert cluster_names.controller("digits", role) == f"digits-{role}"
 
 
 def test_hosts_are_those_of_the_headless_service() -> None:

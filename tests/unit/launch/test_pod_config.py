@@ -8,7 +8,7 @@ import pytest
 from builders.jobs import a_job
 from disttrain.job.names import Role
 from disttrain.job.pod_layout import Variable
-from disttrain.launch import pod_config, pod_environment
+from disttrain.launch import pod_config
 from disttrain.launch.config import ClusterAccess, LaunchConfig
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.transport.config import TransportKind
@@ -26,7 +26,7 @@ def told(role: Role, uid: str | None = "u-1", **more: str) -> LaunchConfig:
         Variable[key].value: value for key, value in more.items() if key in Variable.__members__
     }
     others = {key: value for key, value in more.items() if key not in Variable.__members__}
-    environment = pod_environment.read({**IN_A_POD, Variable.ROLE: role.value, **named, **others})
+    environment = pod_config.read({**IN_A_POD, Variable.ROLE: role.value, **named, **others})
     job = a_job("spec.parameterServer.shards=2")
     metadata = job.metadata.model_copy(update={"uid": uid, "namespace": "team"})
     return pod_config.make(environment, job.model_copy(update={"metadata": metadata}), None, 6)
@@ -95,7 +95,7 @@ def test_a_replica_computes_with_what_its_pod_may_use(more: dict[str, str], thre
 )
 def test_a_wrong_variable_is_named(variables: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidLaunchConfig) as raised:
-        pod_environment.read(variables)
+        pod_config.read(variables)
     assert words in str(raised.value)
 
 

@@ -2,7 +2,7 @@ from datetime import timedelta
 from typing import Any
 
 from builders.operator_jobs import KEY, NOW, job
-from disttrain_operator.reconcile import report
+from disttrain_operator.reconcile import reconciler
 from disttrain_operator.telemetry.metrics import REGISTRY
 
 FAILURE = {"role": "shard", "pod": "digits-shard-0", "reason": "OOMKilled", "time": "t"}
@@ -23,7 +23,7 @@ def counted(before: dict[str, Any], after: dict[str, Any]) -> tuple[float, float
         )
 
     begun = now()
-    report.measure(job({"status": before}), after, NOW + timedelta(seconds=7))
+    reconciler.measure(job({"status": before}), after, NOW + timedelta(seconds=7))
     first, second, third = (end - begin for begin, end in zip(begun, now(), strict=True))
     return first, second, third
 
@@ -51,7 +51,7 @@ def ends(before: dict[str, Any], after: dict[str, Any]) -> tuple[float, float]:
         )
 
     begun = now()
-    report.measure(job({"status": before}), after, NOW + timedelta(seconds=90))
+    reconciler.measure(job({"status": before}), after, NOW + timedelta(seconds=90))
     return now()[0] - begun[0], now()[1] - begun[1]
 
 
