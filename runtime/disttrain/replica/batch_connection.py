@@ -9,7 +9,8 @@ from typing import TypeVar
 from disttrain.parameter_server.client import FetchResult, Stage
 from disttrain.replica.connection import CLOSE_SECONDS
 from disttrain.replica.exchange import StageSide, TrialSide
-from disttrain.replica.flat_model import FlatModel, Gradient
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.flat_vector import Gradient
 from disttrain.replica.halt import Halt
 from disttrain.replica.transfers import Transfers
 from disttrain.sandblaster.names import TRIAL

@@ -9,12 +9,11 @@ from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
-from disttrain.replica import data, downpour, report
+from disttrain.replica import data, downpour_config, report
 from disttrain.replica.connection import Connection
-from disttrain.replica.downpour import Downpour
+from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.exchange import Versions
 from disttrain.replica.leases import LeaseSource
-from disttrain.replica.loop import TrainingLoop
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
@@ -32,7 +31,7 @@ class DownpourTraining:
         self.pushes = self._connection.pushes.transfers
         self.fetches = self._connection.fetches.transfers
         self.ledger = self._connection.ledger
-        self._downpour = Downpour(self._connection, downpour.from_spec(spec))
+        self._downpour = Downpour(self._connection, downpour_config.from_spec(spec))
         self._lost = LostLeases(lambda: coordinator.lost_leases)
         source = LeaseSource(coordinator, joined.member, self.progress, membership.halt)
         self._source = source
@@ -42,7 +41,7 @@ class DownpourTraining:
         cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
         pipeline = data.pipeline(prepared, joined.seed, source, cutting, membership.halt)
         loss = data.loss_on_device(prepared)
-        self._loop = TrainingLoop(self._downpour, loss, pipeline, source, self._lost, joined.seed)
+        self._loop = TrainingLoop(self._downpour, loss, pipeline, self._lost, joined.seed)
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
         self._downpour.begin(self._connection.first_fetch(meanwhile))

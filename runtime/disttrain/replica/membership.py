@@ -19,7 +19,7 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity, Side
-from disttrain.replica import downpour, ledger, ledger_folding
+from disttrain.replica import downpour_config, ledger, ledger_folding
 from disttrain.replica.batch_connection import BatchConnection, BatchSides
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.errors import TooManyShards
@@ -97,7 +97,7 @@ class Membership:
 
     def connect(self, joined: Joined, model: nn.Module, device: torch.device) -> Connection:
         """Put the model into flat vectors and start the threads that push and fetch them."""
-        buffers = downpour.gradient_buffers(defaults.first_stage(self._spec))
+        buffers = downpour_config.gradient_buffers(defaults.first_stage(self._spec))
         precision = defaults.precision(self._spec)
         memory = self._memory(joined)
         flat = FlatModel(model, memory, device, outgoing_buffers=buffers, precision=precision)
