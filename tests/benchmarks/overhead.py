@@ -31,11 +31,11 @@ from disttrain.coordinator.protocol.fields import Lease
 from disttrain.job.parsing import parse_job
 from disttrain.parameter_server.client import FetchClient, PushClient
 from disttrain.replica.connection import Connection, Sides
-from disttrain.replica.downpour import Downpour, DownpourConfig
+from disttrain.replica.downpour import Downpour, TrainingLoop
+from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.leases import LeaseSource
-from disttrain.replica.loop import TrainingLoop
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.model_tensors import describe
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
@@ -118,7 +118,6 @@ class Joined:
             self.downpour,
             lambda batch, _context: BatchLoss(workload.loss(workload.model, batch)),
             pipeline,
-            source,
             LostLeases(frozenset),
             0,
         )

@@ -20,7 +20,7 @@ from torch import Tensor
 from builders import placements
 from builders.replicas import replica
 from builders.shard_process import ShardProcess
-from disttrain.parameter_server import fetching, pushing
+from disttrain.parameter_server import client, fetching
 from disttrain.parameter_server.client import Push, Version
 from disttrain.transport.config import TransportKind
 from disttrain.transport.tcp import TcpTransport
@@ -125,7 +125,7 @@ class _BareReplica:
 
     def round(self) -> None:
         """Push all, then fetch all."""
-        self._keep_full(pushing.WINDOW_CHUNKS, self._push, self._pushed)
+        self._keep_full(client.WINDOW_CHUNKS, self._push, self._pushed)
         self._keep_full(fetching.WINDOW_CHUNKS, self._ask, self._fetched)
 
     def _keep_full(

@@ -11,12 +11,12 @@ from builders import placements
 from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard, tensor
 from disttrain.coordinator.protocol.fields import START
-from disttrain.replica import device
 from disttrain.replica.connection import Connection, Sides
-from disttrain.replica.downpour import Downpour, DownpourConfig
+from disttrain.replica.downpour import Downpour
+from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
-from disttrain.task.loss import BatchLoss
+from disttrain.task.loss import BatchLoss, numbers
 from disttrain.transport.memory import OrdinaryMemory
 
 pytestmark = [
@@ -80,7 +80,9 @@ def test_sgd_with_answers_awaited_equals_a_plain_loop_on_the_gpu(make: type[nn.M
         gradient = loop.begin_step()
         loss = functional.cross_entropy(model(x), y)
         loss.backward()  # type: ignore[no-untyped-call]
-        loop.finish_step(gradient, BatchLoss(loss), 8, START)
+        scale = loop.accrue(gradient, BatchLoss(loss), 8, START)
+        loop.push()
+        loop.adopt(gradient, scale, 8)
     loop.fetch_now()
 
     for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
@@ -94,7 +96,7 @@ def test_the_scalars_of_a_step_make_the_host_wait_once() -> None:
     torch.cuda.set_sync_debug_mode("warn")
     try:
         with pytest.warns(UserWarning, match="synchronizing") as waits:
-            together = device.numbers(norm, loss)
+            together = numbers(norm, loss)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 

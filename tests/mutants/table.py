@@ -704,7 +704,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a counter that becomes less",
-        file=f"{_R}/replica/changed_buffers.py",
+        file=f"{_R}/replica/flat_vector.py",
         old="if bool((host < before).any()):",
         new="if False:",
         tests=(f"{_UNIT}/replica/test_changed_buffers.py",),

@@ -1,16 +1,24 @@
-"""What a replica asks of the parameter server; pushes and fetches from one thread each."""
+"""What a replica pushes to the parameter server: one thread sends to all shards at once.
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+A push sends chunks within a window, and goes on where the shard says.
+"""
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from disttrain.coordinator.protocol.fields import Position
 from disttrain.parameter_server.conversation import ClientConfig, Conversation, Directory
-from disttrain.parameter_server.fetching import FetchTask
-from disttrain.parameter_server.messages import Identity, Side, Version
-from disttrain.parameter_server.pushing import Push, PushResult, PushTask
+from disttrain.parameter_server.errors import PushRefused
+from disttrain.parameter_server.fetching import FetchClient, FetchResult
+from disttrain.parameter_server.link import ShardLink, refusal
+from disttrain.parameter_server.messages import UNKNOWN, Identity, Side, Version
 from disttrain.parameter_server.staging import Stage, StageTask
 from disttrain.parameter_server.uploading import UploadTask
-from disttrain.state.vector import BUFFERS, Vector
-from disttrain.transport.interface import Buffer
+from disttrain.state.placement import Range
+from disttrain.state.share import Part, Share
+from disttrain.state.vector import Vector
+from disttrain.transport.header import EMPTY, Header, Reason, Verb
+from disttrain.transport.interface import Buffer, Destination, Message, Slice
 
 __all__ = [
     "ClientConfig",
@@ -25,17 +33,177 @@ __all__ = [
     "Version",
 ]
 
+WINDOW_CHUNKS = 6
+"""Chunks on their way to one shard; fewer than the transport queues: sending never blocks."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Push:
+    """One update for all shards. Nothing in its buffers may change until `push` returns."""
+
+    sequence: int
+    """Number of this push in the sender's life: 1, 2, 3, ..."""
+    gradient: Buffer
+    """The whole flat gradient, in the model's precision."""
+    versions: Sequence[Version] = ()
+    """Of every shard, as fetched, that the gradient was computed on; empty: unknown."""
+    scale: float = 1.0
+    """Factor for the gradient: gradient-norm clipping."""
+    samples: int = 0
+    """Training samples behind it."""
+    lease: int = 0
+    lease_offset: int = 0
+    """Position after it."""
+    buffers: Mapping[Vector, Buffer] = field(default_factory=dict)
+    """The model's buffers after the step: whole vectors."""
+    changed: Mapping[Vector, Sequence[Range]] | None = None
+    """Parts of `buffers` that are to be sent; None: all of it."""
+
+    @property
+    def position(self) -> Position:
+        """The sender's position after it."""
+        return Position(lease=self.lease, offset=self.lease_offset)
+
+    @property
+    def nbytes(self) -> int:
+        """Payload, over all shards."""
+        runs = self.runs().items()
+        return self.gradient.nbytes + sum(
+            run.count * vector.element_bytes for vector, ranges in runs for run in ranges
+        )
+
+    def header(self, identity: Identity, shard: int) -> Header:
+        """What all chunks for a shard say of the push."""
+        version = self.versions[shard] if shard < len(self.versions) else UNKNOWN
+        return EMPTY._replace(
+            verb=Verb.PUSH,
+            role=identity.role,
+            sender=identity.index,
+            incarnation=identity.incarnation,
+            sequence=self.sequence,
+            version_incarnation=version.incarnation,
+            version=version.count,
+            scale=self.scale,
+            samples=self.samples,
+            lease=self.lease,
+            lease_offset=self.lease_offset,
+        )
+
+    def runs(self) -> Mapping[Vector, Sequence[Range]]:
+        """The parts of the buffers that are to be sent."""
+        if self.changed is not None:
+            return {
+                vector: self.changed[vector] for vector in self.changed if vector in self.buffers
+            }
+        return {vector: [Range(first=0, end=1 << 60)] for vector in self.buffers}
+
+    def parts(self, share: Share) -> list[Part]:
+        """Its chunks for one holder: all parameters, then the parts of the buffers to be sent."""
+        runs = self.runs()
+        buffers = sorted(runs, key=share.placement.number)
+        found = share.all_chunks([share.trained])
+        return found + [part for vector in buffers for part in share.pieces(vector, runs[vector])]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FetchResult:
-    """What the values are of."""
+class PushResult:
+    """What one shard answered."""
 
-    versions: tuple[Version, ...]
-    """Of every shard: the version of its first chunk; the others are of this one or a later one."""
-    samples: int
-    """Training samples in the values, of the shard that has applied the fewest."""
-    buffers_changed: bool
-    """Whether buffers were fetched that may differ from those of the last fetch."""
+    shard: int
+    version: Version
+    """After the push."""
+    staleness: int
+    """Updates between the gradient's version and the one it met; -1: unknown."""
+
+
+class PushTask:
+    """See `conversation.Task`."""
+
+    destination: Destination | None = None
+
+    def __init__(self, link: ShardLink, identity: Identity, push: Push) -> None:
+        self.is_done = False
+        self.result = PushResult(shard=link.shard, version=UNKNOWN, staleness=-1)
+        self.refused: PushRefused | None = None
+        self._link = link
+        self._push = push
+        self._parts: list[Part] = []
+        self._sent = 0
+        self._acknowledged = 0
+        self._header = push.header(identity, link.shard)
+        self._cut()
+
+    @property
+    def first_unacknowledged(self) -> int:
+        """This push: the ones before it are answered."""
+        return self._push.sequence
+
+    def welcomed(self, message: Message) -> None:
+        """Go on at the first chunk that is not applied."""
+        header = message.header
+        if header.sequence < self._push.sequence:
+            return
+        self._cut()
+        if header.sequence > self._push.sequence:
+            self._finish(header)
+        self._sent = self._acknowledged = header.chunk
+
+    def send_more(self) -> bool:
+        """Fill the window."""
+        end = min(len(self._parts), self._acknowledged + WINDOW_CHUNKS)
+        first = self._sent
+        while self._sent < end and self._send(self._parts[self._sent]):
+            self._sent += 1
+        return self._sent > first
+
+    def take(self, message: Message) -> None:
+        """Progress, the end, or a refusal for good."""
+        header = message.header
+        if header.sequence != self._push.sequence:
+            return
+        if header.verb == Verb.REFUSED:
+            self._refused(message)
+        if header.verb != Verb.PUSHED:
+            return
+        self._acknowledged = max(self._acknowledged, header.chunk + 1)
+        if header.chunk + 1 == header.chunks:
+            self._finish(header)
+
+    def _refused(self, message: Message) -> None:
+        error = refusal(self._link, message)
+        if message.header.reason != Reason.NOT_FINITE:
+            raise error
+        self.refused = PushRefused(str(error))
+        self.is_done = True
+
+    def _finish(self, header: Header) -> None:
+        if header.verb == Verb.WELCOME and header.reason == Reason.NOT_FINITE:
+            self.refused = PushRefused(
+                f"shard {self._link.shard} refused push {self._push.sequence}"
+            )
+        self.is_done = True
+        self.result = PushResult(
+            shard=self._link.shard,
+            version=Version(header.version_incarnation, header.version),
+            staleness=header.staleness,
+        )
+
+    def _cut(self) -> None:
+        if self._link.share is not None:
+            self._parts = self._push.parts(self._link.share)
+
+    def _send(self, part: Part) -> bool:
+        vector, push = part.vector, self._push
+        buffer = push.gradient if vector.is_trained else push.buffers[vector]
+        header = self._header._replace(
+            vector=self._link.placement.number(vector),
+            element_type=vector.element_type,
+            chunk=self._sent,
+            chunks=len(self._parts),
+            first=part.first,
+            count=part.count,
+        )
+        return self._link.send(header, Slice(buffer, part.offset, part.nbytes))
 
 
 class PushClient:
@@ -99,54 +267,3 @@ class PushClient:
     def close(self) -> None:
         """Drops what was not sent."""
         self._conversation.close()
-
-
-class FetchClient:
-    """Used by one thread, except `stop`."""
-
-    def __init__(self, config: ClientConfig) -> None:
-        self._config = config
-        self._shards = len(config.placement.holders)
-        self._conversation = Conversation(config, Side.FETCH)
-        self._number = 0
-        self._versions: tuple[Version, ...] = ()
-
-    def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
-        """Fill the buffers (whole vectors); blocks until every shard has answered.
-
-        No chunk is torn. Raises Fenced, RequestRefused and ShardsAway; then what lies in the
-        buffers is of no use.
-        """
-        self._number += 1
-        tasks = self._fetch(self._number, into)
-        versions = tuple(tasks[shard].version for shard in range(self._shards))
-        has_buffers = any(vector.name == BUFFERS for vector in into)
-        changed = has_buffers and versions != self._versions
-        self._versions = versions
-        samples = min(task.samples for task in tasks.values())
-        return FetchResult(versions=versions, samples=samples, buffers_changed=changed)
-
-    def fetch_trial(self, evaluation: int, trial: Vector, into: Buffer) -> None:
-        """Fill the buffer with the point of an evaluation that is under way. As `fetch`.
-
-        Raises EvaluationOver, too.
-        """
-        self._fetch(evaluation, {trial: into})
-
-    def stop(self) -> None:
-        """Whatever is under way raises ShardsAway soon; any thread."""
-        self._conversation.stop()
-
-    def close(self) -> None:
-        """Drops what was not sent."""
-        self._conversation.close()
-
-    def _fetch(self, number: int, into: Mapping[Vector, Buffer]) -> dict[int, FetchTask]:
-        self._conversation.wait_for_shards(self._shards)
-        links = self._conversation.links
-        tasks = {
-            shard: FetchTask(links[shard], self._config.identity, number, into)
-            for shard in range(self._shards)
-        }
-        self._conversation.run(tasks)
-        return tasks

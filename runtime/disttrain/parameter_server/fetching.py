@@ -1,18 +1,35 @@
-"""One fetch from one shard: asks in windows, places each chunk where it belongs."""
+"""What a replica fetches from the parameter server: one thread asks all shards at once.
+
+A fetch from a shard asks in windows, and places each chunk where it belongs.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
+from disttrain.parameter_server.conversation import ClientConfig, Conversation
 from disttrain.parameter_server.link import ShardLink, refusal
-from disttrain.parameter_server.messages import UNKNOWN, Identity, Version
+from disttrain.parameter_server.messages import UNKNOWN, Identity, Side, Version
 from disttrain.state.share import Part
-from disttrain.state.vector import Vector
+from disttrain.state.vector import BUFFERS, Vector
 from disttrain.transport.header import Header, Verb
 from disttrain.transport.interface import Buffer, Message, Slice
 
 WINDOW_CHUNKS = 4
 """Chunks asked for and not yet here: what a shard may have queued for one fetch."""
 CHUNKS_PER_REQUEST = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FetchResult:
+    """What the values are of."""
+
+    versions: tuple[Version, ...]
+    """Of every shard: the version of its first chunk; the others are of this one or a later one."""
+    samples: int
+    """Training samples in the values, of the shard that has applied the fewest."""
+    buffers_changed: bool
+    """Whether buffers were fetched that may differ from those of the last fetch."""
 
 
 class FetchTask:
@@ -130,3 +147,54 @@ def _runs(missing: Sequence[Part]) -> list[list[Part]]:
         run = [part for _, part in group]
         runs.extend(run[i : i + CHUNKS_PER_REQUEST] for i in range(0, len(run), CHUNKS_PER_REQUEST))
     return runs
+
+
+class FetchClient:
+    """Used by one thread, except `stop`."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._shards = len(config.placement.holders)
+        self._conversation = Conversation(config, Side.FETCH)
+        self._number = 0
+        self._versions: tuple[Version, ...] = ()
+
+    def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
+        """Fill the buffers (whole vectors); blocks until every shard has answered.
+
+        No chunk is torn. Raises Fenced, RequestRefused and ShardsAway; then what lies in the
+        buffers is of no use.
+        """
+        self._number += 1
+        tasks = self._fetch(self._number, into)
+        versions = tuple(tasks[shard].version for shard in range(self._shards))
+        has_buffers = any(vector.name == BUFFERS for vector in into)
+        changed = has_buffers and versions != self._versions
+        self._versions = versions
+        samples = min(task.samples for task in tasks.values())
+        return FetchResult(versions=versions, samples=samples, buffers_changed=changed)
+
+    def fetch_trial(self, evaluation: int, trial: Vector, into: Buffer) -> None:
+        """Fill the buffer with the point of an evaluation that is under way. As `fetch`.
+
+        Raises EvaluationOver, too.
+        """
+        self._fetch(evaluation, {trial: into})
+
+    def stop(self) -> None:
+        """Whatever is under way raises ShardsAway soon; any thread."""
+        self._conversation.stop()
+
+    def close(self) -> None:
+        """Drops what was not sent."""
+        self._conversation.close()
+
+    def _fetch(self, number: int, into: Mapping[Vector, Buffer]) -> dict[int, FetchTask]:
+        self._conversation.wait_for_shards(self._shards)
+        links = self._conversation.links
+        tasks = {
+            shard: FetchTask(links[shard], self._config.identity, number, into)
+            for shard in range(self._shards)
+        }
+        self._conversation.run(tasks)
+        return tasks

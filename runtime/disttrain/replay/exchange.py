@@ -1,17 +1,21 @@
 """The way between a replayed replica and the replayed shards: what threads and sockets are else."""
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
+from disttrain.coordinator.protocol.fields import Position
 from disttrain.parameter_server.client import FetchResult, Push, Version
 from disttrain.replay.comparing import ComparingLedger
-from disttrain.replica.changed_buffers import ChangedBuffers
-from disttrain.replica.flat_model import FlatModel, Outgoing
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
+from disttrain.replica.halt import Halted
 from disttrain.replica.ledger import Kind
-from disttrain.replica.push_thread import Departure, push_of
 from disttrain.replica.work import WorkItem
 from disttrain.state.share import Share
 from disttrain.state.vector import BUFFERS, Vector
@@ -75,16 +79,79 @@ class Shards(Protocol):
         ...
 
 
+class Turns:
+    """The training loop of one replayed replica runs in a thread, which goes on only when told to.
+
+    So at any time either the world goes on or one replica: the record alone says in which order.
+    """
+
+    def __init__(self, loop: Callable[[], None], threads: int) -> None:
+        """`threads`: of PyTorch's, for what the loop computes."""
+        self._loop = loop
+        self._threads = threads
+        self._go, self._paused = threading.Semaphore(0), threading.Semaphore(0)
+        self._wanted: Callable[[], None] = _nothing
+        self._error: BaseException | None = None
+        self._is_over = False
+        """The loop has ended, or is to end."""
+        self._thread = threading.Thread(target=self._run, name="replayed replica", daemon=True)
+
+    def go_on(self) -> bool:
+        """Let the loop run until it pauses, then do what it waits for; False: it has ended.
+
+        Raises what ended it.
+        """
+        if self._is_over:
+            return False
+        if not self._thread.is_alive():
+            self._thread.start()
+        self._go.release()
+        self._paused.acquire()
+        if self._error is not None:
+            raise self._error
+        wanted, self._wanted = self._wanted, _nothing
+        wanted()
+        return not self._is_over
+
+    def pause(self, wanted: Callable[[], None] = lambda: None) -> None:
+        """In the loop: wait until `go_on` is called again. Raises Halted if the replay is over."""
+        self._wanted = wanted
+        self._paused.release()
+        self._go.acquire()
+        if self._is_over:
+            raise Halted
+
+    def end(self) -> None:
+        """Let the loop end where it is."""
+        self._is_over = True
+        if self._thread.is_alive():
+            self._go.release()
+            self._thread.join()
+
+    def _run(self) -> None:
+        self._go.acquire()
+        torch.set_num_threads(self._threads)
+        try:
+            self._loop()
+        except Halted:
+            return
+        except BaseException as error:
+            self._error = error
+        self._is_over = True
+        self._paused.release()
+
+
 class ReplayedPushes:
     """In the place of `PushThread`."""
 
-    def __init__(self, model: FlatModel, shards: Shards, count: int) -> None:
+    def __init__(self, model: FlatModel, shards: Shards, count: int, turns: Turns) -> None:
         self.sequence = 0
         self.under_way: dict[int, PushUnderWay] = {}
         self.computed_on: Tensor | None = None
         """Of the gradients accrued since the last push."""
         self.items: list[WorkItem] = []
         self._shards = shards
+        self._turns = turns
         self._count = count
         self._changed = ChangedBuffers(model.tensors, model.buffer_values())
         self._free = list(model.outgoing)
@@ -92,26 +159,38 @@ class ReplayedPushes:
     def acquire(self) -> Outgoing:
         """A buffer whose push was applied by all shards."""
         while not self._free:
-            self._shards.finish_push(next(iter(self.under_way.values())))
+            oldest = next(iter(self.under_way.values()))
+            self._turns.pause(partial(self._shards.finish_push, oldest))
         return self._free.pop(0)
 
-    def submit(self, departure: Departure) -> None:
-        """The push lies ready for the shards."""
-        outgoing, computed_on, items = departure.outgoing, self.computed_on, tuple(self.items)
-        self.computed_on = None
-        self.items.clear()
-        if outgoing is None or computed_on is None:
-            return
+    def submit(self, outgoing: Outgoing, push: Push) -> None:
+        """The push lies ready for the shards.
+
+        The replica pauses: what it adopts after the push may be fetched later.
+        """
         outgoing.leave()
         outgoing.wait_left()
-        self.sequence += 1
+        push.changed = self._changed.runs(outgoing.buffers.vectors)
+        assert self.computed_on is not None  # noqa: S101  a batch was before
+        self.sequence = push.sequence
         self.under_way[self.sequence] = PushUnderWay(
-            push=push_of(departure, outgoing, self.sequence, self._changed),
+            push=push,
             outgoing=outgoing,
-            computed_on=computed_on,
-            items=items,
+            computed_on=self.computed_on,
+            items=tuple(self.items),
             waiting=set(range(self._count)),
         )
+        self._forget()
+        self._turns.pause()
+
+    def passed(self, position: Position) -> None:
+        """Nothing is pushed of the batches so far."""
+        del position
+        self._forget()
+
+    def _forget(self) -> None:
+        self.computed_on = None
+        self.items.clear()
 
     def wait_answered(self) -> None:
         """Nothing waits: the record says what came before what."""
@@ -131,11 +210,14 @@ class ReplayedFetches:
 
     last_seconds = 0.0
 
-    def __init__(self, shards: Shards, shares: Sequence[Share], ledger: ComparingLedger) -> None:
+    def __init__(
+        self, shards: Shards, shares: Sequence[Share], ledger: ComparingLedger, turns: Turns
+    ) -> None:
         self.number = 0
         self.current: FetchUnderWay | None = None
         self._shards = shards
         self._shares = shares
+        self._turns = turns
         self._ledger = ledger
         self._land: Callable[[], None] = _nothing
         self._versions: tuple[Version, ...] = ()
@@ -183,7 +265,7 @@ class ReplayedFetches:
         fetch = self.current
         if fetch is None:
             return None
-        self._shards.finish_fetch(fetch)
+        self._turns.pause(partial(self._shards.finish_fetch, fetch))
         self.current = None
         self._land()
         versions = tuple(fetch.versions[shard] for shard in range(len(self._shares)))
@@ -207,4 +289,4 @@ def _place(fetch: FetchUnderWay, chunk: GivenChunk) -> None:
 
 
 def _nothing() -> None:
-    """A fetch on the CPU has landed when it is there."""
+    """A fetch on the CPU has landed when it is there; a replica that pauses may want nothing."""

@@ -9,15 +9,16 @@ from disttrain.job import defaults
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replay.comparing import ComparingLedger, Differences
 from disttrain.replay.errors import RecordContradicted
-from disttrain.replay.exchange import PushUnderWay, ReplayedFetches, ReplayedPushes
+from disttrain.replay.exchange import PushUnderWay, ReplayedFetches, ReplayedPushes, Turns
 from disttrain.replay.exchange import Shards as ShardsAhead
 from disttrain.replay.recording import DataOrder, Recording, Records
-from disttrain.replica import device, downpour, loop
-from disttrain.replica.downpour import Downpour, Stepped
+from disttrain.replica import device, downpour_config
+from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.ledger import Kind
+from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pace import NeverWaits
-from disttrain.replica.pipeline import Batches, PipelineConfig
+from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
 from disttrain.replica.work import WorkItem
 from disttrain.state.share import Share
 from disttrain.task.loss import BatchLoss, LossContext
@@ -26,7 +27,12 @@ from disttrain.transport.memory import OrdinaryMemory
 
 
 class ReplayedReplica:
-    """Runs as far as somebody needs it: until a push that the shards' logs name."""
+    """Runs as far as somebody needs it: until a push that the shards' logs name.
+
+    It is the loop's source of batches too: each step that the log names.
+    """
+
+    dry = False
 
     def __init__(self, life: SenderLife, recording: Recording, differences: Differences) -> None:
         self.name = f"replica-{life.sender} (life {life.incarnation})"
@@ -34,13 +40,12 @@ class ReplayedReplica:
         spec, task = recording.spec, recording.task
         place = device.resolve(recording.device)
         self.module = task.model(spec.seed)
-        buffers = downpour.gradient_buffers(spec)
+        buffers = downpour_config.gradient_buffers(spec)
         self.model = FlatModel(self.module, OrdinaryMemory(), place, outgoing_buffers=buffers)
         self.ledger = ComparingLedger(life, _log(life, recording), differences)
         self.steps = 0
         self._recording = recording
-        self._has_begun = False
-        self._stepped: Stepped | None = None
+        self._turns = Turns(self._train, recording.replica_threads)
         self._move = device.mover(place)
         examples = task.examples(Split.TRAIN, defaults.samples_per_step(spec))
         config = PipelineConfig(seed=recording.data.seed)
@@ -48,59 +53,59 @@ class ReplayedReplica:
 
     def join(self, shards: ShardsAhead, shares: list[Share]) -> None:
         """Begin with the first fetch, once the shards are there."""
-        self.pushes = ReplayedPushes(self.model, shards, len(shares))
-        self.fetches = ReplayedFetches(shards, shares, self.ledger)
+        self.pushes = ReplayedPushes(self.model, shards, len(shares), self._turns)
+        self.fetches = ReplayedFetches(shards, shares, self.ledger, self._turns)
         self.fetches.ask(self.model.first_fetch_into)
-        config = downpour.from_spec(self._recording.spec)
+        config = downpour_config.from_spec(self._recording.spec)
         self._downpour = Downpour(self, config, NeverWaits())
+        seed, lost = self._recording.data.seed, LostLeases(frozenset)
+        self._loop = TrainingLoop(self._downpour, self._loss, self, lost, seed)
 
     def push(self, number: int) -> PushUnderWay:
         """A push, after the steps that lead to it."""
         while self.pushes.sequence < number:
-            self._go_on()
+            if not self._turns.go_on():
+                message = f"the shards' logs hold more of {self.name} than its own log"
+                raise RecordContradicted(message)
         if number not in self.pushes.under_way:
             message = f"push {number} of {self.name} is applied after all shards had answered it"
             raise RecordContradicted(message)
         return self.pushes.under_way[number]
 
-    def _go_on(self) -> None:
-        """The next event of the compute thread.
+    def end(self) -> None:
+        """Nothing more is needed of it."""
+        self._turns.end()
 
-        A step ends at its push: what it adopts afterwards may be fetched later.
-        """
-        if not self._has_begun:
-            self._begin()
-            return
-        if self._stepped is not None:
-            stepped, self._stepped = self._stepped, None
-            self._downpour.end_step(stepped)
-            return
+    def next(self, timeout: float) -> Loaded:
+        """The batch of the step that the log names next."""
+        del timeout
         record = self.ledger.following
-        kind = self.ledger.following_kind
-        if record is not None and kind == Kind.STEP:
-            self._step(work_item(record, self._recording.data))
-        elif kind == Kind.FLUSHED:
-            self._downpour.flush()
-        elif kind == Kind.FETCHING_NOW:
-            self._downpour.fetch_now()
-        else:
-            message = f"the shards' logs hold more of {self.name} than its own log"
-            raise RecordContradicted(message)
-
-    def _begin(self) -> None:
-        first = self.fetches.wait()
-        self.model.adopt_first_fetch()
-        if first is not None:
-            self._downpour.begin(first)
-        self._has_begun = True
-
-    def _step(self, item: WorkItem) -> None:
+        assert record is not None  # noqa: S101  _ends looked
+        item = work_item(record, self._recording.data)
         if self.pushes.computed_on is None:
             self.pushes.computed_on = self.model.parameters.detach().clone()
         self.pushes.items.append(item)
         self.steps += 1
-        seed = self._recording.data.seed
-        self._stepped = loop.compute_and_push(self._downpour, self._loss, self._batches[item], seed)
+        return self._batches[item]
+
+    def drop(self) -> None:
+        """A replayed replica ends with its log."""
+
+    def _train(self) -> None:
+        first = self.fetches.wait()
+        self.model.adopt_first_fetch()
+        if first is not None:
+            self._downpour.begin(first)
+        self._loop.train_until(self._ends)
+
+    def _ends(self) -> bool:
+        """Flush and fetch where the run did between two steps; whether no step follows."""
+        while (kind := self.ledger.following_kind) in {Kind.FLUSHED, Kind.FETCHING_NOW}:
+            if kind == Kind.FLUSHED:
+                self._downpour.flush()
+            else:
+                self._downpour.fetch_now()
+        return kind != Kind.STEP
 
     def _loss(self, batch: Any, context: LossContext) -> BatchLoss:
         return self._recording.task.loss(self.module, self._move(batch), context)

@@ -20,7 +20,7 @@ from disttrain.replica.pipeline import Batches, PipelineConfig
 from disttrain.replica.work import WorkItem
 from disttrain.state.placement import place
 from disttrain.state.vector import SINGLE
-from disttrain.task.loss import LossContext
+from disttrain.task.loss import LossContext, numbers
 from disttrain.task.task import Split
 from disttrain.transport.memory import OrdinaryMemory
 
@@ -112,7 +112,7 @@ class SerialTraining:
         loss = self._recording.task.loss(self.module, self._move(batch), context)
         loss.mean.backward()  # type: ignore[no-untyped-call]
         self._model.gather_gradients([parameter.grad for parameter in self._model.trainable])
-        squared_norm, *values = device.numbers(gradient_check.squared_norm(gradient), *loss.scalars)
+        squared_norm, *values = numbers(gradient_check.squared_norm(gradient), *loss.scalars)
         figures = loss.figures(values)
         rule = self._recording.spec.strategy.only_downpour.optimizer.rule
         verdict = gradient_check.check(squared_norm, figures.mean, rule.clip_norm)

@@ -43,9 +43,13 @@ class World:
 
     def run(self, updates: int | None = None) -> None:
         """To the end of the logs, or until every shard has applied so many updates."""
-        for shard in self.shards:
-            while not shard.is_over and (updates is None or shard.state.count < updates):
-                self._advance(shard)
+        try:
+            for shard in self.shards:
+                while not shard.is_over and (updates is None or shard.state.count < updates):
+                    self._advance(shard)
+        finally:
+            for replica in self.replicas.values():
+                replica.end()
 
     def finish_push(self, push: PushUnderWay) -> None:
         while push.waiting:

@@ -6,18 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from disttrain.parameter_server.errors import EvaluationOver
-from disttrain.replica import device, seeding
+from disttrain.replica import seeding
 from disttrain.replica.data import LossOfBatch
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.frozen_parameters import FrozenParameters
+from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.replica.group_staging import GroupStaging, GroupSum
 from disttrain.replica.held_groups import HeldGroups
 from disttrain.replica.pipeline import Loaded, Pipeline
-from disttrain.replica.reported import Reported
 from disttrain.replica.trial_point import TrialPoint
 from disttrain.task import checks, user_code
 from disttrain.task.errors import LossError
-from disttrain.task.loss import LossContext, LossFigures
+from disttrain.task.loss import LossContext, LossFigures, Reported, numbers
 
 _IDLE_SECONDS = 0.01
 """How long anything is waited for before the coordinator's orders are looked at again."""
@@ -66,7 +65,7 @@ def add_portion(
         raise LossError(_GRADIENTS_CHANGED)
     with user_code.running("the loss's backward()"):
         (value.mean * samples if value.sum is None else value.sum).backward()  # type: ignore[no-untyped-call]
-    figures = value.figures(device.numbers(*value.scalars))
+    figures = value.figures(numbers(*value.scalars))
     if figures.count is not None:
         checks.check_count(figures.count)
     unfinished.add(samples, figures)

@@ -9,7 +9,7 @@ from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
-from disttrain.replica.push_thread import PushThread
+from disttrain.replica.pushes import PushThread
 
 CLOSE_SECONDS = 5.0
 """Longer than a send to a shard that takes nothing: see `TransportConfig.send_timeout`."""

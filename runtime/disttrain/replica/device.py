@@ -1,4 +1,4 @@
-"""Where and with which numbers a replica computes, how a batch gets there, and numbers back."""
+"""Where and with which numbers a replica computes, and how a batch gets there."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,17 +58,6 @@ def _each_tensor(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(batch, list | tuple):
         return type(batch)(_each_tensor(part, change) for part in batch)
     return batch
-
-
-def numbers(*scalars: Tensor) -> list[float]:
-    """The values of floating-point scalars, exactly.
-
-    They come in one transfer from the first one's device: each would wait for all of its kernels.
-    """
-    place = scalars[0].device
-    exact = [scalar.detach().to(place, torch.float64) for scalar in scalars]
-    values: list[float] = torch.stack(exact).tolist()
-    return values
 
 
 def _stay(batch: Any) -> Any:

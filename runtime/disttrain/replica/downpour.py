@@ -1,80 +1,31 @@
-"""Downpour SGD's client: Algorithm 1.1 of DistBelief's appendix, around somebody's gradient."""
+"""Downpour SGD's client: Algorithm 1.1 of DistBelief's appendix."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Protocol
 
 from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import START, Position
-from disttrain.job import defaults
-from disttrain.job.spec import Spec
-from disttrain.parameter_server import schedule
 from disttrain.parameter_server.client import FetchResult
-from disttrain.parameter_server.schedule import Factor
-from disttrain.replica import device, gradient_check
-from disttrain.replica.accrual import Accrual, EveryStep, SeveralSteps
+from disttrain.replica import gradient_check, seeding
+from disttrain.replica.data import LossOfBatch
+from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.exchange import Versions
-from disttrain.replica.frozen_parameters import FrozenParameters
-from disttrain.replica.gradient_check import Verdict
+from disttrain.replica.gradient_check import FrozenParameters, Verdict
 from disttrain.replica.joined import JoinedModel
 from disttrain.replica.ledger import Gradient, Kind
 from disttrain.replica.local_steps import LocalSteps
+from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pace import MeasuredPace, Pace
-from disttrain.replica.push_thread import Departure
-from disttrain.replica.reported import Reported
-from disttrain.task import checks
-from disttrain.task.loss import BatchLoss, LossFigures
+from disttrain.replica.pipeline import Loaded
+from disttrain.replica.pushes import Accrual
+from disttrain.task import checks, user_code
+from disttrain.task.loss import BatchLoss, LossContext, LossFigures, Reported, numbers
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DownpourConfig:
-    """How a replica works with the parameter server."""
-
-    push_every: int = 1
-    fetch_every: int = 1
-    waits_for_answers: bool = False
-    """maxInFlight is 0: wait for each push's answer and for the fetch that follows."""
-    replicas: int = 1
-    """Of the job; how long a step may wait depends on it."""
-    local_learning_rate: float = 0.0
-    """Of the steps between fetches, before the schedule; 0: there are none."""
-    factor: Factor = schedule.constant
-    """The schedule of every rate."""
-    clip_norm: float | None = None
-    weight_decay: float = 0.0
-    """Times the parameters that a step computes with, is part of its gradient after clipping: in
-    local steps, and once for each step of a push, as torch.optim has it."""
-    keeps_velocity: bool = False
-    """Whether the shards go on moving a parameter in a step without a gradient of it."""
-
-
-def from_spec(spec: Spec) -> DownpourConfig:
-    """What the manifest says."""
-    downpour = spec.strategy.only_downpour
-    return DownpourConfig(
-        push_every=downpour.push_every,
-        fetch_every=downpour.fetch_every,
-        waits_for_answers=downpour.max_in_flight == 0,
-        replicas=spec.replicas.count,
-        local_learning_rate=defaults.local_learning_rate(downpour),
-        factor=schedule.factor(downpour.optimizer.rule.schedule.rule),
-        clip_norm=downpour.optimizer.rule.clip_norm,
-        weight_decay=downpour.optimizer.rule.weight_decay,
-        keeps_velocity=downpour.optimizer.rule.has_velocity,
-    )
-
-
-def gradient_buffers(spec: Spec) -> int:
-    """How many gradients a replica has memory for: those on their way, and what it works on.
-
-    When several steps accrue, a step's gradient has to lie beside their sum. Local steps get one
-    buffer more for that; without them the step waits as soon as maxInFlight pushes are unanswered.
-    """
-    downpour = spec.strategy.only_downpour
-    if downpour.push_every == 1:
-        return downpour.max_in_flight + 1
-    has_local_steps = defaults.local_learning_rate(downpour) > 0
-    return max(2, downpour.max_in_flight + (2 if has_local_steps else 1))
+_IDLE_SECONDS = 0.02
+"""How long the next batch is waited for before the coordinator's commands are looked at again."""
 
 
 @dataclass(slots=True)
@@ -98,17 +49,8 @@ class Counters:
         self.reported.add(figures.reported)
 
 
-class Stepped(NamedTuple):
-    """A step between its push and its end."""
-
-    gradient: Tensor
-    scale: float
-    """Factor that clips the gradient; 0 for one that must not be used."""
-    samples: int
-
-
 class Downpour:
-    """Each step is `begin_step`, backward into the vector that it gives, `finish_step`.
+    """Each step is `begin_step`, backward into the vector that it gives, `accrue`, `push`, `adopt`.
 
     Everything here belongs to the compute thread.
     """
@@ -125,11 +67,7 @@ class Downpour:
         self._fetches = connection.fetches
         self.ledger = connection.ledger
         self._config = config
-        self._accrual: Accrual = (
-            EveryStep(self._model, self._pushes)
-            if config.push_every == 1
-            else SeveralSteps(self._model, self._pushes)
-        )
+        self._accrual = Accrual(self._model, self._pushes, config.push_every)
         self._local_steps = LocalSteps(config.local_learning_rate, config.factor)
         watches = config.weight_decay > 0 or config.keeps_velocity
         self._present = self._model.watch_gradients() if watches else None
@@ -160,21 +98,14 @@ class Downpour:
             self._present.begin_step()
         return self._accrual.begin_step()
 
-    def finish_step(
+    def accrue(
         self, gradient: Tensor, loss: BatchLoss | None, samples: int, position: Position
-    ) -> None:
-        """Accrue the gradient, push if it is time, and compute with newer parameters from now on.
+    ) -> float:
+        """Add the step's gradient to what the next push carries, if it can be used.
 
         `position` is the replica's after this step's `samples`; a loss that is not known is None.
-        """
-        self.end_step(self.push_step(gradient, loss, samples, position))
-
-    def push_step(
-        self, gradient: Tensor, loss: BatchLoss | None, samples: int, position: Position
-    ) -> Stepped:
-        """The first half of `finish_step`: accrue the gradient, and push if it is time.
-
-        Raises TaskError for what cannot be trained as PyTorch would.
+        Returns the factor that clips the gradient as it lies there now, 0 for one that must not be
+        used. Raises TaskError for what cannot be trained as PyTorch would.
         """
         self._model.gather_gradients([parameter.grad for parameter in self._model.trainable])
         self._frozen.check_after(self.counters.steps + 1)
@@ -184,19 +115,25 @@ class Downpour:
         if self._fetches_now:
             # Not before the gradient was judged: until then a GPU may still compute it.
             self._pace.computed()
-        if verdict.finite and self._config.weight_decay > 0:
-            verdict = self._decayed(gradient, verdict)
-        scale = self._accrual.accrue(verdict, samples, count) if verdict.finite else 0.0
         self.position = position
+        if not verdict.finite:
+            return 0.0
+        if self._config.weight_decay > 0:
+            verdict = self._decayed(gradient, verdict)
+        return self._accrual.add(verdict, samples, count)
 
+    def push(self) -> None:
+        """Start pushing what is accrued, if it is time."""
         if self.counters.steps % self._config.push_every == 0:
             self._start_pushing()
-        return Stepped(gradient, scale, samples)
 
-    def end_step(self, stepped: Stepped) -> None:
-        """The second half: compute with newer parameters from now on."""
+    def adopt(self, gradient: Tensor, scale: float, samples: int) -> None:
+        """Compute with newer parameters from now on: those fetched, or a local step's.
+
+        `gradient`, `scale` and `samples` are those of `accrue`. Ends the step.
+        """
         if not self._adopt_fetched():
-            self._local_steps.step(self._model.parameters, *stepped)
+            self._local_steps.step(self._model.parameters, gradient, scale, samples)
         if self._fetches_now:
             self._pace.ended(self._fetches.last_seconds)
         self.counters.steps += 1
@@ -241,7 +178,7 @@ class Downpour:
     ) -> tuple[Verdict, float | None]:
         """What the check says, and the count of a loss that has one."""
         known = () if loss is None else loss.scalars
-        squared_norm, *values = device.numbers(gradient_check.squared_norm(gradient), *known)
+        squared_norm, *values = numbers(gradient_check.squared_norm(gradient), *known)
         figures = None if loss is None else loss.figures(values)
         mean, count = (0.0, None) if figures is None else (figures.mean, figures.count)
         if count is not None:
@@ -266,19 +203,12 @@ class Downpour:
         return Verdict(1.0)
 
     def _start_pushing(self) -> None:
-        accrued = self._accrual.take()
+        accrued = self._accrual.take(self._computed_on, self.position)
         if accrued is None:
-            self._pushes.submit(Departure(outgoing=None, position=self.position))
+            self._pushes.passed(self.position)
             return
-        departure = Departure(
-            outgoing=accrued.outgoing,
-            position=self.position,
-            samples=accrued.samples,
-            scale=accrued.scale,
-            versions=self._computed_on,
-        )
         self._computed_on = ()
-        self._pushes.submit(departure)
+        self._pushes.submit(*accrued)
         if self._config.waits_for_answers:
             self._pushes.wait_answered()
 
@@ -303,3 +233,100 @@ class Downpour:
         self._adopted += 1
         self._versions = fetched.versions
         self._local_steps.adopted(fetched.samples)
+
+
+class Batches(Protocol):
+    """What is trained on: the pipeline, or what `disttrain replay` follows a record with."""
+
+    @property
+    def dry(self) -> bool:
+        """Everything received was given out, and the coordinator had no more."""
+        ...
+
+    def next(self, timeout: float) -> Loaded | None:
+        """The next batch, or None after `timeout` seconds without one."""
+        ...
+
+    def drop(self) -> None:
+        """Give no more."""
+        ...
+
+
+class TrainingLoop:
+    """Trains on what the pipeline brings. Belongs to the compute thread."""
+
+    def __init__(
+        self,
+        downpour: Downpour,
+        loss: LossOfBatch,
+        batches: Batches,
+        lost: LostLeases,
+        seed: int,
+    ) -> None:
+        self._downpour = downpour
+        self._loss = loss
+        self._batches = batches
+        self._lost = lost
+        self._seed = seed
+        self._flushed_at = 0
+
+    def train_until(self, ends: Callable[[], bool]) -> None:
+        """Step after step, until `ends()` is true between two of them.
+
+        `ends()` carries out what the coordinator commands: uploads, evaluations, the end.
+        """
+        downpour, counters = self._downpour, self._downpour.counters
+        while not ends():
+            loaded = self._next_batch()
+            if loaded is None:
+                self._flush_if_dry()
+                continue
+            if self._lost.skips(loaded.item, downpour.position):
+                continue
+            began = time.perf_counter()
+            self._log(loaded)
+            samples, position = len(loaded.item.indices), loaded.item.position
+
+            gradient = downpour.begin_step()
+            loss = self._compute(loaded)
+            scale = downpour.accrue(gradient, loss, samples, position)
+            downpour.push()
+            downpour.adopt(gradient, scale, samples)
+            counters.step_seconds += time.perf_counter() - began
+
+    def drain(self) -> None:
+        """Drop the batches not begun; push everything and wait for the answers."""
+        self._batches.drop()
+        self._downpour.flush()
+
+    def _compute(self, loaded: Loaded) -> BatchLoss:
+        """Loss and gradient; the random numbers depend on the seed and the place in the data."""
+        downpour, item = self._downpour, loaded.item
+        drawn = seeding.batch_seed(self._seed, item.epoch, item.portion, item.first)
+        seeding.seed_step(drawn)
+        context = LossContext(
+            step=downpour.counters.steps, epoch=item.epoch, samples=downpour.samples, seed=drawn
+        )
+        loss = self._loss(loaded.batch, context)
+        with user_code.running("the loss's backward()"):
+            loss.mean.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    def _log(self, loaded: Loaded) -> None:
+        downpour = self._downpour
+        if loaded.item.lease != downpour.position.lease:
+            downpour.ledger.lease_begun(loaded.item)
+        downpour.ledger.step(downpour.counters.steps, loaded.item)
+
+    def _next_batch(self) -> Loaded | None:
+        began = time.perf_counter()
+        loaded = self._batches.next(_IDLE_SECONDS)
+        self._downpour.counters.data_seconds += time.perf_counter() - began
+        return loaded
+
+    def _flush_if_dry(self) -> None:
+        """A portion is done only when acknowledged, and others may wait for it."""
+        steps = self._downpour.counters.steps
+        if self._batches.dry and self._flushed_at != steps:
+            self._downpour.flush()
+            self._flushed_at = steps

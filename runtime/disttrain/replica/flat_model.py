@@ -4,7 +4,7 @@ Memory: parameters, one incoming copy that changes places with them, and the gra
 methods belong to the compute thread unless they say otherwise.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,50 +13,24 @@ from disttrain.holder.values import DTYPES
 from disttrain.job.sandblaster import Precision
 from disttrain.parameter_server import received
 from disttrain.replica import model_tensors
-from disttrain.replica.flat_vector import FlatVector, PinnedVector, side_stream
+from disttrain.replica.flat_vector import (
+    Allocate,
+    FlatVector,
+    Gradient,
+    GradientViews,
+    ModelBuffers,
+    Outgoing,
+    PinnedVector,
+    side_stream,
+)
 from disttrain.replica.model_tensors import ModelTensors
-from disttrain.replica.present_gradients import PresentGradients
-from disttrain.state.layout import TensorSpec, trained
-from disttrain.state.vector import BUFFERS, FROZEN, Vector
+from disttrain.state.layout import TensorSpec
+from disttrain.state.vector import FROZEN, Vector
 from disttrain.task.errors import ModelError
-from disttrain.transport.header import ElementType
 from disttrain.transport.interface import Buffer, Memory
 
-Allocate = Callable[[str, Vector], FlatVector]
 
-
-class Gradient:
-    """Memory for one gradient."""
-
-    def __init__(self, tensors: ModelTensors, allocate: Allocate, number: int) -> None:
-        vector = trained(tensors.vectors)
-        self.gradient = allocate(f"gradient-{number}", vector)
-        self.gradient_views = self.gradient.views(tensors.specs(vector))
-
-
-class Outgoing(Gradient):
-    """One gradient on its way to the shards, with the model's buffers as they were after the step.
-
-    From `leave` until the push is answered nothing may be written to it.
-    """
-
-    def __init__(self, tensors: ModelTensors, allocate: Allocate, number: int) -> None:
-        super().__init__(tensors, allocate, number)
-        self.buffers = _ModelBuffers(tensors, allocate, f"outgoing-{number}")
-
-    def leave(self) -> None:
-        """Take the model's buffers along and begin the way to the host."""
-        self.buffers.gather()
-        self.gradient.leave()
-
-    def wait_left(self) -> None:
-        """Return when everything is in host memory (push thread)."""
-        self.gradient.wait_left()
-        for vector in self.buffers.vectors.values():
-            vector.wait_left()
-
-
-class FlatModel:
+class FlatModel(GradientViews):
     """Puts a model's parameters into flat vectors, and exchanges them when others were fetched."""
 
     def __init__(
@@ -70,22 +44,16 @@ class FlatModel:
     ) -> None:
         self.model = model.to(device)
         self.device = device
-        self.tensors = model_tensors.describe(model, precision)
+        super().__init__(model_tensors.describe(model, precision))
         self._allocate = _allocator(self.tensors, memory, device)
-        self.vector = trained(self.tensors.vectors)
-        """Which vector is trained."""
-        self.trainable = self.tensors.tensors(self.vector)
-        """The trainable parameters, in the order of their vector."""
-        self._gradient_views: Sequence[Tensor] = ()
-        self._present: PresentGradients | None = None
         self._current = self._half("parameters-a", self.vector)
         self._spare = self._half("parameters-b", self.vector)
         self._frozen_vector = self.vector.beside(FROZEN)
         has_frozen = self.tensors.layout.elements(self._frozen_vector)
         self._frozen = self._half("frozen", self._frozen_vector) if has_frozen else None
-        self._incoming_buffers = _ModelBuffers(self.tensors, self._allocate, "incoming")
+        self._incoming_buffers = ModelBuffers(self.tensors, self._allocate, "incoming")
         # Shards may want values while a fetch is under way, or waits to be taken.
-        self._uploaded_buffers = _ModelBuffers(self.tensors, self._allocate, "uploaded")
+        self._uploaded_buffers = ModelBuffers(self.tensors, self._allocate, "uploaded")
         self.outgoing = [
             Outgoing(self.tensors, self._allocate, number) for number in range(outgoing_buffers)
         ]
@@ -95,46 +63,6 @@ class FlatModel:
     def parameters(self) -> Tensor:
         """The flat parameters that the model computes with now; others after `adopt`."""
         return self._current[0].tensor
-
-    def watch_gradients(self) -> PresentGradients:
-        """Note from now on which parameters have a gradient; costs a call for each in a step."""
-        names = [spec.name for spec in self.tensors.specs(self.vector)]
-        self._present = self._present or PresentGradients(self.trainable, names)
-        return self._present
-
-    def collect_gradients_in(self, views: Sequence[Tensor]) -> None:
-        """Let backward add to these views from now on."""
-        self._gradient_views = views
-        self.attach_gradients()
-
-    def attach_gradients(self) -> None:
-        """Make every parameter's `grad` its view again, whatever it was."""
-        for parameter, view in zip(self.trainable, self._gradient_views, strict=True):
-            parameter.grad = view
-
-    def has_gradients_attached(self) -> bool:
-        """Whether every parameter's `grad` is still its view."""
-        both = zip(self.trainable, self._gradient_views, strict=True)
-        return all(parameter.grad is view for parameter, view in both)
-
-    def detach_gradients(self) -> None:
-        """Leave the parameters without `grad`: backward makes new ones."""
-        for parameter in self.trainable:
-            parameter.grad = None
-
-    @torch.no_grad()
-    def gather_gradients(self, gradients: Sequence[Tensor | None]) -> None:
-        """Bring gradients that may lie elsewhere into the views; no gradient counts as zero."""
-        for number, (view, gradient) in enumerate(
-            zip(self._gradient_views, gradients, strict=True)
-        ):
-            if gradient is None:
-                view.zero_()
-            elif gradient is not view:
-                view.copy_(gradient)
-                if self._present is not None:
-                    self._present.brought(number)
-        self.attach_gradients()
 
     @torch.no_grad()
     def add_decay(self, gradient: Tensor, decay: float) -> None:
@@ -255,38 +183,6 @@ def _require_finite(specs: Sequence[TensorSpec], host: Tensor) -> None:
                 "Task.model()"
             )
             raise ModelError(message)
-
-
-class _ModelBuffers:
-    """Copies of the model's buffers (running statistics and the like) as flat vectors."""
-
-    def __init__(self, tensors: ModelTensors, allocate: Allocate, name: str) -> None:
-        present = [v for v in tensors.vectors if v.name == BUFFERS]
-        self._tensors = tensors
-        self.vectors = {
-            v: allocate(f"{name}-buffers-{v.element_type.name.lower()}", v) for v in present
-        }
-        self._views = {v: self.vectors[v].views(tensors.specs(v)) for v in present}
-
-    def gather(self) -> None:
-        """Copy the model's buffers here, and on to the host."""
-        for vector, views in self._views.items():
-            torch._foreach_copy_(views, self._tensors.tensors(vector))
-            self.vectors[vector].leave()
-
-    def restore(self) -> None:
-        """Copy what lies here into the model's buffers as it is."""
-        for vector, views in self._views.items():
-            torch._foreach_copy_(self._tensors.tensors(vector), views)
-
-    def scatter(self) -> None:
-        """Copy what lies here into the model's buffers; counters never go backwards."""
-        for vector, views in self._views.items():
-            present, new = self._tensors.tensors(vector), views
-            if vector.element_type is ElementType.INT64:
-                new = [torch.maximum(v, p) for v, p in zip(views, present, strict=True)]
-            torch._foreach_copy_(present, new)
-            self.vectors[vector].release()
 
 
 def _allocator(tensors: ModelTensors, memory: Memory, device: torch.device) -> Allocate:

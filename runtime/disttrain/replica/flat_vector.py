@@ -1,16 +1,26 @@
-"""A flat vector where the model computes, with the host memory that the transport sends and fills.
+"""Flat vectors where the model computes, and the gradients and buffers that lie in them.
+
+Each has host memory that the transport sends and fills.
 
 On the CPU both are the same memory. On a GPU the host memory is pinned where it lies (the buffer
 belongs to the transport) and copies run on a stream of their own, so that computing goes on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from disttrain.state.layout import TensorSpec
+from disttrain.replica.model_tensors import ModelTensors
+from disttrain.replica.present_gradients import PresentGradients
+from disttrain.state.layout import TensorSpec, trained
+from disttrain.state.placement import Range
+from disttrain.state.vector import BUFFERS, Vector
+from disttrain.task.errors import ModelError
+from disttrain.transport.header import ElementType
 from disttrain.transport.interface import Buffer
+
+_COUNTERS = Vector(0, BUFFERS, ElementType.INT64)
 
 
 class FlatVector:
@@ -88,3 +98,194 @@ def side_stream(device: torch.device) -> torch.cuda.Stream | None:
     if device.type != "cuda":
         return None
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+Allocate = Callable[[str, Vector], FlatVector]
+"""Makes the memory of a vector, under a name for people."""
+
+
+class ModelBuffers:
+    """Copies of the model's buffers (running statistics and the like) as flat vectors."""
+
+    def __init__(self, tensors: ModelTensors, allocate: Allocate, name: str) -> None:
+        present = [v for v in tensors.vectors if v.name == BUFFERS]
+        self._tensors = tensors
+        self.vectors = {
+            v: allocate(f"{name}-buffers-{v.element_type.name.lower()}", v) for v in present
+        }
+        self._views = {v: self.vectors[v].views(tensors.specs(v)) for v in present}
+
+    def gather(self) -> None:
+        """Copy the model's buffers here, and on to the host."""
+        for vector, views in self._views.items():
+            torch._foreach_copy_(views, self._tensors.tensors(vector))
+            self.vectors[vector].leave()
+
+    def restore(self) -> None:
+        """Copy what lies here into the model's buffers as it is."""
+        for vector, views in self._views.items():
+            torch._foreach_copy_(self._tensors.tensors(vector), views)
+
+    def scatter(self) -> None:
+        """Copy what lies here into the model's buffers; counters never go backwards."""
+        for vector, views in self._views.items():
+            present, new = self._tensors.tensors(vector), views
+            if vector.element_type is ElementType.INT64:
+                new = [torch.maximum(v, p) for v, p in zip(views, present, strict=True)]
+            torch._foreach_copy_(present, new)
+            self.vectors[vector].release()
+
+
+class Gradient:
+    """Memory for one gradient."""
+
+    def __init__(self, tensors: ModelTensors, allocate: Allocate, number: int) -> None:
+        vector = trained(tensors.vectors)
+        self.gradient = allocate(f"gradient-{number}", vector)
+        self.gradient_views = self.gradient.views(tensors.specs(vector))
+
+
+class Outgoing(Gradient):
+    """One gradient on its way to the shards, with the model's buffers as they were after the step.
+
+    From `leave` until the push is answered nothing may be written to it.
+    """
+
+    def __init__(self, tensors: ModelTensors, allocate: Allocate, number: int) -> None:
+        super().__init__(tensors, allocate, number)
+        self.buffers = ModelBuffers(tensors, allocate, f"outgoing-{number}")
+
+    def leave(self) -> None:
+        """Take the model's buffers along and begin the way to the host."""
+        self.buffers.gather()
+        self.gradient.leave()
+
+    def wait_left(self) -> None:
+        """Return when everything is in host memory (push thread)."""
+        self.gradient.wait_left()
+        for vector in self.buffers.vectors.values():
+            vector.wait_left()
+
+
+class GradientViews:
+    """The trainable parameters of a model, and where backward puts their gradients."""
+
+    def __init__(self, tensors: ModelTensors) -> None:
+        self.tensors = tensors
+        self.vector = trained(tensors.vectors)
+        """Which vector is trained."""
+        self.trainable = tensors.tensors(self.vector)
+        """The trainable parameters, in the order of their vector."""
+        self._gradient_views: Sequence[Tensor] = ()
+        self._present: PresentGradients | None = None
+
+    def watch_gradients(self) -> PresentGradients:
+        """Note from now on which parameters have a gradient; costs a call for each in a step."""
+        names = [spec.name for spec in self.tensors.specs(self.vector)]
+        self._present = self._present or PresentGradients(self.trainable, names)
+        return self._present
+
+    def collect_gradients_in(self, views: Sequence[Tensor]) -> None:
+        """Let backward add to these views from now on."""
+        self._gradient_views = views
+        self.attach_gradients()
+
+    def attach_gradients(self) -> None:
+        """Make every parameter's `grad` its view again, whatever it was."""
+        for parameter, view in zip(self.trainable, self._gradient_views, strict=True):
+            parameter.grad = view
+
+    def has_gradients_attached(self) -> bool:
+        """Whether every parameter's `grad` is still its view."""
+        both = zip(self.trainable, self._gradient_views, strict=True)
+        return all(parameter.grad is view for parameter, view in both)
+
+    def detach_gradients(self) -> None:
+        """Leave the parameters without `grad`: backward makes new ones."""
+        for parameter in self.trainable:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def gather_gradients(self, gradients: Sequence[Tensor | None]) -> None:
+        """Bring gradients that may lie elsewhere into the views; no gradient counts as zero."""
+        for number, (view, gradient) in enumerate(
+            zip(self._gradient_views, gradients, strict=True)
+        ):
+            if gradient is None:
+                view.zero_()
+            elif gradient is not view:
+                view.copy_(gradient)
+                if self._present is not None:
+                    self._present.brought(number)
+        self.attach_gradients()
+
+
+class ChangedBuffers:
+    """Which of a model's buffers change in training, and whether shards can share the changes.
+
+    Watches the values that are pushed. What changed once counts as changing for ever; constant
+    buffers are not sent.
+    """
+
+    def __init__(self, tensors: ModelTensors, initial: Mapping[Vector, FlatVector]) -> None:
+        """`initial`: the values that the shards have."""
+        self._specs = {vector: tensors.specs(vector) for vector in initial}
+        self._constant = {
+            spec.name: _part(initial[vector].host, spec).clone()
+            for vector, specs in self._specs.items()
+            for spec in specs
+        }
+        counters = initial.get(_COUNTERS)
+        self._counters = counters.host.clone() if counters is not None else None
+        """Whole numbers as they were pushed last."""
+
+    def runs(self, values: Mapping[Vector, FlatVector]) -> dict[Vector, tuple[Range, ...]]:
+        """The ranges of each vector that hold changing buffers; neighbours are joined.
+
+        Raises ModelError with the name of a whole-number or bool buffer that has become less.
+        """
+        if self._counters is not None:
+            self._check_counters(values[_COUNTERS].host, self._counters)
+        return {vector: self._runs(vector, flat.host) for vector, flat in values.items()}
+
+    def _runs(self, vector: Vector, host: Tensor) -> tuple[Range, ...]:
+        runs: list[Range] = []
+        for spec in self._specs[vector]:
+            if not spec.elements or not self._changes(spec, host):
+                continue
+            first, end = spec.first, spec.first + spec.elements
+            if runs and runs[-1].end == first:
+                first = runs.pop().first
+            runs.append(Range(first=first, end=end))
+        return tuple(runs)
+
+    def _check_counters(self, host: Tensor, before: Tensor) -> None:
+        if bool((host < before).any()):
+            raise ModelError(self._decrease(host, before))
+        before.copy_(host)
+
+    def _decrease(self, host: Tensor, before: Tensor) -> str:
+        name, index = next(
+            (spec.name, spec.first + place)
+            for spec in self._specs[_COUNTERS]
+            for place in torch.nonzero(_part(host, spec) < _part(before, spec)).flatten().tolist()
+        )
+        return (
+            f"the buffer '{name}' went from {int(before[index])} to {int(host[index])}: of "
+            "whole-number and bool buffers replicas share the largest value, as of counters. If "
+            "it is something else (a place in a queue, a mask, a flag), keep it to each replica: "
+            "register_buffer(..., persistent=False), together with what it belongs to"
+        )
+
+    def _changes(self, spec: TensorSpec, host: Tensor) -> bool:
+        before = self._constant.get(spec.name)
+        if before is None:
+            return True
+        if torch.equal(_part(host, spec), before):
+            return False
+        del self._constant[spec.name]
+        return True
+
+
+def _part(host: Tensor, spec: TensorSpec) -> Tensor:
+    return host[spec.first : spec.first + spec.elements]

@@ -1,4 +1,4 @@
-"""Whether a step's gradient may be used, and how far it is scaled down. Pure."""
+"""What a step is held to: a gradient that can be used, frozen parameters as they were."""
 
 import math
 from dataclasses import dataclass
@@ -6,12 +6,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from disttrain.replica.model_tensors import ModelTensors
+from disttrain.state.vector import FROZEN
+from disttrain.task.errors import ModelError
+
 LARGEST_NORM = 1e18
 """From here on a norm counts as not finite: its square is near the largest float32."""
 
 CHUNK_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 26}
 """Of one dot product. CUDA refuses more than 2^31 elements, and on a CPU the sum is in single
 precision: over 2^24 equal elements it is wrong by 1%."""
+
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Whole numbers by the bytes of an element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +49,47 @@ def check(squared_norm: float, loss: float, clip_norm: float | None) -> Verdict:
     if clip_norm is None or norm <= clip_norm:
         return Verdict(1.0)
     return Verdict(clip_norm / norm)
+
+
+class FrozenParameters:
+    """Finds a frozen parameter that the loss changes: the shards would never know.
+
+    A teacher that follows the model and a target network are usual ones. It remembers a sum of the
+    bits of each; belongs to the compute thread.
+    """
+
+    def __init__(self, tensors: ModelTensors) -> None:
+        self._tensors = tensors
+        self._vectors = [vector for vector in tensors.vectors if vector.name == FROZEN]
+        self._names = [spec.name for vector in self._vectors for spec in tensors.specs(vector)]
+        self._sums: list[int] = []
+
+    def begin(self) -> None:
+        """What the model holds now is what was fetched."""
+        self._sums = self._now()
+
+    def check_after(self, steps: int) -> None:
+        """Look after the steps 1, 2, 4, 8 and so on, so that it costs little. Raises ModelError."""
+        if steps & (steps - 1) == 0:
+            self.check()
+
+    def check(self) -> None:
+        """Raises ModelError with the name of the first parameter that is another one now."""
+        if not self._sums:
+            return
+        for name, before, now in zip(self._names, self._sums, self._now(), strict=True):
+            if before != now:
+                message = (
+                    f"the loss changes the parameter '{name}', which is frozen: frozen parameters "
+                    "are sent to the shards once, so the change would be lost. Make it a buffer "
+                    "(register_buffer), which is sent with every push"
+                )
+                raise ModelError(message)
+
+    def _now(self) -> list[int]:
+        tensors = [one for vector in self._vectors for one in self._tensors.tensors(vector)]
+        return torch.stack([_sum_of_bits(one) for one in tensors]).tolist() if tensors else []
+
+
+def _sum_of_bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().view(_BITS[tensor.element_size()]).sum(dtype=torch.int64)

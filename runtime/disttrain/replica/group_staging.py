@@ -11,7 +11,7 @@ from disttrain.coordinator.protocol.messages import GroupDone, GroupLease
 from disttrain.parameter_server.client import Stage
 from disttrain.parameter_server.errors import EvaluationOver
 from disttrain.replica.batch_connection import BatchConnection
-from disttrain.replica.flat_model import Gradient
+from disttrain.replica.flat_vector import Gradient
 from disttrain.replica.held_groups import HeldGroups
 from disttrain.replica.requested_work import Requests
 from disttrain.sandblaster.batch.groups import Result as GroupResult

@@ -7,24 +7,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from disttrain.parameter_server.client import FetchResult
-from disttrain.replica.accrual import Buffers
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.ledger import Ledger
-from disttrain.replica.push_thread import Departure
+from disttrain.replica.pushes import Pushes
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
-
-
-class Pushes(Buffers, Protocol):
-    """Pushes beside the step: `PushThread`."""
-
-    def submit(self, departure: Departure) -> None:
-        """Start pushing; the buffer comes out of `acquire` again."""
-        ...
-
-    def wait_answered(self) -> None:
-        """Return when everything submitted was answered by every shard."""
-        ...
 
 
 class Fetches(Protocol):

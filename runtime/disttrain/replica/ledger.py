@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job import names
-from disttrain.parameter_server.client import PushResult, Version
+from disttrain.parameter_server.client import Push, PushResult, Version
 from disttrain.replica.work import WorkItem
 from disttrain.telemetry import record_file
 from disttrain.telemetry.record_file import RecordFile
@@ -146,21 +146,19 @@ class Ledger:
         """Records that could not be written."""
         return self._file.missing if self._file is not None else 0
 
-    def acknowledged(
-        self, sequence: int, result: PushResult, samples: int, position: Position
-    ) -> None:
+    def acknowledged(self, push: Push, result: PushResult) -> None:
         """One shard's answer to a push."""
         self._append(
             Record(
                 kind=Kind.ACKNOWLEDGED,
                 shard=result.shard,
                 shard_incarnation=result.version.incarnation,
-                number=sequence,
+                number=push.sequence,
                 version=result.version.count,
                 staleness=result.staleness,
-                samples=samples,
-                lease=position.lease,
-                lease_offset=position.offset,
+                samples=push.samples,
+                lease=push.lease,
+                lease_offset=push.lease_offset,
             )
         )
 
@@ -179,14 +177,15 @@ class Ledger:
 
     def computed(self, gradient: Gradient, position: Position) -> None:
         """A step's gradient is there; `position` is the replica's after it."""
-        record = Record(
-            kind=Kind.COMPUTED if gradient.is_finite else Kind.NOT_FINITE,
-            lease=position.lease,
-            lease_offset=position.offset,
-            **gradient._asdict(),
-        )
         if self._records_steps or not gradient.is_finite:
-            self._append(record)
+            self._append(
+                Record(
+                    kind=Kind.COMPUTED if gradient.is_finite else Kind.NOT_FINITE,
+                    lease=position.lease,
+                    lease_offset=position.offset,
+                    **gradient._asdict(),
+                )
+            )
 
     def fetched(self, number: int, versions: tuple[Version, ...]) -> None:
         """All shards have answered a fetch."""

@@ -34,7 +34,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
 from disttrain.launch.run_folder import RunFolder
-from disttrain.replica import downpour, model_tensors, running
+from disttrain.replica import downpour_config, model_tensors, running
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.errors import JobEnded, WrongStrategy
 from disttrain.replica.lost_leases import LostLeases
@@ -119,7 +119,9 @@ class DownpourOptimizer(torch.optim.Optimizer):
         if self._gradient is None:
             self._gradient = self._downpour.begin_step()
         model.gather_gradients(gradients)
-        self._downpour.finish_step(self._gradient, None, self._samples, START)
+        scale = self._downpour.accrue(self._gradient, None, self._samples, START)
+        self._downpour.push()
+        self._downpour.adopt(self._gradient, scale, self._samples)
         # What backward adds before the next `zero_grad` must not reach a gradient on its way.
         self._gradient = None
         model.detach_gradients()
@@ -152,7 +154,8 @@ class DownpourOptimizer(torch.optim.Optimizer):
             raise JobEnded(str(error)) from error
         self._member = joined.member
         device = next(model.parameters()).device
-        self._connection = self._membership.connect(joined, model, device)
+        buffers = downpour_config.gradient_buffers(self._spec)
+        self._connection = self._membership.connect(joined, model, device, buffers)
         try:
             self._begin()
         except BaseException:
@@ -161,7 +164,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
 
     def _begin(self) -> None:
         super().__init__(self._connection.model.trainable, {})
-        self._downpour = Downpour(self._connection, downpour.from_spec(self._spec))
+        self._downpour = Downpour(self._connection, downpour_config.from_spec(self._spec))
         self._joined = True
         self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
 

@@ -93,6 +93,7 @@ class Pipeline:
         halt: Halt,
     ) -> None:
         self._halt = halt
+        self._source = source
         self._dropped = threading.Event()
         inline = config.workers == 0 and draws_random_numbers(dataset, collate)
         seeded = inline or config.workers > 0
@@ -107,6 +108,11 @@ class Pipeline:
                 target=self._fill, args=(reading,), name="pipeline", daemon=True
             )
             fill.start()
+
+    @property
+    def dry(self) -> bool:
+        """Everything received was given out, and the coordinator had no more."""
+        return self._source.dry
 
     def next(self, timeout: float) -> Loaded | None:
         """The next batch, or None after `timeout` seconds without one. Compute thread only.

@@ -5,7 +5,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.replica.downpour import Counters
 from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.lost_leases import LostLeases
-from disttrain.replica.push_thread import PushThread
+from disttrain.replica.pushes import PushThread
 
 
 def progress(pushes: PushThread, lost: LostLeases) -> Progress:

@@ -17,7 +17,7 @@ from disttrain.job.spec import DistTrainJob
 from disttrain.replica import device, seeding
 from disttrain.task import checks, loading, user_code
 from disttrain.task.errors import LossError, UserCodeError
-from disttrain.task.loss import BatchLoss, LossContext
+from disttrain.task.loss import BatchLoss, LossContext, numbers
 from disttrain.task.task import InputPipeline, Split, Task
 
 _DOUBLE_DATA = (
@@ -112,9 +112,9 @@ class TaskCalls:
         with user_code.running(f"{self._name}.loss()"):
             loss = checks.check_loss(self._loss(model, batch, context), of_a_step=False)
         if loss.sum is None or loss.count is None:
-            (mean,) = device.numbers(loss.mean)
+            (mean,) = numbers(loss.mean)
             return mean * samples, samples
-        total, count = device.numbers(loss.sum, loss.count)
+        total, count = numbers(loss.sum, loss.count)
         checks.check_count(count)
         return total, count
 

@@ -33,6 +33,8 @@ class WorkSource(Protocol):
 
     ended: bool
     """There will be no more than what is held."""
+    dry: bool
+    """True while everything received was given out and the coordinator had no more."""
 
     def next_now(self) -> Lease | None:
         """The next lease if one is held already; never waits."""

@@ -1,9 +1,11 @@
 """What `Task.loss` may return beside a mean, and what it may be told about its step."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+import torch
 from torch import Tensor
 
 
@@ -86,3 +88,41 @@ class LossFigures:
     count: float | None
     """None: of a plain mean."""
     reported: Mapping[str, float]
+
+
+class Reported:
+    """Scalars that losses reported, added up over steps.
+
+    Written by the compute thread; any thread may read.
+    """
+
+    def __init__(self) -> None:
+        self._totals: dict[str, tuple[float, int]] = {}
+
+    def add(self, values: Mapping[str, float]) -> None:
+        """Add one step's; what is not finite is left out."""
+        for name, value in values.items():
+            if math.isfinite(value):
+                total, steps = self._totals.get(name, (0.0, 0))
+                self._totals[name] = total + value, steps + 1
+
+    @property
+    def sums(self) -> dict[str, float]:
+        """Over steps, by name."""
+        return {name: total for name, (total, _) in self._totals.copy().items()}
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """That reported each name."""
+        return {name: steps for name, (_, steps) in self._totals.copy().items()}
+
+
+def numbers(*scalars: Tensor) -> list[float]:
+    """The values of floating-point scalars, exactly.
+
+    They come in one transfer from the first one's device: each would wait for all of its kernels.
+    """
+    place = scalars[0].device
+    exact = [scalar.detach().to(place, torch.float64) for scalar in scalars]
+    values: list[float] = torch.stack(exact).tolist()
+    return values

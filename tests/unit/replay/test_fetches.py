@@ -1,15 +1,30 @@
 """Replayed fetches: what is given early waits, what is given twice counts once."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from builders import placements
 from disttrain.parameter_server.client import Version
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replay.comparing import ComparingLedger, Differences
-from disttrain.replay.exchange import FetchUnderWay, GivenChunk, PushUnderWay, ReplayedFetches
+from disttrain.replay.exchange import (
+    FetchUnderWay,
+    GivenChunk,
+    PushUnderWay,
+    ReplayedFetches,
+    Turns,
+)
 from disttrain.replica.ledger import RECORD
 from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
+
+
+class AtOnce(Turns):
+    """A replica that gets what it waits for at once."""
+
+    def pause(self, wanted: Callable[[], None] = lambda: None) -> None:
+        wanted()
 
 
 class NothingElse:
@@ -25,7 +40,7 @@ class NothingElse:
 def fetches() -> ReplayedFetches:
     share = placements.a_share({placements.PARAMETERS: 4}, chunk_bytes=8)
     ledger = ComparingLedger(SenderLife(0, 1), np.zeros(0, RECORD), Differences())
-    return ReplayedFetches(NothingElse(), [share], ledger)
+    return ReplayedFetches(NothingElse(), [share], ledger, AtOnce(lambda: None, threads=1))
 
 
 def a_chunk(number: int, values: list[float], *, fetch: int = 1, count: int = 7) -> GivenChunk:

@@ -4,8 +4,8 @@ from torch import Tensor, nn
 
 from builders import placements
 from builders.networks import a_normalised_network
-from disttrain.replica.changed_buffers import ChangedBuffers
 from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.flat_vector import ChangedBuffers
 from disttrain.state.placement import Range
 from disttrain.state.vector import Vector
 from disttrain.task.errors import ModelError

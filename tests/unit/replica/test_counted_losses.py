@@ -12,7 +12,8 @@ from builders import placements
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.replica.connection import Connection, Sides
-from disttrain.replica.downpour import Downpour, DownpourConfig
+from disttrain.replica.downpour import Downpour
+from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.pace import NeverWaits
@@ -88,7 +89,10 @@ def test_a_push_is_the_gradient_over_its_batches_together_times_the_steps_that_c
         gradient = downpour.begin_step()
         value = checks.check_loss(loss(model, a_batch(step)))
         value.mean.backward()  # type: ignore[no-untyped-call]
-        downpour.finish_step(gradient, value, 3, Position(lease=1, offset=3 * step + 3))
+        position = Position(lease=1, offset=3 * step + 3)
+        scale = downpour.accrue(gradient, value, 3, position)
+        downpour.push()
+        downpour.adopt(gradient, scale, 3)
     downpour.flush()
     server.fetch_gate.set()
     connection.close()

@@ -10,24 +10,25 @@ from torch import Tensor
 from disttrain.job.roles import Device
 from disttrain.replica import device
 from disttrain.replica.errors import DeviceNotFound
+from disttrain.task.loss import numbers
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_numbers_are_to_the_bit_those_of_the_scalars(dtype: torch.dtype) -> None:
     scalars = (torch.rand(100, generator=torch.Generator().manual_seed(1)) * 1e3).to(dtype)
 
-    assert device.numbers(*scalars) == [scalar.item() for scalar in scalars]
+    assert numbers(*scalars) == [scalar.item() for scalar in scalars]
 
 
 def test_scalars_of_several_types_and_with_a_gradient_come_together() -> None:
     squared_norm = torch.tensor(0.1)
     loss = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
 
-    assert device.numbers(squared_norm, loss) == [squared_norm.item(), 0.1]
+    assert numbers(squared_norm, loss) == [squared_norm.item(), 0.1]
 
 
 def test_numbers_that_are_not_finite_stay_so() -> None:
-    nan, infinite = device.numbers(torch.tensor(math.nan), torch.tensor(-math.inf))
+    nan, infinite = numbers(torch.tensor(math.nan), torch.tensor(-math.inf))
 
     assert math.isnan(nan)
     assert infinite == -math.inf

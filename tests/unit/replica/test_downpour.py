@@ -2,7 +2,7 @@ import copy
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -16,12 +16,14 @@ from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.parameter_server.client import FetchResult
-from disttrain.replica import downpour, gradient_check, loop, seeding
+from disttrain.replica import downpour_config, gradient_check, seeding
 from disttrain.replica.connection import Connection, Sides
-from disttrain.replica.downpour import Downpour, DownpourConfig
+from disttrain.replica.downpour import Downpour, TrainingLoop
+from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.gradient_check import Verdict
 from disttrain.replica.halt import Halt
+from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pace import NeverWaits, Pace
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.work import WorkItem
@@ -83,7 +85,29 @@ class Trained:
         first()
         loss = functional.cross_entropy(self.model(loaded.batch[0]), loaded.batch[1])
         loss.backward()  # type: ignore[no-untyped-call]
-        self.loop.finish_step(gradient, BatchLoss(loss), 8, loaded.item.position)
+        self.finish(gradient, BatchLoss(loss), loaded.item)
+
+    def finish(self, gradient: Tensor, loss: BatchLoss | None, item: WorkItem) -> None:
+        """What comes after backward."""
+        scale = self.loop.accrue(gradient, loss, 8, item.position)
+        self.loop.push()
+        self.loop.adopt(gradient, scale, 8)
+
+
+class Given:
+    """A data pipeline with these batches."""
+
+    dry = False
+
+    def __init__(self, batches: Iterable[Loaded]) -> None:
+        self.left = list(batches)
+
+    def next(self, timeout: float) -> Loaded | None:
+        del timeout
+        return self.left.pop(0)
+
+    def drop(self) -> None:
+        self.left.clear()
 
 
 def batches(count: int) -> Iterator[Loaded]:
@@ -136,9 +160,13 @@ def test_a_loss_is_told_where_the_job_is_and_the_seed_of_its_batch() -> None:
     trained = Trained(model, OneShard(0.05), AWAITED)
     trained.step(next(batches(1)))
 
-    for portion, loaded in enumerate(batches(3)):
-        place = loaded.item._replace(epoch=7, portion=portion)
-        loop.step(trained.loop, loss, loaded._replace(item=place), 5)
+    given = [
+        loaded._replace(item=loaded.item._replace(epoch=7, portion=portion))
+        for portion, loaded in enumerate(batches(3))
+    ]
+    source = Given(given)
+    loop = TrainingLoop(trained.loop, loss, source, LostLeases(frozenset), 5)
+    loop.train_until(lambda: not source.left)
 
     assert [(context.step, context.epoch, context.samples) for context in told] == [
         (1, 7, 8),
@@ -185,7 +213,7 @@ def test_a_step_whose_loss_is_not_known_counts_for_no_loss() -> None:
     trained.step(batch)
     loss = trained.loop.counters.loss_sum
 
-    trained.loop.finish_step(trained.loop.begin_step(), None, 8, batch.item.position)
+    trained.finish(trained.loop.begin_step(), None, batch.item)
 
     counters = trained.loop.counters
     assert (counters.steps, counters.loss_steps, counters.loss_sum) == (2, 1, loss)
@@ -449,7 +477,7 @@ def test_a_gradient_buffer_more_is_made_only_to_accrue_with_local_steps(
 ) -> None:
     job = a_job(*(f"spec.strategy.downpour.{assignment}" for assignment in assignments))
 
-    assert downpour.gradient_buffers(job.spec) == buffers
+    assert downpour_config.gradient_buffers(job.spec) == buffers
 
 
 def test_a_clipped_gradient_travels_unscaled_with_its_factor() -> None:

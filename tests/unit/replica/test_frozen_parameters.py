@@ -6,7 +6,7 @@ from torch import nn
 
 from builders.networks import Unusual
 from disttrain.replica import model_tensors
-from disttrain.replica.frozen_parameters import FrozenParameters
+from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.task.errors import ModelError
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disttrain.coordinator.protocol.fields import Position
-from disttrain.parameter_server.client import PushResult, Version
+from disttrain.parameter_server.client import Push, PushResult, Version
 from disttrain.replica import ledger, ledger_folding
 from disttrain.replica.ledger import Kind, Ledger, Record
 from disttrain.telemetry import folding
 from disttrain.telemetry.folding import Records
+from disttrain.transport.memory import OrdinaryMemory
 
 
 def a_log(*records: Record) -> Records:
@@ -24,6 +24,11 @@ def answer(shard: int, number: int, version: int, life: int = 1) -> Record:
     return Record(
         Kind.ACKNOWLEDGED, shard=shard, shard_incarnation=life, number=number, version=version
     )
+
+
+def a_push(number: int) -> Push:
+    gradient = OrdinaryMemory().allocate("gradient", 4)
+    return Push(sequence=number, gradient=gradient, samples=8, lease=1, lease_offset=8)
 
 
 def kinds(log: Records) -> list[int]:
@@ -57,7 +62,7 @@ def test_a_ledger_does_not_grow_with_the_number_of_pushes(
     for number in range(1, 5001):
         for shard in (0, 1):
             result = PushResult(shard=shard, version=Version(1, number), staleness=0)
-            log.acknowledged(number, result, 8, Position(lease=1, offset=8))
+            log.acknowledged(a_push(number), result)
         assert path.stat().st_size <= (1 + 2 + 100) * ledger.RECORD.itemsize
     log.close()
 

@@ -14,7 +14,7 @@ class TwoLeases:
     """Gives a lease, then waits for the next: the loader begins twice."""
 
     def __init__(self) -> None:
-        self.ended = False
+        self.ended = self.dry = False
         self._left = [
             Lease(id=number, epoch=0, portion=number - 1, first=0, end=4) for number in (2, 1)
         ]

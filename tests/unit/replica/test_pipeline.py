@@ -31,7 +31,7 @@ class Leases:
         self._leases = list(leases)
         self._held = held
         self.waited = 0
-        self.ended = False
+        self.ended = self.dry = False
 
     def next_now(self) -> Lease | None:
         if self._held == 0 or not self._leases:

@@ -14,7 +14,8 @@ from builders import placements
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.replica.connection import Connection, Sides
-from disttrain.replica.downpour import Downpour, DownpourConfig
+from disttrain.replica.downpour import Downpour
+from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.pace import NeverWaits
@@ -74,7 +75,10 @@ def ours(
         gradient = downpour.begin_step()
         loss = model.loss(values, labels, head(step))
         loss.backward()  # type: ignore[no-untyped-call]
-        downpour.finish_step(gradient, BatchLoss(loss), 8, Position(lease=1, offset=8 * step + 8))
+        position = Position(lease=1, offset=8 * step + 8)
+        scale = downpour.accrue(gradient, BatchLoss(loss), 8, position)
+        downpour.push()
+        downpour.adopt(gradient, scale, 8)
     downpour.flush()
     server.fetch_gate.set()
     connection.close()

@@ -1,0 +1,263 @@
+"""From the gradient of a step to the answers to a push: Algorithm 1.1's accrued gradients.
+
+The compute thread accrues and makes each `Push`; the push thread sends it and waits for the shards.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from torch import Tensor
+
+from disttrain.coordinator.protocol.fields import START, Position
+from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
+from disttrain.parameter_server.client import Push, PushResult
+from disttrain.parameter_server.errors import PushRefused
+from disttrain.replica.exchange import PushSide, Versions
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
+from disttrain.replica.gradient_check import Verdict
+from disttrain.replica.halt import Halt
+from disttrain.replica.ledger import SILENT, Ledger
+from disttrain.replica.transfers import Transfers
+from disttrain.telemetry import logs
+
+LOG = logs.get(__name__)
+
+T = TypeVar("T")
+
+
+class Buffers(Protocol):
+    """Where gradient buffers come from."""
+
+    def acquire(self) -> Outgoing:
+        """A gradient buffer that nobody else uses; may wait for a push's answer."""
+        ...
+
+
+class Pushes(Buffers, Protocol):
+    """Pushes beside the step: `PushThread`, or what `disttrain replay` follows a record with."""
+
+    def submit(self, outgoing: Outgoing, push: Push) -> None:
+        """Start pushing what lies in the buffer, which comes out of `acquire` again."""
+        ...
+
+    def passed(self, position: Position) -> None:
+        """Nothing is to be pushed of what came before this position, but what is submitted."""
+        ...
+
+    def wait_answered(self) -> None:
+        """Return when everything submitted was answered by every shard."""
+        ...
+
+
+class Accrual:
+    """The gradient of the next push: backward writes into the buffer that is sent.
+
+    Where a push carries several steps, each is checked and clipped by itself. The first step's
+    vector becomes the sum that the later ones are added to, so that a push needs two vectors while
+    it accrues and one on its way. Where losses have counts, it is the gradient of the loss over all
+    steps' batches together, times the steps in which something counted.
+    """
+
+    def __init__(self, model: FlatModel, pushes: Buffers, push_every: int) -> None:
+        self._model = model
+        self._pushes = pushes
+        self._is_alone = push_every == 1
+        """Each step is a push, whose clip factor travels in the header: no pass over the vector."""
+        self._sequence = 0
+        self._step: Outgoing | None = None
+        self._sum: Outgoing | None = None
+        self._scale = 1.0
+        self._samples = 0
+        self._steps = 0
+        self._unit: float | None = None
+        """Count of the first step in the sum: the others' are measured by it."""
+        self._counted = 0.0
+        """Sum of all counts, so measured."""
+
+    def begin_step(self) -> Tensor:
+        """Where the step's gradient goes, all zero, with the model's `grad` pointing there.
+
+        Waits for a buffer whose push was answered, if the last step's is on its way or is the sum.
+        """
+        if self._step is None:
+            self._step = self._pushes.acquire()
+            self._model.collect_gradients_in(self._step.gradient_views)
+        return self._step.gradient.tensor.zero_()
+
+    def add(self, verdict: Verdict, samples: int, count: float | None = None) -> float:
+        """Add the step's gradient, which is finite, to what the next push carries.
+
+        `count`: of a loss that says how much its batch counts; all of a push's steps say it.
+        Returns the factor that clips the step's vector as it lies there now.
+        """
+        assert self._step is not None  # noqa: S101  begin_step was before
+        if self._is_alone:
+            self._sum, self._step = self._step, None
+            self._samples, self._scale = samples, verdict.scale
+            return verdict.scale
+        self._add_clipped(self._step, verdict, samples, count)
+        return 1.0
+
+    def take(self, versions: Versions, position: Position) -> tuple[Outgoing, Push] | None:
+        """What to push now, computed on these versions; None if nothing was accrued."""
+        if self._sum is None:
+            return None
+        if self._unit is not None and self._counted != self._steps:
+            self._sum.gradient.tensor.mul_(self._steps / self._counted)
+        self._sequence += 1
+        outgoing, push = (
+            self._sum,
+            Push(
+                sequence=self._sequence,
+                gradient=self._sum.gradient.buffer,
+                versions=versions,
+                scale=self._scale,
+                samples=self._samples,
+                lease=position.lease,
+                lease_offset=position.offset,
+                buffers={v: flat.buffer for v, flat in self._sum.buffers.vectors.items()},
+            ),
+        )
+        self._sum, self._samples, self._steps = None, 0, 0
+        return outgoing, push
+
+    def _add_clipped(
+        self, step: Outgoing, verdict: Verdict, samples: int, count: float | None
+    ) -> None:
+        gradient = step.gradient.tensor
+        if verdict.scale != 1.0:
+            gradient.mul_(verdict.scale)
+        self._samples += samples
+        if count == 0:
+            return
+        self._steps += 1
+        if self._sum is None:
+            self._sum, self._step = step, None
+            self._unit, self._counted = count, 1.0
+        else:
+            share = 1.0 if count is None or self._unit is None else count / self._unit
+            self._sum.gradient.tensor.add_(gradient, alpha=share)
+            self._counted += share
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Acknowledged:
+    """What all shards have answered so far."""
+
+    position: Position = START
+    samples: int = 0
+    pushes: int = 0
+
+
+class PushThread:
+    """Sends pushes in their order, and gives each gradient buffer back when it was answered.
+
+    `client` is used by this thread only, the methods by the compute thread only; `acknowledged`
+    and the staleness may be read by any.
+    """
+
+    def __init__(
+        self, client: PushSide, model: FlatModel, halt: Halt, ledger: Ledger = SILENT
+    ) -> None:
+        self._client = client
+        self._halt = halt
+        self._ledger = ledger
+        self._changed = ChangedBuffers(model.tensors, model.buffer_values())
+        self._free: queue.SimpleQueue[Outgoing] = queue.SimpleQueue()
+        for outgoing in model.outgoing:
+            self._free.put(outgoing)
+        self._acts: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.acknowledged = Acknowledged()
+        self.staleness = [0] * len(STALENESS_BOUNDS)
+        self.staleness_unknown = 0
+        self.refused = 0
+        """Pushes that a shard refused for what they held."""
+        self.waited_seconds = 0.0
+        """How long `acquire` and `wait_answered` blocked, in all."""
+        self.transfers = Transfers()
+        self._thread = threading.Thread(target=self._run, name="push", daemon=True)
+        self._thread.start()
+
+    def acquire(self) -> Outgoing:
+        try:
+            return self._free.get_nowait()
+        except queue.Empty:
+            return self._wait_for(self._free)
+
+    def submit(self, outgoing: Outgoing, push: Push) -> None:
+        outgoing.leave()
+        self._acts.put(lambda: self._send(outgoing, push))
+
+    def passed(self, position: Position) -> None:
+        self._acts.put(lambda: self._advance(position))
+
+    def call(self, act: Callable[[], None]) -> None:
+        """Let the thread do something with its client; return when it is done. Raises Halted."""
+        done: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._acts.put(act)
+        self._acts.put(lambda: done.put(None))
+        self._wait_for(done)
+
+    def wait_answered(self) -> None:
+        """Raises Halted."""
+        self.call(lambda: None)
+
+    def close(self, timeout: float) -> None:
+        """End the thread after what was submitted."""
+        self._acts.put(None)
+        self._thread.join(timeout)
+
+    def release(self) -> None:
+        """The same, however long it takes. Raises what ended the thread, or Halted."""
+        self._acts.put(None)
+        self._halt.joined(self._thread)
+
+    def _wait_for(self, source: "queue.SimpleQueue[T]") -> T:
+        began = time.perf_counter()
+        item = self._halt.get(source)
+        self.waited_seconds += time.perf_counter() - began
+        return item
+
+    def _run(self) -> None:
+        try:
+            while (act := self._acts.get()) is not None:
+                act()
+        except BaseException as error:
+            self._halt.say(error)
+        finally:
+            self._client.close()
+
+    def _send(self, outgoing: Outgoing, push: Push) -> None:
+        began = time.perf_counter()
+        outgoing.wait_left()
+        push.changed = self._changed.runs(outgoing.buffers.vectors)
+        try:
+            self._note(push, self._client.push(push))
+            self._advance(push.position, samples=push.samples, pushes=1)
+        except PushRefused as error:
+            LOG.warning("push refused", sequence=push.sequence, error=error)
+            self._ledger.refused(push.sequence)
+            self.refused += 1
+        self.transfers.add(time.perf_counter() - began, push.nbytes)
+        self._free.put(outgoing)
+
+    def _advance(self, position: Position, *, samples: int = 0, pushes: int = 0) -> None:
+        before = self.acknowledged
+        self.acknowledged = Acknowledged(
+            position=max(before.position, position),
+            samples=before.samples + samples,
+            pushes=before.pushes + pushes,
+        )
+
+    def _note(self, push: Push, results: list[PushResult]) -> None:
+        for result in results:
+            self._ledger.acknowledged(push, result)
+            if result.staleness < 0:
+                self.staleness_unknown += 1
+            else:
+                self.staleness[staleness_bucket(result.staleness)] += 1
