@@ -97,8 +97,9 @@ class Writer:
             self.cut.written = write(self.cut, self.parts)
         except Exception as error:
             self.cut.error = error
-        self.cut.seconds = time.perf_counter() - began
-        self._is_over.set()
+        finally:
+            self.cut.seconds = time.perf_counter() - began
+            self._is_over.set()
 
 
 def write(made: Cut, parts: Parts) -> Written:
