@@ -51,7 +51,7 @@ import torch
 from builders.jobs import a_job
 from builders.transports import a_chunk_header
 from builders import placements
-from disttrain.job import schema
+from disttrain.job import fields
 from disttrain_generators import crd_file, reference_page
 from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import SenderLife
@@ -68,7 +68,7 @@ shard.admit(SenderLife(0, 1))
 push = a_chunk_header(Verb.PUSH, 4, incarnation=1, receiver_incarnation=1, sequence=1)
 list(shard.handle(push, torch.ones(4).numpy().data.cast("B")))
 assert state.values.tensor(placements.PARAMETERS).tolist() == [-0.5] * 4
-for text in (crd_file.plain(), reference_page.page(), schema.schema_text()):
+for text in (crd_file.plain(), reference_page.page(), fields.schema_text()):
     assert "halfRate" in text
 assert next(iter(assembly.makers(job.spec.strategy.rule))) == "half_rate"
 """
