@@ -102,15 +102,22 @@ class BatchConnection:
         self.model.adopt_first_fetch()
         return fetching.result()
 
+    def release(self) -> None:
+        """End the threads, with nothing under way: the model goes on without them."""
+        wait(self._ends())
+
     def close(self) -> None:
         """End the threads; what is under way is not waited for long."""
         self.halt.say()
         self._sides.push.stop()
         self._sides.fetch.stop()
+        wait(self._ends(), CLOSE_SECONDS)
+
+    def _ends(self) -> list["Future[None]"]:
         ends = [
             self._push_thread.submit(self._sides.push.close),
             self._fetch_thread.submit(self._sides.fetch.close),
         ]
-        wait(ends, CLOSE_SECONDS)
         self._push_thread.shutdown(wait=False)
         self._fetch_thread.shutdown(wait=False)
+        return ends

@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from functools import partial
 
+from torch import nn
+
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.spec import Spec
 from disttrain.replica import data
-from disttrain.replica.batch_connection import BatchConnection
+from disttrain.replica.batch_connection import BatchConnection, BatchSides
 from disttrain.replica.batch_loop import BatchLoop
 from disttrain.replica.exchange import Versions
 from disttrain.replica.group_source import GroupSource
@@ -19,8 +22,11 @@ from disttrain.replica.ledger import SILENT
 from disttrain.replica.membership import Membership
 from disttrain.replica.pipeline import Pipeline
 from disttrain.replica.prepared import Prepared
+from disttrain.replica.training import Handover
+from disttrain.replica.transfers import Transfers
 from disttrain.replica.trial_point import TrialPoint
 from disttrain.replica.work import Cutting
+from disttrain.task import checks
 
 
 class BatchTraining:
@@ -30,16 +36,25 @@ class BatchTraining:
 
     def __init__(
         self,
-        rule: Sandblaster,
+        spec: Spec,
         prepared: Prepared,
         membership: Membership,
         joined: Joined,
-        connection: BatchConnection,
+        before: Handover | None,
     ) -> None:
+        rule = spec.strategy.sandblaster
+        assert rule is not None  # noqa: S101  The registry has asked.
         coordinator, member = membership.coordinator, joined.member
-        self._connection = connection
-        self.pushes = self._connection.pushes
-        self.fetches = self._connection.fetches
+        before = before or Handover(
+            model=membership.flat_model(joined, prepared.model, prepared.device, 0),
+            pushes=Transfers(),
+            fetches=Transfers(),
+        )
+        push, fetch = membership.clients(joined)
+        sides = BatchSides(push=push, fetch=fetch)
+        self.pushes, self.fetches = before.pushes, before.fetches
+        transfers = self.pushes, self.fetches
+        self._connection = BatchConnection(before.model, sides, membership.halt, transfers)
         self._point = TrialPoint(self._connection)
         held = HeldGroups()
         self._staging = GroupStaging(self._connection, coordinator, member, held)
@@ -57,6 +72,11 @@ class BatchTraining:
             held,
             joined.seed,
         )
+
+    @staticmethod
+    def check_model(model: nn.Module) -> None:
+        """Raises ModelError for one whose loss is no sum over samples."""
+        checks.check_sum_over_samples(model)
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
         self._connection.first_fetch(meanwhile)
@@ -77,9 +97,6 @@ class BatchTraining:
     def evaluated(self) -> None:
         """Nothing: the next evaluation's point is fetched in any case."""
 
-    def leave_warm_start(self) -> None:
-        """Nothing: there is none."""
-
     def progress(self) -> Progress:
         """See `Training`: the coordinator counts groups by their results, and samples by this."""
         return Progress(samples=self._staging.samples)
@@ -99,6 +116,10 @@ class BatchTraining:
             push_seconds=counters.push_seconds,
             fetch_seconds=self._point.waited_seconds,
         )
+
+    def release(self) -> Handover:
+        self._connection.release()
+        return Handover(model=self._connection.model, pushes=self.pushes, fetches=self.fetches)
 
     def close(self) -> None:
         self._connection.close()

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
+from torch import nn
+
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined
@@ -10,13 +12,13 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.replica import data, downpour_config, report
-from disttrain.replica.connection import Connection
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.exchange import Versions
 from disttrain.replica.leases import LeaseSource
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
+from disttrain.replica.training import Handover
 from disttrain.replica.work import Cutting
 
 
@@ -24,10 +26,17 @@ class DownpourTraining:
     """See `training.Training`."""
 
     def __init__(
-        self, spec: Spec, prepared: Prepared, membership: Membership, joined: Joined
+        self,
+        spec: Spec,
+        prepared: Prepared,
+        membership: Membership,
+        joined: Joined,
+        before: Handover | None,
     ) -> None:
+        assert before is None  # noqa: S101  No job begins with another strategy.
         coordinator = membership.coordinator
-        self._connection = membership.connect(joined, prepared.model, prepared.device)
+        buffers = downpour_config.gradient_buffers(spec)
+        self._connection = membership.connect(joined, prepared.model, prepared.device, buffers)
         self.pushes = self._connection.pushes.transfers
         self.fetches = self._connection.fetches.transfers
         self.ledger = self._connection.ledger
@@ -42,6 +51,10 @@ class DownpourTraining:
         pipeline = data.pipeline(prepared, joined.seed, source, cutting, membership.halt)
         loss = data.loss_on_device(prepared)
         self._loop = TrainingLoop(self._downpour, loss, pipeline, self._lost, joined.seed)
+
+    @staticmethod
+    def check_model(model: nn.Module) -> None:
+        """Every model will do."""
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
         self._downpour.begin(self._connection.first_fetch(meanwhile))
@@ -63,9 +76,6 @@ class DownpourTraining:
         """Else the next gradient would be of values as old as the evaluation was long."""
         self._downpour.fetch_now()
 
-    def leave_warm_start(self) -> None:
-        """Nothing: there is none of a batch method."""
-
     def progress(self) -> Progress:
         return report.progress(self._connection.pushes, self._lost)
 
@@ -73,10 +83,10 @@ class DownpourTraining:
         pushes, fetches = self._connection.pushes, self._connection.fetches
         return report.replica_report(self._downpour.counters, pushes, fetches, self._lost)
 
-    def release(self) -> Connection:
-        """End the threads, after `drain`: its model and ledger are for what comes then."""
+    def release(self) -> Handover:
         self._connection.release()
-        return self._connection
+        model = self._connection.model
+        return Handover(model=model, pushes=self.pushes, fetches=self.fetches)
 
     def close(self) -> None:
         self._connection.close()

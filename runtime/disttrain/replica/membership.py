@@ -19,14 +19,12 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity, Side
-from disttrain.replica import downpour_config, ledger, ledger_folding
-from disttrain.replica.batch_connection import BatchConnection, BatchSides
+from disttrain.replica import ledger, ledger_folding
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.errors import TooManyShards
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import Ledger
-from disttrain.replica.transfers import Transfers
 from disttrain.transport import descriptors, malloc
 from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
@@ -95,15 +93,24 @@ class Membership:
         """
         return self.coordinator.join(join, report, self._join_seconds, meanwhile)
 
-    def connect(self, joined: Joined, model: nn.Module, device: torch.device) -> Connection:
+    def connect(
+        self, joined: Joined, model: nn.Module, device: torch.device, outgoing_buffers: int
+    ) -> Connection:
         """Put the model into flat vectors and start the threads that push and fetch them."""
-        buffers = downpour_config.gradient_buffers(defaults.first_stage(self._spec))
+        flat = self.flat_model(joined, model, device, outgoing_buffers)
+        log = self._ledger(joined)
+        push, fetch = self.clients(joined)
+        return Connection(flat, Sides(push=push, fetch=fetch), self.halt, log)
+
+    def flat_model(
+        self, joined: Joined, model: nn.Module, device: torch.device, outgoing_buffers: int
+    ) -> FlatModel:
+        """Put the model into flat vectors that the transport can send."""
         precision = defaults.precision(self._spec)
         memory = self._memory(joined)
-        flat = FlatModel(model, memory, device, outgoing_buffers=buffers, precision=precision)
-        log = self._ledger(joined)
-        push, fetch = self._clients(joined)
-        return Connection(flat, Sides(push=push, fetch=fetch), self.halt, log)
+        return FlatModel(
+            model, memory, device, outgoing_buffers=outgoing_buffers, precision=precision
+        )
 
     def _ledger(self, joined: Joined) -> Ledger:
         audit = defaults.audit(self._spec)
@@ -113,32 +120,14 @@ class Membership:
         fold = ledger_folding.fold if audit is Audit.SUMMARY else None
         return Ledger(path, records_steps=self._spec.record, fold=fold)
 
-    def connect_batch(
-        self, joined: Joined, model: nn.Module, device: torch.device
-    ) -> BatchConnection:
-        """The same for a batch method, in its precision."""
-        precision = defaults.precision(self._spec)
-        memory = self._memory(joined)
-        flat = FlatModel(model, memory, device, outgoing_buffers=0, precision=precision)
-        return self.join_batches(joined, flat, (Transfers(), Transfers()))
-
-    def join_batches(
-        self, joined: Joined, flat: FlatModel, transfers: tuple[Transfers, Transfers]
-    ) -> BatchConnection:
-        """The same with a model that lies in flat vectors, and is joined by nothing else.
-
-        `transfers`: where pushes and fetches are noted.
-        """
-        push, fetch = self._clients(joined)
-        return BatchConnection(flat, BatchSides(push=push, fetch=fetch), self.halt, transfers)
-
     def _memory(self, joined: Joined) -> Memory:
         owner = names.replica_name(joined.member.index)
         memory = self._transport.memory(f"{owner}-i{joined.member.incarnation}")
         self._memories.append(memory)
         return memory
 
-    def _clients(self, joined: Joined) -> tuple[PushClient, FetchClient]:
+    def clients(self, joined: Joined) -> tuple[PushClient, FetchClient]:
+        """The ways to all shards; each belongs to one thread."""
         placement = joined.placement
         if placement is None:
             message = "the coordinator took in this replica's model without a placement"

@@ -154,7 +154,8 @@ class DownpourOptimizer(torch.optim.Optimizer):
             raise JobEnded(str(error)) from error
         self._member = joined.member
         device = next(model.parameters()).device
-        self._connection = self._membership.connect(joined, model, device)
+        buffers = downpour_config.gradient_buffers(self._spec)
+        self._connection = self._membership.connect(joined, model, device, buffers)
         try:
             self._begin()
         except BaseException:

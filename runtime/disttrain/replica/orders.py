@@ -43,7 +43,7 @@ class Abilities:
     upload: Callable[[tuple[int, ...]], None]
     fetch_now: Callable[[], Versions]
     drain: Callable[[], Progress]
-    leave_warm_start: Callable[[], None]
+    next_phase: Callable[[], None]
 
 
 class Orders:
@@ -81,7 +81,7 @@ class Orders:
             case Drain():
                 return Drained(progress=self._abilities.drain())
             case LeaveWarmStart():
-                self._abilities.leave_warm_start()
+                self._abilities.next_phase()
             case End():
                 LOG.info("told to end", reason=order.reason)
             case _:

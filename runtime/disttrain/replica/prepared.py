@@ -1,18 +1,18 @@
 """What a replica makes before it joins: the task, the model, the data. It may fail, and is slow."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from disttrain.job import defaults
-from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica import device, evaluation, model_tensors, task_calls
 from disttrain.replica.model_tensors import ModelTensors
 from disttrain.replica.task_calls import Examples, TaskCalls
 from disttrain.replica.watchdog import Watchdog
-from disttrain.task import checks
 from disttrain.task.task import Split
 
 
@@ -28,13 +28,15 @@ class Prepared:
     device: torch.device
 
 
-def prepare(config: LaunchConfig) -> Prepared:
-    """Load and check the task of a job. Raises a FinalError that says what is wrong with it."""
+def prepare(config: LaunchConfig, check_model: Callable[[Spec, nn.Module], None]) -> Prepared:
+    """Load and check the task of a job. Raises a FinalError that says what is wrong with it.
+
+    `check_model`: what the job's strategies ask of a model.
+    """
     spec = config.job.spec
     task = task_calls.load(config.job, config.task_folder)
     model = task.model(spec.seed)
-    if isinstance(spec.strategy.rule, Sandblaster):
-        checks.check_sum_over_samples(model)
+    check_model(spec, model)
     # Portions may be larger than the data: then there is one.
     batch = spec.batch_size or 1
     prepared = Prepared(

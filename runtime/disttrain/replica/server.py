@@ -8,22 +8,15 @@ import uuid
 import torch
 
 from disttrain.coordinator.errors import JobOver
-from disttrain.coordinator.protocol.messages import Join, Joined
-from disttrain.job import defaults, names
-from disttrain.job.downpour import Downpour
-from disttrain.job.sandblaster import Sandblaster
+from disttrain.coordinator.protocol.messages import Join
+from disttrain.job import names
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
-from disttrain.replica import prepared
-from disttrain.replica.batch_training import BatchTraining
-from disttrain.replica.connection import Connection
-from disttrain.replica.downpour_training import DownpourTraining
+from disttrain.replica import prepared, strategies
 from disttrain.replica.membership import JobAddress, Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.replica import Replica
 from disttrain.replica.served_metrics import ServedMetrics
-from disttrain.replica.training import Training
-from disttrain.replica.warm_started_training import WarmStartedTraining
 from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role
@@ -43,7 +36,7 @@ def main(config: LaunchConfig) -> int:
     sys.setswitchinterval(_SWITCH_SECONDS)
     # First, so that somebody who asks whether this process lives has an answer: a task may be slow.
     served = ServedMetrics(config.metrics_address)
-    ready = prepared.prepare(config)
+    ready = prepared.prepare(config, strategies.check_model)
     membership = Membership(JobAddress.of(config))
     try:
         return _live(config, ready, membership, served)
@@ -59,7 +52,7 @@ def _live(
 ) -> int:
     joined = membership.join(_join(config, ready, served.address), served.latest_report)
     logs.rename(names.replica_name(joined.member.index))
-    training = _training(config, ready, membership, joined)
+    training = strategies.training(config.job.spec, ready, membership, joined)
     try:
         with Watchdog(config.job.spec.replicas.call_timeout_seconds):
             replica = Replica(ready, membership, joined, training)
@@ -73,35 +66,6 @@ def _live(
             return replica.run()
     finally:
         training.close()
-
-
-def _training(
-    config: LaunchConfig, ready: Prepared, membership: Membership, joined: Joined
-) -> Training:
-    match config.job.spec.strategy.rule:
-        case Downpour():
-            return DownpourTraining(config.job.spec, ready, membership, joined)
-        case Sandblaster(warm_start=None) as rule:
-            connection = membership.connect_batch(joined, ready.model, ready.device)
-            return BatchTraining(rule, ready, membership, joined, connection)
-        case Sandblaster() as rule:
-            return _warm_started(config, rule, ready, membership, joined)
-
-
-def _warm_started(
-    config: LaunchConfig,
-    rule: Sandblaster,
-    ready: Prepared,
-    membership: Membership,
-    joined: Joined,
-) -> WarmStartedTraining:
-    def then(released: Connection) -> BatchTraining:
-        transfers = released.pushes.transfers, released.fetches.transfers
-        connection = membership.join_batches(joined, released.model, transfers)
-        return BatchTraining(rule, ready, membership, joined, connection)
-
-    spec = defaults.first_stage(config.job.spec)
-    return WarmStartedTraining(DownpourTraining(spec, ready, membership, joined), then)
 
 
 def _join(config: LaunchConfig, ready: Prepared, metrics_address: str) -> Join:

@@ -1,13 +1,25 @@
 """What a strategy does in a replica: the part of its life that is not the same for all."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.replica.exchange import Versions
+from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.transfers import Transfers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Handover:
+    """What one phase of a job leaves to the next one."""
+
+    model: FlatModel
+    pushes: Transfers
+    """Where pushes are noted."""
+    fetches: Transfers
 
 
 class Training(Protocol):
@@ -46,8 +58,8 @@ class Training(Protocol):
         """The values of `fetch_now` were measured, while the other replicas went on."""
         ...
 
-    def leave_warm_start(self) -> None:
-        """Work for the batch method from now on, with the shards' values. After `drain`."""
+    def release(self) -> Handover:
+        """End the threads, after `drain`: what is left is for the next phase's training."""
         ...
 
     def progress(self) -> Progress:

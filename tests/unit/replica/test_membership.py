@@ -50,7 +50,7 @@ def test_a_life_that_has_left_keeps_no_shared_memory(tmp_path: Path) -> None:
         seed=1,
         placement=place(model_tensors.describe(model).layout, 1),
     )
-    connection = membership.connect(joined, model, torch.device("cpu"))
+    connection = membership.connect(joined, model, torch.device("cpu"), outgoing_buffers=2)
     assert segments() > before
 
     connection.close()

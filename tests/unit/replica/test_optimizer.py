@@ -90,6 +90,7 @@ def test_a_connection_that_cannot_begin_is_closed_before_the_membership(
     connection.first_fetch.side_effect = TimeoutError
     monkeypatch.setattr(optimizer, "Downpour", MagicMock())
     monkeypatch.setattr(downpour_config, "from_spec", MagicMock())
+    monkeypatch.setattr(downpour_config, "gradient_buffers", MagicMock())
 
     with pytest.raises(TimeoutError):
         DownpourOptimizer(model, held.path)

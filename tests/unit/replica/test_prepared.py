@@ -10,7 +10,7 @@ from builders.jobs import a_job
 from disttrain.job import names
 from disttrain.job.roles import Device
 from disttrain.launch.config import LaunchConfig
-from disttrain.replica import prepared
+from disttrain.replica import prepared, strategies
 from disttrain.task.errors import MeasureError, UserCodeError
 from disttrain.transport.config import TransportKind
 
@@ -61,7 +61,7 @@ def prepare(folder: Path, measures: str) -> prepared.Prepared:
         threads=1,
         device=Device.CPU,
     )
-    return prepared.prepare(config)
+    return prepared.prepare(config, strategies.check_model)
 
 
 def test_a_loss_that_takes_derivatives_can_be_evaluated(folder: Path) -> None:

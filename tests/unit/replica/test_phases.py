@@ -1,0 +1,116 @@
+"""A job's phases in a replica, and who asks which strategies they have."""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from builders.jobs import a_job
+from disttrain.coordinator.protocol.fields import Position, Progress
+from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.replica import strategies
+from disttrain.replica.phases import Phases
+from disttrain.replica.training import Handover
+
+STRATEGIES_OWN = {
+    "strategies.py",
+    "downpour_config.py",
+    "downpour_training.py",
+    "batch_training.py",
+    "optimizer.py",
+}
+
+
+def asks(file: Path) -> bool:
+    """Whether it looks into the strategy of a manifest."""
+    nodes = ast.walk(ast.parse(file.read_text()))
+    held = [node.value for node in nodes if isinstance(node, ast.Attribute)]
+    return any(isinstance(one, ast.Attribute) and one.attr == "strategy" for one in held)
+
+
+class Phase:
+    """A training that writes down what is asked of it."""
+
+    ledger = cast(Any, type("Ledger", (), {"close": lambda _: None})())
+
+    def __init__(self, name: str, told: list[str], samples: int) -> None:
+        self.pushes = self.fetches = cast(Any, object())
+        self.before: Handover | None = None
+        self._name = name
+        self._told = told
+        self._samples = samples
+
+    def then(self, before: Handover | None) -> Any:
+        self.before = before
+        return self
+
+    def begin(self, meanwhile: Callable[[], None]) -> None:
+        del meanwhile
+        self._told.append(f"{self._name} begins")
+
+    def train_until(self, ends: Callable[[], bool]) -> None:
+        while not ends():
+            self._told.append(f"{self._name} steps")
+
+    def drain(self) -> None:
+        self._told.append(f"{self._name} drains")
+
+    def release(self) -> Handover:
+        self._told.append(f"{self._name} releases")
+        return Handover(model=cast(Any, self._name), pushes=self.pushes, fetches=self.fetches)
+
+    def progress(self) -> Progress:
+        return Progress(position=Position(lease=self._samples), samples=self._samples)
+
+    def report(self) -> ReplicaReport:
+        return ReplicaReport(progress=self.progress(), steps=1)
+
+    def close(self) -> None:
+        self._told.append(f"{self._name} closes")
+
+
+def test_a_phase_goes_on_with_what_the_one_before_has_released() -> None:
+    told: list[str] = []
+    first, second = Phase("first", told, 30), Phase("second", told, 12)
+    phases = Phases([first.then, second.then])
+    commands = iter(["", "next phase", "", "next phase", "end"])
+
+    def ends() -> bool:
+        command = next(commands)
+        if command == "next phase":
+            phases.next_phase()
+        return command == "end"
+
+    phases.begin(lambda: None)
+    phases.train_until(ends)
+    phases.close()
+
+    assert told == [
+        "first begins",
+        "first steps",
+        "first drains",
+        "first releases",
+        "second begins",
+        "second steps",
+        "second steps",
+        "second closes",
+    ]
+    assert first.before is None
+    assert second.before is not None
+    assert second.before.model == cast(Any, "first")
+
+
+def test_what_was_done_counts_over_all_phases() -> None:
+    phases = Phases([Phase("first", [], 30).then, Phase("second", [], 12).then])
+    phases.next_phase()
+
+    assert phases.progress() == Progress(position=Position(lease=30), samples=42)
+    assert (phases.report().steps, phases.report().progress.samples) == (2, 42)
+
+
+def test_nobody_but_the_registry_and_the_strategies_own_ask_for_the_strategy() -> None:
+    folder = Path(strategies.__file__).parent
+    asking = {file.name for file in folder.glob("*.py") if asks(file)}
+
+    assert asking <= STRATEGIES_OWN
+    assert strategies._phases(a_job().spec) == [a_job().spec]
