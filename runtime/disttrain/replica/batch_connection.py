@@ -3,12 +3,10 @@
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from typing import TypeVar
 
 from disttrain.parameter_server.client import FetchResult, Stage
-from disttrain.replica.connection import CLOSE_SECONDS
-from disttrain.replica.exchange import StageSide, TrialSide
+from disttrain.replica.connection import CLOSE_SECONDS, Sides
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Gradient
 from disttrain.replica.halt import Halt
@@ -18,21 +16,13 @@ from disttrain.sandblaster.names import TRIAL
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchSides:
-    """Both halves of the parameter server's client; each belongs to one thread."""
-
-    push: StageSide
-    fetch: TrialSide
-
-
 class BatchConnection:
     """For the compute thread. What is begun here ends in one thread per direction, in order."""
 
     def __init__(
         self,
         model: FlatModel,
-        sides: BatchSides,
+        sides: Sides,
         halt: Halt,
         transfers: tuple[Transfers, Transfers],
     ) -> None:

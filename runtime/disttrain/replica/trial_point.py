@@ -3,8 +3,8 @@
 import time
 from concurrent.futures import Future, wait
 
+from disttrain.parameter_server.client import Versions
 from disttrain.replica.batch_connection import BatchConnection
-from disttrain.replica.exchange import Versions
 
 
 class TrialPoint:
