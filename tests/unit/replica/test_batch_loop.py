@@ -21,7 +21,7 @@ from disttrain.parameter_server.client import (
     Version,
 )
 from disttrain.parameter_server.errors import EvaluationOver
-from disttrain.replica.batch_connection import BatchConnection
+from disttrain.replica.batch_connection import BatchConnection, TrialPoint
 from disttrain.replica.batch_loop import BatchLoop
 from disttrain.replica.connection import Sides
 from disttrain.replica.flat_model import FlatModel
@@ -30,7 +30,6 @@ from disttrain.replica.halt import Halt
 from disttrain.replica.held_groups import HeldGroups
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.transfers import Transfers
-from disttrain.replica.trial_point import TrialPoint
 from disttrain.replica.work import WorkItem
 from disttrain.state.vector import Vector
 from disttrain.task import checks
