@@ -35,10 +35,10 @@ from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
-from disttrain.replica.leases import LeaseSource
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.model_tensors import describe
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
+from disttrain.replica.requested_work import LeaseSource
 from disttrain.replica.work import Cutting
 from disttrain.task.loss import BatchLoss
 from disttrain.transport.config import TransportKind

@@ -8,13 +8,20 @@ import torch
 from builders import placements
 from disttrain.holder.values import DTYPES
 from disttrain.parameter_server import schedule
-from disttrain.parameter_server.client import FetchResult, Push, PushResult, Version
+from disttrain.parameter_server.client import (
+    FetchClient,
+    FetchResult,
+    Push,
+    PushClient,
+    PushResult,
+    Version,
+)
 from disttrain.parameter_server.schedule import Factor
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 
 
-class OneShard:
+class OneShard(PushClient, FetchClient):
     """Both sides of a client at once. `gate` holds back pushes, `fetch_gate` fetches."""
 
     def __init__(self, learning_rate: float, factor: Factor = schedule.constant) -> None:

@@ -745,6 +745,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/journal/test_journal.py",),
     ),
     Mutant(
+        name="a phase that begins although there is none",
+        file=f"{_R}/replica/phases.py",
+        old="if not self._to_come:",
+        new="if False:",
+        tests=(f"{_UNIT}/replica/test_phases.py",),
+    ),
+    Mutant(
         name="a default by which computing always runs ahead",
         file=f"{_R}/replica/downpour.py",
         old="from disttrain.replica.pace import MeasuredPace, Pace",

@@ -5,6 +5,7 @@ A push sends chunks within a window, and goes on where the shard says.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.parameter_server.conversation import ClientConfig, Conversation, Directory
@@ -31,7 +32,11 @@ __all__ = [
     "PushResult",
     "Stage",
     "Version",
+    "Versions",
 ]
+
+Versions: TypeAlias = tuple[Version, ...]
+"""Of every shard."""
 
 WINDOW_CHUNKS = 6
 """Chunks on their way to one shard; fewer than the transport queues: sending never blocks."""

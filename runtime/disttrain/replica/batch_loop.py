@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from disttrain.parameter_server.errors import EvaluationOver
 from disttrain.replica import seeding
+from disttrain.replica.batch_connection import TrialPoint
 from disttrain.replica.data import LossOfBatch
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.replica.group_staging import GroupStaging, GroupSum
 from disttrain.replica.held_groups import HeldGroups
 from disttrain.replica.pipeline import Loaded, Pipeline
-from disttrain.replica.trial_point import TrialPoint
 from disttrain.task import checks, user_code
 from disttrain.task.errors import LossError
 from disttrain.task.loss import LossContext, LossFigures, Reported, numbers

@@ -11,20 +11,19 @@ from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
+from disttrain.parameter_server.client import Versions
 from disttrain.replica import data
-from disttrain.replica.batch_connection import BatchConnection, BatchSides
+from disttrain.replica.batch_connection import BatchConnection, TrialPoint
 from disttrain.replica.batch_loop import BatchLoop
-from disttrain.replica.exchange import Versions
-from disttrain.replica.group_source import GroupSource
 from disttrain.replica.group_staging import GroupStaging
 from disttrain.replica.held_groups import HeldGroups
 from disttrain.replica.ledger import SILENT
 from disttrain.replica.membership import Membership
 from disttrain.replica.pipeline import Pipeline
 from disttrain.replica.prepared import Prepared
+from disttrain.replica.requested_work import GroupSource
 from disttrain.replica.training import Handover
 from disttrain.replica.transfers import Transfers
-from disttrain.replica.trial_point import TrialPoint
 from disttrain.replica.work import Cutting
 from disttrain.task import checks
 
@@ -50,8 +49,7 @@ class BatchTraining:
             pushes=Transfers(),
             fetches=Transfers(),
         )
-        push, fetch = membership.clients(joined)
-        sides = BatchSides(push=push, fetch=fetch)
+        sides = membership.clients(joined)
         self.pushes, self.fetches = before.pushes, before.fetches
         transfers = self.pushes, self.fetches
         self._connection = BatchConnection(before.model, sides, membership.halt, transfers)

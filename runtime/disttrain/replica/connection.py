@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from disttrain.parameter_server.client import FetchResult
-from disttrain.replica.exchange import FetchSide, PushSide
+from disttrain.parameter_server.client import FetchClient, FetchResult, PushClient
 from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
@@ -19,8 +18,8 @@ CLOSE_SECONDS = 5.0
 class Sides:
     """Both halves of the parameter server's client; each belongs to one thread."""
 
-    push: PushSide
-    fetch: FetchSide
+    push: PushClient
+    fetch: FetchClient
 
 
 class Connection:

@@ -8,13 +8,12 @@ from typing import Protocol
 from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import START, Position
-from disttrain.parameter_server.client import FetchResult
+from disttrain.parameter_server.client import FetchResult, Versions
 from disttrain.replica import gradient_check, seeding
 from disttrain.replica.data import LossOfBatch
 from disttrain.replica.downpour_config import DownpourConfig
-from disttrain.replica.exchange import Versions
+from disttrain.replica.exchange import JoinedModel
 from disttrain.replica.gradient_check import FrozenParameters, Verdict
-from disttrain.replica.joined import JoinedModel
 from disttrain.replica.ledger import Gradient, Kind
 from disttrain.replica.local_steps import LocalSteps
 from disttrain.replica.lost_leases import LostLeases

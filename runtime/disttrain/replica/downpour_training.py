@@ -11,13 +11,13 @@ from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
+from disttrain.parameter_server.client import Versions
 from disttrain.replica import data, downpour_config, report
 from disttrain.replica.downpour import Downpour, TrainingLoop
-from disttrain.replica.exchange import Versions
-from disttrain.replica.leases import LeaseSource
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
+from disttrain.replica.requested_work import LeaseSource
 from disttrain.replica.training import Handover
 from disttrain.replica.work import Cutting
 

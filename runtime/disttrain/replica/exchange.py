@@ -1,75 +1,92 @@
-"""What the push and fetch threads need of the parameter server's client."""
+"""What Downpour needs of a model that is joined to the parameter server.
 
-from collections.abc import Collection, Mapping
-from typing import Protocol, TypeAlias
+`Connection` is it with threads and sockets; `disttrain replay` follows a record instead.
+"""
 
-from disttrain.parameter_server.client import FetchResult, Push, PushResult, Stage, Version
+from collections.abc import Callable
+from typing import Protocol
+
+from disttrain.coordinator.protocol.fields import Position
+from disttrain.parameter_server.client import FetchResult, Push
+from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.flat_vector import Outgoing
+from disttrain.replica.ledger import Ledger
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 
-Versions: TypeAlias = tuple[Version, ...]
-"""Of every shard."""
 
+class Buffers(Protocol):
+    """Where gradient buffers come from."""
 
-class PushSide(Protocol):
-    """The half that pushes: `PushClient`. Belongs to the push thread, except `stop`."""
-
-    def push(self, push: Push) -> list[PushResult]:
-        """Send one gradient; blocks until every shard has answered."""
-        ...
-
-    def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
-        """Send initial values; blocks until these shards have stored them."""
-        ...
-
-    def stop(self) -> None:
-        """End what is under way with an error; any thread."""
-        ...
-
-    def close(self) -> None:
-        """Drop what was not sent."""
+    def acquire(self) -> Outgoing:
+        """A gradient buffer that nobody else uses; may wait for a push's answer."""
         ...
 
 
-class FetchSide(Protocol):
-    """The half that fetches: `FetchClient`. Belongs to the fetch thread, except `stop`."""
+class Pushes(Buffers, Protocol):
+    """Pushes beside the step: `PushThread`, or what `disttrain replay` follows a record with."""
 
-    def fetch(self, into: Mapping[Vector, Buffer]) -> FetchResult:
-        """Fill the buffers; blocks until every shard has answered."""
+    def submit(self, outgoing: Outgoing, push: Push) -> None:
+        """Start pushing what lies in the buffer, which comes out of `acquire` again."""
         ...
 
-    def stop(self) -> None:
-        """End what is under way with an error; any thread."""
+    def passed(self, position: Position) -> None:
+        """Nothing is to be pushed of what came before this position, but what is submitted."""
         ...
 
-    def close(self) -> None:
-        """Drop what was not sent."""
-        ...
-
-
-class StageSide(Protocol):
-    """The half that pushes, for a batch method: `PushClient`. As `PushSide`."""
-
-    def stage(self, stage: Stage) -> tuple[int, ...]:
-        """Send a group's gradient; blocks until every shard has it: their incarnations."""
-        ...
-
-    def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
-        """As `PushSide.upload`."""
-        ...
-
-    def stop(self) -> None:
-        """As `PushSide.stop`."""
-        ...
-
-    def close(self) -> None:
-        """As `PushSide.close`."""
+    def wait_answered(self) -> None:
+        """Return when everything submitted was answered by every shard."""
         ...
 
 
-class TrialSide(FetchSide, Protocol):
-    """The half that fetches, for a batch method: `FetchClient`. As `FetchSide`."""
+class Fetches(Protocol):
+    """Fetches beside the step: `FetchThread`."""
 
-    def fetch_trial(self, evaluation: int, trial: Vector, into: Buffer) -> None:
-        """Fill the buffer with an evaluation's point; blocks until every shard has answered."""
+    @property
+    def last_seconds(self) -> float:
+        """How long the latest fetch took."""
+        ...
+
+    def ask(
+        self,
+        into: Callable[[], dict[Vector, Buffer]],
+        land: Callable[[], None] = ...,
+        after_seconds: float | None = ...,
+    ) -> None:
+        """Fetch `after_seconds`, or when it is waited for: with None not before that.
+
+        Does nothing while a fetch is under way or waits to be taken.
+        """
+        ...
+
+    def take(self, within_seconds: float = ...) -> FetchResult | None:
+        """What arrives within that time, once; None if nothing does. With 0 it never waits."""
+        ...
+
+    def wait(self) -> FetchResult | None:
+        """What was asked for; None if nothing was."""
+        ...
+
+
+class JoinedModel(Protocol):
+    """A model and both ways to the shards."""
+
+    @property
+    def model(self) -> FlatModel:
+        """Whose parameters are exchanged."""
+        ...
+
+    @property
+    def pushes(self) -> Pushes:
+        """To the shards."""
+        ...
+
+    @property
+    def fetches(self) -> Fetches:
+        """From the shards."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where steps are logged."""
         ...

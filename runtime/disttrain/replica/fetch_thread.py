@@ -5,8 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from disttrain.parameter_server.client import FetchResult
-from disttrain.replica.exchange import FetchSide
+from disttrain.parameter_server.client import FetchClient, FetchResult
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.replica.transfers import Transfers
@@ -20,7 +19,7 @@ class FetchThread:
     `client` is used by this thread only, the methods by the compute thread only.
     """
 
-    def __init__(self, client: FetchSide, halt: Halt, ledger: Ledger = SILENT) -> None:
+    def __init__(self, client: FetchClient, halt: Halt, ledger: Ledger = SILENT) -> None:
         self._client = client
         self._halt = halt
         self._ledger = ledger

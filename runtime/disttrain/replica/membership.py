@@ -99,8 +99,7 @@ class Membership:
         """Put the model into flat vectors and start the threads that push and fetch them."""
         flat = self.flat_model(joined, model, device, outgoing_buffers)
         log = self._ledger(joined)
-        push, fetch = self.clients(joined)
-        return Connection(flat, Sides(push=push, fetch=fetch), self.halt, log)
+        return Connection(flat, self.clients(joined), self.halt, log)
 
     def flat_model(
         self, joined: Joined, model: nn.Module, device: torch.device, outgoing_buffers: int
@@ -126,7 +125,7 @@ class Membership:
         self._memories.append(memory)
         return memory
 
-    def clients(self, joined: Joined) -> tuple[PushClient, FetchClient]:
+    def clients(self, joined: Joined) -> Sides:
         """The ways to all shards; each belongs to one thread."""
         placement = joined.placement
         if placement is None:
@@ -140,7 +139,7 @@ class Membership:
             directory=lambda: self.coordinator.shards,
             placement=placement,
         )
-        return PushClient(client), FetchClient(client)
+        return Sides(push=PushClient(client), fetch=FetchClient(client))
 
     def close(self) -> None:
         """End the connection to the coordinator when it has answered everything.

@@ -25,9 +25,9 @@ from disttrain.coordinator.protocol.orders import (
     Upload,
 )
 from disttrain.errors import DistTrainError
+from disttrain.parameter_server.client import Versions
 from disttrain.replica import device, evaluation, files
 from disttrain.replica.evaluation import Sums
-from disttrain.replica.exchange import Versions
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.task.errors import ModelError, TaskError
 from disttrain.task.task import Split

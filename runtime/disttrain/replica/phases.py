@@ -8,7 +8,7 @@ from typing import TypeAlias
 from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.replica.exchange import Versions
+from disttrain.parameter_server.client import Versions
 from disttrain.replica.training import Handover, Training
 from disttrain.telemetry import logs
 

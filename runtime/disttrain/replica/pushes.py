@@ -8,15 +8,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import START, Position
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
-from disttrain.parameter_server.client import Push, PushResult
+from disttrain.parameter_server.client import Push, PushClient, PushResult, Versions
 from disttrain.parameter_server.errors import PushRefused
-from disttrain.replica.exchange import PushSide, Versions
+from disttrain.replica.exchange import Buffers
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
 from disttrain.replica.gradient_check import Verdict
@@ -28,30 +28,6 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 T = TypeVar("T")
-
-
-class Buffers(Protocol):
-    """Where gradient buffers come from."""
-
-    def acquire(self) -> Outgoing:
-        """A gradient buffer that nobody else uses; may wait for a push's answer."""
-        ...
-
-
-class Pushes(Buffers, Protocol):
-    """Pushes beside the step: `PushThread`, or what `disttrain replay` follows a record with."""
-
-    def submit(self, outgoing: Outgoing, push: Push) -> None:
-        """Start pushing what lies in the buffer, which comes out of `acquire` again."""
-        ...
-
-    def passed(self, position: Position) -> None:
-        """Nothing is to be pushed of what came before this position, but what is submitted."""
-        ...
-
-    def wait_answered(self) -> None:
-        """Return when everything submitted was answered by every shard."""
-        ...
 
 
 class Accrual:
@@ -162,7 +138,7 @@ class PushThread:
     """
 
     def __init__(
-        self, client: PushSide, model: FlatModel, halt: Halt, ledger: Ledger = SILENT
+        self, client: PushClient, model: FlatModel, halt: Halt, ledger: Ledger = SILENT
     ) -> None:
         self._client = client
         self._halt = halt

@@ -1,7 +1,8 @@
-"""Asks the coordinator for work ahead of need: what all sources of work have in common."""
+"""Asks the coordinator for work ahead of need: for leases, or for groups of portions."""
 
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -9,9 +10,12 @@ from contextlib import suppress
 from typing import Protocol
 
 from disttrain.coordinator.protocol import messages
-from disttrain.coordinator.protocol.fields import Lease
+from disttrain.coordinator.protocol.fields import Lease, MemberId, Progress
 from disttrain.replica.halt import Halt
+from disttrain.replica.held_groups import HeldGroups
 
+_HELD = 2
+"""Leases held at a time: one being computed, one prefetched."""
 _LOOK_AGAIN_SECONDS = 0.1
 
 
@@ -113,3 +117,99 @@ class RequestedWork(ABC):
         self.ended = self.ended or not reply.wait
         self._has_none = True
         self._ask_at = self._clock() + reply.after_seconds
+
+
+class LeaseSource(RequestedWork):
+    """Leases in the order of their numbers."""
+
+    def __init__(
+        self,
+        coordinator: Requests,
+        member: MemberId,
+        progress: Callable[[], Progress],
+        halt: Halt,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(coordinator, halt, clock)
+        self._member = member
+        self._progress = progress
+        self._held: deque[Lease] = deque()
+        self._last = 0
+        self._given_out = 0
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._held) < _HELD - 1
+
+    def _take(self) -> Lease | None:
+        lease = self._held.popleft() if self._held else None
+        self._given_out = 0 if lease is None else 1
+        return lease
+
+    def _request(self) -> messages.RequestWork:
+        return messages.RequestWork(
+            member=self._member,
+            held=len(self._held) + self._given_out,
+            last_lease=self._last,
+            progress=self._progress(),
+        )
+
+    def _hold(self, work: messages.Work) -> None:
+        for lease in work.leases:
+            if lease.id > self._last:
+                self._held.append(lease)
+                self._last = lease.id
+
+
+class GroupSource(RequestedWork):
+    """Each portion is a lease whose id is the number of its group's taking."""
+
+    def __init__(
+        self,
+        coordinator: Requests,
+        member: MemberId,
+        held: HeldGroups,
+        progress: Callable[[], Progress],
+        portion_samples: Callable[[int], int],
+        halt: Halt,
+    ) -> None:
+        super().__init__(coordinator, halt)
+        self._member = member
+        self._held = held
+        self._progress = progress
+        self._portion_samples = portion_samples
+        self._portions: deque[Lease] = deque()
+
+    @property
+    def _has_room(self) -> bool:
+        return self._held.has_room
+
+    def _await_room(self, seconds: float) -> None:
+        self._held.wait_for_room(seconds)
+
+    def _take(self) -> Lease | None:
+        while self._portions:
+            portion = self._portions.popleft()
+            if self._held.get(portion.id) is not None:
+                return portion
+        return None
+
+    def _request(self) -> messages.RequestWork:
+        attempts = self._held.attempts
+        return messages.RequestWork(
+            member=self._member,
+            held=len(attempts),
+            last_lease=0,
+            progress=self._progress(),
+            attempts=attempts,
+        )
+
+    def _hold(self, work: messages.Work) -> None:
+        for group in work.groups:
+            number = self._held.take(group)
+            if number is not None:
+                self._portions.extend(self._lease(number, one) for one in range(*group.portions))
+
+    def _lease(self, number: int, portion: int) -> Lease:
+        samples = self._portion_samples(portion)
+        return Lease(id=number, epoch=0, portion=portion, first=0, end=samples)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.replica.exchange import Versions
+from disttrain.parameter_server.client import Versions
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.transfers import Transfers

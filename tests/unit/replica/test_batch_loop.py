@@ -13,17 +13,23 @@ from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import Acknowledged, GroupDone, GroupLease
 from disttrain.job.sandblaster import Precision
-from disttrain.parameter_server.client import FetchResult, Stage, Version
+from disttrain.parameter_server.client import (
+    FetchClient,
+    FetchResult,
+    PushClient,
+    Stage,
+    Version,
+)
 from disttrain.parameter_server.errors import EvaluationOver
-from disttrain.replica.batch_connection import BatchConnection, BatchSides
+from disttrain.replica.batch_connection import BatchConnection, TrialPoint
 from disttrain.replica.batch_loop import BatchLoop
+from disttrain.replica.connection import Sides
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.group_staging import GroupStaging
 from disttrain.replica.halt import Halt
 from disttrain.replica.held_groups import HeldGroups
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.transfers import Transfers
-from disttrain.replica.trial_point import TrialPoint
 from disttrain.replica.work import WorkItem
 from disttrain.state.vector import Vector
 from disttrain.task import checks
@@ -40,7 +46,7 @@ VECTORS = {
 SECONDS = 20.0
 
 
-class Shards:
+class Shards(PushClient, FetchClient):
     """Both sides of a client at once: the point of every evaluation up to the newest one."""
 
     def __init__(self, point: Tensor) -> None:
@@ -131,7 +137,7 @@ class Replica:
         self.vector, self.trial = VECTORS[precision]
         self.shards = Shards(flat.parameters.detach().clone())
         self.coordinator, self.pipeline, self.held = Coordinator(), Batches(), HeldGroups()
-        sides = BatchSides(push=self.shards, fetch=self.shards)
+        sides = Sides(push=self.shards, fetch=self.shards)
         self.connection = BatchConnection(flat, sides, Halt(), (Transfers(), Transfers()))
         member = MemberId(role=Role.REPLICA, index=0, incarnation=1)
         self.staging = GroupStaging(self.connection, self.coordinator, member, self.held)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from disttrain.parameter_server.client import FetchResult
+from disttrain.parameter_server.client import FetchClient, FetchResult
 from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.halt import Halt, Halted
 from disttrain.state.vector import Vector
@@ -15,7 +15,7 @@ FETCHED = FetchResult(versions=(), samples=7, buffers_changed=False)
 LONG_SECONDS = 3600.0
 
 
-class Shards:
+class Shards(FetchClient):
     """Answers each fetch at once; says when it was asked."""
 
     def __init__(self) -> None:

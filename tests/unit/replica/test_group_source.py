@@ -5,9 +5,9 @@ import pytest
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, Lease, MemberId
 from disttrain.coordinator.protocol.messages import GroupLease, RefusalReason, Refused, Work
-from disttrain.replica.group_source import GroupSource
 from disttrain.replica.halt import Halt, Halted
 from disttrain.replica.held_groups import HeldGroups
+from disttrain.replica.requested_work import GroupSource
 from disttrain.transport.header import Role
 
 WAITING = Work(wait=True, after_seconds=0.001)

@@ -8,7 +8,7 @@ from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, Lease, MemberId
 from disttrain.coordinator.protocol.messages import RefusalReason, Refused, Work
 from disttrain.replica.halt import Halt, Halted
-from disttrain.replica.leases import LeaseSource
+from disttrain.replica.requested_work import LeaseSource
 from disttrain.transport.header import Role
 
 
