@@ -9,6 +9,13 @@ _UNIT = "tests/unit"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="a late copy of a fetch replaces what the one under way is served by",
+        file=f"{_R}/parameter_server/downpour_shard.py",
+        old="            if header.sequence > number:",
+        new="            if True:",
+        tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
+    ),
+    Mutant(
         name="workers that are started as the interpreter's version has it",
         file=f"{_R}/replica/pipeline.py",
         old='multiprocessing_context="fork" if several else None,',
@@ -227,7 +234,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="vectors of a sender that may push no more",
         file=f"{_R}/parameter_server/downpour_shard.py",
-        old="            self.state.values.drop_sender(life)",
+        old="            self.state.values.drop_sender(latest)",
         new="            pass",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
     ),
@@ -746,10 +753,10 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a phase that begins although there is none",
-        file=f"{_R}/replica/phases.py",
+        file=f"{_R}/replica/stages.py",
         old="if not self._to_come:",
         new="if False:",
-        tests=(f"{_UNIT}/replica/test_phases.py",),
+        tests=(f"{_UNIT}/replica/test_stages.py",),
     ),
     Mutant(
         name="a default by which computing always runs ahead",

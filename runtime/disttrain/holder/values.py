@@ -1,6 +1,6 @@
 """What a holder has: its range of every vector of the model, and of those that a strategy keeps."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import torch
@@ -17,8 +17,8 @@ DTYPES = {
     ElementType.INT64: torch.int64,
 }
 
-Sender: TypeAlias = Hashable
-"""Names a life of somebody who changes values."""
+Sender: TypeAlias = tuple[int, int]
+"""Index and incarnation of somebody who changes values."""
 
 
 class Values:
@@ -107,8 +107,11 @@ class Values:
         return {name: tensor[local] for name, tensor in self._of_senders[sender].items()}
 
     def drop_sender(self, sender: Sender) -> None:
-        """Nothing of it will come any more."""
-        self._of_senders.pop(sender, None)
+        """Nothing of this life of it, or of an earlier one, will come any more."""
+        index, incarnation = sender
+        for life in [life for life in self._of_senders if life[0] == index]:
+            if life[1] <= incarnation:
+                del self._of_senders[life]
 
     def bytes_of(self, part: Part) -> memoryview:
         """The memory of some elements, to be sent."""

@@ -42,11 +42,21 @@ class DownpourShard(Shard):
     def protect(self, cut: Cut | None) -> None:
         self._cut = cut
 
+    def admit(self, life: SenderLife) -> None:
+        self._drop(SenderLife(life.sender, life.incarnation - 1))
+        super().admit(life)
+
     def fence(self, life: SenderLife) -> Delivered:
-        self._fetches.pop(life, None)
-        if self.state.values is not None:
-            self.state.values.drop_sender(life)
+        self._drop(life)
         return super().fence(life)
+
+    def _drop(self, latest: SenderLife) -> None:
+        """What is kept of this life of a sender and of earlier ones: they may do nothing more."""
+        for life in [life for life in self._fetches if life.sender == latest.sender]:
+            if life.incarnation <= latest.incarnation:
+                del self._fetches[life]
+        if self.state.values is not None:
+            self.state.values.drop_sender(latest)
 
     def _push(self, header: Header, payload: memoryview) -> Answers:
         """Decide first: the payload of a repeated chunk may be long gone and is not touched."""
@@ -132,7 +142,9 @@ class DownpourShard(Shard):
                 rate=self._rate(self.state.samples),
                 live_replicas=self.state.live_replicas,
             )
-            self._fetches[life] = header.sequence, context
+            # A copy of an earlier request that comes late is no news of the fetch under way.
+            if header.sequence > number:
+                self._fetches[life] = header.sequence, context
         return context
 
     def _applied(self, header: Header, rate: float) -> Answers:

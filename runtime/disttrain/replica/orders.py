@@ -43,7 +43,7 @@ class Abilities:
     upload: Callable[[tuple[int, ...]], None]
     fetch_now: Callable[[], Versions]
     drain: Callable[[], Progress]
-    next_phase: Callable[[], None]
+    next_stage: Callable[[], None]
 
 
 class Orders:
@@ -81,7 +81,7 @@ class Orders:
             case Drain():
                 return Drained(progress=self._abilities.drain())
             case LeaveWarmStart():
-                self._abilities.next_phase()
+                self._abilities.next_stage()
             case End():
                 LOG.info("told to end", reason=order.reason)
             case _:

@@ -14,8 +14,8 @@ from disttrain.parameter_server.errors import Fenced
 from disttrain.replica.halt import Halted
 from disttrain.replica.membership import Membership
 from disttrain.replica.orders import Abilities, Orders
-from disttrain.replica.phases import Phases
 from disttrain.replica.prepared import Prepared
+from disttrain.replica.stages import Stages
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -29,7 +29,7 @@ class Replica:
     """Belongs to the compute thread, but for `leave`."""
 
     def __init__(
-        self, prepared: Prepared, membership: Membership, joined: Joined, training: Phases
+        self, prepared: Prepared, membership: Membership, joined: Joined, training: Stages
     ) -> None:
         self._coordinator = membership.coordinator
         self._farewells = membership.farewells
@@ -44,7 +44,7 @@ class Replica:
             upload=training.upload,
             fetch_now=training.fetch_now,
             drain=self._drain,
-            next_phase=training.next_phase,
+            next_stage=training.next_stage,
         )
         self._orders = Orders(prepared.task, prepared.model, prepared.device, abilities)
 

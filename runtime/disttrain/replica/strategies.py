@@ -1,4 +1,4 @@
-"""Which training a replica does for each phase of a job: nobody else asks for its strategies."""
+"""Which training a replica does for each stage of a job: nobody else asks for its strategies."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -13,8 +13,8 @@ from disttrain.job.spec import Spec
 from disttrain.replica.batch_training import BatchTraining
 from disttrain.replica.downpour_training import DownpourTraining
 from disttrain.replica.membership import Membership
-from disttrain.replica.phases import Phases
 from disttrain.replica.prepared import Prepared
+from disttrain.replica.stages import Stages
 
 _TRAININGS: Mapping[type, type[DownpourTraining | BatchTraining]] = {
     Downpour: DownpourTraining,
@@ -23,22 +23,17 @@ _TRAININGS: Mapping[type, type[DownpourTraining | BatchTraining]] = {
 """By what the manifest says."""
 
 
-def training(spec: Spec, prepared: Prepared, membership: Membership, joined: Joined) -> Phases:
+def training(spec: Spec, prepared: Prepared, membership: Membership, joined: Joined) -> Stages:
     """What a replica of the job does."""
-    return Phases(
+    return Stages(
         [
-            partial(_TRAININGS[type(phase.strategy.rule)], phase, prepared, membership, joined)
-            for phase in _phases(spec)
+            partial(_TRAININGS[type(stage.strategy.rule)], stage, prepared, membership, joined)
+            for stage in defaults.stages(spec)
         ]
     )
 
 
 def check_model(spec: Spec, model: nn.Module) -> None:
     """Raises ModelError for a model that a strategy of the job cannot train."""
-    for phase in _phases(spec):
-        _TRAININGS[type(phase.strategy.rule)].check_model(model)
-
-
-def _phases(spec: Spec) -> list[Spec]:
-    first = defaults.first_stage(spec)
-    return [spec] if first is spec else [first, spec]
+    for stage in defaults.stages(spec):
+        _TRAININGS[type(stage.strategy.rule)].check_model(model)

@@ -14,7 +14,7 @@ from disttrain.replica.transfers import Transfers
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Handover:
-    """What one phase of a job leaves to the next one."""
+    """What one stage of a job leaves to the next one."""
 
     model: FlatModel
     pushes: Transfers
@@ -59,7 +59,7 @@ class Training(Protocol):
         ...
 
     def release(self) -> Handover:
-        """End the threads, after `drain`: what is left is for the next phase's training."""
+        """End the threads, after `drain`: what is left is for the next stage's training."""
         ...
 
     def progress(self) -> Progress:

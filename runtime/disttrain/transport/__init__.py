@@ -1,4 +1,5 @@
-"""Messages made of a header and a payload: over TCP, shared memory or none. Only here is zmq used.
+"""Messages made of a header and a payload, over TCP, shared memory, or in memory.
 
+Only here is zmq used.
 What a message means is decided above: here it is carried, or refused where it is not well formed.
 """

@@ -9,15 +9,20 @@ import torch
 from torch import Tensor
 
 from builders.interleaved import CUTS, ELEMENTS, SENDERS, Expected, Interleaved, Sender, reach
+from builders.transports import a_chunk_header
 from disttrain.job.schedule import LinearWarmup, Schedule
 from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.job.update_rules.staleness_aware_sgd import StalenessAwareSgd
+from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import merge
+from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.parameter_server.update_rules import rule_for
+from disttrain.transport.header import Verb
 
 RATE, MOMENTUM = 0.01, 0.8
 
@@ -194,6 +199,27 @@ def test_vectors_of_a_sender_last_as_long_as_its_life_may_push() -> None:
     run.shard.fence(SenderLife(0, 1))
 
     assert set(values._of_senders) == {SenderLife(index, 1) for index in range(1, SENDERS)}
+
+    run.shard.admit(SenderLife(1, 2))
+
+    assert set(values._of_senders) == {SenderLife(index, 1) for index in range(2, SENDERS)}
+
+
+def test_a_late_copy_of_a_fetch_changes_nothing_for_the_one_under_way() -> None:
+    shard = assembly.build(
+        ShardState(index=0, incarnation=1, is_initialised=True),
+        Sgd(learning_rate=RATE),
+        Records(incarnation=1),
+    )
+    shard.admit(SenderLife(0, 1))
+    under_way = a_chunk_header(Verb.FETCH, 0, incarnation=1, sequence=2)
+    context = shard._fetch_context(under_way)
+
+    shard.state.count += 1
+    late = shard._fetch_context(under_way._replace(sequence=1))
+
+    assert late.steps == 1
+    assert shard._fetch_context(under_way) is context
 
 
 def test_a_rule_that_serves_the_parameters_serves_their_memory() -> None:

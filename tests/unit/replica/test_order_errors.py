@@ -34,7 +34,7 @@ def orders_that_raise(error: Exception, task: TaskCalls | None = None) -> Orders
     def act(*_: object) -> Any:
         raise error
 
-    abilities = Abilities(upload=act, fetch_now=act, drain=drain, next_phase=act)
+    abilities = Abilities(upload=act, fetch_now=act, drain=drain, next_stage=act)
     return Orders(task, nn.Linear(1, 1), torch.device("cpu"), abilities)  # type: ignore[arg-type]  # None: no task is asked.
 
 

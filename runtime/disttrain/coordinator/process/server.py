@@ -75,9 +75,9 @@ def _serve(config: LaunchConfig) -> int:
     transport = open_transport(config.transport_config)
     try:
         address = config.listen_address or config.coordinator_address
-        service = begin(parts, origin, transport.listen(address))
         if config.supervisor is Supervisor.NODE:
             signal.signal(signal.SIGTERM, lambda *_: parts.leaving.ask())
+        service = begin(parts, origin, transport.listen(address))
         parts.reporting.ready(defaults.coordinator_patience_seconds(config.job.spec))
         service.run()
         # On a full disk the space that it had in reserve is all there is for the summary.

@@ -1,15 +1,14 @@
-"""A job's phases in a replica, and who asks which strategies they have."""
+"""A job's stages in a replica, and who asks which strategies they have."""
 
 import ast
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from builders.jobs import a_job
 from disttrain.coordinator.protocol.fields import Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.replica import strategies
-from disttrain.replica.phases import Phases
+from disttrain.replica.stages import Stages
 from disttrain.replica.training import Handover
 
 STRATEGIES_OWN = {
@@ -28,7 +27,7 @@ def asks(file: Path) -> bool:
     return any(isinstance(one, ast.Attribute) and one.attr == "strategy" for one in held)
 
 
-class Phase:
+class StageTraining:
     """A training that writes down what is asked of it."""
 
     ledger = cast(Any, type("Ledger", (), {"close": lambda _: None})())
@@ -69,21 +68,21 @@ class Phase:
         self._told.append(f"{self._name} closes")
 
 
-def test_a_phase_goes_on_with_what_the_one_before_has_released() -> None:
+def test_a_stage_goes_on_with_what_the_one_before_has_released() -> None:
     told: list[str] = []
-    first, second = Phase("first", told, 30), Phase("second", told, 12)
-    phases = Phases([first.then, second.then])
-    commands = iter(["", "next phase", "", "next phase", "end"])
+    first, second = StageTraining("first", told, 30), StageTraining("second", told, 12)
+    stages = Stages([first.then, second.then])
+    commands = iter(["", "next stage", "", "next stage", "end"])
 
     def ends() -> bool:
         command = next(commands)
-        if command == "next phase":
-            phases.next_phase()
+        if command == "next stage":
+            stages.next_stage()
         return command == "end"
 
-    phases.begin(lambda: None)
-    phases.train_until(ends)
-    phases.close()
+    stages.begin(lambda: None)
+    stages.train_until(ends)
+    stages.close()
 
     assert told == [
         "first begins",
@@ -100,12 +99,12 @@ def test_a_phase_goes_on_with_what_the_one_before_has_released() -> None:
     assert second.before.model == cast(Any, "first")
 
 
-def test_what_was_done_counts_over_all_phases() -> None:
-    phases = Phases([Phase("first", [], 30).then, Phase("second", [], 12).then])
-    phases.next_phase()
+def test_what_was_done_counts_over_all_stages() -> None:
+    stages = Stages([StageTraining("first", [], 30).then, StageTraining("second", [], 12).then])
+    stages.next_stage()
 
-    assert phases.progress() == Progress(position=Position(lease=30), samples=42)
-    assert (phases.report().steps, phases.report().progress.samples) == (2, 42)
+    assert stages.progress() == Progress(position=Position(lease=30), samples=42)
+    assert (stages.report().steps, stages.report().progress.samples) == (2, 42)
 
 
 def test_nobody_but_the_registry_and_the_strategies_own_ask_for_the_strategy() -> None:
@@ -113,4 +112,3 @@ def test_nobody_but_the_registry_and_the_strategies_own_ask_for_the_strategy() -
     asking = {file.name for file in folder.glob("*.py") if asks(file)}
 
     assert asking <= STRATEGIES_OWN
-    assert strategies._phases(a_job().spec) == [a_job().spec]
