@@ -1,7 +1,7 @@
 # `make help` lists the targets. Every target makes and reuses .venv; nothing has to be prepared.
 PYTHON ?= python3
 BIN := .venv/bin
-CODE := runtime operator monitoring tests examples
+CODE := runtime operator development tests examples
 ifeq ($(TORCH_BACKEND),cpu)
 # An empty TORCH_INDEX, as an outer make may export it, names no index.
 TORCH_INDEX := $(or $(TORCH_INDEX),https://download.pytorch.org/whl/cpu)
