@@ -18,7 +18,7 @@ from disttrain.parameter_server.uploading import UploadTask
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
-from disttrain.transport.header import EMPTY, Header, Reason, Verb
+from disttrain.transport.header import Header, Reason, Verb
 from disttrain.transport.interface import Buffer, Destination, Message, Slice
 
 __all__ = [
@@ -80,11 +80,7 @@ class Push:
     def header(self, identity: Identity, shard: int) -> Header:
         """What all chunks for a shard say of the push."""
         version = self.versions[shard] if shard < len(self.versions) else UNKNOWN
-        return EMPTY._replace(
-            verb=Verb.PUSH,
-            role=identity.role,
-            sender=identity.index,
-            incarnation=identity.incarnation,
+        return identity.header(Verb.PUSH)._replace(
             sequence=self.sequence,
             version_incarnation=version.incarnation,
             version=version.count,

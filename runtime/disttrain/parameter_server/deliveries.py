@@ -55,11 +55,13 @@ class Delivered:
     chunks: int = 0
     """How many that push has; 0 before its first."""
     schedule_samples: int = 0
+    """Samples processed before that push. All of its chunks get this and the next three, though
+    updates of others go on meanwhile."""
     first_steps: int = 0
+    """Updates in the values before it."""
     first_staleness: int = 0
+    """Its staleness at its first chunk."""
     first_live_replicas: int = 0
-    """Updates in the values before that push, its staleness at its first chunk, and the replicas
-    then: all of its chunks get the same, though updates of others go on meanwhile."""
     refused: int = 0
     """Last push that was given up because of what it holds."""
     partial_pushes: int = 0
@@ -161,15 +163,24 @@ class Deliveries:
             self.delivered[SenderLife(sender, incarnation)] = state
         return state
 
-    def begin(self, sender: int, incarnation: int, first: Delivered) -> None:
+    def begin(
+        self,
+        life: SenderLife,
+        *,
+        chunks: int,
+        samples: int = 0,
+        steps: int = 0,
+        staleness: int = 0,
+        live_replicas: int = 0,
+    ) -> None:
         """The first chunk of the next push is about to be applied: what all of its chunks get."""
-        self.delivered[SenderLife(sender, incarnation)] = replace(
-            self.of(sender, incarnation),
-            chunks=first.chunks,
-            schedule_samples=first.schedule_samples,
-            first_steps=first.first_steps,
-            first_staleness=first.first_staleness,
-            first_live_replicas=first.first_live_replicas,
+        self.delivered[life] = replace(
+            self.of(*life),
+            chunks=chunks,
+            schedule_samples=samples,
+            first_steps=steps,
+            first_staleness=staleness,
+            first_live_replicas=live_replicas,
         )
 
     def applied(self, sender: int, incarnation: int) -> bool:

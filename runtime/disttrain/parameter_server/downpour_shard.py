@@ -98,14 +98,14 @@ class DownpourShard(Shard):
 
     def _begin(self, header: Header) -> None:
         state = self.state
-        first = Delivered(
+        state.deliveries.begin(
+            SenderLife(header.sender, header.incarnation),
             chunks=header.chunks,
-            schedule_samples=state.samples,
-            first_steps=state.count,
-            first_staleness=self._staleness(header),
-            first_live_replicas=state.live_replicas,
+            samples=state.samples,
+            steps=state.count,
+            staleness=self._staleness(header),
+            live_replicas=state.live_replicas,
         )
-        state.deliveries.begin(header.sender, header.incarnation, first)
 
     def _push_context(self, header: Header) -> PushContext:
         """As it was at the push's first chunk: its sender's mean changes when it is complete."""

@@ -88,7 +88,7 @@ class Shard:
         self.table.hello(*LIFE, sequence)
         if self.table.decide(*LIFE, ChunkName(sequence, 0, 1)) is not Decision.APPLY:
             return
-        self.table.begin(*LIFE, Delivered(chunks=1))
+        self.table.begin(LIFE, chunks=1)
         assert self.table.applied(*LIFE)
         delivered = self.table.complete(*LIFE, Delivered())
         self.values |= {sequence}

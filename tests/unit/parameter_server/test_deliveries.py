@@ -45,7 +45,7 @@ class Shard:
         decision = self.deliveries.decide(0, 1, name)
         if decision is Decision.APPLY:
             if name.chunk == 0:
-                self.deliveries.begin(0, 1, Delivered(chunks=name.chunks))
+                self.deliveries.begin(SenderLife(0, 1), chunks=name.chunks)
             self.applied[name.sequence, name.chunk] += 1
             if self.deliveries.applied(0, 1):
                 self.deliveries.complete(0, 1, Delivered())
@@ -217,7 +217,7 @@ def test_a_rollback_does_not_let_a_zombie_in() -> None:
 def test_pushes_lost_in_a_rollback_are_skipped_and_the_partial_one_is_counted() -> None:
     table = Deliveries()
     table.admit(0, 1)
-    table.begin(0, 1, Delivered(chunks=3))
+    table.begin(SenderLife(0, 1), chunks=3)
     table.applied(0, 1)
     state = table.hello(0, 1, 6)
     assert (state.sequence, state.next_chunk, state.partial_pushes) == (5, 0, 1)
@@ -237,7 +237,7 @@ def test_a_push_that_was_given_up_says_so_when_it_is_sent_again() -> None:
 def test_a_push_does_not_change_its_number_of_chunks(change: Callable[[int], int]) -> None:
     table = Deliveries()
     table.admit(0, 1)
-    table.begin(0, 1, Delivered(chunks=5))
+    table.begin(SenderLife(0, 1), chunks=5)
     table.applied(0, 1)
     assert table.decide(0, 1, ChunkName(1, 1, change(5))) is Decision.OUT_OF_ORDER
 

@@ -107,6 +107,24 @@ def test_what_was_done_counts_over_all_stages() -> None:
     assert (stages.report().steps, stages.report().progress.samples) == (2, 42)
 
 
+def test_a_report_while_a_stage_ends_counts_nothing_twice() -> None:
+    first, second = StageTraining("first", [], 30), StageTraining("second", [], 12)
+    stages = Stages([first.then, second.then])
+    report, moments = first.report, iter([stages.next_stage])
+
+    def report_late() -> ReplicaReport:
+        """The stage ends while another thread makes its report."""
+        for end in moments:
+            end()
+        return report()
+
+    first.report = report_late  # type: ignore[method-assign]
+    told = stages.report()
+
+    assert (told.steps, told.progress.samples) == (1, 30)
+    assert stages.report().steps == 2
+
+
 def test_nobody_but_the_registry_and_the_strategies_own_ask_for_the_strategy() -> None:
     folder = Path(strategies.__file__).parent
     asking = {file.name for file in folder.glob("*.py") if asks(file)}

@@ -44,10 +44,10 @@ def order_done(turn: Turn, request: OrderDone) -> None:
     if issued is None or issued.member != request.member:
         return
     turn.record(work_entries.OrderClosed(id=issued.id))
-    if isinstance(request.result, OrderFailed):
-        _failed(turn, issued, request.result)
-    elif isinstance(issued.order, Perform | Decide | ReturnTo):
+    if isinstance(issued.order, Perform | Decide | ReturnTo):
         turn.strategy.answered(turn, issued, request.result)
+    elif isinstance(request.result, OrderFailed):
+        _failed(turn, issued, request.result)
     else:
         _succeeded(turn, issued, request.result)
 
@@ -57,8 +57,6 @@ def _failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
     if isinstance(order, Checkpoint):
         if turn.state.checkpoint is not None and turn.state.checkpoint.number == order.number:
             turn.end_checkpoint(order.number, result.message)
-    elif isinstance(order, Perform | Decide | ReturnTo):
-        turn.strategy.answered(turn, issued, result)
     elif (reason := _FATAL.get(type(order))) is not None:
         member = f"{issued.member.role.name.lower()}-{issued.member.index}"
         turn.fail(reason, f"{member}: {result.message}")

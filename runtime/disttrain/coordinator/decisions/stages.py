@@ -34,8 +34,10 @@ def of_member(turn: Turn, member: MemberId) -> CoordinatorSide:
 
 
 def _tell_replicas(turn: Turn) -> None:
+    if not turn.stage:
+        return
     told = {issued.member for issued in turn.open_orders(orders.LeaveWarmStart)}
-    for replica in turn.live_replicas() if turn.stage else ():
+    for replica in turn.live_replicas():
         if not replica.left_warm_start and replica.member not in told:
             turn.issue(replica.member, orders.LeaveWarmStart())
 

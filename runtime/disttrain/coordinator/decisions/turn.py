@@ -3,7 +3,7 @@
 Deterministic: no clock, no socket, no file; the time is handed in.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -66,7 +66,7 @@ class Places:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CoordinatorSide(Stage, ABC):
+class CoordinatorSide(Stage):
     """What a strategy decides in the coordinator. It holds no state: that is the turn's."""
 
     of: ClassVar[type[Any]]

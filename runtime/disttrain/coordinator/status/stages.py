@@ -1,5 +1,6 @@
 """The strategies of a job one after another: what the status asks of them, and which is at work."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,15 +11,14 @@ from disttrain.coordinator.status.watch import Watch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
+class Stage(ABC):
     """One strategy of a job, as the status sees it. Holds no state of the job."""
 
     settings: Settings
 
+    @abstractmethod
     def has_begun(self, state: State) -> bool:
         """Whether the job has come to it, or past it."""
-        del state
-        return True
 
     def is_warming_up(self, state: State) -> bool:
         """Whether it begins with a part of the replicas, and has not processed enough samples."""

@@ -45,6 +45,11 @@ class Asynchronous(CoordinatorSide):
             warm_start_samples=defaults.warm_start_samples(rule),
         )
 
+    def has_begun(self, state: State) -> bool:
+        """From the beginning: it is always the first."""
+        del state
+        return True
+
     def is_warming_up(self, state: State) -> bool:
         return state.samples < self.warm_start_samples
 

@@ -162,7 +162,7 @@ class BatchMethod(CoordinatorSide):
         batch, worker = turn.state.batch, batch_state.worker(member)
         attempts = () if batch is None else batch.course.evaluation.attempts.values()
         has_group = any(attempt.worker == worker for attempt in attempts)
-        return has_group or any(not held.lost for held in turn.state.data.held(member))
+        return has_group or CoordinatorSide.has_work(self, turn, member)
 
     def _by_the_manifest(self, turn: Turn) -> Batch | None:
         """The method, which begins if it has not, by the manifest's rules; None: the job fails.

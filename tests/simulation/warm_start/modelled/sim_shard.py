@@ -79,7 +79,7 @@ class SimShard(SimMember):
     def _apply(self, push: Push, chunk: int) -> None:
         world, sender, incarnation = self.world, push.sender, push.incarnation
         if chunk == 0:
-            self.table.begin(sender, incarnation, Delivered(chunks=CHUNKS))
+            self.table.begin(SenderLife(sender, incarnation), chunks=CHUNKS)
         self.chunks.append((sender, incarnation, push.sequence, chunk))
         if (self.index, sender, incarnation) in world.fenced_at:
             world.violations.append(f"shard {self.index} applied {push} after the fence")
