@@ -268,7 +268,7 @@ class State(Strict):
     first_incarnation: int = 0
     """Lives up to this number belong to the run that this one resumes."""
     resumed_samples: dict[str, Count] = field(default_factory=dict)
-    """Samples per replica life that the ledger or a restored shard holds: see `warm_start`."""
+    """Samples per replica life that the ledger or a restored shard holds: see `count_resumed`."""
 
     @property
     def may_go_on(self) -> bool:

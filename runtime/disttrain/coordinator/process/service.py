@@ -264,12 +264,12 @@ class Service:
 
     def _hear_farewells(self, now: float) -> None:
         parts = self._parts
-        for name, leave in self._parts.farewells.found(now).items():
+        for name, leave in parts.farewells.found(now).items():
             self.settle(parts.machine.request(leave, now))
             parts.journal.sync()
             if parts.journal.is_behind:
                 return
-            self._parts.farewells.forget(name)
+            parts.farewells.forget(name)
 
     def _stop_in_vain(self, now: float) -> None:
         """A stop waits a moment, not for ever, for a disk that takes no last checkpoint either."""
