@@ -11,7 +11,7 @@ from disttrain.cli.cluster_options import (
     jobs_of,
     on_cluster,
 )
-from disttrain.cluster import ages, job_page, references
+from disttrain.cluster import ages, references
 from disttrain.cluster.target import Target
 
 
@@ -29,12 +29,14 @@ def get(
     """
     jobs = jobs_of(target)
     job = jobs.get(references.name(name))
+    # Both are slow to import, and the other commands do without them.
     if watch:
-        # Tables are slow to import, and the other ways do without them.
         from disttrain.cli import cluster_live  # noqa: PLC0415
 
         raise typer.Exit(cluster_live.follow(jobs, job))
     if output in {None, Output.WIDE}:
+        from disttrain.cli import job_page  # noqa: PLC0415
+
         typer.echo(job_page.text(job, jobs.visible_pods(job), ages.now()))
     else:
         typer.echo(objects.text([job], Output(output)))

@@ -11,7 +11,6 @@ from disttrain.cluster import (
     access,
     ages,
     following,
-    job_page,
     jobs,
     log_following,
     logs,
@@ -211,6 +210,6 @@ def _complete(look: Look, name: str) -> JobStatus:
 
 def _present(latest: list[Look]) -> str:
     if latest and latest[0].is_overlooked:
-        return job_page.NO_OPERATOR
+        return following.NO_OPERATOR
     phase = latest[0].status.phase if latest else None
     return f"it is {phase or 'new'}"

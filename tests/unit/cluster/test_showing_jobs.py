@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from builders.api_answers import CREATED, NAMESPACE, ApiInMemory, a_condition, a_job, a_pod
-from disttrain.cluster import ages, event_table, following, job_page, logs, pods, tables, usage
+from disttrain.cli import job_page
+from disttrain.cluster import ages, event_table, following, logs, pods, tables, usage
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
@@ -73,9 +74,9 @@ def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
 
     found = rows(page)
     assert found["Phase:"] == ["Phase:", "Running"]
-    assert "Progress:    42%, epoch 3.20, 12,345 samples, 61 s left" in page
+    assert "Progress:    42%, epoch 3.20, 12,345 samples, 1 min 01 s left" in page
     assert "Measures:    loss 0.25, accuracy 0.9512" in page
-    assert "Speed:       5,400 samples/s, staleness p50 2 p99 7 updates" in page
+    assert "Speed:       5,400 samples/s, staleness p50 2 p99 7" in page
     assert "Replicas:    2 joined of 3 wanted" in page
     assert "Restarts:    shard 1" in page
     assert "Data:        8 portions done, 1 given again, 32 samples repeated" in page
@@ -113,7 +114,7 @@ def test_a_new_job_has_a_short_page_and_after_a_while_a_hint() -> None:
 
     assert "Phase:       <unknown>" in early
     assert "operator" not in early
-    assert job_page.NO_OPERATOR in late
+    assert following.NO_OPERATOR in late
 
 
 def test_a_change_that_the_operator_has_not_seen_is_named() -> None:
@@ -375,7 +376,7 @@ def test_news_cannot_steer_a_terminal() -> None:
 def test_that_there_is_no_operator_is_told_once_and_not_at_once() -> None:
     early, late = following.look(a_job(), THEN), following.look(a_job(), NOW)
     assert following.news(None, early) == []
-    assert following.news(early, late) == [job_page.NO_OPERATOR]
+    assert following.news(early, late) == [following.NO_OPERATOR]
     assert following.news(late, late) == []
 
 

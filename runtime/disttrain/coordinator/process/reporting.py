@@ -20,7 +20,7 @@ from disttrain.coordinator.journal.checkpoint_entries import (
 from disttrain.coordinator.process.cluster_status import ClusterStatus
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
-from disttrain.coordinator.status import cluster_status, status
+from disttrain.coordinator.status import sections, status
 from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.telemetry import logs
 
@@ -143,7 +143,7 @@ class Reporting:
 
     def _cluster_fields(self, now: float) -> dict[str, Any]:
         machine = self._machine
-        return cluster_status.fields(machine.state, machine.stages, machine.watch, now)
+        return sections.of_object(machine.state, machine.stages, machine.watch, now)
 
     def _note_member(self, entry: _OfMember) -> None:
         name = totals.name(entry.member.role, entry.member.index)
@@ -158,7 +158,7 @@ class Reporting:
         state = self._machine.state
         self._files.add_metrics({"time": now, **status.evaluation_line(state)})
         LOG.info("evaluated", **entry.evaluation.measures, loss=entry.evaluation.loss)
-        warning = status.measure_warning(state)
+        warning = sections.measure_warning(state)
         if warning and warning != self._measure_warning:
             LOG.warning(warning)
             self._measure_warning = warning

@@ -573,7 +573,7 @@ def test_status_names_members_speed_and_limit() -> None:
     assert isinstance(reply, messages.StatusReply)
     found = reply.status
     assert [member["name"] for member in found["members"]] == ["shard-0", "replica-0", "replica-1"]
-    assert found["loss"] == 1.5
+    assert found["training"]["loss"] == 1.5
     assert found["timeShares"]["computing"] == 0.7
     assert found["limit"].startswith("Data")
     assert found["staleness"]["histogram"] == {"0": 3, "1": 1}

@@ -4,48 +4,27 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from pydantic import ValidationError
-
-from disttrain.cluster import ages, figures, jobs, pods, tables
-from disttrain.cluster.errors import ClusterError
+from disttrain.cli import wording
+from disttrain.cluster import ages, following, jobs, pods, tables
 from disttrain.cluster.interface import Object
 from disttrain.cluster.pods import Pod
 from disttrain.job.conditions import Condition, ConditionStatus
-from disttrain.job.status import Failure, JobStatus, ShardStatus
-
-NO_OPERATOR_SECONDS: Final = 10.0
-"""After which a job without a status has probably no operator."""
+from disttrain.job.status import (
+    Failure,
+    JobStatus,
+    SandblasterStatus,
+    ShardStatus,
+    TrainingStatus,
+)
 
 PODS_SHOWN: Final = 50
 LOG_LINES: Final = 8
 """Of the end of the log of a process that died."""
 FAILURES_SHOWN: Final = 3
 
-NO_OPERATOR: Final = (
-    "no operator has looked at this job: is one running (kubectl get deployments -A "
-    "-l app.kubernetes.io/name=disttrain-operator), and does it watch this namespace "
-    "(its chart's watchNamespaces)?"
-)
-
-
-def status_of(job: Object) -> JobStatus:
-    """The status of a job's object; empty before the operator has written one.
-
-    Raises ClusterError for words that this release does not know.
-    """
-    try:
-        return JobStatus.model_validate(job.get("status") or {})
-    except ValidationError as error:
-        name, place = job["metadata"]["name"], ".".join(map(str, error.errors()[0]["loc"]))
-        message = (
-            f"status.{place} of job {name} is not as this release knows it; install the operator's "
-            f"release of disttrain, or see `disttrain get {name} -o yaml`"
-        )
-        raise ClusterError(message) from error
-
 
 def text(job: Object, found: Sequence[Object], now: datetime) -> str:
-    status = status_of(job)
+    status = following.status_of(job)
     members = pods.in_order(list(found))
     blocks = (
         _head(job, status, now),
@@ -58,13 +37,6 @@ def text(job: Object, found: Sequence[Object], now: datetime) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def is_overlooked(job: Object, now: datetime) -> bool:
-    """Whether no operator has looked at a job, for longer than one would need."""
-    if job.get("status"):
-        return False
-    return ages.seconds_since(job["metadata"]["creationTimestamp"], now) > NO_OPERATOR_SECONDS
-
-
 def _head(job: Object, status: JobStatus, now: datetime) -> str:
     metadata, spec = job["metadata"], job["spec"]
     counts = f"{status.ready_replicas or 0} joined of {_wanted(spec, 'replicas', 'count')} wanted"
@@ -75,14 +47,10 @@ def _head(job: Object, status: JobStatus, now: datetime) -> str:
         ("Age", ages.since(metadata.get("creationTimestamp"), now)),
         ("Task", spec["task"]["entrypoint"]),
         ("Strategy", status.strategy or next(iter(spec["strategy"]), "")),
-        ("Progress", figures.progress(status)),
-        ("Method", figures.batch_method(status)),
-        ("Warning", figures.warning(status)),
-        ("Measures", figures.measures(status)),
-        ("Speed", figures.speed(status)),
+        *_training(status.training, status.sandblaster),
         ("Replicas", counts),
-        ("Restarts", figures.restarts(status)),
-        ("Data", figures.data(status)),
+        ("Restarts", _restarts(status)),
+        ("Data", wording.data(status.data)),
         ("Checkpoint", _checkpoint(status, now)),
         ("Files", jobs.files_of(job)),
     ]
@@ -91,13 +59,41 @@ def _head(job: Object, status: JobStatus, now: datetime) -> str:
     return "\n".join(f"{name + ':':<{width}}  {value}" for name, value in shown)
 
 
+def _training(
+    training: TrainingStatus | None, method: SandblasterStatus | None
+) -> list[tuple[str, str]]:
+    found = training or TrainingStatus()
+    left = found.estimated_remaining_seconds
+    progress = (
+        wording.known(found.progress_percent, "{}%"),
+        wording.known(found.epoch, "epoch {:.2f}"),
+        wording.known(found.samples, "{:,} samples"),
+        "" if left is None else f"{wording.duration(left)} left",
+    )
+    loss = wording.known(found.loss, "loss {:.4g}" if method is None else "objective {:.4g}")
+    speed = wording.known(found.samples_per_second, "{:,.0f} samples/s")
+    staleness = wording.staleness(found.staleness_p50, found.staleness_p99)
+    return [
+        ("Progress", wording.listed(progress)),
+        ("Method", wording.listed([wording.batch_method(method), wording.batch_work(method)])),
+        ("Warning", "" if method is None else method.warning or ""),
+        ("Measures", wording.listed([loss, wording.measures(found.metrics)])),
+        ("Speed", wording.listed([speed, staleness])),
+    ]
+
+
+def _restarts(status: JobStatus) -> str:
+    counts = {} if status.restarts is None else status.restarts.model_dump()
+    return wording.listed(f"{role} {count}" for role, count in counts.items() if count)
+
+
 def _wanted(spec: Object, part: str, field: str) -> object:
     return (spec.get(part) or {}).get(field, 1)
 
 
 def _hint(job: Object, status: JobStatus, now: datetime) -> str:
-    if is_overlooked(job, now):
-        return f"Note: {NO_OPERATOR}"
+    if following.is_overlooked(job, now):
+        return f"Note: {following.NO_OPERATOR}"
     generation = job["metadata"].get("generation")
     if status.observed_generation is not None and generation != status.observed_generation:
         return "Note: the operator has not acted on the latest change of the spec yet."
