@@ -24,8 +24,8 @@ CodeFolder = Annotated[
     typer.Option(
         "--code",
         metavar="DIR",
-        help="Folder with the task's files: packed into the ConfigMap that spec.task.source names, "
-        "NAME-code if it names none, and deleted with the job.",
+        help="Folder with the task's files: packed into a ConfigMap of the job's own, which is "
+        "deleted with it.",
     ),
 ]
 Assignments = Annotated[
