@@ -12,9 +12,10 @@ from disttrain.cli.cluster_options import (
     jobs_of,
     on_cluster,
 )
-from disttrain.cluster import job_table, resources
 from disttrain.cluster import jobs as cluster_jobs
+from disttrain.cluster import resources, server_tables
 from disttrain.cluster.resources import JOBS
+from disttrain.cluster.server_tables import Wanted
 from disttrain.cluster.target import Target
 
 
@@ -40,11 +41,13 @@ def list_jobs(
         found = list(cluster_jobs.items(jobs.api, request))
         typer.echo(objects.text(found, Output(output)))
         return
-    table = job_table.read(jobs.api, namespace, selector, wide=output is Output.WIDE)
+    wide = output is Output.WIDE
+    wanted = Wanted(resource=JOBS, namespace=namespace, selector=selector, wide=wide)
+    table = server_tables.read(jobs.api, wanted)
     if not table.rows:
         typer.echo(f"No jobs found in {namespace or 'any'} namespace.", err=True)
     elif not watch:
-        typer.echo(table.text())
+        typer.echo(table.text)
     if watch:
-        for line in job_table.watch(jobs.api, namespace, selector, table):
+        for line in server_tables.watch(jobs.api, wanted, table):
             typer.echo(line)

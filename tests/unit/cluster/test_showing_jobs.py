@@ -1,20 +1,16 @@
-"""What is read from objects and shown: pages, tables, events, figures of pods."""
+"""What is read from objects and shown: pages, events, figures of pods."""
 
-import inspect
-from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from builders.api_answers import CREATED, NAMESPACE, ApiInMemory, a_condition, a_job, a_pod
+from builders.api_answers import CREATED, a_condition, a_job, a_pod
 from disttrain.cli import job_page
-from disttrain.cluster import ages, event_table, following, logs, pods, tables, usage
+from disttrain.cluster import ages, following, logs, pods, usage
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
-from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.resources import EVENTS
 from disttrain.job.status import Phase
 
 THEN = datetime.fromisoformat(CREATED)
@@ -163,91 +159,6 @@ def test_durations_read_as_kubectls(seconds: float, text: str) -> None:
 def test_an_instant_may_have_a_fraction() -> None:
     parsed = ages.parse("2026-01-01T00:00:00.123456Z")
     assert parsed == datetime(2026, 1, 1, 0, 0, 0, 123456, UTC)
-
-
-TABLE: Object = {
-    "columnDefinitions": [
-        {"name": "Name", "priority": 0},
-        {"name": "Loss", "priority": 1},
-        {"name": "Age", "priority": 0},
-    ],
-    "rows": [
-        {"cells": ["digits", 0.5, "3m"], "object": {"metadata": {"namespace": "research"}}},
-        {"cells": ["a\nb", None, "4m"], "object": {"metadata": {"namespace": "x"}}},
-    ],
-}
-
-
-def test_the_servers_columns_are_shown_by_their_priority() -> None:
-    narrow = tables.of_answer(TABLE, wide=False, namespaces=False)
-    wide = tables.of_answer(TABLE, wide=True, namespaces=True)
-    assert narrow == [["NAME", "AGE"], ["digits", "3m"], ["a b", "4m"]]
-    assert wide[0] == ["NAMESPACE", "NAME", "LOSS", "AGE"]
-    assert wide[1:] == [["research", "digits", "0.5", "3m"], ["x", "a b", "", "4m"]]
-    assert tables.text(narrow).splitlines()[1] == "digits   3m"
-
-
-def an_event(kind: str, name: str, **changes: object) -> Object:
-    return {
-        "metadata": {
-            "name": name,
-            "uid": name,
-            "resourceVersion": "1",
-            "creationTimestamp": CREATED,
-        },
-        "involvedObject": {"kind": kind, "name": name},
-        "type": "Normal",
-        "reason": "Started",
-        "message": "line\n",
-        **changes,
-    }
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "belongs"),
-    [
-        ("DistTrainJob", "a", True),
-        ("DistTrainJob", "a-shard", False),
-        ("StatefulSet", "a-shard", True),
-        ("Pod", "a-shard-0", True),
-        ("Pod", "a-coordinator-0-x7k2p", True),
-        ("ReplicaSet", "a-replica", True),
-        ("Pod", "a-replica-x7k2p", True),
-        ("PersistentVolumeClaim", "a-checkpoints", True),
-        ("Pod", "a-shard-shard-0", False),
-        ("Pod", "a-shard-replica-x7k2p", False),
-        ("Pod", "b-a-shard-0", False),
-    ],
-)
-def test_events_of_a_job_are_those_of_its_own_objects(
-    kind: str, name: str, *, belongs: bool
-) -> None:
-    assert event_table.of_job("a")(an_event(kind, name)) is belongs
-
-
-def test_events_are_dated_by_the_field_that_their_writer_chose() -> None:
-    series = {"lastObservedTime": "2026-01-01T00:04:00Z", "count": 7}
-    event = an_event("Pod", "a-shard-0", series=series)
-    assert event_table.last_seen(event) == series["lastObservedTime"]
-    assert event_table.last_seen(an_event("Pod", "x", lastTimestamp=None)) == CREATED
-    line = event_table.text([event], NOW).splitlines()[1]
-    assert line.split() == ["60s", "(x7)", "Normal", "Started", "pod/a-shard-0", "line"]
-
-
-def test_watched_events_are_told_once_and_those_that_are_gone_are_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(event_table, "PAUSE_SECONDS", 0)
-    api = ApiInMemory()
-    shown = an_event("Pod", "a-shard-0")
-    lines = event_table.watch(Jobs(api, NAMESPACE), "a", [shown])
-    assert isinstance(lines, Generator)
-    for number in range(1, 6):
-        for index in (number - 1, number):
-            api.put(EVENTS, an_event("Pod", f"a-shard-{index}"))
-        assert f"pod/a-shard-{number} " in next(lines)
-        assert len(inspect.getgeneratorlocals(lines)["told"]) == 2
-        api.objects.clear()
 
 
 METRICS = """# HELP disttrain_samples_total Training samples processed.
