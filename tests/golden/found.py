@@ -12,7 +12,7 @@ from disttrain.audit import audit, reading, report
 from disttrain.checkpoint import digest, model_map, stores
 from disttrain.checkpoint.manifest import Manifest
 from disttrain.checkpoint.stores import CheckpointStore
-from disttrain.cli import checkpoint_table, export
+from disttrain.cli import checkpoint_table, checkpoints
 from disttrain.coordinator.journal import journals, state
 from disttrain.holder.restoring import Wanted
 from disttrain.job import manifest_file
@@ -77,7 +77,7 @@ def _commands(place: str) -> Found:
     del inspected["path"]
     with TemporaryDirectory() as folder:
         out = Path(folder) / "model.safetensors"
-        export.run(place, out)
+        checkpoints.write_model(place, out)
         return {"inspect": inspected, "export": digest.of(out.read_bytes())}
 
 

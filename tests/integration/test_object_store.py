@@ -18,7 +18,7 @@ from builders.pod_processes import ALL, UID, PodJob
 from builders.runs import RunningJob
 from disttrain.checkpoint import copies, object_names, objects, stores
 from disttrain.checkpoint.errors import NoCheckpoint
-from disttrain.cli import checkpoint_table, export
+from disttrain.cli import checkpoint_table, checkpoints
 from disttrain.job.location import Location
 from disttrain.launch import linux
 from disttrain.launch.process_one import STOPPED
@@ -86,7 +86,7 @@ def _assert_commands_read_it(output: Path, place: str, folder: Path) -> None:
         checkpoint_table.json(str(output))
     for index, given in enumerate((place, newest)):
         out = folder / f"model-{index}.safetensors"
-        export.run(given, out)
+        checkpoints.write_model(given, out)
         assert out.read_bytes() == (output / "model.safetensors").read_bytes()
         found = json.loads(checkpoint_table.json(given))
         assert found["number"] == numbers(place)[-1]

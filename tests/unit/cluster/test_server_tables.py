@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from builders.api_answers import CREATED, NAMESPACE, ApiInMemory
-from disttrain.cli import events
+from disttrain.cli import cluster_show
 from disttrain.cluster import server_tables
 from disttrain.cluster.errors import Unreachable
 from disttrain.cluster.interface import Object, Request
@@ -134,7 +134,7 @@ def an_event(kind: str, name: str, **changes: object) -> Object:
 def test_events_of_a_job_are_those_of_its_own_objects(
     kind: str, name: str, *, belongs: bool
 ) -> None:
-    assert events.of_job("a")(an_event(kind, name)) is belongs
+    assert cluster_show.events_of("a")(an_event(kind, name)) is belongs
 
 
 def test_events_of_other_objects_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_events_of_other_objects_are_left_out(monkeypatch: pytest.MonkeyPatch) -
     api = TablesInMemory(
         tables=[a_table(row("a-shard-0"), row("b-shard-0"))], watches=[list(change)]
     )
-    wanted = Wanted(resource=EVENTS, namespace=NAMESPACE, belongs=events.of_job("a"))
+    wanted = Wanted(resource=EVENTS, namespace=NAMESPACE, belongs=cluster_show.events_of("a"))
     lines = server_tables.watch(api, wanted, server_tables.read(api, wanted))
     assert list(itertools.islice(lines, 3)) == ["NAME", "a-shard-0", "a-shard-1"]
     assert {each.query["includeObject"] for each in api.asked} == {"Object"}
@@ -156,5 +156,5 @@ def test_events_of_other_objects_are_left_out(monkeypatch: pytest.MonkeyPatch) -
 def test_events_are_dated_by_the_field_that_their_writer_chose() -> None:
     series = {"lastObservedTime": "2026-01-01T00:04:00Z", "count": 7}
     event = an_event("Pod", "a-shard-0", series=series)
-    assert events.last_seen(event) == series["lastObservedTime"]
-    assert events.last_seen(an_event("Pod", "x", lastTimestamp=None)) == CREATED
+    assert cluster_show.last_seen(event) == series["lastObservedTime"]
+    assert cluster_show.last_seen(an_event("Pod", "x", lastTimestamp=None)) == CREATED

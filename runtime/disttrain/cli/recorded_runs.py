@@ -1,4 +1,4 @@
-"""`disttrain audit`: whether a run kept its promises."""
+"""Commands on what a run has recorded: `disttrain audit` and `replay`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,11 +21,6 @@ def audit(folder: RunPath, *, as_json: AsJson = False) -> None:
 
     Example: disttrain audit runs/digits
     """
-    raise typer.Exit(run(folder, as_json=as_json))
-
-
-def run(folder: Path, *, as_json: bool) -> ExitCode:
-    """Audit a run folder and print what held."""
     # They import torch, with the processes.
     from disttrain.audit import audit as promises  # noqa: PLC0415
     from disttrain.audit import reading, report  # noqa: PLC0415
@@ -36,7 +31,37 @@ def run(folder: Path, *, as_json: bool) -> ExitCode:
         findings = promises.audit(reading.read(folder))
     except NothingToAudit as error:
         typer.echo(f"error: {error}", err=True)
-        return ExitCode.USAGE
+        raise typer.Exit(ExitCode.USAGE) from error
     shown = report.to_json if as_json else report.text
     typer.echo(shown(findings, running=running), nl=False)
-    return ExitCode.COMPLETE if promises.is_clean(findings) else ExitCode.FAILED
+    raise typer.Exit(ExitCode.COMPLETE if promises.is_clean(findings) else ExitCode.FAILED)
+
+
+ToUpdate = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Stop when every shard has applied N updates."),
+]
+Serial = Annotated[
+    bool,
+    typer.Option(
+        "--serial", help="Also train on the same samples in the same order without staleness."
+    ),
+]
+
+
+def replay(
+    folder: RunPath, to_update: ToUpdate = None, *, serial: Serial = False, as_json: AsJson = False
+) -> None:
+    """Reproduce an asynchronous run bit for bit, and say what asynchrony did.
+
+    The run must have been made with spec.record: true, and its shards must have lived through it.
+    Runs the task's code of today. Exits with 0 when everything is the same to the bit, 1 when
+    something differs or the run cannot be replayed.
+
+    Example: disttrain replay runs/digits --serial
+    """
+    from disttrain.replay import outcome, report  # noqa: PLC0415 - They import torch.
+
+    found = outcome.replay(folder, outcome.Wanted(to_update=to_update, serial=serial))
+    typer.echo(report.to_json(found) if as_json else report.text(found), nl=False)
+    raise typer.Exit(ExitCode.COMPLETE if found.is_same else ExitCode.FAILED)

@@ -1,4 +1,4 @@
-"""`disttrain validate`: say what is wrong with manifests, without running anything."""
+"""Commands on manifests, which run nothing: `disttrain validate` and `schema`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +7,7 @@ import typer
 
 from disttrain.job import manifest_file, parsing, terminal_text
 from disttrain.job.errors import InvalidManifest
+from disttrain.job.fields import schema_text
 from disttrain.job.finding import located_lines
 from disttrain.job.parsing import Parsed
 from disttrain.launch.exit_code import ExitCode
@@ -51,3 +52,14 @@ def _show(parsed: Parsed, source: str) -> None:
         typer.echo(line)
     if parsed.job is not None:
         typer.echo(f"ok {parsed.job.metadata.name}")
+
+
+def schema() -> None:
+    """Print the JSON schema of manifests.
+
+    Editors with the YAML language server complete and check a manifest whose first line is
+    `# yaml-language-server: $schema=disttrain-job.schema.json`.
+
+    Example: disttrain schema > disttrain-job.schema.json
+    """
+    typer.echo(schema_text(), nl=False)

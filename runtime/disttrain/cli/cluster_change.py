@@ -1,14 +1,42 @@
-"""`disttrain delete`: delete jobs of a cluster."""
+"""Changes of jobs of a cluster: `disttrain scale`, `suspend` and `delete`."""
 
 from typing import Annotated
 
 import typer
 
-from disttrain.cli.cluster_options import AnyJobNames, Selector, jobs_of, on_cluster
+from disttrain.cli import objects
+from disttrain.cli.cluster_options import AnyJobNames, JobNames, Selector, jobs_of, on_cluster
 from disttrain.cluster.errors import NotFound
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import CLAIMS, JOBS
 from disttrain.cluster.target import Target
+
+Replicas = Annotated[int, typer.Option(min=1, metavar="N", help="Replicas that are wanted.")]
+
+
+@on_cluster
+def scale(target: Target, names: JobNames, *, replicas: Replicas) -> None:
+    """Change the number of replicas of jobs while they train; no sample is lost or repeated.
+
+    Example: disttrain scale digits --replicas=8
+    """
+    jobs = jobs_of(target)
+    for name in jobs.choose(names):
+        jobs.scale(name, replicas)
+        typer.echo(f"{objects.named(name)} scaled")
+
+
+@on_cluster
+def suspend(target: Target, names: JobNames) -> None:
+    """Stop all processes of jobs after a checkpoint; `disttrain resume NAME` goes on from there.
+
+    Example: disttrain suspend digits
+    """
+    jobs = jobs_of(target)
+    for name in jobs.choose(names):
+        jobs.patch(name, {"suspend": True})
+        typer.echo(f"{objects.named(name)} suspended")
+
 
 All = Annotated[bool, typer.Option("--all", help="All jobs of the namespace.")]
 Wait = Annotated[bool, typer.Option(help="Wait until the jobs and their pods are gone.")]
