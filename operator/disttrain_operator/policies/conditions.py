@@ -52,8 +52,7 @@ def of(
 
 def resumed_at(status: dict[str, Any], now: datetime) -> datetime | None:
     """When a job was resumed last, by its status; `now` if that does not tell of it yet."""
-    known = {condition.type: condition for condition in conditions_before(status)}
-    suspended = known.get(ConditionType.SUSPENDED)
+    suspended = by_type(status).get(ConditionType.SUSPENDED)
     if suspended is None or not _was_resumed(suspended):
         return None
     if suspended.status is ConditionStatus.TRUE:
@@ -146,5 +145,6 @@ def status_before(written: dict[str, Any]) -> JobStatus:
         return JobStatus()
 
 
-def conditions_before(written: dict[str, Any]) -> tuple[Condition, ...]:
-    return status_before(written).conditions
+def by_type(written: dict[str, Any]) -> dict[str, Condition]:
+    """The conditions in a status; none in one that somebody else spoiled."""
+    return {condition.type: condition for condition in status_before(written).conditions}

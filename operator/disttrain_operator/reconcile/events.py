@@ -10,8 +10,8 @@ from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain_operator import times
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.records import JobRecord
+from disttrain_operator.policies import conditions
 from disttrain_operator.policies.problem import ProblemType
-from disttrain_operator.reconcile import report
 from disttrain_operator.reconcile.deeds import Deed
 
 _LONGEST_NOTE = 1000
@@ -57,9 +57,7 @@ def of_deed(job: JobRecord, deed: Deed, now: datetime) -> dict[str, Any]:
 
 
 def _news(job: JobRecord, status: dict[str, Any]) -> list[_News]:
-    known = job.status
-    before = report.conditions_of(known)
-    after = report.conditions_of(status)
+    before, after = conditions.by_type(job.status), conditions.by_type(status)
     found = [_begun(each) for kind, each in after.items() if _begins(kind, before.get(kind), each)]
     suspended = before.get(ConditionType.SUSPENDED)
     if _holds(suspended) and not _holds(after.get(ConditionType.SUSPENDED)):

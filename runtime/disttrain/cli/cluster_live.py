@@ -82,10 +82,7 @@ class _Followed:
     def refresh(self) -> None:
         """Look again. Raises NotFound when the job is gone, or another has its name."""
         metadata = self.look.job["metadata"]
-        found = self.jobs.get(metadata["name"])
-        if found["metadata"]["uid"] != metadata["uid"]:
-            message = f"job {metadata['name']} was deleted, and another one has its name"
-            raise NotFound(message)
+        found = self.jobs.again(metadata["name"], metadata["uid"])
         self.look = following.look(found, ages.now())
 
     def status(self) -> RunStatus | None:

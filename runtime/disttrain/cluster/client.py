@@ -111,11 +111,7 @@ class ClusterJob:
         return following.look(self._object(), ages.now())
 
     def _object(self) -> Object:
-        job = self._jobs.get(self.name)
-        if job["metadata"]["uid"] != self.uid:
-            message = f"job {self.name} was deleted, and another one has its name"
-            raise NotFound(message)
-        return job
+        return self._jobs.again(self.name, self.uid)
 
 
 class Client:

@@ -166,12 +166,12 @@ def _own(pod: Object, wanted: Wanted) -> Object:
 
 def _is_over(jobs: Jobs, name: str, uid: str) -> bool:
     try:
-        job = jobs.get(name)
+        job = jobs.again(name, uid)
     except Unreachable:
         return False
     except NotFound:
         return True
-    return job["metadata"]["uid"] != uid or following.look(job, ages.now()).ended is not None
+    return following.look(job, ages.now()).ended is not None
 
 
 def _too_many(number: int, most: int) -> str:
