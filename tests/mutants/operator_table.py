@@ -5,7 +5,7 @@ from mutants.mutant import Mutant
 _O = "operator/disttrain_operator"
 _OPERATOR = "tests/unit/operator"
 _CLIENT = "tests/integration/test_operator_client.py"
-_OLDER = "if old is not None and old.uid == record.uid and old.version > record.version:"
+_OLDER = "if _is_newer(old, record):"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(

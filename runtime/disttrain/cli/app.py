@@ -21,7 +21,6 @@ from disttrain.cli import (
     logs,
     manifests,
     recorded_runs,
-    resume,
     run,
     status,
     submit,
@@ -68,7 +67,7 @@ app = typer.Typer(
 )
 _command = functools.partial(app.command, cls=PlainUsage)
 _command()(run.run)
-_command()(resume.resume)
+_command()(run.resume)
 _command()(status.status)
 _command()(checkpoints.export)
 _command()(checkpoints.inspect)

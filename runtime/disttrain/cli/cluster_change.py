@@ -4,12 +4,18 @@ from typing import Annotated
 
 import typer
 
-from disttrain.cli import objects
-from disttrain.cli.cluster_options import AnyJobNames, JobNames, Selector, jobs_of, on_cluster
+from disttrain.cli.cluster_options import (
+    AnyJobNames,
+    JobNames,
+    Selector,
+    jobs_of,
+    named,
+    on_cluster,
+)
 from disttrain.cluster.errors import NotFound
+from disttrain.cluster.interface import Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import CLAIMS, JOBS
-from disttrain.cluster.target import Target
 
 Replicas = Annotated[int, typer.Option(min=1, metavar="N", help="Replicas that are wanted.")]
 
@@ -23,7 +29,7 @@ def scale(target: Target, names: JobNames, *, replicas: Replicas) -> None:
     jobs = jobs_of(target)
     for name in jobs.choose(names):
         jobs.scale(name, replicas)
-        typer.echo(f"{objects.named(name)} scaled")
+        typer.echo(f"{named(name)} scaled")
 
 
 @on_cluster
@@ -35,7 +41,7 @@ def suspend(target: Target, names: JobNames) -> None:
     jobs = jobs_of(target)
     for name in jobs.choose(names):
         jobs.patch(name, {"suspend": True})
-        typer.echo(f"{objects.named(name)} suspended")
+        typer.echo(f"{named(name)} suspended")
 
 
 All = Annotated[bool, typer.Option("--all", help="All jobs of the namespace.")]

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import typer
 
-from disttrain.cli import objects
 from disttrain.cli.cluster_options import (
     AllNamespaces,
     JobName,
@@ -15,15 +14,15 @@ from disttrain.cli.cluster_options import (
     Selector,
     Watching,
     jobs_of,
+    object_text,
     on_cluster,
 )
 from disttrain.cluster import ages, references, resources, server_tables
 from disttrain.cluster import jobs as cluster_jobs
-from disttrain.cluster.interface import Object
+from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import EVENTS, JOBS
 from disttrain.cluster.server_tables import Table, Wanted
-from disttrain.cluster.target import Target
 from disttrain.job import cluster_names
 from disttrain.job.spec import KIND
 
@@ -48,7 +47,7 @@ def list_jobs(
     if output in {Output.JSON, Output.YAML, Output.NAME}:
         request = resources.listing(JOBS, namespace, labelSelector=selector)
         found = list(cluster_jobs.items(jobs.api, request))
-        typer.echo(objects.text(found, Output(output)))
+        typer.echo(object_text(found, Output(output)))
         return
     wide = output is Output.WIDE
     wanted = Wanted(resource=JOBS, namespace=namespace, selector=selector, wide=wide)
@@ -80,7 +79,7 @@ def get(
 
         typer.echo(job_page.text(job, jobs.visible_pods(job), ages.now()))
     else:
-        typer.echo(objects.text([job], Output(output)))
+        typer.echo(object_text([job], Output(output)))
 
 
 @on_cluster

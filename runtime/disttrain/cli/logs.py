@@ -8,10 +8,9 @@ from disttrain.cli.cluster_options import JobName, jobs_of, on_cluster
 from disttrain.cluster import log_following, references
 from disttrain.cluster import logs as cluster_logs
 from disttrain.cluster.errors import ClusterError
-from disttrain.cluster.interface import Object
+from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.logs import LogLine, Wanted
-from disttrain.cluster.target import Target
 from disttrain.job.cluster_names import CONTAINER
 from disttrain.job.names import Role
 

@@ -20,11 +20,10 @@ from disttrain.cluster import (
 )
 from disttrain.cluster.errors import JobFailed, NotFound, NotInTime
 from disttrain.cluster.following import Look
-from disttrain.cluster.interface import Object
+from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.logs import Wanted
 from disttrain.cluster.manifests import Wish
-from disttrain.cluster.target import Target
 from disttrain.job import manifest_file
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob

@@ -17,8 +17,7 @@ from urllib3.exceptions import HTTPError
 
 from disttrain.cluster import answers
 from disttrain.cluster.errors import NoAccess, Unreachable
-from disttrain.cluster.interface import Object, Request, Verb
-from disttrain.cluster.target import Target
+from disttrain.cluster.interface import Object, Request, Target, Verb
 from disttrain.errors import DistTrainError
 from disttrain.job import document
 

@@ -16,15 +16,14 @@ from builders.api_answers import (
     a_pod,
     with_job,
 )
-from disttrain.cli import cluster_live, main, resume
+from disttrain.cli import cluster_live, main, run
 from disttrain.cli.app import app
 from disttrain.cluster import access, ages, following
 from disttrain.cluster.client import Client, ClusterJob
 from disttrain.cluster.errors import Forbidden, JobFailed, NotFound, NotInTime, WrongInput
-from disttrain.cluster.interface import Object
+from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import JOBS, PODS
-from disttrain.cluster.target import Target
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher.supervision import State
 
@@ -79,7 +78,7 @@ def test_resume_tells_a_folder_from_a_job(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a-folder").mkdir()
-    assert resume.means_cluster(which, target) is cluster
+    assert run.means_cluster(which, target) is cluster
 
 
 @pytest.mark.parametrize(
