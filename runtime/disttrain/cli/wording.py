@@ -36,20 +36,9 @@ def staleness(p50: float | None, p99: float | None) -> str:
     return "" if p50 is None or p99 is None else f"staleness p50 {p50:g} p99 {p99:g}"
 
 
-def checkpoint_failures(number: int) -> str:
-    """What could not be saved, since the disk was full for example; empty if all could."""
-    return f"{count(number)} failed checkpoint{'s' * (number > 1)}" if number else ""
-
-
-def checkpoints_damaged(number: int) -> str:
-    """Those that a shard had to pass over for an older one; empty if it was none."""
-    return f"{count(number)} damaged checkpoint{'s' * (number > 1)}" if number else ""
-
-
-def updates_lost(number: int, *, is_exact: bool) -> str:
-    """What shards had acknowledged and lost as they died; empty if it was nothing known."""
-    least = "" if is_exact else "at least "
-    return f"{least}{count(number)} update{'s' * (number > 1)} lost" if number else ""
+def counted(number: int, things: str) -> str:
+    """A number of things, with the word for one of them; empty for none."""
+    return f"{count(number)} {things}{'s' * (number > 1)}" if number else ""
 
 
 def batch_method(figures: SandblasterStatus | None) -> str:
@@ -167,6 +156,9 @@ def _quality(status: RunStatus) -> str:
 
 def progress_line(status: RunStatus) -> str:
     found = status.training
+    # What shards had acknowledged and lost as they died.
+    lost = counted(status.updates_lost, "update")
+    least = "" if status.updates_lost_is_exact else "at least "
     parts = [
         status.phase.lower() + (" (warm start)" if status.warm_start else ""),
         f"{found.progress_percent or 0}%",
@@ -176,9 +168,9 @@ def progress_line(status: RunStatus) -> str:
         _rate(status),
         _quality(status),
         staleness(found.staleness_p50, found.staleness_p99),
-        updates_lost(status.updates_lost, is_exact=status.updates_lost_is_exact),
-        checkpoint_failures(status.checkpoint_failures),
-        checkpoints_damaged(status.checkpoints_damaged),
+        lost and f"{least}{lost} lost",
+        counted(status.checkpoint_failures, "failed checkpoint"),
+        counted(status.checkpoints_damaged, "damaged checkpoint"),
         remaining(status),
     ]
     return listed(parts, " · ")

@@ -78,12 +78,11 @@ class ClusterJob:
         wanted = Wanted(roles=roles, tail=tail)
         job = self._object()
         if follow:
-            for each in log_following.follow(self._jobs, job, wanted):
-                yield f"[{each.pod}] {each.line.text}"
-            return
-        for pod in logs.chosen(self._jobs, job, wanted):
-            name = pod["metadata"]["name"]
-            yield from (f"[{name}] {line.text}" for line in logs.read(self._jobs, pod, wanted))
+            lines = log_following.follow(self._jobs, job, wanted)
+        else:
+            chosen = logs.chosen(self._jobs, job, wanted)
+            lines = (line for pod in chosen for line in logs.read(self._jobs, pod, wanted))
+        yield from (f"[{line.pod}] {line.text}" for line in lines)
 
     def scale(self, replicas: int) -> None:
         """Ask for another number of replicas. Raises NotFound once it is deleted."""

@@ -42,7 +42,7 @@ class Look:
             (ConditionType.COMPLETE, Phase.COMPLETE),
             (ConditionType.FAILED, Phase.FAILED),
         ):
-            if is_true(self.status, kind):
+            if _true(self.status, kind):
                 return phase
         return None
 
@@ -83,10 +83,6 @@ def is_overlooked(job: Object, now: datetime) -> bool:
 
 def look(job: Object, now: datetime) -> Look:
     return Look(job, status_of(job), is_overlooked(job, now))
-
-
-def is_true(status: JobStatus, kind: str) -> bool:
-    return _true(status, kind) is not None
 
 
 def news(before: Look | None, after: Look) -> list[str]:

@@ -183,6 +183,12 @@ def test_kubectl_completes_the_plugin(
     assert capsys.readouterr().out.splitlines() == [shown, ":4"]
 
 
+@pytest.mark.usefixtures("api")
+def test_a_log_cannot_be_followed_into_the_past() -> None:
+    refused = typed("logs", "digits", "--previous", "--follow")
+    assert isinstance(refused.exception, WrongInput)
+
+
 def test_a_job_of_a_cluster_has_the_display_of_a_run() -> None:
     shard = {"shards": [{"index": 0, "version": 12}]}
     lacking = a_condition("ReplicasAvailable", "False", "1 of 3")

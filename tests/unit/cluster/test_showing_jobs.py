@@ -242,9 +242,9 @@ def test_other_texts_are_no_quantities(text: str) -> None:
 
 def test_lines_of_a_log_are_told_apart_by_their_nanoseconds() -> None:
     # The API server leaves out zeros at the end: as texts these would come in the wrong order.
-    first = logs.parse_line("2026-01-01T00:00:00.1Z one")
-    second = logs.parse_line("2026-01-01T00:00:00.10002Z two and more")
-    whole = logs.parse_line("2026-01-01T00:00:01Z three")
+    first = logs.parse_line("pod", "2026-01-01T00:00:00.1Z one")
+    second = logs.parse_line("pod", "2026-01-01T00:00:00.10002Z two and more")
+    whole = logs.parse_line("pod", "2026-01-01T00:00:01Z three")
     assert second.text == "two and more"
     assert logs.is_new(second, first)
     assert not logs.is_new(first, second)
