@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain.job.status import JobStatus
 from disttrain_operator import times
-from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import EndPhase, Outcome
 from disttrain_operator.policies.problem import Problem
 from disttrain_operator.policies.stages import Stage
@@ -57,7 +56,7 @@ def resumed_at(status: dict[str, Any], now: datetime) -> datetime | None:
         return None
     if suspended.status is ConditionStatus.TRUE:
         return now
-    return parsing.time(suspended.last_transition_time)
+    return times.parse(suspended.last_transition_time)
 
 
 def _was_resumed(suspended: Condition | None) -> bool:
