@@ -110,7 +110,7 @@ def top(target: Target, name: JobName) -> None:
     from disttrain.cluster import usage  # noqa: PLC0415 - It needs the extra, as `jobs_of` does.
 
     found = usage.measure(jobs, jobs.get(references.name(name)))
-    typer.echo(usage.text(found))
+    typer.echo(found.text)
     for note in found.notes:
         typer.echo(note, err=True)
 

@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 
 class Verb(StrEnum):
-    """The methods of requests, by their names in Kubernetes' access rules."""
+    """What is asked, by the names in Kubernetes' access rules."""
 
     GET = "get"
     LIST = "list"
@@ -20,6 +20,12 @@ class Verb(StrEnum):
     CREATE = "create"
     PATCH = "patch"
     DELETE = "delete"
+
+    @property
+    def method(self) -> str:
+        """The method of HTTP."""
+        own = {Verb.CREATE: "POST", Verb.PATCH: "PATCH", Verb.DELETE: "DELETE"}
+        return own.get(self, "GET")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,14 +20,6 @@ from disttrain.cluster.errors import NoAccess, Unreachable
 from disttrain.cluster.interface import Object, Request, Target, Verb
 from disttrain.job import document
 
-METHODS: Final = {
-    Verb.GET: "GET",
-    Verb.LIST: "GET",
-    Verb.WATCH: "GET",
-    Verb.CREATE: "POST",
-    Verb.PATCH: "PATCH",
-    Verb.DELETE: "DELETE",
-}
 SECONDS: Final = 30.0
 """For an answer, after which the API server counts as away."""
 CONNECT_SECONDS: Final = 10.0
@@ -94,7 +86,7 @@ class KubernetesApi:
             merging = request.verb is Verb.PATCH
             headers["Content-Type"] = f"application/{'merge-patch+' if merging else ''}json"
         sent = self._client.param_serialize(
-            METHODS[request.verb],
+            request.verb.method,
             request.path,
             query_params=list(request.query.items()),
             header_params=headers,
