@@ -8,17 +8,21 @@ connect, so what a stranger can hold is bounded: a few connections, each for a f
 import socket
 import socketserver
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from typing import Self
 
-from prometheus_client import CollectorRegistry, MetricsHandler
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, MetricsHandler
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from disttrain.errors import FinalError
 from disttrain.job import pod_layout
 from disttrain.telemetry.health import Health
-from disttrain.telemetry.metrics import ExporterMetrics
+from disttrain.telemetry.metrics import Metrics
 
 MOST_CONNECTIONS = 32
 """Open at once. One more ends the oldest, which a scrape, done in milliseconds, never is."""
@@ -34,6 +38,12 @@ class MetricsAddressError(FinalError):
     """The address for Prometheus is malformed or taken."""
 
 
+def connections_cut(registry: CollectorRegistry) -> Counter:
+    """By `reason`: limit, too many at once; error, the peer went or was not understood."""
+    text = "Connections to the metrics port that ended without an answer."
+    return Counter("disttrain_metrics_connections_cut", text, ["reason"], registry=registry)
+
+
 class _Server(ThreadingHTTPServer):
     """The standard server, bounded, and without its look-up of the host's name."""
 
@@ -41,9 +51,9 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def __init__(
-        self, address: tuple[str, int], handler: type[MetricsHandler], counted: ExporterMetrics
+        self, address: tuple[str, int], handler: type[MetricsHandler], cut: Counter
     ) -> None:
-        self._counted = counted
+        self._cut = cut
         self._open: dict[socket.socket, None] = {}
         self._changed = threading.Condition()
         super().__init__(address, handler)
@@ -72,11 +82,11 @@ class _Server(ThreadingHTTPServer):
     def handle_error(self, request: _Request, client_address: object) -> None:
         """A peer that went away is counted; a traceback for each would fill the log."""
         del request, client_address
-        self._counted.connections_cut.labels("error").inc()
+        self._cut.labels("error").inc()
 
     def _end(self, connection: socket.socket) -> None:
         """Its thread, which reads or writes, then closes it."""
-        self._counted.connections_cut.labels("limit").inc()
+        self._cut.labels("limit").inc()
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
 
@@ -93,7 +103,7 @@ class Exporter:
         host, port = _parse(address)
         handler = _handler(registry, health or Health())
         try:
-            self._server = _Server((host, port), handler, ExporterMetrics(registry))
+            self._server = _Server((host, port), handler, connections_cut(registry))
         except OSError as error:
             message = f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
             raise MetricsAddressError(message) from error
@@ -113,12 +123,43 @@ class Exporter:
         self.close()
 
 
-def start(address: str, registry: CollectorRegistry, health: Health | None = None) -> str:
-    """Serve `registry` on `address` (HOST:PORT, 0 takes a free port) for the rest of the process.
+class Served(Collector):
+    """Serves the metrics of the latest update for the rest of the process.
 
-    Returns the real address. Raises MetricsAddressError when the address cannot be had.
+    One thread at a time makes the updates.
     """
-    return Exporter(address, registry, health).address
+
+    def __init__(self, address: str, metrics: Metrics = ()) -> None:
+        """`address`: HOST:PORT, where 0 takes a free port. Raises MetricsAddressError."""
+        self._metrics = tuple(metrics)
+        self.health = Health()
+        """Of the process."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        self.address = Exporter(address, registry, self.health).address
+        """The real one."""
+
+    def serve(self, metrics: Metrics) -> None:
+        """Serve these from now on; what falls of a counter is kept, since its series only grow."""
+        before = {
+            _series(sample): sample.value for each in self._metrics for sample in each.samples
+        }
+        latest = tuple(metrics)
+        for each in latest:
+            if each.type == "counter":
+                each.samples = [
+                    sample._replace(value=max(sample.value, before.get(_series(sample), 0.0)))
+                    for sample in each.samples
+                ]
+        self._metrics = latest
+
+    def collect(self) -> Iterator[prometheus_client.Metric]:
+        """Called by the threads of scrapes."""
+        return iter(self._metrics)
+
+
+def _series(sample: Sample) -> tuple[str, ...]:
+    return (sample.name, *sample.labels.values())
 
 
 def _handler(registry: CollectorRegistry, health: Health) -> type[MetricsHandler]:

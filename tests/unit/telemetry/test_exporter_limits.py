@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from builders import launches
-from disttrain.telemetry import exporter, metrics
+from disttrain.telemetry import exporter
 
 _HALF_REQUESTS = 300
 
 
 @pytest.fixture
 def served() -> Iterator[exporter.Exporter]:
-    with exporter.Exporter("127.0.0.1:0", metrics.new_registry()) as served:
+    with exporter.Exporter("127.0.0.1:0", CollectorRegistry()) as served:
         yield served
 
 
@@ -53,7 +54,7 @@ def test_a_connection_that_says_nothing_is_closed(
 ) -> None:
     monkeypatch.setattr(exporter, "_SILENCE_SECONDS", 0.05)
     with (
-        exporter.Exporter("127.0.0.1:0", metrics.new_registry()) as impatient,
+        exporter.Exporter("127.0.0.1:0", CollectorRegistry()) as impatient,
         _connection(impatient.address) as peer,
     ):
         assert peer.recv(1) == b""
