@@ -1,4 +1,4 @@
-"""Serves one registry to Prometheus over HTTP, on a thread of its own, and says how the process is.
+"""Serves a process's metrics to Prometheus over HTTP, on a thread of its own, and how it is.
 
 /healthz answers 200 while the process lives and its main loop goes on, /ready when it does its
 work; both answer 503 otherwise. Every other path is the metrics. Everybody on the pod network may
@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
-from typing import Self
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, MetricsHandler
@@ -91,42 +90,10 @@ class _Server(ThreadingHTTPServer):
             connection.shutdown(socket.SHUT_RDWR)
 
 
-class Exporter:
-    """Answers HTTP requests with the registry's metrics until it is closed or the process ends.
-
-    `address` is the real HOST:PORT. Start it after the last fork: it has a thread.
-    """
-
-    def __init__(
-        self, address: str, registry: CollectorRegistry, health: Health | None = None
-    ) -> None:
-        host, port = _parse(address)
-        handler = _handler(registry, health or Health())
-        try:
-            self._server = _Server((host, port), handler, connections_cut(registry))
-        except OSError as error:
-            message = f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
-            raise MetricsAddressError(message) from error
-        self.address = f"{host}:{self._server.server_port}"
-        threading.Thread(
-            target=self._server.serve_forever, name="metrics-exporter", daemon=True
-        ).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
 class Served(Collector):
-    """Serves the metrics of the latest update for the rest of the process.
+    """Answers with the metrics of the latest update for the rest of the process.
 
-    One thread at a time makes the updates.
+    One thread at a time makes the updates. Start it after the last fork: it has a thread.
     """
 
     def __init__(self, address: str, metrics: Metrics = ()) -> None:
@@ -136,8 +103,16 @@ class Served(Collector):
         """Of the process."""
         registry = CollectorRegistry()
         registry.register(self)
-        self.address = Exporter(address, registry, self.health).address
+        host, port = _parse(address)
+        handler = _handler(registry, self.health)
+        try:
+            server = _Server((host, port), handler, connections_cut(registry))
+        except OSError as error:
+            message = f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
+            raise MetricsAddressError(message) from error
+        self.address = f"{host}:{server.server_port}"
         """The real one."""
+        threading.Thread(target=server.serve_forever, name="metrics-exporter", daemon=True).start()
 
     def serve(self, metrics: Metrics) -> None:
         """Serve these from now on; what falls of a counter is kept, since its series only grow."""
@@ -170,20 +145,16 @@ def _handler(registry: CollectorRegistry, health: Health) -> type[MetricsHandler
 
         def do_GET(self) -> None:  # noqa: N802 - the base class wants this name
             path = self.path.partition("?")[0]
-            if path == pod_layout.HEALTH_PATH and health.is_alive:
-                self._say(HTTPStatus.OK, "alive")
-            elif path == pod_layout.HEALTH_PATH:
-                self._say(HTTPStatus.SERVICE_UNAVAILABLE, "hangs")
-            elif path == pod_layout.READY_PATH and health.is_ready:
-                self._say(HTTPStatus.OK, "ready")
+            if path == pod_layout.HEALTH_PATH:
+                self._say("alive", "hangs", is_well=health.is_alive)
             elif path == pod_layout.READY_PATH:
-                self._say(HTTPStatus.SERVICE_UNAVAILABLE, "not ready")
+                self._say("ready", "not ready", is_well=health.is_ready)
             else:
                 super().do_GET()
 
-        def _say(self, status: HTTPStatus, word: str) -> None:
-            content = f"{word}\n".encode()
-            self.send_response(status)
+        def _say(self, word: str, otherwise: str, *, is_well: bool) -> None:
+            content = f"{word if is_well else otherwise}\n".encode()
+            self.send_response(HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE)
             self.send_header("Content-Type", "text/plain")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

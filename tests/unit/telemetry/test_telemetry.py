@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from builders import scraping
-from disttrain.telemetry import exporter, logs, metrics
-from disttrain.telemetry.exporter import MetricsAddressError
-from disttrain.telemetry.health import Health
+from disttrain.telemetry import logs, metrics
+from disttrain.telemetry.exporter import MetricsAddressError, Served
 from disttrain.transport.header import Reason
 from disttrain_monitoring import metrics_page
 
@@ -38,7 +36,7 @@ def test_every_metric_has_the_prefix_and_a_text() -> None:
 
 
 def test_a_counter_that_falls_is_served_as_it_was() -> None:
-    served = exporter.Served("127.0.0.1:0")
+    served = Served("127.0.0.1:0")
     for counted in (3, 2):
         served.serve(
             (
@@ -55,28 +53,25 @@ def test_a_counter_that_falls_is_served_as_it_was() -> None:
 
 
 def test_a_process_lives_at_once_and_is_ready_when_it_says_so() -> None:
-    health = Health()
-    with exporter.Exporter("127.0.0.1:0", CollectorRegistry(), health) as served:
-        assert scraping.answered(served.address, "/healthz") == 200
-        assert scraping.answered(served.address, "/ready") == 503
-        health.is_ready = True
-        assert scraping.answered(served.address, "/ready?verbose") == 200
-        health.begin(limit_seconds=-1.0)
-        assert scraping.answered(served.address, "/healthz") == 503
+    served = Served("127.0.0.1:0")
+    assert scraping.answered(served.address, "/healthz") == 200
+    assert scraping.answered(served.address, "/ready") == 503
+    served.health.is_ready = True
+    assert scraping.answered(served.address, "/ready?verbose") == 200
+    served.health.begin(limit_seconds=-1.0)
+    assert scraping.answered(served.address, "/healthz") == 503
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000"])
 def test_a_malformed_address_is_refused(address: str) -> None:
     with pytest.raises(MetricsAddressError, match=r"must be HOST:PORT"):
-        exporter.Exporter(address, CollectorRegistry())
+        Served(address)
 
 
 def test_a_taken_address_is_refused() -> None:
-    with (
-        exporter.Exporter("127.0.0.1:0", CollectorRegistry()) as served,
-        pytest.raises(MetricsAddressError, match="choose port 0"),
-    ):
-        exporter.Exporter(served.address, CollectorRegistry())
+    served = Served("127.0.0.1:0")
+    with pytest.raises(MetricsAddressError, match="choose port 0"):
+        Served(served.address)
 
 
 def test_an_event_is_one_line(tmp_path: Path) -> None:
