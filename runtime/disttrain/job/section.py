@@ -107,9 +107,7 @@ def _not_one(given: Iterable[str], options: Sequence[str]) -> str | None:
     found = [name for name in options if name in given]
     if len(found) == 1:
         return None
-    seen = " and ".join(found) or ("none of them" if len(options) > 1 else "nothing")
-    return f"must have {_wanted(options)}, got {seen}"
-
-
-def _wanted(options: Sequence[str]) -> str:
-    return f"exactly one of {', '.join(options)}" if len(options) > 1 else options[0]
+    if len(options) == 1:
+        return f"must have {options[0]}, got nothing"
+    seen = " and ".join(found) or "none of them"
+    return f"must have exactly one of {', '.join(options)}, got {seen}"
