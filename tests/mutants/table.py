@@ -30,6 +30,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_pipeline.py",),
     ),
     Mutant(
+        name="a manifest whose fields are looked at one by one alone",
+        file=f"{_R}/job/validation.py",
+        old="    findings += _not_said(list(_problems(job, ())), findings)\n",
+        new="",
+        tests=(f"{_UNIT}/job/test_messages.py",),
+    ),
+    Mutant(
+        name="a counter that falls when a loss is taken back",
+        file=f"{_R}/telemetry/exporter.py",
+        old="value=max(sample.value, before.get(_series(sample), 0.0))",
+        new="value=sample.value",
+        tests=(f"{_UNIT}/telemetry/test_telemetry.py",),
+    ),
+    Mutant(
         name="a metrics port that holds any number of connections",
         file=f"{_R}/telemetry/exporter.py",
         old="while len(self._open) >= MOST_CONNECTIONS:",

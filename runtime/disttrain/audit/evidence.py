@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from disttrain.coordinator.journal.state import LIVES_PER_RUN
+from disttrain.job import names
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server import ledger_folding as shard_folding
 from disttrain.parameter_server.deliveries import SenderLife
@@ -74,6 +75,11 @@ class Life:
     @property
     def name(self) -> str:
         return f"{self.process} (life {self.incarnation})"
+
+    @property
+    def sender(self) -> SenderLife:
+        """A replica, as shards name it."""
+        return SenderLife(self.index, self.incarnation)
 
     @property
     def is_shard(self) -> bool:
@@ -179,6 +185,10 @@ def by_sender(records: Records) -> dict[SenderLife, Records]:
         SenderLife(int(key) >> 32, int(key) & 0xFFFFFFFF): records[keys == key]
         for key in np.unique(keys)
     }
+
+
+def name_of(sender: SenderLife) -> str:
+    return f"{names.replica_name(sender.sender)} (life {sender.incarnation})"
 
 
 def sequences(records: Records, column: str = "sequence") -> set[int]:

@@ -9,7 +9,7 @@ from disttrain.job import manifest_file, parsing, terminal_text
 from disttrain.job.errors import InvalidManifest
 from disttrain.job.fields import schema_text
 from disttrain.job.finding import located_lines
-from disttrain.job.parsing import Parsed
+from disttrain.job.validation import Outcome
 from disttrain.launch.exit_code import ExitCode
 
 Files = Annotated[
@@ -47,7 +47,7 @@ def _check(file: Path) -> bool:
     return all(parsed.job is not None for parsed in jobs)
 
 
-def _show(parsed: Parsed, source: str) -> None:
+def _show(parsed: Outcome, source: str) -> None:
     for line in located_lines(parsed.findings, source):
         typer.echo(line)
     if parsed.job is not None:

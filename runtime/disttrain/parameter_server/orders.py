@@ -146,13 +146,14 @@ class OrderBook:
     def _written(self, writer: Writer) -> Result:
         made = writer.cut
         if made.written is None:
-            self._metrics.checkpoint_failed()
+            self._metrics.checkpoint_failures += 1
             LOG.error("a checkpoint could not be written", number=made.number, error=made.error)
             return orders.OrderFailed(message=str(made.error)[:1000])
         self.checkpointed = made.notes.version
         self.checkpoint = made.number
         made.lasting.remember(writer.parts.committed(made.number))
-        self._metrics.checkpoint(made.seconds, made.blocking_seconds)
+        self._metrics.checkpoint_seconds.observe(made.seconds)
+        self._metrics.blocking_seconds.observe(made.blocking_seconds)
         size = made.written.bytes + made.lasting.written_bytes
         LOG.info("checkpoint written", number=made.number, bytes=size)
         return orders.ShardWritten(

@@ -162,13 +162,17 @@ class ShardProcess:
             self.book.serve_only(latest.replicas)
 
     def _report(self) -> ShardReport:
-        self.metrics.dropped(self.listener.refused)
-        self.metrics.missing(self.reporter.missing_records)
-        self.metrics.batch(self.reporter.batch)
-        self.metrics.moved(*self.serving.take_moved_bytes())
-        report = self.reporter.report()
-        self.metrics.at_risk(report.version - self.book.checkpointed)
-        return self.metrics.observed(report)
+        served = self.metrics
+        served.report = self.reporter.report()
+        served.incarnation = self.control.member.incarnation
+        served.at_risk = served.report.version - self.book.checkpointed
+        served.pushed_bytes = self.serving.pushed_bytes
+        served.fetched_bytes = self.serving.fetched_bytes
+        served.batch = self.reporter.batch
+        served.dropped = self.listener.refused
+        served.missing = self.reporter.missing_records
+        served.update()
+        return served.report
 
     def _answer(self, done: list[tuple[NumberedOrder, Result]]) -> None:
         if not done:
@@ -224,7 +228,6 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     if restored is not None:
         shard.restore(restored)
     _admit(shard, joined, transport.chunk_bytes)
-    metrics.life(joined.member.incarnation)
     parting = _parting(config, shard, restored)
     serving = Serving(listener, shard)
     open_parts = stores.open_parts(config.checkpoints)

@@ -1,30 +1,17 @@
-"""How long each push or fetch took and how much it carried, until somebody asks."""
+"""How long pushes or fetches took and how much they carried."""
 
-from collections import deque
-from typing import NamedTuple
-
-_KEPT = 4096
-"""Transfers kept when nobody asks: the newest."""
-
-
-class Transfer(NamedTuple):
-    """One push to all shards, or one fetch from all of them."""
-
-    seconds: float
-    nbytes: int
-    """Payload, without headers."""
+from disttrain.telemetry.metrics import Histogram
 
 
 class Transfers:
-    """Filled by one thread, emptied by another."""
+    """Filled by one thread, read by others."""
 
     def __init__(self) -> None:
-        self._new: deque[Transfer] = deque(maxlen=_KEPT)
+        self.seconds = Histogram()
+        self.nbytes = 0
+        """Payload, without headers."""
 
     def add(self, seconds: float, nbytes: int) -> None:
-        """Note a transfer that has ended."""
-        self._new.append(Transfer(seconds, nbytes))
-
-    def take(self) -> list[Transfer]:
-        """Those since the last call, the oldest first."""
-        return [self._new.popleft() for _ in range(len(self._new))]
+        """Count a push to all shards, or a fetch from all of them, that has ended."""
+        self.seconds.observe(seconds)
+        self.nbytes += nbytes

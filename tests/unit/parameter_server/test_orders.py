@@ -28,6 +28,7 @@ from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.state.share import Share
+from disttrain.telemetry.metrics import Histogram
 
 CHUNK_BYTES = 64
 
@@ -55,7 +56,13 @@ def a_book() -> OrderBook:
 
 def book_of(shard: Shard) -> OrderBook:
     serving = create_autospec(Serving, instance=True)
-    metrics = create_autospec(ServedMetrics, instance=True)
+    metrics = create_autospec(
+        ServedMetrics,
+        instance=True,
+        checkpoint_seconds=Histogram(),
+        blocking_seconds=Histogram(),
+        checkpoint_failures=0,
+    )
     return OrderBook(shard, serving, CHUNK_BYTES, metrics, lambda at: FolderParts(Path(at)))
 
 

@@ -90,8 +90,7 @@ class Reporting:
             members = len(machine.watch.heard)
             self._next_status = now + max(_STATUS_SECONDS, members * _STATUS_SECONDS_PER_MEMBER)
             self._files.write_status(self._status(now))
-            self._metrics.update(machine, now)
-            self._metrics.dropped(dropped)
+            self._metrics.update(machine, now, dropped)
             if self._cluster is not None:
                 self._cluster.offer(lambda: self._cluster_fields(now), now)
         if now >= self._next_line and machine.state.began is not None:
@@ -171,7 +170,7 @@ class Reporting:
     def _checkpoint_ended(self, entry: CheckpointEnded, now: float) -> None:
         LOG.info("checkpoint", number=entry.number, failure=entry.message or "none")
         if entry.committed and self._checkpoint_began:
-            self._metrics.checkpoint_took(now - self._checkpoint_began)
+            self._metrics.checkpoint_seconds.observe(now - self._checkpoint_began)
 
     def _note_method(self, entry: _OfMethod) -> None:
         if isinstance(entry, batch_entries.WarmStartEnded):
