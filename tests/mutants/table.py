@@ -38,8 +38,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a checkpoint in an object store that no reader takes",
-        file=f"{_R}/checkpoint/object_store.py",
-        old="readable(manifest, self.place(manifest.number))",
+        file=f"{_R}/checkpoint/stores.py",
+        old="_readable(manifest, self.place(number))",
         new="manifest_text.encode(manifest)",
         tests=("tests/contract/test_checkpoint_stores.py",),
     ),
@@ -318,8 +318,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a checkpoint whose files changed",
         file=f"{_R}/holder/restoring.py",
-        old="        _check_hashes(checkpoint, files)\n",
-        new="",
+        old="            reading.check(checkpoint.path / entry.name, entry)\n",
+        new="            pass\n",
         tests=(f"{_UNIT}/holder/test_snapshot.py",),
     ),
     Mutant(
@@ -401,7 +401,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="retention that keeps everything when told to keep none",
-        file=f"{_R}/checkpoint/store.py",
+        file=f"{_R}/checkpoint/stores.py",
         old="max(keep, 1)",
         new="max(keep, 0)",
         tests=(f"{_UNIT}/checkpoint/test_store.py",),

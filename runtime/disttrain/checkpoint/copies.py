@@ -7,8 +7,9 @@ from pathlib import Path
 
 from disttrain.checkpoint import names, object_names, objects
 from disttrain.checkpoint.errors import NoCheckpoint
-from disttrain.checkpoint.object_store import ObjectStore
+from disttrain.checkpoint.layouts import Layout
 from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.stores import Store
 
 
 @contextmanager
@@ -19,7 +20,7 @@ def checkpoint_at(text: str) -> Iterator[Checkpoint]:
     """
     place = object_names.place_of(text)
     with tempfile.TemporaryDirectory() as folder:
-        store = ObjectStore(objects.open_objects(place.uri), Path(folder))
+        store = Store(Layout(objects.open_objects(place.uri), Path(folder)))
         found = _found(store, place.number)
         if found is None:
             message = (
@@ -54,7 +55,7 @@ def file_for(text: str) -> Iterator[Path]:
         objects.open_objects(uri).upload(file, name)
 
 
-def _found(store: ObjectStore, number: int | None) -> Checkpoint | None:
+def _found(store: Store, number: int | None) -> Checkpoint | None:
     if number is None:
         return store.latest()
     return store.read(Path(names.folder(number)))

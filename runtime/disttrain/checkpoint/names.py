@@ -11,6 +11,7 @@ VECTOR = "vector"
 """The tensor in a file that holds one vector: it may be called otherwise in another checkpoint."""
 
 _FOLDER = re.compile(r"[0-9]{8,19}")
+_STAGED = re.compile(r"(?:.*/)?(?:\.staging-)?(?P<number>[0-9]{8,19})(?:\.json)?")
 
 
 def folder(number: int) -> str:
@@ -26,6 +27,15 @@ def number(name: str) -> int | None:
 
 def staging(number: int) -> str:
     return f".staging-{folder(number)}"
+
+
+def staged_number(place: str) -> int:
+    """The number of a checkpoint that is written there, in a folder or an object store."""
+    found = _STAGED.fullmatch(place)
+    if found is None:
+        message = f"no checkpoint is written at {place}"
+        raise ValueError(message)
+    return int(found["number"])
 
 
 def removal(number: int) -> str:
@@ -45,8 +55,13 @@ def former_part_file(index: int) -> str:
     return f"shard-{index:05d}.safetensors"
 
 
+def plain_hash(content_hash: str) -> str:
+    """Without the name of its algorithm."""
+    return content_hash.rpartition(":")[2]
+
+
 def vector_file(content_hash: str) -> str:
-    return f"vector-{content_hash.rpartition(':')[2]}.safetensors"
+    return f"vector-{plain_hash(content_hash)}.safetensors"
 
 
 def vector_draft(index: int, vector: Vector) -> str:

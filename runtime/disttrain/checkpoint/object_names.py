@@ -21,12 +21,8 @@ MODEL = "model.safetensors"
 _SUFFIX = ".json"
 
 
-def owner(claim: int) -> str:
-    return f"{OWNERS}/{claim:08d}"
-
-
 def data(entry: FileEntry) -> str:
-    return f"{DATA}/{entry.hash.rpartition(':')[2]}"
+    return f"{DATA}/{names.plain_hash(entry.hash)}"
 
 
 def manifest(number: int) -> str:

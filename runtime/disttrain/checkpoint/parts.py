@@ -1,55 +1,55 @@
-"""Where a shard puts its part of one checkpoint."""
+"""A shard's part of one checkpoint."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
-from disttrain.checkpoint import names, part_file, vector_file
+from disttrain.checkpoint import names, part_file
+from disttrain.checkpoint.layouts import Layout
 from disttrain.checkpoint.manifest import FileEntry
 from disttrain.checkpoint.part_file import Content, Written
-from disttrain.checkpoint.store import Store
-from disttrain.checkpoint.vector_file import OnDisk
 
 
-class Parts(Protocol):
-    """Belongs to the thread that writes. What it took survives the machine."""
+class Parts:
+    """Belongs to the thread that writes. What it took survives the machine.
 
-    def share(self, known: OnDisk) -> bool:
-        """Have a vector of an earlier checkpoint in this one, too; whether that was so."""
+    In an object store a file is named by its hash, which is known when its last byte is written: so
+    it is written beside, and uploaded then. Raises as `Blobs` do.
+    """
 
-    def write_vector(self, draft: str, content: Content) -> FileEntry:
-        """Write a vector into a file of its own; `draft` as in `vector_file`. Raises NotWritten."""
-
-    def write_part(
-        self, index: int, contents: Sequence[Content], metadata: Mapping[str, str]
-    ) -> Written:
-        """Write a holder's file, as `part_file.write` does. Raises NotWritten."""
-
-    def committed(self, number: int) -> Path:
-        """The folder of the checkpoint once it has this number."""
-
-
-class FolderParts:
-    """Into the staging folder of a store."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, layout: Layout, number: int) -> None:
+        self._layout = layout
+        self._number = number
 
     @cached_property
-    def _earlier(self) -> tuple[Path, ...]:
-        return Store(self._folder.parent).folders()
+    def _there(self) -> Mapping[str, int]:
+        return self._layout.staged_sizes(self._number)
 
-    def share(self, known: OnDisk) -> bool:
-        return vector_file.link(known.entry, (known.folder, *self._earlier), self._folder)
+    def share(self, known: FileEntry) -> bool:
+        """Have a vector of an earlier checkpoint in this one, too; whether that was so."""
+        return self._has(known) or self._layout.share(self._number, known)
 
     def write_vector(self, draft: str, content: Content) -> FileEntry:
-        return vector_file.write(self._folder, draft, content)
+        """As `part_file.write_vector`."""
+        with self._layout.room(self._number) as folder:
+            entry = part_file.write_vector(folder, draft, content)
+            self._send(folder, entry)
+        return entry
 
     def write_part(
         self, index: int, contents: Sequence[Content], metadata: Mapping[str, str]
     ) -> Written:
-        return part_file.write(self._folder / names.part_file(index), contents, metadata)
+        """Write a holder's file, as `part_file.write` does."""
+        name = names.part_file(index)
+        with self._layout.room(self._number) as folder:
+            written = part_file.write(folder / name, contents, metadata)
+            self._send(folder, FileEntry(name=name, bytes=written.bytes, hash=written.hash))
+        return written
 
-    def committed(self, number: int) -> Path:
-        return self._folder.with_name(names.folder(number))
+    def _send(self, folder: Path, entry: FileEntry) -> None:
+        if not self._has(entry):
+            name = self._layout.staged(self._number, entry)
+            self._layout.blobs.upload(folder / entry.name, name)
+
+    def _has(self, entry: FileEntry) -> bool:
+        return self._there.get(self._layout.staged(self._number, entry)) == entry.bytes

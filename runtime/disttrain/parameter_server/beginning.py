@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from disttrain.checkpoint import stores
 from disttrain.checkpoint.errors import CheckpointRefused, NoCheckpoint, StoreAway, StoreDenied
-from disttrain.checkpoint.objects import open_objects
+from disttrain.checkpoint.layouts import open_layout
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.holder.restoring import Wanted, newest
 from disttrain.job import defaults
@@ -97,7 +97,7 @@ def _saved_at_stop(place: Saver | None, wanted: Wanted) -> RestoredShard | None:
 
 
 def _read_saved(place: Saver, wanted: Wanted) -> RestoredShard | None:
-    return stopped.read(place.folder, place.job_uid, wanted, place.objects)
+    return stopped.read(place.layout, place.job_uid, wanted)
 
 
 def saver(config: LaunchConfig) -> Saver | None:
@@ -110,8 +110,7 @@ def saver(config: LaunchConfig) -> Saver | None:
     if config.supervisor is not Supervisor.NODE or strategy is None:
         return None
     return Saver(
-        folder=config.checkpoints.folder / stopped.FOLDER,
+        layout=open_layout(config.checkpoints),
         job_uid=config.job_uid,
         update_rule=strategy.optimizer.rule.name,
-        objects=open_objects(uri) if (uri := config.checkpoints.uri) else None,
     )

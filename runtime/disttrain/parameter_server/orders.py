@@ -151,7 +151,7 @@ class OrderBook:
             return orders.OrderFailed(message=str(made.error)[:1000])
         self.checkpointed = made.notes.version
         self.checkpoint = made.number
-        made.lasting.remember(writer.parts.committed(made.number))
+        made.lasting.remember()
         self._metrics.checkpoint(made.seconds, made.blocking_seconds)
         size = made.written.bytes + made.lasting.written_bytes
         LOG.info("checkpoint written", number=made.number, bytes=size)

@@ -9,7 +9,7 @@ from functools import partial
 
 from disttrain.checkpoint import object_names, stores
 from disttrain.checkpoint.errors import StoreAway, StoreDenied
-from disttrain.checkpoint.stores import CheckpointStore
+from disttrain.checkpoint.stores import Store
 from disttrain.coordinator import strategies
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import Places
@@ -158,7 +158,7 @@ def open_parts(config: LaunchConfig, surroundings: Surroundings) -> tuple[Parts,
     return parts, begun.origin
 
 
-def _places(config: LaunchConfig, store: CheckpointStore) -> Places:
+def _places(config: LaunchConfig, store: Store) -> Places:
     return Places(
         model_file=_model_file(config),
         staging=store.staging,
