@@ -325,8 +325,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="damaged manifests that nobody hears of",
         file=f"{_R}/holder/restoring.py",
-        old="        return own, damaged\n",
-        new="        return own, ()\n",
+        old="    return own[::-1], damaged\n",
+        new="    return own[::-1], ()\n",
         tests=(f"{_UNIT}/holder/test_snapshot.py",),
     ),
     Mutant(

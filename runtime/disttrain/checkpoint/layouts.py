@@ -17,10 +17,6 @@ from disttrain.checkpoint.manifest import FileEntry, Manifest
 from disttrain.checkpoint.objects import open_objects
 from disttrain.job.location import Location
 
-_READ = "read"
-_WRITTEN = "written"
-"""Of a location's folder for copies. A shard may return to a checkpoint while it writes one."""
-
 
 class Layout:
     """Where nothing can be renamed. Raises as `Blobs` do.
@@ -30,7 +26,7 @@ class Layout:
 
     def __init__(self, blobs: Blobs, folder: Path) -> None:
         self.blobs = blobs
-        self.home = folder.absolute() / _READ
+        self.home = folder.absolute() / "read"
         """Where the files of a checkpoint are, in a folder by its number, once they are at hand."""
         self._folder = folder.absolute()
         """For copies."""
@@ -82,9 +78,12 @@ class Layout:
         """Have a file of an earlier checkpoint in the one that is staged; whether that was so."""
         return False
 
-    def room(self, number: int) -> AbstractContextManager[Path]:
-        """A folder for files of a checkpoint, until they are uploaded."""
-        return _emptied(self._folder / _WRITTEN)
+    def room(self, folder: str) -> AbstractContextManager[Path]:
+        """A folder for files until they are uploaded; `folder` is where blobs of them would be.
+
+        A shard may read one checkpoint while it writes another one.
+        """
+        return _emptied(self._folder / folder)
 
     def publish(self, number: int, manifest: bytes) -> None:
         """Have everybody find the checkpoint. Raises AlreadyThere."""
@@ -118,10 +117,6 @@ class Layout:
     def stopped_note(self, part: str) -> str:
         """The name of what says which part that is."""
         return f"{object_names.STOPPED}/{part}.json"
-
-    def stopped_room(self) -> AbstractContextManager[Path]:
-        """A folder for such a part, as `room`."""
-        return _emptied(self._folder / object_names.STOPPED)
 
 
 class FolderLayout(Layout):
@@ -171,8 +166,9 @@ class FolderLayout(Layout):
             _linked(self.home / self.stored(each, entry), entry, target) for each in newest_first
         )
 
-    def room(self, number: int) -> AbstractContextManager[Path]:
-        return nullcontext(self.home / names.staging(number))
+    def room(self, folder: str) -> AbstractContextManager[Path]:
+        durable.make_folder(self.home / folder)
+        return nullcontext(self.home / folder)
 
     def publish(self, number: int, manifest: bytes) -> None:
         # That syncs the folder, too, with the links in it.
@@ -199,11 +195,6 @@ class FolderLayout(Layout):
 
     def stopped_note(self, part: str) -> str:
         return f"{object_names.STOPPED}/{Path(part).with_suffix('.json')}"
-
-    def stopped_room(self) -> AbstractContextManager[Path]:
-        folder = self.home / object_names.STOPPED
-        durable.make_folder(folder)
-        return nullcontext(folder)
 
     def _entries(self) -> tuple[Path, ...]:
         try:

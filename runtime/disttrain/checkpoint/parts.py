@@ -31,7 +31,7 @@ class Parts:
 
     def write_vector(self, draft: str, content: Content) -> FileEntry:
         """As `part_file.write_vector`."""
-        with self._layout.room(self._number) as folder:
+        with self._layout.room(names.staging(self._number)) as folder:
             entry = part_file.write_vector(folder, draft, content)
             self._send(folder, entry)
         return entry
@@ -41,7 +41,7 @@ class Parts:
     ) -> Written:
         """Write a holder's file, as `part_file.write` does."""
         name = names.part_file(index)
-        with self._layout.room(self._number) as folder:
+        with self._layout.room(names.staging(self._number)) as folder:
             written = part_file.write(folder / name, contents, metadata)
             self._send(folder, FileEntry(name=name, bytes=written.bytes, hash=written.hash))
         return written

@@ -40,8 +40,8 @@ def resolved(text: str) -> Iterator[Meant]:
     # A store that is away takes a minute to be given up.
     typer.echo(f"reading {text}", err=True)
     with copies.checkpoint_at(text) as copy:
-        manifest = object_names.manifest(copy.manifest.number)
-        yield Meant(copy.path, f"{object_names.place_of(text).uri}/{manifest}")
+        manifest = object_names.manifest(int(copy.name))
+        yield Meant(copy, f"{object_names.place_of(text).uri}/{manifest}")
 
 
 def _resolve(given: Path, location: Location | None) -> Path:

@@ -69,19 +69,17 @@ def answers_for(holder: int, holders: int, former: int) -> range:
 def newest(
     store: Store, job_uid: str, resume_from: Path | None
 ) -> tuple[list[Checkpoint], tuple[int, ...]]:
-    """Checkpoints to try, the best first: this run's, then the one that it began with.
+    """Checkpoints to try, the newest first: this job's, and the one that its run began with.
 
     And the numbers of those whose manifests are damaged, so that nobody knows whose they are.
     """
+    begun_with = "" if resume_from is None else resume_from.name
     # Before the list: what is committed meanwhile is not damaged.
     numbers = store.numbers()
     good = store.list()
     damaged = tuple(sorted(set(numbers) - {c.manifest.number for c in good}))
-    own = [c for c in reversed(good) if c.manifest.job.uid == job_uid]
-    if resume_from is None:
-        return own, damaged
-    first = store.read(resume_from)
-    return [c for c in own if c.manifest.number > first.manifest.number] + [first], damaged
+    own = [c for c in good if c.manifest.job.uid == job_uid or c.path.name == begun_with]
+    return own[::-1], damaged
 
 
 def restore(

@@ -43,11 +43,9 @@ def _restore(config: LaunchConfig, share: Share) -> RestoredShard | None:
 
 def reloading(config: LaunchConfig) -> Reload:
     """Reads one of this run's own checkpoints."""
-    # The one that this life began with may be deleted by then.
-    own = replace(config, resume_from=None)
 
     def reload(number: int, share: Share) -> RestoredShard:
-        found = [one for one in _candidates(own)[0] if one.manifest.number == number]
+        found = [one for one in _candidates(config)[0] if one.manifest.number == number]
         # Who returns to the end of the warm start is not of it any more.
         makers = assembly.makers_of_method(config.job.spec.strategy.rule)
         wanted = replace(_wanted(config, share), makers=makers)
