@@ -20,9 +20,8 @@ from disttrain.checkpoint.manifest import (
     Piece,
 )
 from disttrain.checkpoint.part_file import Content
-from disttrain.checkpoint.parts import Parts
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.stores import Staging
+from disttrain.checkpoint.stores import Parts, Staging
 from disttrain.checkpoint.tensor_file import Tensor
 from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.state.placement import Held, Placement, Range, place

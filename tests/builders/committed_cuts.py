@@ -6,8 +6,8 @@ from pathlib import Path
 
 from disttrain.checkpoint import model_map, names, stores
 from disttrain.checkpoint.manifest import FileEntry, HolderEntry, JobIdentity, Manifest
-from disttrain.checkpoint.parts import Parts
 from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.stores import Parts
 from disttrain.holder import writing
 from disttrain.holder.writing import Cut
 from disttrain.state.layout import ModelLayout, TensorSpec

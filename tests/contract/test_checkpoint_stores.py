@@ -10,7 +10,6 @@ from builders.object_stores import a_checkpoint
 from disttrain.checkpoint import (
     digest,
     names,
-    object_names,
     objects,
     part_file,
     reading,
@@ -42,7 +41,7 @@ def a_vector(fill: int) -> Content:
 
 def empty_manifest(at: Location, number: int) -> None:
     if at.uri:
-        objects.open_objects(at.uri).write(object_names.manifest(number), b"")
+        objects.open_objects(at.uri).write(names.manifest_object(number), b"")
         return
     folder = at.folder / names.folder(number)
     folder.mkdir()

@@ -12,12 +12,11 @@ import pytest
 from builders import object_writer
 from builders.checkpoints import a_layout, a_manifest, a_placement, counting, put_part
 from builders.flaky_objects import Fault, FlakyObjects
-from disttrain.checkpoint import object_names, reading
+from disttrain.checkpoint import names, reading
 from disttrain.checkpoint.errors import NotWritten
 from disttrain.checkpoint.layouts import Layout
 from disttrain.checkpoint.manifest import Manifest
-from disttrain.checkpoint.parts import Parts
-from disttrain.checkpoint.stores import Store
+from disttrain.checkpoint.stores import Parts, Store
 
 LAYOUT = a_layout()
 
@@ -137,7 +136,7 @@ def _try(store: Store, number: int) -> None:
 
 
 def data_of(objects: FlakyObjects) -> set[str]:
-    return {name for name in objects.there if name.startswith(object_names.DATA)}
+    return {name for name in objects.there if name.startswith(names.DATA)}
 
 
 def test_no_data_is_deleted_while_a_newer_manifest_cannot_be_read(tmp_path: Path) -> None:
@@ -145,7 +144,7 @@ def test_no_data_is_deleted_while_a_newer_manifest_cannot_be_read(tmp_path: Path
     store = Store(Layout(objects, tmp_path))
     store.commit(staged(store, 1))
     store.commit(staged(store, 2))
-    objects.there[object_names.manifest(2)] += b"damage"
+    objects.there[names.manifest_object(2)] += b"damage"
     before = data_of(objects)
     assert store.retain(1) == ()
     assert data_of(objects) == before
@@ -155,10 +154,10 @@ def test_a_damaged_manifest_goes_with_the_old_ones_and_what_it_named(tmp_path: P
     objects = FlakyObjects()
     store = Store(Layout(objects, tmp_path))
     store.commit(staged(store, 1))
-    objects.there[object_names.manifest(1)] += b"damage"
+    objects.there[names.manifest_object(1)] += b"damage"
     whole = store.commit(staged(store, 2)).manifest
     assert store.retain(1) == (1,)
-    assert data_of(objects) == {object_names.data(entry) for entry in whole.files}
+    assert data_of(objects) == {names.data(entry) for entry in whole.files}
     assert assert_whole(store) == [2]
 
 
@@ -166,7 +165,7 @@ def test_no_data_is_deleted_when_the_manifests_are_not_listed(tmp_path: Path) ->
     class Forgetful(FlakyObjects):
         def sizes(self, folder: str) -> dict[str, int]:
             found = super().sizes(folder)
-            if folder == object_names.DATA:
+            if folder == names.DATA:
                 self.there = {name: self.there[name] for name in found}
             return found
 

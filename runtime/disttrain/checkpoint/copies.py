@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from disttrain.checkpoint import names, object_names, objects
+from disttrain.checkpoint import names, objects
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.layouts import Layout
 from disttrain.checkpoint.stores import Store
@@ -25,7 +25,7 @@ def checkpoint_at(text: str) -> Iterator[Path]:
     if not object_uri.is_one(text):
         yield Path(text)
         return
-    place = object_names.place_of(text)
+    place = names.place_of(text)
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Layout(objects.open_objects(place.uri), Path(folder)))
         named = None if place.number is None else Path(names.folder(place.number))

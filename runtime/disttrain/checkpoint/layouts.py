@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from disttrain.checkpoint import durable, names, object_names, reading
+from disttrain.checkpoint import durable, names, reading
 from disttrain.checkpoint.blobs import Blobs, FolderBlobs
 from disttrain.checkpoint.errors import Corrupt, NotWritten
 from disttrain.checkpoint.manifest import FileEntry, Manifest
@@ -39,10 +39,10 @@ class Layout:
 
     def manifest(self, number: int) -> str:
         """The name of a committed one, as `stored` is of other files and `staged` before that."""
-        return object_names.manifest(number)
+        return names.manifest_object(number)
 
     def stored(self, number: int, entry: FileEntry) -> str:
-        return object_names.data(entry)
+        return names.data(entry)
 
     def staged(self, number: int, entry: FileEntry) -> str:
         return self.stored(number, entry)
@@ -57,7 +57,7 @@ class Layout:
 
     def numbers(self) -> set[int]:
         """Of all checkpoints that are there; damaged ones count."""
-        found = map(object_names.number, self.blobs.sizes(object_names.CHECKPOINTS))
+        found = map(names.number_of_object, self.blobs.sizes(names.CHECKPOINTS))
         return {number for number in found if number is not None}
 
     def begin(self, number: int) -> None:
@@ -65,14 +65,14 @@ class Layout:
         if self.unsettled:
             # Before shards look what is there, which they do not write again.
             self.blobs.delete(self.unsettled)
-            self.unsettled &= self.blobs.sizes(object_names.DATA).keys()
+            self.unsettled &= self.blobs.sizes(names.DATA).keys()
 
     def abandon(self, number: int) -> None:
         """Delete what was staged, unless that is left to `tidy`. Never raises."""
 
     def staged_sizes(self, number: int) -> Mapping[str, int]:
         """The bytes of what a checkpoint of this number can have, by its name as `staged`."""
-        return self.blobs.sizes(object_names.DATA)
+        return self.blobs.sizes(names.DATA)
 
     def share(self, number: int, entry: FileEntry) -> bool:
         """Have a file of an earlier checkpoint in the one that is staged; whether that was so."""
@@ -105,18 +105,18 @@ class Layout:
         if not kept:
             return
         # Listed before the manifests are read: what comes meanwhile is not deleted.
-        there = self.blobs.sizes(object_names.DATA)
+        there = self.blobs.sizes(names.DATA)
         manifests = [manifest_of(number) for number in {*kept, *self.numbers()}]
-        named = {object_names.data(entry) for one in manifests for entry in one.files}
+        named = {names.data(entry) for one in manifests for entry in one.files}
         self.unsettled |= self.blobs.delete(there.keys() - named)
 
     def stopped(self, part: str, content_hash: str) -> str:
         """The name of a part that a shard saves as it is told to end."""
-        return f"{object_names.STOPPED}/{part}/{names.plain_hash(content_hash)}"
+        return f"{names.STOPPED}/{part}/{names.plain_hash(content_hash)}"
 
     def stopped_note(self, part: str) -> str:
         """The name of what says which part that is."""
-        return f"{object_names.STOPPED}/{part}.json"
+        return f"{names.STOPPED}/{part}.json"
 
 
 class FolderLayout(Layout):
@@ -191,10 +191,10 @@ class FolderLayout(Layout):
                 shutil.rmtree(path, ignore_errors=True)
 
     def stopped(self, part: str, content_hash: str) -> str:
-        return f"{object_names.STOPPED}/{part}"
+        return f"{names.STOPPED}/{part}"
 
     def stopped_note(self, part: str) -> str:
-        return f"{object_names.STOPPED}/{Path(part).with_suffix('.json')}"
+        return f"{names.STOPPED}/{Path(part).with_suffix('.json')}"
 
     def _entries(self) -> tuple[Path, ...]:
         try:

@@ -1,11 +1,12 @@
 """The checkpoints of one job: each is there whole or not at all, whatever keeps them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from disttrain.checkpoint import digest, layouts, manifest_text, names, reading
+from disttrain.checkpoint import digest, layouts, manifest_text, names, part_file, reading
 from disttrain.checkpoint.errors import (
     AlreadyThere,
     CheckpointError,
@@ -15,7 +16,7 @@ from disttrain.checkpoint.errors import (
 )
 from disttrain.checkpoint.layouts import FolderLayout, Layout
 from disttrain.checkpoint.manifest import FileEntry, Manifest
-from disttrain.checkpoint.parts import Parts
+from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.job.location import Location
 from disttrain.telemetry import logs
@@ -38,6 +39,53 @@ class Staging:
         entry = FileEntry(name=names.COORDINATOR, bytes=len(content), hash=digest.of(content))
         self.layout.blobs.write(self.layout.staged(self.number, entry), content)
         return entry
+
+
+class Parts:
+    """A shard's part of a checkpoint that is being written. Belongs to the thread that writes it.
+
+    What it took survives the machine.
+
+    In an object store a file is named by its hash, which is known when its last byte is written: so
+    it is written beside, and uploaded then. Raises as `Blobs` do.
+    """
+
+    def __init__(self, layout: Layout, number: int) -> None:
+        self._layout = layout
+        self._number = number
+
+    @cached_property
+    def _there(self) -> Mapping[str, int]:
+        return self._layout.staged_sizes(self._number)
+
+    def share(self, known: FileEntry) -> bool:
+        """Have a vector of an earlier checkpoint in this one, too; whether that was so."""
+        return self._has(known) or self._layout.share(self._number, known)
+
+    def write_vector(self, draft: str, content: Content) -> FileEntry:
+        """As `part_file.write_vector`."""
+        with self._layout.room(names.staging(self._number)) as folder:
+            entry = part_file.write_vector(folder, draft, content)
+            self._send(folder, entry)
+        return entry
+
+    def write_part(
+        self, index: int, contents: Sequence[Content], metadata: Mapping[str, str]
+    ) -> Written:
+        """Write a holder's file, as `part_file.write` does."""
+        name = names.part_file(index)
+        with self._layout.room(names.staging(self._number)) as folder:
+            written = part_file.write(folder / name, contents, metadata)
+            self._send(folder, FileEntry(name=name, bytes=written.bytes, hash=written.hash))
+        return written
+
+    def _send(self, folder: Path, entry: FileEntry) -> None:
+        if not self._has(entry):
+            name = self._layout.staged(self._number, entry)
+            self._layout.blobs.upload(folder / entry.name, name)
+
+    def _has(self, entry: FileEntry) -> bool:
+        return self._there.get(self._layout.staged(self._number, entry)) == entry.bytes
 
 
 class Store:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from disttrain.checkpoint import copies, names, object_names, stores
+from disttrain.checkpoint import copies, names, stores
 from disttrain.checkpoint.errors import Corrupt, NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.stores import Store
@@ -40,8 +40,8 @@ def resolved(text: str) -> Iterator[Meant]:
     # A store that is away takes a minute to be given up.
     typer.echo(f"reading {text}", err=True)
     with copies.checkpoint_at(text) as copy:
-        manifest = object_names.manifest(int(copy.name))
-        yield Meant(copy, f"{object_names.place_of(text).uri}/{manifest}")
+        manifest = names.manifest_object(int(copy.name))
+        yield Meant(copy, f"{names.place_of(text).uri}/{manifest}")
 
 
 def _resolve(given: Path, location: Location | None) -> Path:

@@ -7,7 +7,7 @@ from disttrain.checkpoint import names, tensor_file
 from disttrain.checkpoint.element_types import FILE_TYPES
 from disttrain.checkpoint.manifest import FileEntry, VectorEntry
 from disttrain.checkpoint.part_file import Content
-from disttrain.checkpoint.parts import Parts
+from disttrain.checkpoint.stores import Parts
 from disttrain.holder.snapshot import Snapshot
 from disttrain.holder.values import Values
 from disttrain.state.vector import Vector

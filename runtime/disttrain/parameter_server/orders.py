@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from disttrain.checkpoint import names
-from disttrain.checkpoint.parts import Parts
+from disttrain.checkpoint.stores import Parts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.holder import writing

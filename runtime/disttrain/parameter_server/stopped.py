@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from disttrain.checkpoint import names, object_names, part_file, reading
+from disttrain.checkpoint import names, part_file, reading
 from disttrain.checkpoint.blobs import Blobs
 from disttrain.checkpoint.errors import Corrupt, NotWritten
 from disttrain.checkpoint.layouts import Layout
@@ -97,7 +97,7 @@ class Saver:
         """
         self._refuse_older(state.index, state.incarnation)
         cut = writing.cut(checkpoint, values, state.notes())
-        with self.layout.room(object_names.STOPPED) as folder:
+        with self.layout.room(names.STOPPED) as folder:
             path = folder / names.part_file(state.index)
             written = part_file.write(path, writing.contents(cut), writing.metadata(cut))
             stop = Stop(
@@ -116,7 +116,7 @@ class Saver:
 
     def _keep(self, path: Path, stop: Stop) -> None:
         blobs, name = self.layout.blobs, self.layout.stopped(path.name, stop.hash)
-        earlier = blobs.sizes(f"{object_names.STOPPED}/{path.name}")
+        earlier = blobs.sizes(f"{names.STOPPED}/{path.name}")
         blobs.upload(path, name)
         blobs.write(self.layout.stopped_note(path.name), _STOP.dump_json(stop))
         blobs.delete(earlier.keys() - {name})
@@ -145,7 +145,7 @@ def read(layout: Layout, job_uid: str, wanted: Wanted) -> RestoredShard | None:
     now = (job_uid, wanted.share.placement.epoch, wanted.holders)
     if (stop.job_uid, stop.epoch, stop.holders) != now or make is None:
         return None
-    with layout.room(object_names.STOPPED) as folder:
+    with layout.room(names.STOPPED) as folder:
         entry = FileEntry(name=names.part_file(index), bytes=stop.bytes, hash=stop.hash)
         path = folder / entry.name
         layout.blobs.download(layout.stopped(entry.name, entry.hash), path, entry.bytes)
@@ -163,7 +163,7 @@ def is_newer(stopped: RestoredShard, shard: int, checkpoint: Manifest | None) ->
 
 
 def _begun(index: int) -> str:
-    return f"{object_names.STOPPED}/{Path(names.part_file(index)).with_suffix('.life.json')}"
+    return f"{names.STOPPED}/{Path(names.part_file(index)).with_suffix('.life.json')}"
 
 
 def _read_stop(layout: Layout, index: int) -> Stop | None:
@@ -175,7 +175,7 @@ def _read_begun(layout: Layout, index: int) -> Begun | None:
 
 
 def _read(blobs: Blobs, name: str, adapter: TypeAdapter[Told]) -> Told | None:
-    if name not in blobs.sizes(object_names.STOPPED):
+    if name not in blobs.sizes(names.STOPPED):
         return None
     try:
         return adapter.validate_json(blobs.read(name, _LARGEST_BYTES))

@@ -15,7 +15,7 @@ from disttrain.checkpoint.errors import NotWritten
 from disttrain.checkpoint.manifest import FileEntry
 from disttrain.checkpoint.manifest_text import MalformedManifest
 from disttrain.checkpoint.part_file import Content
-from disttrain.checkpoint.parts import Parts
+from disttrain.checkpoint.stores import Parts
 
 
 def a_vector(*values: float) -> Content:

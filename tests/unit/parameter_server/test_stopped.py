@@ -10,7 +10,7 @@ import torch
 from builders import placements
 from builders.checkpoints import a_layout, a_manifest
 from builders.flaky_objects import Fault, FlakyObjects
-from disttrain.checkpoint import names, object_names
+from disttrain.checkpoint import names
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.layouts import FolderLayout, Layout
 from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
@@ -175,7 +175,7 @@ def test_what_is_not_of_this_job_as_it_is_now_is_passed_over(
 def test_damage_is_named(tmp_path: Path) -> None:
     assert stopped.read(FolderLayout(tmp_path), "job", WANTED) is None
     save(tmp_path)
-    file = tmp_path / object_names.STOPPED / names.part_file(1)
+    file = tmp_path / names.STOPPED / names.part_file(1)
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)

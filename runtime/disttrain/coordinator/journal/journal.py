@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from disttrain.checkpoint import durable, object_names
+from disttrain.checkpoint import durable, names
 from disttrain.checkpoint.blobs import FolderBlobs
 from disttrain.checkpoint.errors import NotWritten
 from disttrain.coordinator.errors import JournalDamaged, Superseded
@@ -126,7 +126,7 @@ class Journal:
                 "last checkpoint, if that is still there"
             )
             raise JournalDamaged(message)
-        has_claims = not self._claims.mine or (self._folder / object_names.OWNERS).exists()
+        has_claims = not self._claims.mine or (self._folder / names.OWNERS).exists()
         return has_claims and self._claims.is_newest()
 
     def begin(self, found: State) -> None:

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
-from disttrain.checkpoint import object_names
+from disttrain.checkpoint import names
 from disttrain.checkpoint.errors import AlreadyThere, CheckpointError, Corrupt, StoreAway
 from disttrain.checkpoint.objects import Objects
 from disttrain.coordinator.errors import JournalDamaged, Superseded
@@ -191,7 +191,7 @@ class ObjectJournal:
 
 
 def _name(generation: int, segment: int) -> str:
-    return f"{object_names.JOURNAL}/{generation:010d}-{segment:06d}"
+    return f"{names.JOURNAL}/{generation:010d}-{segment:06d}"
 
 
 def _said(objects: Objects, generation: int, segment: int) -> str:
@@ -200,7 +200,7 @@ def _said(objects: Objects, generation: int, segment: int) -> str:
 
 def _generations(objects: Objects) -> _Generations:
     found: _Generations = defaultdict(dict)
-    for name, size in objects.sizes(object_names.JOURNAL).items():
+    for name, size in objects.sizes(names.JOURNAL).items():
         match = _NAME.fullmatch(name.rpartition("/")[2])
         if match is not None:
             found[int(match["generation"])][int(match["segment"])] = size

@@ -8,7 +8,7 @@ checkpoint: so what it told anybody is in what the newer one replays.
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from disttrain.checkpoint import object_names
+from disttrain.checkpoint import names
 from disttrain.checkpoint.blobs import Blobs
 from disttrain.checkpoint.errors import AlreadyThere, CheckpointError
 from disttrain.coordinator.errors import Superseded
@@ -73,7 +73,7 @@ class Claims:
         return True
 
     def numbers(self) -> set[int]:
-        found = (name.rpartition("/")[2] for name in self._blobs.sizes(object_names.OWNERS))
+        found = (name.rpartition("/")[2] for name in self._blobs.sizes(names.OWNERS))
         return {int(name) for name in found if name.isdecimal()}
 
     def refuses_another(self) -> bool:
@@ -91,4 +91,4 @@ class Claims:
 
 
 def _name(claim: int) -> str:
-    return f"{object_names.OWNERS}/{claim:08d}"
+    return f"{names.OWNERS}/{claim:08d}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 
-from disttrain.checkpoint import object_names
+from disttrain.checkpoint import names
 from disttrain.checkpoint.blobs import Blobs, FolderBlobs
 from disttrain.checkpoint.errors import CheckpointError
 from disttrain.checkpoint.objects import open_objects
@@ -52,7 +52,7 @@ class Farewells:
         `forget` each once it is journaled.
         """
         try:
-            there = self._blobs.sizes(object_names.FAREWELLS)
+            there = self._blobs.sizes(names.FAREWELLS)
             sizes = {name: size for name, size in there.items() if size <= payloads.LIMIT_BYTES}
             contents = self._blobs.read_all(sizes)
         except CheckpointError as error:
@@ -78,7 +78,7 @@ def in_folder(run: Path) -> Farewells:
 
 def _name(member: MemberId) -> str:
     who = f"{member.role.name.lower()}-{member.index}.i{member.incarnation}"
-    return f"{object_names.FAREWELLS}/{who}.json"
+    return f"{names.FAREWELLS}/{who}.json"
 
 
 def _parsed(contents: Mapping[str, bytes], forget: Callable[[str], None]) -> dict[str, Leave]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from builders.flaky_objects import Fault, FlakyObjects
-from disttrain.checkpoint import object_names
+from disttrain.checkpoint import names
 from disttrain.checkpoint.blobs import FolderBlobs
 from disttrain.checkpoint.errors import StoreAway
 from disttrain.coordinator.protocol import farewells, payloads
@@ -68,7 +68,7 @@ def test_who_leaves_twice_is_heard_once(place: Farewells) -> None:
 def test_what_is_no_farewell_is_left_out_and_forgotten(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = f"{object_names.FAREWELLS}/replica-9.i1.json"
+    name = f"{names.FAREWELLS}/replica-9.i1.json"
     FolderBlobs(tmp_path).write(name, content)
     objects = FlakyObjects(there={name: content})
     for place in (farewells.in_folder(tmp_path), Farewells(lambda: objects)):
