@@ -10,7 +10,6 @@ import numpy as np
 from builders import placements
 from disttrain.checkpoint import model_map, names, stores
 from disttrain.checkpoint.element_types import DTYPES, FILE_TYPES, Values
-from disttrain.checkpoint.layouts import FolderLayout
 from disttrain.checkpoint.manifest import (
     FileEntry,
     HolderEntry,
@@ -21,6 +20,7 @@ from disttrain.checkpoint.manifest import (
 )
 from disttrain.checkpoint.part_file import Content
 from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.storage import FolderStorage
 from disttrain.checkpoint.stores import Parts, Staging
 from disttrain.checkpoint.tensor_file import Tensor
 from disttrain.state.layout import ModelLayout, TensorSpec
@@ -76,7 +76,7 @@ def write_part(
     return put_part(parts_at(folder), index, ranges, values, version)
 
 
-class _OneFolder(FolderLayout):
+class _OneFolder(FolderStorage):
     """Everything is staged where it is."""
 
     def staged(self, number: int, entry: FileEntry) -> str:  # noqa: ARG002  There is one.
@@ -93,7 +93,7 @@ def parts_at(folder: Path) -> Parts:
 
 def folder_of(staging: Staging) -> Path:
     """Where shards write their parts."""
-    return Path(staging.layout.staging(staging.number))
+    return Path(staging.storage.staging(staging.number))
 
 
 def put_part(

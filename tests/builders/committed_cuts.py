@@ -30,7 +30,7 @@ def commit(
     staging = store.begin(number)
     entries = []
     for index, made in enumerate(cuts):
-        parts = Parts(staging.layout, number)
+        parts = Parts(staging.storage, number)
         written = writing.write(made, parts)
         name = names.part_file(index)
         file = FileEntry(name=name, bytes=written.bytes, hash=written.hash)

@@ -14,8 +14,8 @@ from builders.checkpoints import a_layout, a_manifest, a_placement, counting, pu
 from builders.flaky_objects import Fault, FlakyObjects
 from disttrain.checkpoint import names, reading
 from disttrain.checkpoint.errors import NotWritten
-from disttrain.checkpoint.layouts import Layout
 from disttrain.checkpoint.manifest import Manifest
+from disttrain.checkpoint.storage import Storage
 from disttrain.checkpoint.stores import Parts, Store
 
 LAYOUT = a_layout()
@@ -24,7 +24,7 @@ LAYOUT = a_layout()
 def staged(store: Store, number: int, version: int | None = None) -> Manifest:
     """All of a checkpoint but its manifest; the version makes its data what it is."""
     own = store.begin(number).write_coordinator(b'{"ledger": []}')
-    parts = Parts(store.layout, number)
+    parts = Parts(store.storage, number)
     ranges = a_placement(LAYOUT, 1).ranges(0)
     shard = put_part(parts, 0, ranges, counting(LAYOUT), version=version or number)
     return a_manifest([shard], layout=LAYOUT, number=number, coordinator=own)
@@ -65,7 +65,7 @@ def test_an_upload_that_fails_commits_nothing_and_breaks_nothing(
     tmp_path: Path, fault: Fault
 ) -> None:
     objects = FlakyObjects()
-    store = Store(Layout(objects, tmp_path))
+    store = Store(Storage(objects, tmp_path))
     store.commit(staged(store, 1))
     for place in (0, 1):
         objects.faults = [None] * place + [fault]
@@ -80,7 +80,7 @@ def test_an_upload_that_fails_commits_nothing_and_breaks_nothing(
 
 def test_a_commit_whose_answer_is_lost_is_seen_to_have_happened(tmp_path: Path) -> None:
     objects = FlakyObjects()
-    store = Store(Layout(objects, tmp_path))
+    store = Store(Storage(objects, tmp_path))
     manifest = staged(store, 1)
     objects.faults = [Fault.ANSWER_LOST]
     assert store.commit(manifest).manifest == manifest
@@ -89,7 +89,7 @@ def test_a_commit_whose_answer_is_lost_is_seen_to_have_happened(tmp_path: Path) 
 
 def test_a_refused_commit_leaves_the_one_before_it(tmp_path: Path) -> None:
     objects = FlakyObjects()
-    store = Store(Layout(objects, tmp_path))
+    store = Store(Storage(objects, tmp_path))
     store.commit(staged(store, 1))
     manifest = staged(store, 2)
     objects.faults = [Fault.REFUSED]
@@ -100,7 +100,7 @@ def test_a_refused_commit_leaves_the_one_before_it(tmp_path: Path) -> None:
 
 def test_a_part_that_arrives_after_the_commit_changes_nothing(tmp_path: Path) -> None:
     objects = FlakyObjects(faults=[None, Fault.LATE])
-    store = Store(Layout(objects, tmp_path))
+    store = Store(Storage(objects, tmp_path))
     with pytest.raises(NotWritten):
         staged(store, 1)
     store.commit(staged(store, 1))
@@ -116,7 +116,7 @@ def test_no_checkpoint_rests_on_data_whose_deletion_may_still_happen(
     # Names say what is in an object, so a batch method that returns to earlier values needs one
     # again that was deleted.
     objects = FlakyObjects()
-    store = Store(Layout(objects, tmp_path))
+    store = Store(Storage(objects, tmp_path))
     for number in (1, 2):
         store.commit(staged(store, number))
     # Of the manifest, and of the data; then of the data again as the next one begins.
@@ -141,7 +141,7 @@ def data_of(objects: FlakyObjects) -> set[str]:
 
 def test_no_data_is_deleted_while_a_newer_manifest_cannot_be_read(tmp_path: Path) -> None:
     objects = FlakyObjects()
-    store = Store(Layout(objects, tmp_path))
+    store = Store(Storage(objects, tmp_path))
     store.commit(staged(store, 1))
     store.commit(staged(store, 2))
     objects.there[names.manifest_object(2)] += b"damage"
@@ -152,7 +152,7 @@ def test_no_data_is_deleted_while_a_newer_manifest_cannot_be_read(tmp_path: Path
 
 def test_a_damaged_manifest_goes_with_the_old_ones_and_what_it_named(tmp_path: Path) -> None:
     objects = FlakyObjects()
-    store = Store(Layout(objects, tmp_path))
+    store = Store(Storage(objects, tmp_path))
     store.commit(staged(store, 1))
     objects.there[names.manifest_object(1)] += b"damage"
     whole = store.commit(staged(store, 2)).manifest
@@ -170,8 +170,8 @@ def test_no_data_is_deleted_when_the_manifests_are_not_listed(tmp_path: Path) ->
             return found
 
     objects = FlakyObjects()
-    store = Store(Layout(objects, tmp_path))
+    store = Store(Storage(objects, tmp_path))
     store.commit(staged(store, 1))
     forgetful = Forgetful(there=objects.there)
-    assert Store(Layout(forgetful, tmp_path)).retain(1) == ()
+    assert Store(Storage(forgetful, tmp_path)).retain(1) == ()
     assert data_of(forgetful) == data_of(objects)

@@ -407,6 +407,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/checkpoint/test_store.py",),
     ),
     Mutant(
+        name="a link that somebody put beside the blobs of a folder",
+        file=f"{_R}/checkpoint/blobs.py",
+        old="if stat.S_ISREG(status.st_mode):",
+        new="if True:",
+        tests=(f"{_UNIT}/checkpoint/test_blobs.py",),
+    ),
+    Mutant(
+        name="a claim on a journal in a folder that two coordinators make",
+        file=f"{_R}/checkpoint/blobs.py",
+        old="            durable.take_name(path)\n",
+        new="            pass\n",
+        tests=(f"{_UNIT}/checkpoint/test_blobs.py", "tests/contract/test_journals.py"),
+    ),
+    Mutant(
         name="an object longer than its manifest says",
         file=f"{_R}/checkpoint/objects.py",
         old="if expected_bytes not in {None, size}:",

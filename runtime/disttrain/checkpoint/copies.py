@@ -10,7 +10,7 @@ from pathlib import Path
 
 from disttrain.checkpoint import names, objects
 from disttrain.checkpoint.errors import NoCheckpoint
-from disttrain.checkpoint.layouts import Layout
+from disttrain.checkpoint.storage import Storage
 from disttrain.checkpoint.stores import Store
 from disttrain.job import object_uri
 
@@ -27,7 +27,7 @@ def checkpoint_at(text: str) -> Iterator[Path]:
         return
     place = names.place_of(text)
     with tempfile.TemporaryDirectory() as folder:
-        store = Store(Layout(objects.open_objects(place.uri), Path(folder)))
+        store = Store(Storage(objects.open_objects(place.uri), Path(folder)))
         named = None if place.number is None else Path(names.folder(place.number))
         found = store.latest() if named is None else store.read(named)
         if found is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from disttrain.checkpoint import digest, layouts, manifest_text, names, part_file, reading
+from disttrain.checkpoint import digest, manifest_text, names, part_file, reading
 from disttrain.checkpoint.errors import (
     AlreadyThere,
     CheckpointError,
@@ -14,10 +14,10 @@ from disttrain.checkpoint.errors import (
     NoCheckpoint,
     NotWritten,
 )
-from disttrain.checkpoint.layouts import FolderLayout, Layout
 from disttrain.checkpoint.manifest import FileEntry, Manifest
 from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.storage import FolderStorage, Storage, open_storage
 from disttrain.job.location import Location
 from disttrain.telemetry import logs
 
@@ -32,12 +32,12 @@ class Staging:
     """A checkpoint that is being written, for the coordinator."""
 
     number: int
-    layout: Layout
+    storage: Storage
 
     def write_coordinator(self, content: bytes) -> FileEntry:
         """Write the coordinator's file. Raises NotWritten."""
         entry = FileEntry(name=names.COORDINATOR, bytes=len(content), hash=digest.of(content))
-        self.layout.blobs.write(self.layout.staged(self.number, entry), content)
+        self.storage.blobs.write(self.storage.staged(self.number, entry), content)
         return entry
 
 
@@ -50,21 +50,21 @@ class Parts:
     it is written beside, and uploaded then. Raises as `Blobs` do.
     """
 
-    def __init__(self, layout: Layout, number: int) -> None:
-        self._layout = layout
+    def __init__(self, storage: Storage, number: int) -> None:
+        self._storage = storage
         self._number = number
 
     @cached_property
     def _there(self) -> Mapping[str, int]:
-        return self._layout.staged_sizes(self._number)
+        return self._storage.staged_sizes(self._number)
 
     def share(self, known: FileEntry) -> bool:
         """Have a vector of an earlier checkpoint in this one, too; whether that was so."""
-        return self._has(known) or self._layout.share(self._number, known)
+        return self._has(known) or self._storage.share(self._number, known)
 
     def write_vector(self, draft: str, content: Content) -> FileEntry:
         """As `part_file.write_vector`."""
-        with self._layout.room(names.staging(self._number)) as folder:
+        with self._storage.room(names.staging(self._number)) as folder:
             entry = part_file.write_vector(folder, draft, content)
             self._send(folder, entry)
         return entry
@@ -74,18 +74,18 @@ class Parts:
     ) -> Written:
         """Write a holder's file, as `part_file.write` does."""
         name = names.part_file(index)
-        with self._layout.room(names.staging(self._number)) as folder:
+        with self._storage.room(names.staging(self._number)) as folder:
             written = part_file.write(folder / name, contents, metadata)
             self._send(folder, FileEntry(name=name, bytes=written.bytes, hash=written.hash))
         return written
 
     def _send(self, folder: Path, entry: FileEntry) -> None:
         if not self._has(entry):
-            name = self._layout.staged(self._number, entry)
-            self._layout.blobs.upload(folder / entry.name, name)
+            name = self._storage.staged(self._number, entry)
+            self._storage.blobs.upload(folder / entry.name, name)
 
     def _has(self, entry: FileEntry) -> bool:
-        return self._there.get(self._layout.staged(self._number, entry)) == entry.bytes
+        return self._there.get(self._storage.staged(self._number, entry)) == entry.bytes
 
 
 class Store:
@@ -95,10 +95,10 @@ class Store:
     object store answers may be StoreAway or StoreDenied at any time.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.staging, self.place = layout.staging, layout.place
-        self.drop_copies = layout.drop_copies
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.staging, self.place = storage.staging, storage.place
+        self.drop_copies = storage.drop_copies
 
     def next_number(self) -> int:
         """A number higher than every one that is there, from 1; damaged ones count."""
@@ -112,8 +112,8 @@ class Store:
                 f"begin checkpoint {self.next_number()} instead"
             )
             raise AlreadyThere(message)
-        self.layout.begin(number)
-        return Staging(number, self.layout)
+        self.storage.begin(number)
+        return Staging(number, self.storage)
 
     def commit(self, manifest: Manifest) -> Checkpoint:
         """Make a checkpoint whose files are all there one that everybody finds, whatever dies.
@@ -123,22 +123,22 @@ class Store:
         """
         number = manifest.number
         content = _readable(manifest, self.place(number))
-        found = self.layout.staged_sizes(number)
+        found = self.storage.staged_sizes(number)
         for entry in manifest.files:
-            name = self.layout.staged(number, entry)
+            name = self.storage.staged(number, entry)
             _check(self._said(name, entry), entry, found.get(name))
-            if name in self.layout.unsettled:
+            if name in self.storage.unsettled:
                 message = (
                     f"{self._said(name, entry)} was to be deleted, which got no answer and may "
                     "still happen; the next checkpoint tries again"
                 )
                 raise NotWritten(message)
-        self.layout.publish(number, content)
+        self.storage.publish(number, content)
         return self._checkpoint(manifest)
 
     def abandon(self, number: int) -> None:
         """Give up what was begun; nothing happens if there is nothing. Never raises."""
-        self.layout.abandon(number)
+        self.storage.abandon(number)
 
     def retain(self, keep: int) -> tuple[int, ...]:
         """Delete all but the newest `keep` (at least 1); the numbers deleted.
@@ -151,15 +151,15 @@ class Store:
             kept = [checkpoint.manifest.number for checkpoint in self.list()][-max(keep, 1) :]
             # Damaged ones, too: as long as one is there, nothing is sure to be unneeded.
             old = tuple(number for number in self.numbers() if kept and number < kept[0])
-            self.layout.remove(old)
-            self.layout.tidy(kept, lambda number: self._read(number).manifest)
+            self.storage.remove(old)
+            self.storage.tidy(kept, lambda number: self._read(number).manifest)
         except CheckpointError as error:
             LOG.warning("what no checkpoint needs stays until the next", reason=str(error))
         return old
 
     def numbers(self) -> tuple[int, ...]:
         """Of all that are there, oldest first; damaged ones count."""
-        return tuple(sorted(self.layout.numbers()))
+        return tuple(sorted(self.storage.numbers()))
 
     def list(self) -> tuple[Checkpoint, ...]:
         """The checkpoints with a good manifest, oldest first. Their files may not be at hand."""
@@ -178,7 +178,7 @@ class Store:
         """The one in this folder, which is or would be its own. Raises NoCheckpoint, Corrupt."""
         number = names.number(path.name)
         if number is None or number not in self.numbers():
-            message = f"{self.layout.blobs.uri} holds no checkpoint {path.name}"
+            message = f"{self.storage.blobs.uri} holds no checkpoint {path.name}"
             raise NoCheckpoint(message)
         return self._read(number)
 
@@ -187,8 +187,8 @@ class Store:
         entry = checkpoint.manifest.coordinator
         if entry is None:
             raise Corrupt(checkpoint.path, f"it has no {names.COORDINATOR}")
-        name = self.layout.stored(checkpoint.manifest.number, entry)
-        content = self.layout.blobs.read(name, min(entry.bytes, _LARGEST_LEDGER_BYTES))
+        name = self.storage.stored(checkpoint.manifest.number, entry)
+        content = self.storage.blobs.read(name, min(entry.bytes, _LARGEST_LEDGER_BYTES))
         if digest.of(content) != entry.hash:
             raise Corrupt(self._said(name, entry), "its hash is not that of its manifest")
         return content
@@ -203,9 +203,9 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True)
         for entry in checkpoint.manifest.files if files is None else files:
             if not (folder / entry.name).exists():
-                name = self.layout.stored(checkpoint.manifest.number, entry)
+                name = self.storage.stored(checkpoint.manifest.number, entry)
                 unfinished = folder / f".{entry.name}.partial"
-                self.layout.blobs.download(name, unfinished, entry.bytes)
+                self.storage.blobs.download(name, unfinished, entry.bytes)
                 unfinished.rename(folder / entry.name)
         if files is None and not (folder / names.MANIFEST).exists():
             (folder / names.MANIFEST).write_bytes(manifest_text.encode(checkpoint.manifest))
@@ -216,29 +216,29 @@ class Store:
                 yield self._read(number)
 
     def _read(self, number: int) -> Checkpoint:
-        name = self.layout.manifest(number)
-        content = self.layout.blobs.read(name, manifest_text.LIMIT_BYTES)
-        place = f"{self.layout.blobs.uri}/{name}"
+        name = self.storage.manifest(number)
+        content = self.storage.blobs.read(name, manifest_text.LIMIT_BYTES)
+        place = f"{self.storage.blobs.uri}/{name}"
         return self._checkpoint(reading.parsed(content, place, number))
 
     def _checkpoint(self, manifest: Manifest) -> Checkpoint:
         return Checkpoint(self._folder(manifest.number), manifest)
 
     def _folder(self, number: int) -> Path:
-        return self.layout.home / names.folder(number)
+        return self.storage.home / names.folder(number)
 
     def _said(self, name: str, entry: FileEntry) -> str:
-        place = f"{self.layout.blobs.uri}/{name}"
+        place = f"{self.storage.blobs.uri}/{name}"
         return place if place.endswith(entry.name) else f"{place} ({entry.name})"
 
 
 def in_folder(folder: Path) -> Store:
-    return Store(FolderLayout(folder))
+    return Store(FolderStorage(folder))
 
 
 def open_store(location: Location) -> Store:
     """The store at a location. Raises StoreRefused and StoreAway."""
-    return Store(layouts.open_layout(location))
+    return Store(open_storage(location))
 
 
 def open_parts(location: Location) -> Callable[[str], Parts]:
@@ -247,8 +247,8 @@ def open_parts(location: Location) -> Callable[[str], Parts]:
     Raises StoreRefused and StoreAway. To connect to an object store costs a shard time, so it is
     done once.
     """
-    layout = layouts.open_layout(location)
-    return lambda staging: Parts(layout, names.staged_number(staging))
+    storage = open_storage(location)
+    return lambda staging: Parts(storage, names.staged_number(staging))
 
 
 def verify(path: Path) -> Checkpoint:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from disttrain.checkpoint import stores
 from disttrain.checkpoint.errors import CheckpointRefused, NoCheckpoint, StoreAway, StoreDenied
-from disttrain.checkpoint.layouts import open_layout
 from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.storage import open_storage
 from disttrain.holder.restoring import Wanted, newest
 from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
@@ -95,7 +95,7 @@ def _saved_at_stop(place: Saver | None, wanted: Wanted) -> RestoredShard | None:
 
 
 def _read_saved(place: Saver, wanted: Wanted) -> RestoredShard | None:
-    return stopped.read(place.layout, place.job_uid, wanted)
+    return stopped.read(place.storage, place.job_uid, wanted)
 
 
 def saver(config: LaunchConfig) -> Saver | None:
@@ -108,7 +108,7 @@ def saver(config: LaunchConfig) -> Saver | None:
     if config.supervisor is not Supervisor.NODE or strategy is None:
         return None
     return Saver(
-        layout=open_layout(config.checkpoints),
+        storage=open_storage(config.checkpoints),
         job_uid=config.job_uid,
         update_rule=strategy.optimizer.rule.name,
     )

@@ -15,9 +15,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from disttrain.checkpoint import names, part_file, reading
 from disttrain.checkpoint.blobs import Blobs
 from disttrain.checkpoint.errors import Corrupt, NotWritten
-from disttrain.checkpoint.layouts import Layout
 from disttrain.checkpoint.manifest import FileEntry, Hash, Manifest
 from disttrain.checkpoint.part_file import PartFile
+from disttrain.checkpoint.storage import Storage
 from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted, notes_of
 from disttrain.holder.values import Values
@@ -76,7 +76,7 @@ _BEGUN = TypeAdapter(Begun)
 class Saver:
     """Knows whose shard it is."""
 
-    layout: Layout
+    storage: Storage
     job_uid: str
     update_rule: str
 
@@ -87,7 +87,7 @@ class Saver:
         """
         self._refuse_older(index, incarnation)
         begun = Begun(job_uid=self.job_uid, incarnation=incarnation, saved_by=saved_by)
-        self.layout.blobs.write(_begun(index), _BEGUN.dump_json(begun))
+        self.storage.blobs.write(_begun(index), _BEGUN.dump_json(begun))
 
     def save(self, state: ShardState, values: Values, checkpoint: int) -> None:
         """Write everything, durably; nothing may be applied meanwhile or after it.
@@ -97,7 +97,7 @@ class Saver:
         """
         self._refuse_older(state.index, state.incarnation)
         cut = writing.cut(checkpoint, values, state.notes())
-        with self.layout.room(names.STOPPED) as folder:
+        with self.storage.room(names.STOPPED) as folder:
             path = folder / names.part_file(state.index)
             written = part_file.write(path, writing.contents(cut), writing.metadata(cut))
             stop = Stop(
@@ -115,40 +115,40 @@ class Saver:
             self._keep(path, stop)
 
     def _keep(self, path: Path, stop: Stop) -> None:
-        blobs, name = self.layout.blobs, self.layout.stopped(path.name, stop.hash)
+        blobs, name = self.storage.blobs, self.storage.stopped(path.name, stop.hash)
         earlier = blobs.sizes(f"{names.STOPPED}/{path.name}")
         blobs.upload(path, name)
-        blobs.write(self.layout.stopped_note(path.name), _STOP.dump_json(stop))
+        blobs.write(self.storage.stopped_note(path.name), _STOP.dump_json(stop))
         blobs.delete(earlier.keys() - {name})
 
     def _refuse_older(self, index: int, incarnation: int) -> None:
         """What a newer life goes on from stays: this one, perhaps on a lost node, is fenced."""
         for told in (_read_stop, _read_begun):
             with suppress(Corrupt):
-                found = told(self.layout, index)
+                found = told(self.storage, index)
                 newest = 0 if found is None or found.job_uid != self.job_uid else found.incarnation
                 if newest > incarnation:
                     message = f"life {newest} of this shard has begun; life {incarnation} is over"
                     raise NotWritten(message)
 
 
-def read(layout: Layout, job_uid: str, wanted: Wanted) -> RestoredShard | None:
+def read(storage: Storage, job_uid: str, wanted: Wanted) -> RestoredShard | None:
     """What the life before has saved; None if it is not of this job as it is now, or none is there.
 
     Raises Corrupt, and StoreAway or StoreDenied for an object store.
     """
     index = wanted.share.holder
-    stop, begun = _read_stop(layout, index), _read_begun(layout, index)
+    stop, begun = _read_stop(storage, index), _read_begun(storage, index)
     if stop is None or (begun is not None and begun.has_passed_over(stop)):
         return None
     make = wanted.makers.get(stop.update_rule)
     now = (job_uid, wanted.share.placement.epoch, wanted.holders)
     if (stop.job_uid, stop.epoch, stop.holders) != now or make is None:
         return None
-    with layout.room(names.STOPPED) as folder:
+    with storage.room(names.STOPPED) as folder:
         entry = FileEntry(name=names.part_file(index), bytes=stop.bytes, hash=stop.hash)
         path = folder / entry.name
-        layout.blobs.download(layout.stopped(entry.name, entry.hash), path, entry.bytes)
+        storage.blobs.download(storage.stopped(entry.name, entry.hash), path, entry.bytes)
         reading.check(path, entry)
         with part_file.opened(path) as file:
             return _restored(file, stop, wanted, make)
@@ -166,12 +166,12 @@ def _begun(index: int) -> str:
     return f"{names.STOPPED}/{Path(names.part_file(index)).with_suffix('.life.json')}"
 
 
-def _read_stop(layout: Layout, index: int) -> Stop | None:
-    return _read(layout.blobs, layout.stopped_note(names.part_file(index)), _STOP)
+def _read_stop(storage: Storage, index: int) -> Stop | None:
+    return _read(storage.blobs, storage.stopped_note(names.part_file(index)), _STOP)
 
 
-def _read_begun(layout: Layout, index: int) -> Begun | None:
-    return _read(layout.blobs, _begun(index), _BEGUN)
+def _read_begun(storage: Storage, index: int) -> Begun | None:
+    return _read(storage.blobs, _begun(index), _BEGUN)
 
 
 def _read(blobs: Blobs, name: str, adapter: TypeAdapter[Told]) -> Told | None:

@@ -43,7 +43,7 @@ def test_a_link_is_another_name_of_the_same_file(tmp_path: Path) -> None:
     old, new = tmp_path / names.folder(1), folder_of(store.begin(2))
 
     for _ in range(2):  # Another vector with the same elements.
-        assert Parts(store.layout, 2).share(entry)
+        assert Parts(store.storage, 2).share(entry)
     assert (old / entry.name).samefile(new / entry.name)
     (old / entry.name).unlink()
     assert part_file.digest_of(new / entry.name).hash == entry.hash
@@ -55,9 +55,9 @@ def test_what_is_gone_or_short_is_not_linked(tmp_path: Path) -> None:
     old, new = tmp_path / names.folder(1), folder_of(store.begin(2))
     (old / entry.name).write_bytes((old / entry.name).read_bytes()[:-1])
 
-    assert not Parts(store.layout, 2).share(entry)
+    assert not Parts(store.storage, 2).share(entry)
     (old / entry.name).unlink()
-    assert not Parts(store.layout, 2).share(entry)
+    assert not Parts(store.storage, 2).share(entry)
     assert list(new.iterdir()) == []
 
 

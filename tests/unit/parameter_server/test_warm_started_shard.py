@@ -9,8 +9,8 @@ from builders.batch_shards import CHUNK_BYTES, ELEMENTS, FIRST_POINT
 from builders.jobs import a_batch_job
 from builders.transports import a_header
 from disttrain.checkpoint.element_types import DTYPES
-from disttrain.checkpoint.layouts import FolderLayout
 from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.storage import FolderStorage
 from disttrain.coordinator.protocol import orders
 from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted
@@ -170,12 +170,12 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
     reached = story.parameters()
     story.save()
     parting = Parting(
-        story.shard, Saver(layout=FolderLayout(folder), job_uid="job", update_rule="adagrad")
+        story.shard, Saver(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad")
     )
 
     assert parting.save(1)
     saved = stopped.read(
-        FolderLayout(folder), "job", wanted(a_share(placements.PARAMETERS), MAKERS)
+        FolderStorage(folder), "job", wanted(a_share(placements.PARAMETERS), MAKERS)
     )
     assert saved is not None
     story.shard = story.another()
@@ -185,7 +185,7 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
 
     story.returns()
     parting = Parting(
-        story.shard, Saver(layout=FolderLayout(folder), job_uid="job", update_rule="adagrad")
+        story.shard, Saver(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad")
     )
     assert not parting.save(1)
     assert parting.is_due(0.0)

@@ -18,7 +18,7 @@ from disttrain.checkpoint.objects import open_objects
 from disttrain.job.location import Location
 
 
-class Layout:
+class Storage:
     """Where nothing can be renamed. Raises as `Blobs` do.
 
     There is a checkpoint if its manifest is there, and what any manifest names is not deleted.
@@ -119,7 +119,7 @@ class Layout:
         return f"{names.STOPPED}/{part}.json"
 
 
-class FolderLayout(Layout):
+class FolderStorage(Storage):
     """Checkpoints are written into a staging folder, which gets its number by one rename."""
 
     def __init__(self, folder: Path) -> None:
@@ -203,11 +203,11 @@ class FolderLayout(Layout):
             return ()
 
 
-def open_layout(location: Location) -> Layout:
-    """The layout at a location, which needs not exist. Raises StoreRefused and StoreAway."""
+def open_storage(location: Location) -> Storage:
+    """The storage at a location, which needs not exist. Raises StoreRefused and StoreAway."""
     if location.uri:
-        return Layout(open_objects(location.uri), location.folder)
-    return FolderLayout(location.folder)
+        return Storage(open_objects(location.uri), location.folder)
+    return FolderStorage(location.folder)
 
 
 @contextmanager
