@@ -82,6 +82,7 @@ class Objects(Blobs):
         if expected_bytes not in {None, size}:
             raise Corrupt(self._said(name), f"it has {size} bytes, not {expected_bytes}")
         seconds = _SECONDS + size / _SLOWEST
+        file.parent.mkdir(parents=True, exist_ok=True)
         self._read(name, lambda: self._filesystem.get_file(path, str(file)), seconds)
 
     def write(self, name: str, content: bytes) -> None:

@@ -200,7 +200,6 @@ class Store:
         StoreAway, too, when there is no room for them.
         """
         folder = checkpoint.path
-        folder.mkdir(parents=True, exist_ok=True)
         for entry in checkpoint.manifest.files if files is None else files:
             if not (folder / entry.name).exists():
                 name = self.storage.stored(checkpoint.manifest.number, entry)

@@ -87,6 +87,24 @@ def test_retention_keeps_at_least_one(tmp_path: Path) -> None:
     assert [found.manifest.number for found in stores.in_folder(tmp_path).list()] == [2]
 
 
+def test_who_reads_one_that_is_deleted_meanwhile_leaves_no_trace(tmp_path: Path) -> None:
+    kept = stores.in_folder(tmp_path)
+    old = a_checkpoint(tmp_path)
+    a_checkpoint(tmp_path, number=2)
+    assert kept.retain(1) == (1,)
+    with pytest.raises(Corrupt, match="it is missing"):
+        kept.bring(old)
+    assert kept.numbers() == (2,)
+
+
+def test_a_damaged_one_goes_with_the_old_ones(tmp_path: Path) -> None:
+    for number in (1, 2):
+        last = a_checkpoint(tmp_path, number=number)
+    flip_bit(tmp_path / names.folder(1) / names.MANIFEST, 0)
+    assert stores.in_folder(tmp_path).retain(1) == (1,)
+    assert [path.name for path in tmp_path.iterdir()] == [last.path.name]
+
+
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoCheckpoint, match="00000009 is no folder of a checkpoint"):
         stores.verify(tmp_path / "00000009")
