@@ -11,7 +11,7 @@ from typing import Any
 from disttrain.audit import audit, reading, report
 from disttrain.checkpoint import digest, model_map, stores
 from disttrain.checkpoint.manifest import Manifest
-from disttrain.checkpoint.stores import CheckpointStore
+from disttrain.checkpoint.stores import Store
 from disttrain.cli import checkpoint_table, checkpoints
 from disttrain.coordinator.journal import journals, state
 from disttrain.holder.restoring import Wanted
@@ -103,7 +103,7 @@ def _placement(manifest: Manifest, holders: int) -> Placement:
     return place(model_map.layout(manifest), holders, kept)
 
 
-def _wanted(job: DistTrainJob, share: Share, store: CheckpointStore) -> Wanted:
+def _wanted(job: DistTrainJob, share: Share, store: Store) -> Wanted:
     return Wanted(
         share=share,
         makers=assembly.makers(job.spec.strategy.rule),

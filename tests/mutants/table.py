@@ -52,8 +52,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a checkpoint in an object store that no reader takes",
-        file=f"{_R}/checkpoint/object_store.py",
-        old="readable(manifest, self.place(manifest.number))",
+        file=f"{_R}/checkpoint/stores.py",
+        old="_readable(manifest, self.place(number))",
         new="manifest_text.encode(manifest)",
         tests=("tests/contract/test_checkpoint_stores.py",),
     ),
@@ -332,15 +332,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a checkpoint whose files changed",
         file=f"{_R}/holder/restoring.py",
-        old="        _check_hashes(checkpoint, files)\n",
-        new="",
+        old="            reading.check(checkpoint.path / entry.name, entry)\n",
+        new="            pass\n",
         tests=(f"{_UNIT}/holder/test_snapshot.py",),
     ),
     Mutant(
         name="damaged manifests that nobody hears of",
         file=f"{_R}/holder/restoring.py",
-        old="        return own, damaged\n",
-        new="        return own, ()\n",
+        old="    return own[::-1], damaged\n",
+        new="    return own[::-1], ()\n",
         tests=(f"{_UNIT}/holder/test_snapshot.py",),
     ),
     Mutant(
@@ -415,10 +415,24 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="retention that keeps everything when told to keep none",
-        file=f"{_R}/checkpoint/store.py",
+        file=f"{_R}/checkpoint/stores.py",
         old="max(keep, 1)",
         new="max(keep, 0)",
         tests=(f"{_UNIT}/checkpoint/test_store.py",),
+    ),
+    Mutant(
+        name="a link that somebody put beside the blobs of a folder",
+        file=f"{_R}/checkpoint/blobs.py",
+        old="if stat.S_ISREG(status.st_mode):",
+        new="if True:",
+        tests=(f"{_UNIT}/checkpoint/test_blobs.py",),
+    ),
+    Mutant(
+        name="a claim on a journal in a folder that two coordinators make",
+        file=f"{_R}/checkpoint/blobs.py",
+        old="            durable.take_name(path)\n",
+        new="            pass\n",
+        tests=(f"{_UNIT}/checkpoint/test_blobs.py", "tests/contract/test_journals.py"),
     ),
     Mutant(
         name="an object longer than its manifest says",

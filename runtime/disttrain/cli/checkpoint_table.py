@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from disttrain.checkpoint import inspection, store
+from disttrain.checkpoint import inspection, stores
 from disttrain.checkpoint.inspection import Inspection, ModelPart, ShardPart, StoredTensor
 from disttrain.cli import batch_decisions, checkpoint_folder
 from disttrain.cluster import tables
@@ -27,7 +27,7 @@ def json(checkpoint: str) -> str:
 
 def _inspect(checkpoint: str) -> tuple[Inspection, State | None]:
     with checkpoint_folder.resolved(checkpoint) as meant:
-        found = inspection.inspect(store.verify(meant.path), meant.said)
+        found = inspection.inspect(stores.verify(meant.path), meant.said)
         return found, batch_decisions.read(meant.path)
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from disttrain.checkpoint import stores
 from disttrain.checkpoint.errors import CheckpointRefused, NoCheckpoint, StoreAway, StoreDenied
-from disttrain.checkpoint.objects import open_objects
 from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.storage import open_storage
 from disttrain.holder.restoring import Wanted, newest
 from disttrain.job import defaults
 from disttrain.launch.config import LaunchConfig, Supervisor
@@ -43,11 +43,9 @@ def _restore(config: LaunchConfig, share: Share) -> RestoredShard | None:
 
 def reloading(config: LaunchConfig) -> Reload:
     """Reads one of this run's own checkpoints."""
-    # The one that this life began with may be deleted by then.
-    own = replace(config, resume_from=None)
 
     def reload(number: int, share: Share) -> RestoredShard:
-        found = [one for one in _candidates(own)[0] if one.manifest.number == number]
+        found = [one for one in _candidates(config)[0] if one.manifest.number == number]
         # Who returns to the end of the warm start is not of it any more.
         makers = assembly.makers_of_method(config.job.spec.strategy.rule)
         wanted = replace(_wanted(config, share), makers=makers)
@@ -97,7 +95,7 @@ def _saved_at_stop(place: Saver | None, wanted: Wanted) -> RestoredShard | None:
 
 
 def _read_saved(place: Saver, wanted: Wanted) -> RestoredShard | None:
-    return stopped.read(place.folder, place.job_uid, wanted, place.objects)
+    return stopped.read(place.storage, place.job_uid, wanted)
 
 
 def saver(config: LaunchConfig) -> Saver | None:
@@ -110,8 +108,7 @@ def saver(config: LaunchConfig) -> Saver | None:
     if config.supervisor is not Supervisor.NODE or strategy is None:
         return None
     return Saver(
-        folder=config.checkpoints.folder / stopped.FOLDER,
+        storage=open_storage(config.checkpoints),
         job_uid=config.job_uid,
         update_rule=strategy.optimizer.rule.name,
-        objects=open_objects(uri) if (uri := config.checkpoints.uri) else None,
     )

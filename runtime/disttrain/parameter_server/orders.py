@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from disttrain.checkpoint import names
-from disttrain.checkpoint.parts import Parts
+from disttrain.checkpoint.stores import Parts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.holder import writing
@@ -151,7 +151,7 @@ class OrderBook:
             return orders.OrderFailed(message=str(made.error)[:1000])
         self.checkpointed = made.notes.version
         self.checkpoint = made.number
-        made.lasting.remember(writer.parts.committed(made.number))
+        made.lasting.remember()
         self._metrics.checkpoint_seconds.observe(made.seconds)
         self._metrics.blocking_seconds.observe(made.blocking_seconds)
         size = made.written.bytes + made.lasting.written_bytes

@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from builders import committed_cuts, placements
-from disttrain.checkpoint import names, part_file
+from builders.checkpoints import parts_at
+from disttrain.checkpoint import names, part_file, stores
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.parts import FolderParts
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.store import Store
 from disttrain.holder import writing
 from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.notes import Table
@@ -150,7 +149,7 @@ def test_a_file_written_by_the_thread_is_of_one_version(tmp_path: Path) -> None:
     shard = a_shard(Sgd(learning_rate=1.0))
     push(shard, 1)
     before = set(threading.enumerate())
-    writer = writing.Writer(take_cut(shard), FolderParts(tmp_path))
+    writer = writing.Writer(take_cut(shard), parts_at(tmp_path))
     sequence = 2
     while not writer.is_over:
         push(shard, sequence)
@@ -168,7 +167,7 @@ def test_a_file_written_by_the_thread_is_of_one_version(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     shard = a_shard(Sgd(learning_rate=1.0))
-    writer = writing.Writer(take_cut(shard), FolderParts(tmp_path / "no-such-folder"))
+    writer = writing.Writer(take_cut(shard), parts_at(tmp_path / "no-such-folder"))
     assert writer.wait(10)
     assert writer.cut.error is not None
     push(shard, 1)
@@ -266,7 +265,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     content = bytearray(file.read_bytes())
     content[-CHUNK_BYTES] ^= 1
     file.write_bytes(content)
-    (candidates, damaged), wants = newest(Store(tmp_path), "job", None), wanted()
+    (candidates, damaged), wants = newest(stores.in_folder(tmp_path), "job", None), wanted()
     restored = restoring.restore(candidates, wants, damaged)
     assert restored is not None
     assert (restored.checkpoint, restored.version) == (1, 1)
@@ -284,13 +283,13 @@ def test_checkpoints_without_a_good_manifest_are_told_and_no_reason_to_begin_ane
     folders = [commit(tmp_path, [take_cut(shard)], number=each).path for each in (1, 2, 3, 4)]
     for folder in (folders[0], folders[2], folders[3]):
         (folder / names.MANIFEST).write_bytes(b"")
-    candidates, damaged = newest(Store(tmp_path), "job", None)
+    candidates, damaged = newest(stores.in_folder(tmp_path), "job", None)
     restored = restoring.restore(candidates, wanted(), damaged)
     assert restored is not None
     assert (restored.checkpoint, restored.damaged) == (2, (4, 3))
 
     (folders[1] / names.MANIFEST).unlink()
-    candidates, damaged = newest(Store(tmp_path), "job", None)
+    candidates, damaged = newest(stores.in_folder(tmp_path), "job", None)
     with pytest.raises(Corrupt, match="checkpoint 4: its manifest cannot be read"):
         restoring.restore(candidates, wanted(), damaged)
 
@@ -303,7 +302,7 @@ def test_a_checkpoint_of_another_rule_is_refused(tmp_path: Path) -> None:
 
 def test_another_jobs_checkpoints_are_not_taken(tmp_path: Path) -> None:
     commit(tmp_path, [take_cut(a_shard(Sgd(learning_rate=1.0)))])
-    assert newest(Store(tmp_path), "another", None) == ([], ())
+    assert newest(stores.in_folder(tmp_path), "another", None) == ([], ())
 
 
 def test_a_join_tells_what_all_lives_of_the_shard_have_lost() -> None:

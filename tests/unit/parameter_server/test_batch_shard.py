@@ -22,9 +22,9 @@ from builders.batch_shards import (
     stage,
     stage_headers,
 )
+from builders.checkpoints import parts_at
 from disttrain.checkpoint import export, names, part_file
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.parts import FolderParts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
 from disttrain.holder import writing
@@ -275,7 +275,7 @@ def test_what_is_written_is_of_one_moment_while_orders_go_on(tmp_path: Path) -> 
         assert stage(shard, group + 5, 1.0, group, evaluation=2)
     performed(perform(shard, 4, *MEASURE, commits=(5, 6, 7)))
     performed(perform(shard, 5, *ACCEPT, ops.Combine(target="s1", terms={"s0": 2.0})))
-    writing.write(made, FolderParts(tmp_path))
+    writing.write(made, parts_at(tmp_path))
     shard.protect(None)
 
     with part_file.opened(tmp_path / names.part_file(0)) as file:

@@ -9,9 +9,9 @@ from unittest.mock import create_autospec
 import pytest
 
 from builders import batch_shards, placements
+from builders.checkpoints import parts_at
 from disttrain.checkpoint import part_file
 from disttrain.checkpoint.part_file import Content, Written
-from disttrain.checkpoint.parts import FolderParts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.job.update_rules.sgd import Sgd
@@ -63,7 +63,7 @@ def book_of(shard: Shard) -> OrderBook:
         blocking_seconds=Histogram(),
         checkpoint_failures=0,
     )
-    return OrderBook(shard, serving, CHUNK_BYTES, metrics, lambda at: FolderParts(Path(at)))
+    return OrderBook(shard, serving, CHUNK_BYTES, metrics, lambda at: parts_at(Path(at)))
 
 
 def a_checkpoint(number: int) -> NumberedOrder:

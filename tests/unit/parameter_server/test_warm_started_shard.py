@@ -10,6 +10,7 @@ from builders.jobs import a_batch_job
 from builders.transports import a_header
 from disttrain.checkpoint.element_types import DTYPES
 from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.storage import FolderStorage
 from disttrain.coordinator.protocol import orders
 from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted
@@ -168,10 +169,14 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
     story.push()
     reached = story.parameters()
     story.save()
-    parting = Parting(story.shard, Saver(folder=folder, job_uid="job", update_rule="adagrad"))
+    parting = Parting(
+        story.shard, Saver(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad")
+    )
 
     assert parting.save(1)
-    saved = stopped.read(folder, "job", wanted(a_share(placements.PARAMETERS), MAKERS))
+    saved = stopped.read(
+        FolderStorage(folder), "job", wanted(a_share(placements.PARAMETERS), MAKERS)
+    )
     assert saved is not None
     story.shard = story.another()
     story.shard.restore(saved)
@@ -179,6 +184,8 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
     assert set(story.push()) == {Verb.PUSHED}
 
     story.returns()
-    parting = Parting(story.shard, Saver(folder=folder, job_uid="job", update_rule="adagrad"))
+    parting = Parting(
+        story.shard, Saver(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad")
+    )
     assert not parting.save(1)
     assert parting.is_due(0.0)

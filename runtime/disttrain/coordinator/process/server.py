@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from disttrain.checkpoint import object_names, stores
+from disttrain.checkpoint import names, stores
 from disttrain.checkpoint.errors import StoreAway, StoreDenied
-from disttrain.checkpoint.stores import CheckpointStore
+from disttrain.checkpoint.stores import Store
 from disttrain.coordinator import strategies
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import Places
@@ -158,7 +158,7 @@ def open_parts(config: LaunchConfig, surroundings: Surroundings) -> tuple[Parts,
     return parts, begun.origin
 
 
-def _places(config: LaunchConfig, store: CheckpointStore) -> Places:
+def _places(config: LaunchConfig, store: Store) -> Places:
     return Places(
         model_file=_model_file(config),
         staging=store.staging,
@@ -170,7 +170,7 @@ def _model_file(config: LaunchConfig) -> str:
     uri = config.checkpoints.uri
     if uri and config.supervisor is Supervisor.NODE:
         # The run's folder is that of one pod, and ends with it.
-        return f"{uri}/{object_names.MODEL}"
+        return f"{uri}/{names.MODEL}"
     return str(RunFolder(config.run_folder).model)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from disttrain.checkpoint import names, object_names
+from disttrain.checkpoint import names
 from disttrain.coordinator.journal.state import Saved, State
 from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.reports import ShardReport
@@ -147,7 +147,7 @@ def _shard(state: State, watch: Watch, index: int) -> ShardStatus:
 
 def _checkpoint(saved: Saved, uri: str) -> CheckpointStatus:
     is_object = object_uri.is_one(uri)
-    name = object_names.manifest(saved.number) if is_object else names.folder(saved.number)
+    name = names.manifest_object(saved.number) if is_object else names.folder(saved.number)
     return CheckpointStatus(
         path=f"{uri.rstrip('/')}/{name}"[:LONGEST_TEXT],
         time=datetime.fromtimestamp(saved.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
