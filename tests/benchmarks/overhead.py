@@ -35,11 +35,10 @@ from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
-from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.model_tensors import describe
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
-from disttrain.replica.requested_work import LeaseSource
-from disttrain.replica.work import Cutting
+from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task.loss import BatchLoss
 from disttrain.transport.config import TransportKind
 
@@ -73,7 +72,7 @@ class Labelled(torch.utils.data.Dataset[Any]):
         return self._pixels[indices], self._labels[indices]
 
 
-class Leases(LeaseSource):
+class Leases(WorkSource):
     """One lease after the other, without a coordinator."""
 
     def __init__(self, samples: int) -> None:

@@ -444,7 +444,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a fetch that begins at the end of its process",
         file=f"{_R}/replica/fetch_thread.py",
-        old="if self._is_closing:",
+        old="if self._is_dropped:",
         new="if False:",
         tests=(f"{_UNIT}/replica/test_fetch_thread.py",),
     ),
@@ -569,10 +569,10 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="the end of a lost lease that is forgotten before it was heard",
-        file=f"{_R}/replica/lost_leases.py",
+        file=f"{_R}/replica/leases.py",
         old="if p.lease == item.lease or p.lease in lost]",
         new="if p.lease == item.lease]",
-        tests=(f"{_UNIT}/replica/test_lost_leases.py",),
+        tests=(f"{_UNIT}/replica/test_leases.py",),
     ),
     Mutant(
         name="an evaluation in which nothing counts",
@@ -740,8 +740,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="memory of a life that has left",
         file=f"{_R}/replica/membership.py",
-        old="        for memory in self._memories:\n            memory.close()\n",
-        new="",
+        old="            self._memory.close()\n",
+        new="            pass\n",
         tests=(f"{_UNIT}/replica/test_membership.py",),
     ),
     Mutant(
@@ -753,7 +753,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a phase that begins although there is none",
-        file=f"{_R}/replica/stages.py",
+        file=f"{_R}/replica/training.py",
         old="if not self._to_come:",
         new="if False:",
         tests=(f"{_UNIT}/replica/test_stages.py",),

@@ -33,11 +33,12 @@ from disttrain.coordinator.protocol.orders import (
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
+from disttrain.launch import outcome
 from disttrain.launch.run_folder import RunFolder
-from disttrain.replica import downpour_config, model_tensors, running
+from disttrain.replica import downpour_config, model_tensors
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.errors import JobEnded, WrongStrategy
-from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.membership import JobAddress, Membership
 from disttrain.replica.report import progress, replica_report
 from disttrain.telemetry import logs
@@ -67,7 +68,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
         """
         self._folder = folder = RunFolder(Path(run).resolve())
         config = launch_config.read(folder.config(names.Role.REPLICA))
-        running.require(folder)
+        _require_running(folder)
         self._spec = config.job.spec
         if self._spec.strategy.downpour is None:
             message = f"the job in {folder.path} gives out portions: a loop of its own has no part"
@@ -138,7 +139,6 @@ class DownpourOptimizer(torch.optim.Optimizer):
                 self._downpour.flush()
                 self._leave()
         finally:
-            self._connection.close()
             self._membership.close()
 
     def __enter__(self) -> Self:
@@ -155,14 +155,8 @@ class DownpourOptimizer(torch.optim.Optimizer):
         self._member = joined.member
         device = next(model.parameters()).device
         buffers = downpour_config.gradient_buffers(self._spec)
-        self._connection = self._membership.connect(joined, model, device, buffers)
-        try:
-            self._begin()
-        except BaseException:
-            self._connection.close()
-            raise
-
-    def _begin(self) -> None:
+        log = self._membership.open_ledger(joined)
+        self._connection = self._membership.connect(joined, model, device, buffers, log)
         super().__init__(self._connection.model.trainable, {})
         self._downpour = Downpour(self._connection, downpour_config.from_spec(self._spec))
         self._joined = True
@@ -178,7 +172,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
         )
 
     def _still_waiting(self) -> None:
-        running.require(self._folder)
+        _require_running(self._folder)
         # A warning, as Python prints no less where a loop of one's own configures no logs.
         LOG.warning("waiting for the run's coordinator to answer", folder=self._folder.path)
 
@@ -219,3 +213,15 @@ class DownpourOptimizer(torch.optim.Optimizer):
             case _:
                 return OrderFailed(message=f"'{order.kind}': this replica is a loop of its own")
         return Done()
+
+
+def _require_running(folder: RunFolder) -> None:
+    """Raise JobEnded for a run that has ended, or whose launcher is no more."""
+    if (ended := outcome.read_summary(folder.summary)) is not None:
+        how = f"{ended.result} ({ended.reason})" if ended.reason else ended.result
+        message = f"the run in {folder.path} has ended: {how}; join one that runs"
+        raise JobEnded(message)
+    if not folder.is_held():
+        resume = f"disttrain resume {folder.path}"
+        message = f"nobody runs the job in {folder.path}; go on with: {resume}"
+        raise JobEnded(message)

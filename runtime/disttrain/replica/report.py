@@ -4,7 +4,7 @@ from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.replica.downpour import Counters
 from disttrain.replica.fetch_thread import FetchThread
-from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.pushes import PushThread
 
 

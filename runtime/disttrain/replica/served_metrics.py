@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ReplicaReport
-from disttrain.replica.ledger import SILENT
-from disttrain.replica.transfers import Transfers
+from disttrain.replica.connection import Connection
 from disttrain.telemetry import exporter, metrics
 from disttrain.telemetry.health import Health
 
@@ -24,11 +23,8 @@ class ServedMetrics:
         self.address = exporter.start(address, registry, self.health)
         self.source: Callable[[], ReplicaReport] = ReplicaReport
         """Makes the report; an empty one until the replica trains."""
-        self.pushes = Transfers()
-        self.fetches = Transfers()
+        self.connection: Connection | None = None
         """Where the threads note what they did."""
-        self.ledger = SILENT
-        """The life's log."""
         self._missing = 0
 
     def latest_report(self) -> ReplicaReport:
@@ -36,9 +32,10 @@ class ServedMetrics:
         now, before = self.source(), self._last
         self._last = now
         self._count(now, before)
-        self._observe_transfers()
-        missing, self._missing = self._missing, self.ledger.missing
-        self._metrics.ledger_records_missing.inc(self._missing - missing)
+        if self.connection is not None:
+            self._observe_transfers(self.connection)
+            missing, self._missing = self._missing, self.connection.ledger.missing
+            self._metrics.ledger_records_missing.inc(self._missing - missing)
         return now
 
     def _count(self, now: ReplicaReport, before: ReplicaReport) -> None:
@@ -55,11 +52,11 @@ class ServedMetrics:
             self._metrics.step_seconds.labels(label).inc(max(0.0, spent))
         self._observe_staleness(now.staleness, before.staleness)
 
-    def _observe_transfers(self) -> None:
-        for push in self.pushes.take():
+    def _observe_transfers(self, connection: Connection) -> None:
+        for push in connection.pushes.transfers.take():
             self._metrics.push_seconds.observe(push.seconds)
             self._metrics.push_bytes.inc(push.nbytes)
-        for fetch in self.fetches.take():
+        for fetch in connection.fetches.transfers.take():
             self._metrics.fetch_seconds.observe(fetch.seconds)
             self._metrics.fetch_bytes.inc(fetch.nbytes)
 

@@ -23,7 +23,7 @@ from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.gradient_check import Verdict
 from disttrain.replica.halt import Halt
-from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.pace import NeverWaits, Pace
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.work import WorkItem

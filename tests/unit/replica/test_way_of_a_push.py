@@ -40,8 +40,8 @@ from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.ledger import Ledger
-from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.pushes import PushThread
 from disttrain.replica.work import WorkItem
