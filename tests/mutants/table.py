@@ -724,6 +724,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_orders.py",),
     ),
     Mutant(
+        name="work for who owes an empty shard its values",
+        file=f"{_R}/coordinator/strategies/downpour.py",
+        old="if any(issued.member == member for issued in turn.open_orders(Upload)):",
+        new="if False:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_machine.py",),
+    ),
+    Mutant(
         name="a checkpoint that hangs for ever",
         file=f"{_R}/coordinator/decisions/running.py",
         old="if opened is not None and turn.now - opened.began >= most:",
