@@ -24,6 +24,7 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from builders.downpours import a_downpour
 from builders.jobs import SMALL
 from builders.lone_shard import LonePlan, LoneShard
 from builders.report import Bar, print_report
@@ -32,7 +33,6 @@ from disttrain.job.parsing import parse_job
 from disttrain.parameter_server.client import FetchClient, PushClient
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
-from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.leases import LostLeases
@@ -103,7 +103,7 @@ class Joined:
         halt = Halt()
         self.connection = Connection(model, sides, halt)
         self.connection.upload([0])
-        self.downpour = Downpour(self.connection, DownpourConfig())
+        self.downpour = Downpour(self.connection, a_downpour())
         self.downpour.begin(self.connection.first_fetch(meanwhile=lambda: None))
         source = Leases(len(workload.pixels))
         cutting = Cutting(

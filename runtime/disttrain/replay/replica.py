@@ -18,7 +18,7 @@ from disttrain.replay.exchange import (
 )
 from disttrain.replay.exchange import Shards as ShardsAhead
 from disttrain.replay.recording import DataOrder, Recording, Records
-from disttrain.replica import device, downpour_config
+from disttrain.replica import device, pushes
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.leases import LostLeases
@@ -46,7 +46,7 @@ class ReplayedReplica:
         spec, task = recording.spec, recording.task
         place = device.resolve(recording.device)
         self.module = task.model(spec.seed)
-        buffers = downpour_config.gradient_buffers(spec)
+        buffers = pushes.gradient_buffers(spec.strategy.only_downpour)
         self.model = FlatModel(self.module, OrdinaryMemory(), place, outgoing_buffers=buffers)
         self.ledger = ComparingLedger(life, _log(life, recording), differences)
         self.steps = 0
@@ -62,9 +62,9 @@ class ReplayedReplica:
         self.pushes = ReplayedPushes(self.model, shards, len(shares), self._turns)
         self.fetches = ReplayedFetches(shards, shares, self.ledger, self._turns)
         self.fetches.ask(self.model.first_fetch_into)
-        config = downpour_config.from_spec(self._recording.spec)
+        manifest = self._recording.spec.strategy.only_downpour
         connection = ReplayedConnection(self.model, self.pushes, self.fetches, self.ledger)
-        self._downpour = Downpour(connection, config, NeverWaits())
+        self._downpour = Downpour(connection, manifest, pace=NeverWaits())
         seed, lost = self._recording.data.seed, LostLeases(frozenset)
         self._loop = TrainingLoop(self._downpour, self._loss, self, lost, seed)
 

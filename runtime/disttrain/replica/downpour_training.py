@@ -12,7 +12,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.parameter_server.client import Versions
-from disttrain.replica import data, downpour_config, report
+from disttrain.replica import data, pushes
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.leases import HeldLeases, LostLeases
 from disttrain.replica.membership import Membership
@@ -27,10 +27,11 @@ class DownpourTraining:
         self, spec: Spec, prepared: Prepared, membership: Membership, joined: Joined
     ) -> None:
         coordinator = membership.coordinator
-        buffers = downpour_config.gradient_buffers(spec)
+        manifest = spec.strategy.only_downpour
+        buffers = pushes.gradient_buffers(manifest)
         log = membership.open_ledger(joined)
         self._connection = membership.connect(joined, prepared.model, prepared.device, buffers, log)
-        self._downpour = Downpour(self._connection, downpour_config.from_spec(spec))
+        self._downpour = Downpour(self._connection, manifest, spec.replicas.count)
         self._lost = LostLeases(lambda: coordinator.lost_leases)
         held = HeldLeases(joined.member, self.progress)
         self._source = source = WorkSource(coordinator.request, held, membership.halt)
@@ -64,11 +65,10 @@ class DownpourTraining:
         self._downpour.fetch_now()
 
     def progress(self) -> Progress:
-        return report.progress(self._connection.pushes, self._lost)
+        return self._downpour.progress(self._lost)
 
     def report(self) -> ReplicaReport:
-        pushes, fetches = self._connection.pushes, self._connection.fetches
-        return report.replica_report(self._downpour.counters, pushes, fetches, self._lost)
+        return self._downpour.report(self._lost)
 
     def release(self) -> None:
         self._connection.fetches.drop()

@@ -35,12 +35,11 @@ from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
 from disttrain.launch import outcome
 from disttrain.launch.run_folder import RunFolder
-from disttrain.replica import downpour_config, model_tensors
+from disttrain.replica import model_tensors, pushes
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.errors import JobEnded, WrongStrategy
 from disttrain.replica.leases import LostLeases
 from disttrain.replica.membership import JobAddress, Membership
-from disttrain.replica.report import progress, replica_report
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role
 
@@ -153,12 +152,13 @@ class DownpourOptimizer(torch.optim.Optimizer):
         except JobOver as error:
             raise JobEnded(str(error)) from error
         self._member = joined.member
+        manifest = self._spec.strategy.only_downpour
         device = next(model.parameters()).device
-        buffers = downpour_config.gradient_buffers(self._spec)
+        buffers = pushes.gradient_buffers(manifest)
         log = self._membership.open_ledger(joined)
         self._connection = self._membership.connect(joined, model, device, buffers, log)
         super().__init__(self._connection.model.trainable, {})
-        self._downpour = Downpour(self._connection, downpour_config.from_spec(self._spec))
+        self._downpour = Downpour(self._connection, manifest, self._spec.replicas.count)
         self._joined = True
         self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
 
@@ -177,15 +177,14 @@ class DownpourOptimizer(torch.optim.Optimizer):
         LOG.warning("waiting for the run's coordinator to answer", folder=self._folder.path)
 
     def _leave(self) -> None:
-        done = progress(self._connection.pushes, self._lost)
+        done = self._downpour.progress(self._lost)
         leave = Leave(member=self._member, reason="the loop ended", progress=done)
         self._membership.coordinator.request(leave)
 
     def _report(self) -> ReplicaReport:
         if not self._joined:
             return ReplicaReport()
-        pushes, fetches = self._connection.pushes, self._connection.fetches
-        return replica_report(self._downpour.counters, pushes, fetches, self._lost)
+        return self._downpour.report(self._lost)
 
     def _wait_for_order(self) -> None:
         self._carry_out_orders()
@@ -207,7 +206,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
             case Drain():
                 self._downpour.flush()
                 self._ended = "it takes no more gradients"
-                return Drained(progress=progress(self._connection.pushes, self._lost))
+                return Drained(progress=self._downpour.progress(self._lost))
             case End():
                 self._ended = order.reason
             case _:

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import START, Position
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
+from disttrain.job import defaults
+from disttrain.job.downpour import Downpour
 from disttrain.parameter_server.client import Push, PushClient, PushResult, Versions
 from disttrain.parameter_server.errors import PushRefused
 from disttrain.replica.client_thread import ClientThread
@@ -22,6 +24,18 @@ from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
+
+
+def gradient_buffers(downpour: Downpour) -> int:
+    """How many gradients a replica has memory for: those on their way, and what it works on.
+
+    When several steps accrue, a step's gradient has to lie beside their sum. Local steps get one
+    buffer more for that; without them the step waits as soon as maxInFlight pushes are unanswered.
+    """
+    if downpour.push_every == 1:
+        return downpour.max_in_flight + 1
+    has_local_steps = defaults.local_learning_rate(downpour) > 0
+    return max(2, downpour.max_in_flight + (2 if has_local_steps else 1))
 
 
 class Accrual:

@@ -12,7 +12,6 @@ from disttrain.replica.training import Stages, Training
 
 STRATEGIES_OWN = {
     "strategies.py",
-    "downpour_config.py",
     "downpour_training.py",
     "batch_training.py",
     "optimizer.py",

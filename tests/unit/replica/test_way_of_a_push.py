@@ -21,6 +21,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from builders.downpours import a_downpour
 from builders.networks import a_network
 from builders.shard_process import JOB
 from builders.transports import PATIENCE, an_address
@@ -37,7 +38,6 @@ from disttrain.parameter_server.update_rules.adagrad import AdagradRule
 from disttrain.replica import model_tensors
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
-from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.leases import LostLeases
@@ -203,7 +203,7 @@ def test_a_push_passes_few_files_and_three_types(
     sides = Sides(push=PushClient(config), fetch=FetchClient(config))
     connection = Connection(flat, sides, Halt(), Ledger(tmp_path / "replica-0.i1.bin"))
     connection.upload([0])
-    downpour = Downpour(connection, DownpourConfig(fetch_every=4))
+    downpour = Downpour(connection, a_downpour(fetch_every=4))
     downpour.begin(connection.first_fetch(lambda: None))
 
     def loss(batch: Any, context: LossContext) -> BatchLoss:
