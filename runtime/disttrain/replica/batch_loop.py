@@ -11,11 +11,11 @@ from disttrain.parameter_server.client import Versions
 from disttrain.parameter_server.errors import EvaluationOver
 from disttrain.replica import seeding
 from disttrain.replica.connection import Connection
-from disttrain.replica.data import LossOfBatch
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.gradient_check import FrozenParameters
 from disttrain.replica.groups import GroupStaging, GroupSum, HeldGroups
 from disttrain.replica.pipeline import Loaded, Pipeline
+from disttrain.replica.task_calls import LossOfBatch
 from disttrain.sandblaster.names import TRIAL
 from disttrain.task import checks, user_code
 from disttrain.task.errors import LossError

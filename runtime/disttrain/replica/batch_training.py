@@ -11,7 +11,6 @@ from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job.spec import Spec
 from disttrain.parameter_server.client import Versions
-from disttrain.replica import data
 from disttrain.replica.batch_loop import BatchLoop, TrialPoint
 from disttrain.replica.groups import GroupStaging, HeldGroups
 from disttrain.replica.membership import Membership
@@ -38,8 +37,8 @@ class BatchTraining:
         indices = partial(permutation.portion_indices, joined.seed, samples, size)
         cutting = Cutting(batch_size=size, portion_indices=indices)
         source = WorkSource(ask, held, membership.halt)
-        pipeline = data.pipeline_beside(prepared, joined.seed, source, cutting, membership.halt)
-        loss = data.loss_on_device(prepared)
+        pipeline = prepared.pipeline(joined.seed, source, cutting, membership.halt, beside=True)
+        loss = prepared.loss()
         self._loop = BatchLoop(loss, pipeline, self._staging, self._point, held, joined.seed)
 
     @staticmethod

@@ -14,7 +14,6 @@ from disttrain.parameter_server import schedule
 from disttrain.parameter_server.client import FetchResult, Versions
 from disttrain.replica import gradient_check, seeding
 from disttrain.replica.connection import Connection
-from disttrain.replica.data import LossOfBatch
 from disttrain.replica.gradient_check import FrozenParameters, Verdict
 from disttrain.replica.leases import LostLeases
 from disttrain.replica.ledger import Gradient, Kind
@@ -22,6 +21,7 @@ from disttrain.replica.local_steps import LocalSteps
 from disttrain.replica.pace import MeasuredPace, Pace
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.pushes import Accrual
+from disttrain.replica.task_calls import LossOfBatch
 from disttrain.task import checks, user_code
 from disttrain.task.loss import BatchLoss, LossContext, LossFigures, Reported, numbers
 

@@ -12,7 +12,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.parameter_server.client import Versions
-from disttrain.replica import data, pushes
+from disttrain.replica import pushes
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.leases import HeldLeases, LostLeases
 from disttrain.replica.membership import Membership
@@ -39,8 +39,8 @@ class DownpourTraining:
             permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
         )
         cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
-        pipeline = data.pipeline(prepared, joined.seed, source, cutting, membership.halt)
-        loss = data.loss_on_device(prepared)
+        pipeline = prepared.pipeline(joined.seed, source, cutting, membership.halt)
+        loss = prepared.loss()
         self._loop = TrainingLoop(self._downpour, loss, pipeline, self._lost, joined.seed)
 
     @staticmethod

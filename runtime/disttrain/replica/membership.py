@@ -19,7 +19,7 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity, Side
-from disttrain.replica import ledger, ledger_folding
+from disttrain.replica import ledger
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.errors import TooManyShards
 from disttrain.replica.flat_model import FlatModel
@@ -131,8 +131,7 @@ class Membership:
         if audit is Audit.OFF:
             return ledger.SILENT
         path = ledger.path_of(self._ledger_folder, joined.member.index, joined.member.incarnation)
-        fold = ledger_folding.fold if audit is Audit.SUMMARY else None
-        return Ledger(path, records_steps=self._spec.record, fold=fold)
+        return Ledger(path, records_steps=self._spec.record, folds=audit is Audit.SUMMARY)
 
     def _clients(self, joined: Joined) -> Sides:
         """The ways to all shards; each belongs to one thread."""
