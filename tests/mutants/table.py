@@ -763,7 +763,7 @@ MUTANTS: tuple[Mutant, ...] = (
         file=f"{_R}/replica/training.py",
         old="if not self._to_come:",
         new="if False:",
-        tests=(f"{_UNIT}/replica/test_stages.py",),
+        tests=(f"{_UNIT}/replica/test_training.py",),
     ),
     Mutant(
         name="a default by which computing always runs ahead",
