@@ -16,7 +16,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.parameter_server.client import ClientConfig, FetchClient, Push, PushClient
 from disttrain.parameter_server.messages import Identity, Version
-from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.work import WorkItem
 from disttrain.transport.header import Role
 from disttrain.transport.virtual_time import Bell

@@ -14,7 +14,6 @@ from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server import ledger_folding as shard_folding
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replica import ledger as replica_ledger
-from disttrain.replica import ledger_folding as replica_folding
 from disttrain.telemetry import folding
 from disttrain.telemetry.folding import Shape
 
@@ -115,7 +114,7 @@ class Life:
 
     @property
     def shape(self) -> Shape:
-        return shard_folding.PUSHES if self.is_shard else replica_folding.ANSWERS
+        return shard_folding.PUSHES if self.is_shard else replica_ledger.ANSWERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,10 +12,13 @@ from torch import Tensor
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.parameter_server.client import FetchResult, Push, Version
 from disttrain.replay.comparing import ComparingLedger
+from disttrain.replica.connection import Connection
+from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
 from disttrain.replica.halt import Halted
-from disttrain.replica.ledger import Kind
+from disttrain.replica.ledger import Kind, Ledger
+from disttrain.replica.pushes import PushThread
 from disttrain.replica.work import WorkItem
 from disttrain.state.share import Share
 from disttrain.state.vector import BUFFERS, Vector
@@ -141,7 +144,7 @@ class Turns:
         self._paused.release()
 
 
-class ReplayedPushes:
+class ReplayedPushes(PushThread):
     """In the place of `PushThread`."""
 
     def __init__(self, model: FlatModel, shards: Shards, count: int, turns: Turns) -> None:
@@ -154,14 +157,14 @@ class ReplayedPushes:
         self._turns = turns
         self._count = count
         self._changed = ChangedBuffers(model.tensors, model.buffer_values())
-        self._free = list(model.outgoing)
+        self._idle = list(model.outgoing)
 
     def acquire(self) -> Outgoing:
         """A buffer whose push was applied by all shards."""
-        while not self._free:
+        while not self._idle:
             oldest = next(iter(self.under_way.values()))
             self._turns.pause(partial(self._shards.finish_push, oldest))
-        return self._free.pop(0)
+        return self._idle.pop(0)
 
     def submit(self, outgoing: Outgoing, push: Push) -> None:
         """The push lies ready for the shards.
@@ -201,11 +204,11 @@ class ReplayedPushes:
         push.waiting.discard(shard)
         if push.waiting:
             return None
-        self._free.append(push.outgoing)
+        self._idle.append(push.outgoing)
         return self.under_way.pop(number)
 
 
-class ReplayedFetches:
+class ReplayedFetches(FetchThread):
     """In the place of `FetchThread`."""
 
     last_seconds = 0.0
@@ -218,7 +221,7 @@ class ReplayedFetches:
         self._shards = shards
         self._shares = shares
         self._turns = turns
-        self._ledger = ledger
+        self._log = ledger
         self._land: Callable[[], None] = _nothing
         self._versions: tuple[Version, ...] = ()
         self._early: list[GivenChunk] = []
@@ -258,7 +261,7 @@ class ReplayedFetches:
     def take(self, within_seconds: float = 0.0) -> FetchResult | None:
         """What arrived, if it was adopted here in the run."""
         del within_seconds
-        return self.wait() if self._ledger.following_kind == Kind.ADOPTED else None
+        return self.wait() if self._log.following_kind == Kind.ADOPTED else None
 
     def wait(self) -> FetchResult | None:
         """What was asked for."""
@@ -274,6 +277,18 @@ class ReplayedFetches:
         self._versions = versions
         samples = min(fetch.samples.values())
         return FetchResult(versions=versions, samples=samples, buffers_changed=changed)
+
+
+class ReplayedConnection(Connection):
+    """Has no threads."""
+
+    def __init__(
+        self, model: FlatModel, pushes: ReplayedPushes, fetches: ReplayedFetches, ledger: Ledger
+    ) -> None:
+        self.model = model
+        self.pushes = pushes
+        self.fetches = fetches
+        self.ledger = ledger
 
 
 def _place(fetch: FetchUnderWay, chunk: GivenChunk) -> None:

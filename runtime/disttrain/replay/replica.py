@@ -9,14 +9,20 @@ from disttrain.job import defaults
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replay.comparing import ComparingLedger, Differences
 from disttrain.replay.errors import RecordContradicted
-from disttrain.replay.exchange import PushUnderWay, ReplayedFetches, ReplayedPushes, Turns
+from disttrain.replay.exchange import (
+    PushUnderWay,
+    ReplayedConnection,
+    ReplayedFetches,
+    ReplayedPushes,
+    Turns,
+)
 from disttrain.replay.exchange import Shards as ShardsAhead
 from disttrain.replay.recording import DataOrder, Recording, Records
-from disttrain.replica import device, downpour_config
+from disttrain.replica import device, pushes
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.ledger import Kind
-from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
 from disttrain.replica.work import WorkItem
@@ -40,7 +46,7 @@ class ReplayedReplica:
         spec, task = recording.spec, recording.task
         place = device.resolve(recording.device)
         self.module = task.model(spec.seed)
-        buffers = downpour_config.gradient_buffers(spec)
+        buffers = pushes.gradient_buffers(spec.strategy.only_downpour)
         self.model = FlatModel(self.module, OrdinaryMemory(), place, outgoing_buffers=buffers)
         self.ledger = ComparingLedger(life, _log(life, recording), differences)
         self.steps = 0
@@ -56,8 +62,9 @@ class ReplayedReplica:
         self.pushes = ReplayedPushes(self.model, shards, len(shares), self._turns)
         self.fetches = ReplayedFetches(shards, shares, self.ledger, self._turns)
         self.fetches.ask(self.model.first_fetch_into)
-        config = downpour_config.from_spec(self._recording.spec)
-        self._downpour = Downpour(self, config, NeverWaits())
+        manifest = self._recording.spec.strategy.only_downpour
+        connection = ReplayedConnection(self.model, self.pushes, self.fetches, self.ledger)
+        self._downpour = Downpour(connection, manifest, pace=NeverWaits())
         seed, lost = self._recording.data.seed, LostLeases(frozenset)
         self._loop = TrainingLoop(self._downpour, self._loss, self, lost, seed)
 

@@ -3,7 +3,6 @@
 import queue
 import threading
 import time
-from concurrent.futures import Future, wait
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -60,20 +59,3 @@ class Halt:
                 return source.get(timeout=_LOOK_AGAIN_SECONDS)
             except queue.Empty:
                 self.check()
-
-    def joined(self, thread: threading.Thread) -> None:
-        """Return when the thread has ended; raises as `check` if the process is to end."""
-        while thread.is_alive():
-            thread.join(_LOOK_AGAIN_SECONDS)
-            self.check()
-        self.check()
-
-    def settled(self, future: "Future[T]") -> "Future[T]":
-        """Return when the future is done; raises as `check` while it is not."""
-        while wait([future], _LOOK_AGAIN_SECONDS).not_done:
-            self.check()
-        return future
-
-    def result(self, future: "Future[T]") -> T:
-        """What comes of the future; raises as `check` while it is not done."""
-        return self.settled(future).result()

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ReplicaReport
+from disttrain.replica.client_thread import Transfers
+from disttrain.replica.connection import Connection
 from disttrain.replica.ledger import SILENT
-from disttrain.replica.transfers import Transfers
 from disttrain.telemetry import metrics
 from disttrain.telemetry.exporter import Served
 from disttrain.telemetry.metrics import Metrics, counter, counters, gauge
@@ -21,11 +22,8 @@ class ServedMetrics(Served):
         """The latest."""
         self.loss = 0.0
         """Mean over the steps that it has more than the one before."""
-        self.pushes = Transfers()
-        self.fetches = Transfers()
+        self.connection: Connection | None = None
         """Where the threads note what they did."""
-        self.ledger = SILENT
-        """The life's log."""
         super().__init__(address, of(self))
 
     def latest_report(self) -> ReplicaReport:
@@ -38,7 +36,10 @@ class ServedMetrics(Served):
 
 
 def of(served: ServedMetrics) -> Metrics:
-    report, pushes, fetches = served.report, served.pushes, served.fetches
+    report, connection = served.report, served.connection
+    pushes = Transfers() if connection is None else connection.pushes.transfers
+    fetches = Transfers() if connection is None else connection.fetches.transfers
+    ledger = SILENT if connection is None else connection.ledger
     # All but computing is time spent waiting.
     doing = {
         "computing": report.compute_seconds,
@@ -61,5 +62,5 @@ def of(served: ServedMetrics) -> Metrics:
             "Gradients not pushed because they were not finite.",
             report.non_finite,
         ),
-        metrics.ledger_records_missing(served.ledger.missing),
+        metrics.ledger_records_missing(ledger.missing),
     )

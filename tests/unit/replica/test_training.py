@@ -3,17 +3,15 @@
 import ast
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
 
 from disttrain.coordinator.protocol.fields import Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.parameter_server.client import Versions
 from disttrain.replica import strategies
-from disttrain.replica.stages import Stages
-from disttrain.replica.training import Handover
+from disttrain.replica.training import Stages, Training
 
 STRATEGIES_OWN = {
     "strategies.py",
-    "downpour_config.py",
     "downpour_training.py",
     "batch_training.py",
     "optimizer.py",
@@ -30,17 +28,13 @@ def asks(file: Path) -> bool:
 class StageTraining:
     """A training that writes down what is asked of it."""
 
-    ledger = cast(Any, type("Ledger", (), {"close": lambda _: None})())
-
     def __init__(self, name: str, told: list[str], samples: int) -> None:
-        self.pushes = self.fetches = cast(Any, object())
-        self.before: Handover | None = None
         self._name = name
         self._told = told
         self._samples = samples
 
-    def then(self, before: Handover | None) -> Any:
-        self.before = before
+    def made(self) -> Training:
+        self._told.append(f"{self._name} is made")
         return self
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
@@ -54,9 +48,14 @@ class StageTraining:
     def drain(self) -> None:
         self._told.append(f"{self._name} drains")
 
-    def release(self) -> Handover:
+    def release(self) -> None:
         self._told.append(f"{self._name} releases")
-        return Handover(model=cast(Any, self._name), pushes=self.pushes, fetches=self.fetches)
+
+    def fetch_now(self) -> Versions:
+        return ()
+
+    def evaluated(self) -> None:
+        pass
 
     def progress(self) -> Progress:
         return Progress(position=Position(lease=self._samples), samples=self._samples)
@@ -64,14 +63,11 @@ class StageTraining:
     def report(self) -> ReplicaReport:
         return ReplicaReport(progress=self.progress(), steps=1)
 
-    def close(self) -> None:
-        self._told.append(f"{self._name} closes")
 
-
-def test_a_stage_goes_on_with_what_the_one_before_has_released() -> None:
+def test_a_stage_is_made_when_the_one_before_has_released_the_connection() -> None:
     told: list[str] = []
     first, second = StageTraining("first", told, 30), StageTraining("second", told, 12)
-    stages = Stages([first.then, second.then])
+    stages = Stages([first.made, second.made])
     commands = iter(["", "next stage", "", "next stage", "end"])
 
     def ends() -> bool:
@@ -82,25 +78,22 @@ def test_a_stage_goes_on_with_what_the_one_before_has_released() -> None:
 
     stages.begin(lambda: None)
     stages.train_until(ends)
-    stages.close()
 
     assert told == [
+        "first is made",
         "first begins",
         "first steps",
         "first drains",
         "first releases",
+        "second is made",
         "second begins",
         "second steps",
         "second steps",
-        "second closes",
     ]
-    assert first.before is None
-    assert second.before is not None
-    assert second.before.model == cast(Any, "first")
 
 
 def test_what_was_done_counts_over_all_stages() -> None:
-    stages = Stages([StageTraining("first", [], 30).then, StageTraining("second", [], 12).then])
+    stages = Stages([StageTraining("first", [], 30).made, StageTraining("second", [], 12).made])
     stages.next_stage()
 
     assert stages.progress() == Progress(position=Position(lease=30), samples=42)
@@ -109,7 +102,7 @@ def test_what_was_done_counts_over_all_stages() -> None:
 
 def test_a_report_while_a_stage_ends_counts_nothing_twice() -> None:
     first, second = StageTraining("first", [], 30), StageTraining("second", [], 12)
-    stages = Stages([first.then, second.then])
+    stages = Stages([first.made, second.made])
     report, moments = first.report, iter([stages.next_stage])
 
     def report_late() -> ReplicaReport:

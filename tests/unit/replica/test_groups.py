@@ -1,3 +1,6 @@
+"""The groups that a replica holds, and how it asks for further ones."""
+
+import threading
 from concurrent.futures import Future
 
 import pytest
@@ -5,12 +8,107 @@ import pytest
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, Lease, MemberId
 from disttrain.coordinator.protocol.messages import GroupLease, RefusalReason, Refused, Work
+from disttrain.replica import groups
+from disttrain.replica.groups import HeldGroups
 from disttrain.replica.halt import Halt, Halted
-from disttrain.replica.held_groups import HeldGroups
-from disttrain.replica.requested_work import GroupSource
+from disttrain.replica.work import WorkSource
 from disttrain.transport.header import Role
 
 WAITING = Work(wait=True, after_seconds=0.001)
+
+
+def held_groups() -> HeldGroups:
+    member = MemberId(role=Role.REPLICA, index=0, incarnation=1)
+    return HeldGroups(member, lambda: NO_PROGRESS, lambda _: 8)
+
+
+def take(held: HeldGroups, group: GroupLease) -> int | None:
+    """The number under which a group is taken in; None if it is not."""
+    held.hold(Work(groups=(group,)))
+    first, second = held.take(), held.take()
+    assert held.take() is None
+    assert first is None or (second is not None and first.id == second.id)
+    return None if first is None else first.id
+
+
+def a_group(attempt: int, evaluation: int = 1) -> GroupLease:
+    return GroupLease(
+        attempt=attempt, group=attempt, evaluation=evaluation, portions=(0, 2), shards=(1,)
+    )
+
+
+def test_there_is_room_for_one_group_that_is_computed_and_the_next() -> None:
+    held = held_groups()
+    assert held.has_room
+    first = take(held, a_group(1))
+    take(held, a_group(2))
+
+    assert not held.has_room
+    assert first is not None
+    held.computed(first)
+
+    assert held.has_room
+    assert held.attempts == (1, 2)
+
+
+def test_an_attempt_that_is_said_again_is_taken_once() -> None:
+    held = held_groups()
+    number = take(held, a_group(1))
+
+    assert take(held, a_group(1)) is None
+    assert number is not None
+    held.done(number)
+    assert held.attempts == ()
+    assert held.get(number) is None
+
+
+def test_an_attempt_that_was_dropped_is_taken_under_another_number() -> None:
+    held = held_groups()
+    first, newer = take(held, a_group(1)), take(held, a_group(2, evaluation=2))
+    held.drop(evaluation=1)
+
+    second = take(held, a_group(1))
+
+    assert first is not None
+    assert newer is not None
+    assert held.get(first) is None
+    assert held.get(newer) is not None
+    assert second not in {None, first, newer}
+
+
+def test_a_wait_for_room_ends_when_a_group_is_computed() -> None:
+    held = held_groups()
+    first = take(held, a_group(1))
+    take(held, a_group(2))
+    assert first is not None
+    held.wait_for_room(0.001)
+    assert not held.has_room
+
+    waiting = threading.Thread(target=held.wait_for_room, args=(3600.0,), daemon=True)
+    waiting.start()
+    held.computed(first)
+    waiting.join(10)
+
+    assert not waiting.is_alive()
+
+
+def test_after_an_evaluation_there_is_room_at_once_unless_more_of_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then the coordinator does not know that it is over, and would give it again and again."""
+    monkeypatch.setattr(groups, "_PAUSE_SECONDS", 1.0)
+    held = held_groups()
+    take(held, a_group(1))
+    take(held, a_group(2))
+    held.drop(evaluation=1)
+    held.drop(evaluation=1)
+    assert held.has_room
+
+    take(held, a_group(3))
+    held.drop(evaluation=1)
+    assert not held.has_room
+    held.wait_for_room(3600.0)
+    assert held.has_room
 
 
 class Coordinator:
@@ -40,11 +138,8 @@ def work(*attempts: int) -> Work:
 
 def a_source(
     coordinator: Coordinator, held: HeldGroups | None = None, halt: Halt | None = None
-) -> GroupSource:
-    member = MemberId(role=Role.REPLICA, index=0, incarnation=1)
-    return GroupSource(
-        coordinator, member, held or HeldGroups(), lambda: NO_PROGRESS, lambda _: 8, halt or Halt()
-    )
+) -> WorkSource:
+    return WorkSource(coordinator.request, held or held_groups(), halt or Halt())
 
 
 def test_a_group_is_given_out_portion_by_portion() -> None:
@@ -70,7 +165,7 @@ def test_the_next_group_is_asked_for_while_one_is_computed() -> None:
 
 
 def test_portions_of_a_group_that_was_dropped_are_not_given_out() -> None:
-    held = HeldGroups()
+    held = held_groups()
     coordinator = Coordinator(work(1), WAITING, work(1), WAITING)
     source = a_source(coordinator, held)
     source.next_within(20)
