@@ -123,7 +123,7 @@ def _of_shard(restored: RestoredShard) -> Iterator[tuple[str, Any]]:
             digest.of(values.all_bytes(vector)),
         )
     for life, delivered in sorted(restored.delivered.items()):
-        yield f"delivered of {life.sender}.{life.incarnation}", asdict(delivered)
+        yield f"delivered of {life.sender}.{life.incarnation}", delivered._asdict()
 
 
 def _audit(folder: Path) -> Found:
