@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
 from disttrain.coordinator.protocol.messages import MOST_DAMAGED, Restored, RestoredSender
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
-from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
+from disttrain.parameter_server.holder_side import BatchFigures
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
 
@@ -71,7 +71,7 @@ class Reporter:
     @property
     def batch(self) -> BatchFigures:
         """What a batch method takes."""
-        return self._shard.figures
+        return self._shard.stage.figures
 
     def report(self) -> ShardReport:
         """The counters now."""

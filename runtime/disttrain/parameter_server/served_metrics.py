@@ -3,7 +3,7 @@
 from collections import Counter
 
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport
-from disttrain.parameter_server.batch_figures import BatchFigures
+from disttrain.parameter_server.holder_side import BatchFigures
 from disttrain.telemetry import exporter, metrics
 from disttrain.telemetry.health import Health
 

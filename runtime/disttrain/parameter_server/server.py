@@ -6,6 +6,7 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
@@ -21,8 +22,8 @@ from disttrain.job.audit import Audit
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
-from disttrain.parameter_server import assembly, beginning, circumstances, ledger, reporting
-from disttrain.parameter_server.coverage import Coverage
+from disttrain.parameter_server import beginning, circumstances, ledger, reporting, strategies
+from disttrain.parameter_server.coverage import Coverage, Kept
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Ledger
 from disttrain.parameter_server.losses import Losses, note, tell
@@ -33,7 +34,6 @@ from disttrain.parameter_server.reporting import Reporter
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
-from disttrain.parameter_server.settled import Settled
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.state.share import Share
@@ -228,11 +228,12 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     parting = _parting(config, shard, restored)
     serving = Serving(listener, shard)
     open_parts = stores.open_parts(config.checkpoints)
-    book = OrderBook(shard, serving, transport.chunk_bytes, metrics, open_parts)
+    reload = partial(beginning.reload, config)
+    book = OrderBook(shard, serving, transport.chunk_bytes, metrics, open_parts, reload)
     book.checkpoint = restored.checkpoint if restored is not None else 0
     kept = config.job.spec.checkpoint.keep_last
     book.coverage = Coverage(kept, _over(joined, restored, losses))
-    book.settled = Settled(kept)
+    book.versions = Kept(kept)
     return ShardProcess(
         transport=transport,
         listener=listener,
@@ -308,12 +309,8 @@ def _records(config: LaunchConfig, joined: Joined, losses: Losses) -> Records:
 
 
 def _shard(config: LaunchConfig, joined: Joined, records: Records) -> Shard:
-    state = ShardState(
-        index=config.shard_index,
-        incarnation=joined.member.incarnation,
-    )
-    reload = beginning.reloading(config)
-    return assembly.build_for(config.job.spec, state, records, reload)
+    state = ShardState(index=config.shard_index, incarnation=joined.member.incarnation)
+    return Shard(strategies.stages(config.job.spec, state, records))
 
 
 def _admit(shard: Shard, joined: Joined, chunk_bytes: int) -> None:
