@@ -268,8 +268,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an upload that ends with the answer to an earlier one",
-        file=f"{_R}/parameter_server/uploading.py",
-        old="is_answer and message.header.sequence == self._number",
+        file=f"{_R}/parameter_server/sending.py",
+        old="is_answer and message.header.sequence == self._header.sequence",
         new="is_answer",
         tests=(f"{_UNIT}/parameter_server/test_uploading.py",),
     ),

@@ -43,6 +43,9 @@ class HolderSide(ABC):
     kin: ClassVar[frozenset[str]] = frozenset()
     """Names of update rules of whose checkpoints it takes the model's values, and no state."""
 
+    values: Values
+    """The shard's, from `begin` on."""
+
     def __init__(self, config: Any, state: ShardState, records: Records) -> None:
         """`config`: the update rule or method, as the manifest has it."""
         self.config = config
@@ -60,13 +63,15 @@ class HolderSide(ABC):
     def room(config: Any, share: Share, description: Mapping[str, str]) -> Values:
         """For the state that a checkpoint describes; {}: the values that it begins with."""
 
-    @abstractmethod
-    def begin(self, description: Mapping[str, str], returned_to: int | None) -> None:
-        """With the values that the shard has now.
+    def begin(
+        self, values: Values, description: Mapping[str, str], returned_to: int | None
+    ) -> None:
+        """With values that are new, or of a checkpoint that says this of them.
 
-        They are new, or of a checkpoint that says this beside them, to which a living shard went
-        back if its number is given.
+        `returned_to`: the number of the checkpoint to which a living shard went back.
         """
+        del description, returned_to
+        self.values = values
 
     @abstractmethod
     def drop(self, life: SenderLife) -> None:
@@ -84,7 +89,7 @@ class HolderSide(ABC):
     def served(self, header: Header, part: Part) -> memoryview:
         """What the sender of a FETCH gets for some elements."""
         del header
-        return self.state.held.bytes_of(part)
+        return self.values.bytes_of(part)
 
     def too_early(self, header: Header) -> Refused | None:
         """What to say to a request of this stage alone while an earlier one is at work."""

@@ -81,7 +81,7 @@ class OrderBook:
             case orders.Checkpoint() as order:
                 return self._checkpoint(numbered, order)
             case orders.ReturnTo() as order:
-                share = self._shard.state.held.share
+                share = self._shard.stage.values.share
                 read = self._reader.submit(partial(self._reload, order.checkpoint, share))
                 self._returns.append((numbered, order, read))
                 return None

@@ -54,7 +54,7 @@ class Shard:
         if self.state.values is None:
             share = Share(placement, self.state.index, chunk_bytes)
             self.state.values = self.stage.room(self.stage.config, share, {})
-            self.stage.begin({}, None)
+            self.stage.begin(self.state.values, {}, None)
 
     def restore(self, restored: RestoredShard) -> None:
         """Begin with the values of a checkpoint, in the stage that has made it.
@@ -90,7 +90,7 @@ class Shard:
         state.deliveries.restore(restored.delivered)
         state.is_initialised = True
         self._enter(stage)
-        self.stage.begin(restored.description, returned_to)
+        self.stage.begin(restored.values, restored.description, returned_to)
 
     def admit(self, life: SenderLife) -> None:
         """This life of a replica may push and fetch, earlier ones may not."""
@@ -151,7 +151,7 @@ class Shard:
 
     def _hello(self, header: Header, _payload: memoryview) -> Answers:
         known = self.state.deliveries.hello(header.sender, header.incarnation, header.sequence)
-        share = self.state.held.share
+        share = self.stage.values.share
         welcome = Welcome(
             holder=share.holder, epoch=share.placement.epoch, chunk_bytes=share.chunk_bytes
         )
@@ -165,7 +165,7 @@ class Shard:
 
     def _store(self, header: Header, payload: memoryview) -> Answers:
         if not self.state.is_initialised:
-            reason = store_chunk(self.state.held, header, payload)
+            reason = store_chunk(self.stage.values, header, payload)
             if reason:
                 sentence = f"chunk {header.chunk} cannot be stored: {reason.name}"
                 raise Refused(reason, sentence)
@@ -180,14 +180,14 @@ class Shard:
     def _upload_of(self, life: SenderLife) -> "_Upload":
         """Another life begins anew: the values of two uploads never mix."""
         if self._upload is None or self._upload.life != life:
-            self._upload = _Upload(life, self.state.held.share)
+            self._upload = _Upload(life, self.stage.values.share)
         return self._upload
 
     def _fetch(self, header: Header, _payload: memoryview) -> Answers:
         refused = self.stage.unfetchable(header)
         if refused is not None:
             raise refused
-        values = self.state.held
+        values = self.stage.values
         vector, end = values.vector_of(header), header.chunk + header.count
         if (
             vector is None
@@ -200,7 +200,7 @@ class Shard:
         return self._chunks(header, vector)
 
     def _chunks(self, header: Header, vector: Vector) -> Answers:
-        share = self.state.held.share
+        share = self.stage.values.share
         answer = self.state.answer(Verb.FETCHED, header)._replace(
             chunks=share.num_chunks(vector),
             element_type=vector.element_type,

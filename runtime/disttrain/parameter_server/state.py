@@ -57,14 +57,6 @@ class ShardState:
     """The checkpoint that is being written: it is told of what is about to change."""
 
     @property
-    def held(self) -> Values:
-        """The values, for who knows that they are there."""
-        if self.values is None:
-            message = "a shard without values answers no request"
-            raise AssertionError(message)
-        return self.values
-
-    @property
     def version(self) -> Version:
         """Of the values now."""
         return Version(self.incarnation, self.count)

@@ -50,10 +50,6 @@ class PushedGradients(HolderSide):
         del description
         return Values(share, config.initial_state)
 
-    def begin(self, description: Mapping[str, str], returned_to: int | None) -> None:
-        del description, returned_to
-        self._fetches.clear()
-
     def drop(self, life: SenderLife) -> None:
         for known in [known for known in self._fetches if known.sender == life.sender]:
             if known.incarnation <= life.incarnation:
@@ -74,7 +70,7 @@ class PushedGradients(HolderSide):
 
     def _apply(self, header: Header, payload: memoryview) -> Answers:
         _check_sound(header, self.state)
-        part = _part(self.state.held, header)
+        part = _part(self.values, header)
         sent = tensor_of(payload, part.vector.element_type)
         if not is_finite(sent):
             self._give_up(header)
@@ -84,7 +80,7 @@ class PushedGradients(HolderSide):
         if self.state.cut is not None:
             self.state.cut.before_change(part)
         if not part.vector.is_trained:
-            merge(self.state.held.part(part), sent, self.state.live_replicas)
+            merge(self.values.part(part), sent, self.state.live_replicas)
         elif header.count:
             gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
             self._rule.apply(self._chunk(part, header), gradient, context)
@@ -114,7 +110,7 @@ class PushedGradients(HolderSide):
         )
 
     def _chunk(self, part: Part, header: Header) -> Chunk:
-        values, names = self.state.held, self.config.kept_of_sender
+        values, names = self.values, self.config.kept_of_sender
         life = SenderLife(header.sender, header.incarnation)
         of_sender = values.of_sender(life, names, part) if names else {}
         return Chunk(values.part(part), values.beside(part), of_sender)

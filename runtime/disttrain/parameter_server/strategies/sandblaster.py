@@ -99,8 +99,13 @@ class BatchVectors(HolderSide):
             order_seconds=self._order_seconds,
         )
 
-    def begin(self, description: Mapping[str, str], returned_to: int | None) -> None:
-        values = self._values
+    def begin(
+        self, values: Values, description: Mapping[str, str], returned_to: int | None
+    ) -> None:
+        super().begin(values, description, returned_to)
+        if not isinstance(values, BatchValues):
+            message = f"{type(values).__name__} is no room for a batch method"
+            raise TypeError(message)
         share, trained = values.share, values.trained
         layout = Layout(
             elements=share.ranges[trained].count,
@@ -169,14 +174,6 @@ class BatchVectors(HolderSide):
             return OrderFailed(message=str(error)[:1000], why=WhyFailed.OUT_OF_STEP)
         return orders.Done()
 
-    @property
-    def _values(self) -> BatchValues:
-        values = self.state.held
-        if not isinstance(values, BatchValues):
-            message = f"room for a batch method was made as {type(values).__name__}"
-            raise TypeError(message)
-        return values
-
     def _describe(self) -> None:
         log = self.batch.log
         self.state.description = {_LAST_ORDER: str(log.last), _COORDINATOR: str(log.coordinator)}
@@ -190,7 +187,7 @@ class BatchVectors(HolderSide):
             attempt=header.lease,
             number=header.chunk,
         )
-        kind = NUMBER_TYPES[self._values.trained.element_type]
+        kind = NUMBER_TYPES[self.values.trained.element_type]
         try:
             is_complete = self.batch.stage(chunk, np.frombuffer(payload, kind))
         except (WrongEvaluation, WrongChunk, StagingFull) as error:
@@ -202,7 +199,7 @@ class BatchVectors(HolderSide):
         return Answer(answer._replace(chunk=header.chunks - 1, count=0, first=0))
 
     def _check_chunk(self, header: Header) -> None:
-        values, trained = self._values, self._values.trained
+        values, trained = self.values, self.values.trained
         if values.vector_of(header) == trained and values.is_whole_chunk(trained, header):
             return
         end = header.first + header.count
