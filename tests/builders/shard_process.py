@@ -101,7 +101,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         environment = os.environ | MALLOC_ENVIRONMENT
-        environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+        environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
         self._process = subprocess.Popen(
             [sys.executable, "-m", "builders.shard_process"],
             stdin=subprocess.PIPE,
