@@ -162,13 +162,14 @@ class ShardProcess:
             self.book.serve_only(latest.replicas)
 
     def _report(self) -> ShardReport:
-        self.metrics.dropped(self.listener.refused)
-        self.metrics.missing(self.reporter.missing_records)
-        self.metrics.batch(self.reporter.batch)
-        self.metrics.moved(*self.serving.take_moved_bytes())
-        report = self.reporter.report()
+        shard, report = self.reporter.shard, self.reporter.report()
+        self.metrics.observed(report)
         self.metrics.at_risk(report.version - self.book.checkpointed)
-        return self.metrics.observed(report)
+        self.metrics.batch(shard.stage.figures)
+        self.metrics.dropped(self.listener.refused)
+        self.metrics.missing(shard.records.num_missing)
+        self.metrics.moved(self.serving.pushed_bytes, self.serving.fetched_bytes)
+        return report
 
     def _answer(self, done: list[tuple[NumberedOrder, Result]]) -> None:
         if not done:
@@ -220,10 +221,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     if config.job.spec.record:
         circumstances.write(ledger_folder, circumstances.here(transport.chunk_bytes))
     note(records, restored, losses)
-    shard = _shard(config, joined, records)
-    if restored is not None:
-        shard.restore(restored)
-    _admit(shard, joined, transport.chunk_bytes)
+    shard = _shard(config, joined, restored, records, transport.chunk_bytes)
     metrics.life(joined.member.incarnation)
     parting = _parting(config, shard, restored)
     serving = Serving(listener, shard)
@@ -308,13 +306,19 @@ def _records(config: LaunchConfig, joined: Joined, losses: Losses) -> Records:
     )
 
 
-def _shard(config: LaunchConfig, joined: Joined, records: Records) -> Shard:
+def _shard(
+    config: LaunchConfig,
+    joined: Joined,
+    restored: RestoredShard | None,
+    records: Records,
+    chunk_bytes: int,
+) -> Shard:
     state = ShardState(index=config.shard_index, incarnation=joined.member.incarnation)
-    return Shard(strategies.stages(config.job.spec, state, records))
-
-
-def _admit(shard: Shard, joined: Joined, chunk_bytes: int) -> None:
-    """Nobody else may push: a rollback must not let in what was fenced before it."""
+    shard = Shard(strategies.stages(config.job.spec, state, records))
+    if restored is not None:
+        shard.restore(restored)
+    # Nobody else may push: a rollback must not let in what was fenced before it.
     shard.admit_only(joined.replicas)
     if joined.placement is not None:
         shard.configure(joined.placement, chunk_bytes)
+    return shard

@@ -18,6 +18,19 @@ def new_registry() -> CollectorRegistry:
     return CollectorRegistry()
 
 
+class Totals:
+    """Brings counters up to what has been counted elsewhere since the process started."""
+
+    def __init__(self) -> None:
+        self._counted: dict[tuple[Counter, str], float] = {}
+
+    def reach(self, counter: Counter, total: float, label: str = "") -> None:
+        """`label`: the value of the counter's only label, if it has one."""
+        grown = total - self._counted.get((counter, label), 0.0)
+        self._counted[counter, label] = total
+        (counter.labels(label) if label else counter).inc(max(0.0, grown))
+
+
 class ExporterMetrics:
     """What the exporter of every process counts of itself, from any thread."""
 

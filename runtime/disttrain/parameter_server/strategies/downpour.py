@@ -18,7 +18,7 @@ from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered
 from disttrain.parameter_server.holder_side import Answers, HolderSide
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
 from disttrain.parameter_server.received import is_finite, tensor_of
-from disttrain.parameter_server.records import ChunkApplied, Records
+from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.state import REASONS, Answer, Refused, ShardState
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.state.share import Part, Share
@@ -138,8 +138,7 @@ class PushedGradients(HolderSide):
         return context
 
     def _applied(self, header: Header, rate: float) -> Answers:
-        event = ChunkApplied(self.state.count, rate, self.state.live_replicas)
-        self.records.applied(header, event)
+        self.records.applied(header, self.state.count, rate, self.state.live_replicas)
         if self.state.deliveries.applied(header.sender, header.incarnation):
             return [self._complete(header, rate)]
         if header.chunk % ACKNOWLEDGE_EVERY == ACKNOWLEDGE_EVERY - 1:
