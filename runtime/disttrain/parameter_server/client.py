@@ -195,12 +195,11 @@ class PushTask(Task):
         return self._link.send(header, Slice(buffer, part.offset, part.nbytes))
 
 
-class PushClient:
+class PushClient(Conversation):
     """Used by one thread, except `stop`."""
 
     def __init__(self, config: ClientConfig) -> None:
-        self._identity = config.identity
-        self._conversation = Conversation(config, Side.PUSH)
+        super().__init__(config, Side.PUSH)
         self._uploads = 0
 
     def push(self, push: Push) -> list[PushResult]:
@@ -209,7 +208,7 @@ class PushClient:
         Raises Fenced (end the process), PushRefused (all shards have answered; the next push may be
         fine), RequestRefused and ShardsAway.
         """
-        tasks = self._conversation.ask(lambda link: PushTask(link, self._identity, push))
+        tasks = self.ask(lambda link: PushTask(link, self._config.identity, push))
         for task in tasks:
             if task.refused is not None:
                 raise task.refused
@@ -221,21 +220,11 @@ class PushClient:
         Blocks until then, restarts of shards included. Raises EvaluationOver (drop the attempt),
         Fenced, RequestRefused and ShardsAway.
         """
-        tasks = self._conversation.ask(lambda link: StageTask(link, self._identity, stage))
+        tasks = self.ask(lambda link: StageTask(link, self._config.identity, stage))
         return tuple(task.incarnation for task in tasks)
 
     def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
         """Send the initial values to these shards; blocks until they have all of them."""
         self._uploads += 1
         number = self._uploads
-        self._conversation.ask(
-            lambda link: UploadTask(link, self._identity, number, values), shards
-        )
-
-    def stop(self) -> None:
-        """Whatever is under way raises ShardsAway soon; any thread."""
-        self._conversation.stop()
-
-    def close(self) -> None:
-        """Drops what was not sent."""
-        self._conversation.close()
+        self.ask(lambda link: UploadTask(link, self._config.identity, number, values), shards)

@@ -84,7 +84,7 @@ class Conversation:
         return list(tasks.values())
 
     def stop(self) -> None:
-        """`ask` raises ShardsAway soon, in whatever thread it is."""
+        """What is under way raises ShardsAway soon; any thread."""
         self._stopped.set()
 
     def close(self) -> None:

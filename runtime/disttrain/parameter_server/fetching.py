@@ -80,7 +80,8 @@ class FetchTask(Task):
         if header.verb == Verb.REFUSED:
             raise refusal(self._link, message)
         part = self._part(header)
-        if part is None or not self._is_placed(part, message):
+        # The transport put it where it belongs; a chunk that came otherwise is not used.
+        if part is None or message.payload.nbytes != part.nbytes:
             return
         del self._expected[(header.vector, header.chunk)]
         self._on_the_way -= 1
@@ -111,10 +112,6 @@ class FetchTask(Task):
         same = part is not None and (part.first, part.count) == (header.first, header.count)
         return part if same and header.incarnation == self._link.incarnation else None
 
-    def _is_placed(self, part: Part, message: Message) -> bool:
-        """The transport put it there; a chunk that came otherwise is not used."""
-        return message.payload.nbytes == part.nbytes
-
     def _send(self, request: Sequence[Part]) -> bool:
         first = request[0]
         header = self._header._replace(
@@ -140,12 +137,11 @@ def _runs(missing: Sequence[Part]) -> list[list[Part]]:
     return runs
 
 
-class FetchClient:
+class FetchClient(Conversation):
     """Used by one thread, except `stop`."""
 
     def __init__(self, config: ClientConfig) -> None:
-        self._identity = config.identity
-        self._conversation = Conversation(config, Side.FETCH)
+        super().__init__(config, Side.FETCH)
         self._number = 0
         self._versions: tuple[Version, ...] = ()
 
@@ -171,13 +167,5 @@ class FetchClient:
         """
         self._fetch(evaluation, {trial: into})
 
-    def stop(self) -> None:
-        """Whatever is under way raises ShardsAway soon; any thread."""
-        self._conversation.stop()
-
-    def close(self) -> None:
-        """Drops what was not sent."""
-        self._conversation.close()
-
     def _fetch(self, number: int, into: Mapping[Vector, Buffer]) -> list[FetchTask]:
-        return self._conversation.ask(lambda link: FetchTask(link, self._identity, number, into))
+        return self.ask(lambda link: FetchTask(link, self._config.identity, number, into))
