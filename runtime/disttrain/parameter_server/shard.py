@@ -85,7 +85,8 @@ class Shard:
 
     def _restore(self, restored: RestoredShard, stage: int, returned_to: int | None) -> None:
         state = self.state
-        state.values = restored.values
+        # A checkpoint that is being written is of other values, which nobody changes any more.
+        state.values, state.cut = restored.values, None
         state.count, state.samples = restored.version, restored.samples
         state.deliveries.restore(restored.delivered)
         state.is_initialised = True
