@@ -18,7 +18,7 @@ from disttrain.holder.restoring import Wanted
 from disttrain.job import manifest_file
 from disttrain.job.location import Location
 from disttrain.job.spec import DistTrainJob
-from disttrain.parameter_server import assembly, restoring
+from disttrain.parameter_server import restoring, strategies
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.state.placement import Placement, place
@@ -106,7 +106,7 @@ def _placement(manifest: Manifest, holders: int) -> Placement:
 def _wanted(job: DistTrainJob, share: Share, store: Store) -> Wanted:
     return Wanted(
         share=share,
-        makers=assembly.makers(job.spec.strategy.rule),
+        makers=strategies.makers(job.spec),
         tables=restoring.TABLES,
         bring=store.bring,
     )
@@ -123,7 +123,7 @@ def _of_shard(restored: RestoredShard) -> Iterator[tuple[str, Any]]:
             digest.of(values.all_bytes(vector)),
         )
     for life, delivered in sorted(restored.delivered.items()):
-        yield f"delivered of {life.sender}.{life.incarnation}", asdict(delivered)
+        yield f"delivered of {life.sender}.{life.incarnation}", delivered._asdict()
 
 
 def _audit(folder: Path) -> Found:

@@ -10,7 +10,7 @@ _UNIT = "tests/unit"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a late copy of a fetch replaces what the one under way is served by",
-        file=f"{_R}/parameter_server/downpour_shard.py",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
         old="            if header.sequence > number:",
         new="            if True:",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
@@ -219,36 +219,36 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a scale above one",
-        file=f"{_R}/parameter_server/downpour_shard.py",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
         old="if not 0 < header.scale <= 1:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_shard.py",),
     ),
     Mutant(
         name="a push computed on a version to come",
-        file=f"{_R}/parameter_server/downpour_shard.py",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
         old="if header.version_incarnation == state.incarnation and header.version > state.count:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_shard.py",),
     ),
     Mutant(
         name="a push whose chunks have each its staleness",
-        file=f"{_R}/parameter_server/downpour_shard.py",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
         old="staleness=delivered.first_staleness,",
         new="staleness=self._staleness(header),",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
     ),
     Mutant(
         name="a fetch whose chunks have each their context",
-        file=f"{_R}/parameter_server/downpour_shard.py",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
         old="if context is None or number != header.sequence:",
         new="if True:",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
     ),
     Mutant(
         name="vectors of a sender that may push no more",
-        file=f"{_R}/parameter_server/downpour_shard.py",
-        old="            self.state.values.drop_sender(latest)",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
+        old="            self.state.values.drop_sender(life)",
         new="            pass",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
     ),
@@ -282,8 +282,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an upload that ends with the answer to an earlier one",
-        file=f"{_R}/parameter_server/uploading.py",
-        old="is_answer and message.header.sequence == self._number",
+        file=f"{_R}/parameter_server/sending.py",
+        old="is_answer and message.header.sequence == self._header.sequence",
         new="is_answer",
         tests=(f"{_UNIT}/parameter_server/test_uploading.py",),
     ),
@@ -549,8 +549,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a life that is forgotten before a checkpoint holds its end",
         file=f"{_R}/parameter_server/coverage.py",
-        old="        while len(self._committed) >= self._kept:",
-        new="        while self._committed:",
+        old="is_full = len(self._committed) == self._committed.maxlen",
+        new="is_full = True",
         tests=(f"{_UNIT}/parameter_server/test_coverage.py",),
     ),
     Mutant(

@@ -50,6 +50,8 @@ class Restored:
     """A holder as it was."""
 
     checkpoint: int
+    update_rule: str
+    """What the checkpoint was made with."""
     values: Values
     sources: Mapping[int, Notes]
     """By holder of that time, notes of the parts that the values are of."""
@@ -141,6 +143,7 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> Restored:
         }
     return Restored(
         checkpoint=manifest.number,
+        update_rule=manifest.update_rule,
         values=values,
         sources={part: notes[part] for part in sorted(sources)},
         former={part: notes[part] for part in former},

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport
-from disttrain.parameter_server.batch_figures import BatchFigures
+from disttrain.parameter_server.holder_side import BatchFigures
 from disttrain.telemetry import metrics
 from disttrain.telemetry.exporter import Served
 from disttrain.telemetry.metrics import Histogram, Metrics, counter, counters, gauge

@@ -192,6 +192,7 @@ def _restored(file: PartFile, stop: Stop, wanted: Wanted, make: MakeValues) -> R
     delivered = restoring.delivered_of(notes_of(file, stop.version, wanted.tables))
     return RestoredShard(
         checkpoint=stop.checkpoint,
+        update_rule=stop.update_rule,
         values=values,
         version=stop.version,
         samples=stop.samples,

@@ -4,11 +4,12 @@ import numpy as np
 import torch
 
 from disttrain.holder.values import Values
-from disttrain.parameter_server import assembly
+from disttrain.parameter_server import strategies
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import Identity
 from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import Answer, ShardState
 from disttrain.replay.comparing import Differences
 from disttrain.replay.errors import RecordContradicted
@@ -36,9 +37,8 @@ class ReplayedShard:
         self._threads = recording.shard_threads
         self.share = Share(placement, log.index, recording.chunk_bytes)
         state = ShardState(index=log.index, incarnation=log.incarnation)
-        rule = recording.spec.strategy.only_downpour.optimizer.rule
         no_records = Records(incarnation=log.incarnation)
-        self.shard = assembly.build(state, rule, no_records)
+        self.shard = Shard(strategies.stages(recording.spec, state, no_records))
         self.shard.configure(placement, recording.chunk_bytes)
 
     @property

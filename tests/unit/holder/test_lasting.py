@@ -15,11 +15,11 @@ from disttrain.checkpoint import names, reading, stores
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.inspection import inspect
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.parameter_server.batch_shard import SandblasterShard
+from disttrain.parameter_server.shard import Shard
 from disttrain.sandblaster import operations as ops
 
 
-def a_shard_with_history() -> SandblasterShard:
+def a_shard_with_history() -> Shard:
     """It has s0, s1 and s2, after order 5."""
     shard = a_shard()
     batch_shards.one_iteration([shard])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from builders import committed_cuts, placements
+from builders import committed_cuts, downpour_shards, placements
 from builders.checkpoints import parts_at
 from disttrain.checkpoint import names, part_file, stores
 from disttrain.checkpoint.errors import Corrupt
@@ -21,11 +21,10 @@ from disttrain.holder.restoring import Wanted, newest
 from disttrain.holder.writing import Cut
 from disttrain.job.update_rules.adagrad import Adagrad
 from disttrain.job.update_rules.sgd import Sgd
-from disttrain.parameter_server import assembly, reporting, restoring
+from disttrain.parameter_server import reporting, restoring
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
-from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.state.placement import TRAINED, Placement
 from disttrain.state.share import Share
@@ -44,7 +43,7 @@ def a_placement(holders: int = 1) -> Placement:
 
 def a_shard(config: Sgd | Adagrad, index: int = 0, shards: int = 1) -> Shard:
     state = ShardState(index=index, incarnation=1)
-    shard = assembly.build(state, config, Records(incarnation=1))
+    shard = downpour_shards.build(state, config)
     shard.configure(a_placement(shards), CHUNK_BYTES)
     shard.admit(LIFE)
     state.is_initialised = True
@@ -83,7 +82,7 @@ def push(shard: Shard, sequence: int, chunks: Sequence[int] | None = None) -> No
 def take_cut(shard: Shard, number: int = 1) -> Cut:
     assert shard.state.values is not None
     made = writing.cut(number, shard.state.values, shard.state.notes())
-    shard.protect(made)
+    shard.state.cut = made
     return made
 
 
@@ -96,7 +95,7 @@ def wanted(shard: int = 0, shards: int = 1, rule: str = "sgd") -> Wanted:
     names_of_state = ("sum_of_squares",) if rule == "adagrad" else ()
     return Wanted(
         share=Share(a_placement(shards), shard, CHUNK_BYTES),
-        makers={rule: assembly.with_state(names_of_state)},
+        makers={rule: downpour_shards.with_state(names_of_state)},
         tables=restoring.TABLES,
     )
 
@@ -139,7 +138,7 @@ def test_without_copies_the_picture_would_be_torn() -> None:
     """The test above can fail: nobody tells the snapshot of the changes here."""
     shard = a_shard(Sgd(learning_rate=1.0))
     made = take_cut(shard)
-    shard.protect(None)
+    shard.state.cut = None
     push(shard, 1)
     first = bytes(next(iter(writing.contents(made)[0].pieces)))
     assert first != torch.zeros(CHUNK).numpy().tobytes()

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from builders import placements
+from builders import downpour_shards, placements
 from builders.checkpoints import a_layout, a_manifest
 from builders.flaky_objects import Fault, FlakyObjects
 from disttrain.checkpoint import names
@@ -16,11 +16,10 @@ from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
 from disttrain.checkpoint.storage import FolderStorage, Storage
 from disttrain.holder.restoring import Wanted
 from disttrain.job.update_rules.momentum import Momentum
-from disttrain.parameter_server import assembly, beginning, restoring, server, stopped
+from disttrain.parameter_server import beginning, restoring, server, stopped
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
-from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
 from disttrain.parameter_server.parting import LINGER_SECONDS, QUIET_SECONDS, Parting
-from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.stopped import Saver
 from disttrain.state.share import Share
@@ -37,14 +36,14 @@ def a_share(holders: int = 2) -> Share:
 
 WANTED = Wanted(
     share=a_share(),
-    makers={"momentum": assembly.with_state(("momentum",))},
+    makers={"momentum": downpour_shards.with_state(("momentum",))},
     tables=restoring.TABLES,
 )
 
 
 def a_shard() -> Shard:
     state = ShardState(index=1, incarnation=4)
-    shard = assembly.build(state, Momentum(learning_rate=1.0), Records(incarnation=4))
+    shard = downpour_shards.build(state, Momentum(learning_rate=1.0))
     shard.configure(a_share().placement, CHUNK_BYTES)
     assert state.values is not None
     state.values.vectors[placements.PARAMETERS][:] = torch.arange(32.0)
@@ -166,7 +165,7 @@ def test_what_is_not_of_this_job_as_it_is_now_is_passed_over(
     save(tmp_path)
     wanted = Wanted(
         share=a_share(shards),
-        makers={rule: assembly.with_state(())},
+        makers={rule: downpour_shards.with_state(())},
         tables=restoring.TABLES,
     )
     assert stopped.read(FolderStorage(tmp_path), job_uid, wanted) is None

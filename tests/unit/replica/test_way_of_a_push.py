@@ -21,13 +21,14 @@ import pytest
 import torch
 from torch.nn import functional
 
+from builders import downpour_shards
 from builders.downpours import a_downpour
 from builders.networks import a_network
 from builders.shard_process import JOB
 from builders.transports import PATIENCE, an_address
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.job.optimizer import Optimizer
-from disttrain.parameter_server import assembly, ledger
+from disttrain.parameter_server import ledger
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.client import ClientConfig, FetchClient, Identity, PushClient
 from disttrain.parameter_server.deliveries import SenderLife
@@ -121,7 +122,7 @@ class Shard:
             acknowledged=AcknowledgedFile(folder / "acknowledged.bin"),
             ledger=ledger.Ledger(folder / "shard-0.i1.bin"),
         )
-        shard = assembly.build(ShardState(index=0, incarnation=1), rule, records)
+        shard = downpour_shards.build(ShardState(index=0, incarnation=1), rule, records)
         shard.configure(self.placement, self._transport.chunk_bytes)
         shard.admit(SenderLife(0, 1))
         self._serving = Serving(self._listener, shard)

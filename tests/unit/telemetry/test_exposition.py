@@ -2,6 +2,8 @@
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,8 +15,9 @@ from disttrain.coordinator.journal.state import Evaluation
 from disttrain.coordinator.process.served_metrics import ServedMetrics as OfCoordinator
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport
-from disttrain.parameter_server.batch_figures import BatchFigures
+from disttrain.parameter_server.holder_side import BatchFigures
 from disttrain.parameter_server.served_metrics import ServedMetrics as OfShard
+from disttrain.replica.client_thread import Transfers
 from disttrain.replica.ledger import Ledger
 from disttrain.replica.served_metrics import ServedMetrics as OfReplica
 
@@ -38,12 +41,18 @@ def fresh_replica() -> str:
 def replica() -> str:
     served = OfReplica("127.0.0.1:0")
     served.source = iter([replica_report(3), replica_report(5)]).__next__
-    served.ledger = LedgerThatLacksTwo()
-    served.pushes.add(0.02, 1000)
-    served.pushes.add(0.3, 1000)
-    served.fetches.add(0.01, 400)
+    pushes, fetches = Transfers(), Transfers()
+    connection: Any = SimpleNamespace(
+        pushes=SimpleNamespace(transfers=pushes),
+        fetches=SimpleNamespace(transfers=fetches),
+        ledger=LedgerThatLacksTwo(),
+    )
+    served.connection = connection
+    pushes.add(0.02, 1000)
+    pushes.add(0.3, 1000)
+    fetches.add(0.01, 400)
     served.latest_report()
-    served.fetches.add(100.0, 400)
+    fetches.add(100.0, 400)
     served.latest_report()
     return served.address
 

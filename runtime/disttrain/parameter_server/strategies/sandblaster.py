@@ -1,24 +1,24 @@
 """A shard of Sandblaster: gradients of groups are staged, orders change the vectors."""
 
 import time
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 import torch
 
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
-from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.values import Values
-from disttrain.holder.writing import Cut
-from disttrain.parameter_server.batch_figures import BatchFigures
+from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lbfgs
+from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.spec import Spec
+from disttrain.parameter_server import batch_values
 from disttrain.parameter_server.batch_values import NUMBER_TYPES, BatchValues
-from disttrain.parameter_server.deliveries import Delivered, SenderLife
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.holder_side import Answers, BatchFigures, HolderSide
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.restoring import RestoredShard
-from disttrain.parameter_server.shard import Answers, Problem, Shard
-from disttrain.parameter_server.state import Answer, ShardState
+from disttrain.parameter_server.state import Answer, Refused, ShardState
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog
 from disttrain.sandblaster.batch.shard import BatchShard
@@ -55,27 +55,33 @@ _REASONS = {
 }
 
 
-Reload: TypeAlias = Callable[[int, Share], RestoredShard]
-"""Reads this shard's part of a checkpoint that was committed, given its number and what is wanted.
+class BatchVectors(HolderSide):
+    """Versions count what has changed the vectors: orders, and returns.
 
-Raises CheckpointError, WrongSnapshot.
-"""
+    All shards go on from one cut, a checkpoint: what one of them has done since is of no use.
+    """
 
+    of = Sandblaster
+    keeps_updates = False
+    kin = frozenset(kind.name for kind in (Lbfgs, ConjugateGradient, GradientDescent))
 
-class SandblasterShard(Shard):
-    """See `Shard`. Versions count what has changed the vectors: orders, and returns."""
-
-    def __init__(
-        self, state: ShardState, records: Records, reload: Reload, *, replicas: int
-    ) -> None:
-        super().__init__(state, records)
+    def __init__(self, config: Any, state: ShardState, records: Records, *, replicas: int) -> None:
+        super().__init__(config, state, records)
         self._most_pieces = ATTEMPTS_OF_A_REPLICA * replicas + OTHER_PIECES
         self._orders = 0
         self._order_seconds = 0.0
-        self._reload = reload
         self._batch: BatchShard | None = None
-        self._cut: Cut | None = None
-        self._handlers[Verb.STAGE] = self._stage
+        self.handlers[Verb.STAGE] = self._stage
+
+    @classmethod
+    def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
+        method = stage.strategy.rule.optimizer.rule
+        return cls(method, state, records, replicas=stage.replicas.count)
+
+    @staticmethod
+    def room(config: Any, share: Share, description: Mapping[str, str]) -> Values:
+        del config
+        return batch_values.make(share, description)
 
     @property
     def batch(self) -> BatchShard:
@@ -93,32 +99,42 @@ class SandblasterShard(Shard):
             order_seconds=self._order_seconds,
         )
 
-    @property
-    def keeps_updates(self) -> bool:
-        return False
+    def begin(
+        self, values: Values, description: Mapping[str, str], returned_to: int | None
+    ) -> None:
+        super().begin(values, description, returned_to)
+        if not isinstance(values, BatchValues):
+            message = f"{type(values).__name__} is no room for a batch method"
+            raise TypeError(message)
+        share, trained = values.share, values.trained
+        layout = Layout(
+            elements=share.ranges[trained].count,
+            chunk_elements=share.chunk_elements(trained),
+            element_type=NUMBER_TYPES[trained.element_type],
+        )
+        most = max(STAGED_BYTES, self._most_pieces * layout.bytes)
+        # What was heard in this life stays so: a coordinator that is over does not come back.
+        heard = 0 if self._batch is None else self._batch.log.coordinator
+        log = OrderLog(
+            coordinator=max(heard, int(description.get(_COORDINATOR, "0"))),
+            last=int(description.get(_LAST_ORDER, "0")),
+        )
+        self._batch = BatchShard(layout, most, values.batch, log)
+        self._describe()
+        if returned_to is not None:
+            self.records.returned(returned_to, log.last)
+            LOG.info("returned to a checkpoint", number=returned_to, order=log.last)
 
-    def make_room(self, share: Share) -> Values:
-        values = BatchValues(share)
-        self._begin(values, OrderLog())
-        return values
-
-    def restore(self, restored: RestoredShard) -> None:
-        """See `Shard.restore`. Raises WrongSnapshot."""
-        if not isinstance(restored.values, BatchValues):
-            message = f"checkpoint {restored.checkpoint} has no vectors of a batch method"
-            raise WrongSnapshot(message)
-        super().restore(restored)
-        said = restored.description
-        last, coordinator = int(said.get(_LAST_ORDER, "0")), int(said.get(_COORDINATOR, "0"))
-        self._begin(restored.values, OrderLog(coordinator=coordinator, last=last))
-
-    def protect(self, cut: Cut | None) -> None:
-        self._cut = cut
-
-    def fence(self, life: SenderLife) -> Delivered:
+    def drop(self, life: SenderLife) -> None:
         if self._batch is not None:
             self._batch.forget(Worker(life.sender, life.incarnation))
-        return super().fence(life)
+
+    def too_early(self, header: Header) -> Refused | None:
+        """From a replica that does not know yet that this life of the shard is a new one."""
+        is_trial = header.verb == Verb.FETCH and self._is_trial(header)
+        if header.verb == Verb.STAGE or is_trial:
+            return Refused(Reason.WRONG_EVALUATION, "no evaluation is under way")
+        return None
 
     def carry_out(self, order: orders.Order) -> orders.Result:
         if self._batch is None or not self.state.is_initialised:
@@ -134,9 +150,9 @@ class SandblasterShard(Shard):
     def _perform(self, order: Order) -> orders.Result:
         log, evaluation = self.batch.log, self.batch.evaluation
         is_new = order.number > log.last
-        if is_new and self._cut is not None:
+        if is_new and self.state.cut is not None:
             changing = self.batch.vectors.changed_by(order.operations, order.committed)
-            self._cut.before_change_of([torch.from_numpy(values) for values in changing])
+            self.state.cut.before_change_of([torch.from_numpy(values) for values in changing])
         began = time.perf_counter()
         try:
             performed = self.batch.carry_out(order)
@@ -147,7 +163,8 @@ class SandblasterShard(Shard):
             self._orders += 1
             self._order_seconds += time.perf_counter() - began
             self.records.committed(evaluation, order)
-            self._changed()
+            self.state.count += 1
+            self._describe()
         return orders.Performed(performed=performed)
 
     def _decide(self, news: Decided) -> orders.Result:
@@ -157,41 +174,12 @@ class SandblasterShard(Shard):
             return OrderFailed(message=str(error)[:1000], why=WhyFailed.OUT_OF_STEP)
         return orders.Done()
 
-    def reload(self, checkpoint: int) -> RestoredShard:
-        return self._reload(checkpoint, self._values.share)
-
-    def _take_over(self, checkpoint: int, restored: RestoredShard) -> None:
-        version = self.state.count
-        coordinator = 0 if self._batch is None else self._batch.log.coordinator
-        self.restore(restored)
-        # What was heard and given out in this life stays so: neither goes back.
+    def _describe(self) -> None:
         log = self.batch.log
-        log.coordinator = max(log.coordinator, coordinator)
-        self.state.count = version
-        self._changed()
-        self.records.returned(checkpoint, log.last)
-        LOG.info("returned to a checkpoint", number=checkpoint, order=log.last)
-
-    def _changed(self) -> None:
-        log = self.batch.log
-        self.state.count += 1
-        self.state.description = {_LAST_ORDER: str(log.last), _COORDINATOR: str(log.coordinator)}
-
-    def _begin(self, values: BatchValues, log: OrderLog) -> None:
-        share, trained = values.share, values.trained
-        layout = Layout(
-            elements=share.ranges[trained].count,
-            chunk_elements=share.chunk_elements(trained),
-            element_type=NUMBER_TYPES[trained.element_type],
-        )
-        most = max(STAGED_BYTES, self._most_pieces * layout.bytes)
-        self._batch = BatchShard(layout, most, values.batch, log)
         self.state.description = {_LAST_ORDER: str(log.last), _COORDINATOR: str(log.coordinator)}
 
     def _stage(self, header: Header, payload: memoryview) -> Answers:
-        problem = self._unready(header) or self._unfit(header)
-        if problem:
-            return self._refuse(header, *problem)
+        self._check_chunk(header)
         chunk = Chunk(
             sender=Worker(header.sender, header.incarnation),
             evaluation=header.sequence,
@@ -199,30 +187,33 @@ class SandblasterShard(Shard):
             attempt=header.lease,
             number=header.chunk,
         )
-        kind = NUMBER_TYPES[self._values.trained.element_type]
+        kind = NUMBER_TYPES[self.values.trained.element_type]
         try:
             is_complete = self.batch.stage(chunk, np.frombuffer(payload, kind))
         except (WrongEvaluation, WrongChunk, StagingFull) as error:
-            return self._refuse(header, _REASONS[type(error)], str(error))
+            raise Refused(_REASONS[type(error)], str(error)) from error
         return [self._staged(header)] if is_complete else []
 
     def _staged(self, header: Header) -> Answer:
         answer = self.state.answer(Verb.STAGED, header)
         return Answer(answer._replace(chunk=header.chunks - 1, count=0, first=0))
 
-    def _unfit(self, header: Header) -> Problem | None:
-        values, trained = self._values, self._values.trained
+    def _check_chunk(self, header: Header) -> None:
+        values, trained = self.values, self.values.trained
         if values.vector_of(header) == trained and values.is_whole_chunk(trained, header):
-            return None
+            return
         end = header.first + header.count
         sentence = f"elements {header.first} to {end} are not chunk {header.chunk} of {trained}"
-        return Reason.WRONG_LAYOUT, sentence
+        raise Refused(Reason.WRONG_LAYOUT, sentence)
 
-    def _unfetchable(self, header: Header) -> Problem | None:
-        wanted = self._values.share.placement.vector(header.vector)
-        is_trial = wanted is not None and wanted.name == TRIAL
-        if is_trial and header.sequence != self.batch.evaluation:
-            now = self.batch.evaluation
+    def unfetchable(self, header: Header) -> Refused | None:
+        now = self.batch.evaluation
+        if self._is_trial(header) and header.sequence != now:
             sentence = f"evaluation {now} is under way, wanted the point of {header.sequence}"
-            return Reason.WRONG_EVALUATION, sentence
-        return super()._unfetchable(header)
+            return Refused(Reason.WRONG_EVALUATION, sentence)
+        return None
+
+    def _is_trial(self, header: Header) -> bool:
+        values = self.state.values
+        fetched = None if values is None else values.share.placement.vector(header.vector)
+        return fetched is not None and fetched.name == TRIAL

@@ -3,66 +3,62 @@
 Each chunk is applied at most once, and only if it is sound.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn, Self
 
 import torch
 from torch import Tensor
 
 from disttrain.holder.values import Values, bytes_of
-from disttrain.holder.writing import Cut
-from disttrain.parameter_server import buffers, schedule
+from disttrain.job.downpour import Downpour
+from disttrain.job.spec import Spec
+from disttrain.job.update_rule import UpdateRule
+from disttrain.parameter_server import schedule, update_rules
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderLife
+from disttrain.parameter_server.holder_side import Answers, HolderSide
 from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
 from disttrain.parameter_server.received import is_finite, tensor_of
-from disttrain.parameter_server.records import ChunkApplied, Records
-from disttrain.parameter_server.shard import Answers, Shard
-from disttrain.parameter_server.state import REASONS, Answer, ShardState
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.state import REASONS, Answer, Refused, ShardState
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import BUFFERS
-from disttrain.transport.header import ElementType, Header, Reason, Verb
+from disttrain.transport.header import Header, Reason, Verb
 
 
-class DownpourShard(Shard):
-    """See `Shard`."""
+class PushedGradients(HolderSide):
+    """Versions count the pushes that are in the values."""
 
-    def __init__(self, state: ShardState, rule: Rule[Any], records: Records) -> None:
-        super().__init__(state, records)
+    of = Downpour
+
+    def __init__(self, rule: Rule[Any], state: ShardState, records: Records) -> None:
+        super().__init__(rule.config, state, records)
         self._rule = rule
         self._factor = schedule.factor(rule.config.schedule.rule)
-        self._cut: Cut | None = None
         self._scratch = torch.zeros(0)
         self._fetches: dict[SenderLife, tuple[int, FetchContext]] = {}
         """The number of each sender's latest fetch of parameters, and what it is served by."""
-        self._handlers[Verb.PUSH] = self._push
+        self.handlers[Verb.PUSH] = self._push
 
-    def make_room(self, share: Share) -> Values:
-        return Values(share, self._rule.config.initial_state)
+    @classmethod
+    def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
+        rule = update_rules.rule_for(stage.strategy.only_downpour.optimizer.rule)
+        return cls(rule, state, records)
 
-    def protect(self, cut: Cut | None) -> None:
-        self._cut = cut
+    @staticmethod
+    def room(config: UpdateRule, share: Share, description: Mapping[str, str]) -> Values:
+        del description
+        return Values(share, config.initial_state)
 
-    def admit(self, life: SenderLife) -> None:
-        self._drop(SenderLife(life.sender, life.incarnation - 1))
-        super().admit(life)
-
-    def fence(self, life: SenderLife) -> Delivered:
-        self._drop(life)
-        return super().fence(life)
-
-    def _drop(self, latest: SenderLife) -> None:
-        """What is kept of this life of a sender and of earlier ones: they may do nothing more."""
-        for life in [life for life in self._fetches if life.sender == latest.sender]:
-            if life.incarnation <= latest.incarnation:
-                del self._fetches[life]
+    def drop(self, life: SenderLife) -> None:
+        for known in [known for known in self._fetches if known.sender == life.sender]:
+            if known.incarnation <= life.incarnation:
+                del self._fetches[known]
         if self.state.values is not None:
-            self.state.values.drop_sender(latest)
+            self.state.values.drop_sender(life)
 
     def _push(self, header: Header, payload: memoryview) -> Answers:
         """Decide first: the payload of a repeated chunk may be long gone and is not touched."""
-        unready = self._unready(header)
-        if unready:
-            return self._refuse(header, *unready)
         name = ChunkName(header.sequence, header.chunk, header.chunks)
         decision = self.state.deliveries.decide(header.sender, header.incarnation, name)
         if decision is Decision.APPLY:
@@ -70,27 +66,21 @@ class DownpourShard(Shard):
         if decision is Decision.DUPLICATE:
             return self._repeated(header)
         sentence = f"chunk {header.chunk} of push {header.sequence}: {decision.name}"
-        return self._refuse(header, REASONS[decision], sentence)
+        raise Refused(REASONS[decision], sentence)
 
     def _apply(self, header: Header, payload: memoryview) -> Answers:
-        problem = _unsound(header, self.state)
-        if problem:
-            return self._refuse(header, Reason.MALFORMED, problem)
-        part = _part(self._values, header)
-        if part is None:
-            end = header.first + header.count
-            sentence = f"elements {header.first} to {end} are not chunk {header.chunk}"
-            return self._refuse(header, Reason.WRONG_LAYOUT, sentence)
-        sent = tensor_of(payload, ElementType(header.element_type))
+        _check_sound(header, self.state)
+        part = _part(self.values, header)
+        sent = tensor_of(payload, part.vector.element_type)
         if not is_finite(sent):
-            return self._give_up(header)
+            self._give_up(header)
         if header.chunk == 0:
             self._begin(header)
         context = self._push_context(header)
-        if self._cut is not None:
-            self._cut.before_change(part)
+        if self.state.cut is not None:
+            self.state.cut.before_change(part)
         if not part.vector.is_trained:
-            buffers.merge(self._values.part(part), sent, self.state.live_replicas)
+            merge(self.values.part(part), sent, self.state.live_replicas)
         elif header.count:
             gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
             self._rule.apply(self._chunk(part, header), gradient, context)
@@ -120,14 +110,14 @@ class DownpourShard(Shard):
         )
 
     def _chunk(self, part: Part, header: Header) -> Chunk:
-        values, names = self._values, self._rule.config.kept_of_sender
+        values, names = self.values, self.config.kept_of_sender
         life = SenderLife(header.sender, header.incarnation)
         of_sender = values.of_sender(life, names, part) if names else {}
         return Chunk(values.part(part), values.beside(part), of_sender)
 
-    def _served(self, header: Header, part: Part) -> memoryview:
+    def served(self, header: Header, part: Part) -> memoryview:
         if not (part.vector.is_trained and self._rule.serves_anew):
-            return super()._served(header, part)
+            return super().served(header, part)
         context = self._fetch_context(header)
         return bytes_of(self._rule.serve(self._chunk(part, header), context))
 
@@ -148,8 +138,7 @@ class DownpourShard(Shard):
         return context
 
     def _applied(self, header: Header, rate: float) -> Answers:
-        event = ChunkApplied(self.state.count, rate, self.state.live_replicas)
-        self.records.applied(header, event)
+        self.records.applied(header, self.state.count, rate, self.state.live_replicas)
         if self.state.deliveries.applied(header.sender, header.incarnation):
             return [self._complete(header, rate)]
         if header.chunk % ACKNOWLEDGE_EVERY == ACKNOWLEDGE_EVERY - 1:
@@ -184,16 +173,16 @@ class DownpourShard(Shard):
         answer = self.state.answer(Verb.PUSHED, header)
         return Answer(answer._replace(staleness=staleness, count=0, first=0))
 
-    def _give_up(self, header: Header) -> Answers:
+    def _give_up(self, header: Header) -> NoReturn:
         self.state.deliveries.give_up(header.sender, header.incarnation)
         self.records.refused(header, Reason.NOT_FINITE)
         sentence = (
             f"chunk {header.chunk} of push {header.sequence} holds values that are not finite"
         )
-        return self._refuse(header, Reason.NOT_FINITE, sentence)
+        raise Refused(Reason.NOT_FINITE, sentence)
 
     def _rate(self, samples: int) -> float:
-        rate: float = self._rule.config.learning_rate
+        rate: float = self.config.learning_rate
         return rate * self._factor(samples)
 
     def _staleness(self, header: Header) -> int:
@@ -207,27 +196,48 @@ class DownpourShard(Shard):
         return torch.mul(sent, scale, out=self._scratch[: sent.numel()])
 
 
-def _unsound(header: Header, state: ShardState) -> str:
-    """What no honest sender would say."""
+def _check_sound(header: Header, state: ShardState) -> None:
+    """Raises Refused for what no honest sender would say."""
     if not 0 < header.scale <= 1:
         # Clipping only makes smaller: anything else would overflow or climb.
-        return f"scale {header.scale} is not above 0 and at most 1"
+        raise Refused(Reason.MALFORMED, f"scale {header.scale} is not above 0 and at most 1")
     if header.version_incarnation == state.incarnation and header.version > state.count:
-        return f"computed on version {header.version}, this life has reached {state.count}"
-    return ""
+        sentence = f"computed on version {header.version}, this life has reached {state.count}"
+        raise Refused(Reason.MALFORMED, sentence)
 
 
-def _part(values: Values, header: Header) -> Part | None:
-    """What a chunk changes; None for one that does not fit.
+def _part(values: Values, header: Header) -> Part:
+    """What a chunk changes. Raises Refused for one that does not fit.
 
     The parameters' chunks come first, cut as everywhere; then parts of the buffers.
     """
     vector = values.vector_of(header)
-    if vector is None or not values.holds(vector, header):
-        return None
+    if vector is not None and values.holds(vector, header):
+        part = Part(vector, header.chunk, header.first, header.count)
+        if _is_chunk(part, header, values):
+            return part
+    end = header.first + header.count
+    sentence = f"elements {header.first} to {end} are not chunk {header.chunk}"
+    raise Refused(Reason.WRONG_LAYOUT, sentence)
+
+
+def _is_chunk(part: Part, header: Header, values: Values) -> bool:
     parameter_chunks = values.share.num_chunks(values.trained)
-    part = Part(vector, header.chunk, header.first, header.count)
-    if header.chunk >= parameter_chunks:
-        return part if vector.name == BUFFERS else None
-    is_whole = vector.is_trained and part == values.share.chunk(vector, header.chunk)
-    return part if is_whole and header.chunks >= parameter_chunks else None
+    if part.chunk >= parameter_chunks:
+        return part.vector.name == BUFFERS
+    is_whole = part.vector.is_trained and part == values.share.chunk(part.vector, part.chunk)
+    return is_whole and header.chunks >= parameter_chunks
+
+
+def merge(present: Tensor, sent: Tensor, live_replicas: int) -> None:
+    """Move a shard's copy of the model's buffers towards what a replica sent. In place.
+
+    Floating point: by 1 / live replicas, so that each of them counts alike; one alone is copied
+    exactly. Whole numbers are counters: the maximum.
+    """
+    if not present.is_floating_point():
+        torch.maximum(present, sent, out=present)
+    elif live_replicas <= 1:
+        present.copy_(sent)
+    else:
+        present.lerp_(sent, 1.0 / live_replicas)
