@@ -4,9 +4,14 @@ import math
 import statistics
 from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor
+
+from disttrain.holder.values import Values
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.replay.exchange import PushUnderWay
 from disttrain.replica.work import WorkItem
+from disttrain.state.share import Part
+from disttrain.transport.header import Header
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,22 +33,65 @@ class Delays:
 
 
 @dataclass(slots=True)
-class Observer:
-    """Collects from every push that all shards have applied."""
+class PushUnderWay:
+    """One push, until every shard has answered."""
 
+    computed_on: Tensor
+    """A copy of the parameters of its first gradient."""
+    items: tuple[WorkItem, ...]
+    """The batches whose gradients it carries."""
+    waiting: int
+    """Shards that have not answered it."""
+    squared_distance: float = 0.0
+    """Between `computed_on` and the parameters that it met, over the chunks so far."""
+    squared_norm: float = 0.0
+    """Of the parameters that it met."""
+    latest: tuple[int, int] = (0, 0)
+    """When a shard of the run had applied it last, and at which staleness."""
+
+
+@dataclass(slots=True)
+class Observer:
+    """Collects from every push that all shards have answered."""
+
+    under_way: dict[tuple[SenderLife, int], PushUnderWay] = field(default_factory=dict)
+    """By sender and number."""
     staleness: dict[int, list[int]] = field(default_factory=dict)
     distances: dict[int, list[float]] = field(default_factory=dict)
     relative: dict[int, list[float]] = field(default_factory=dict)
-    order: list[tuple[WorkItem, ...]] = field(default_factory=list)
-    """The batches of each push, in the order in which the last shard applied them."""
+    applied: list[tuple[int, tuple[WorkItem, ...]]] = field(default_factory=list)
+    """When the last shard of the run had applied each push, and its batches."""
 
-    def applied(self, life: SenderLife, push: PushUnderWay, staleness: int) -> None:
-        distance = math.sqrt(push.squared_distance)
-        norm = math.sqrt(push.squared_norm)
-        self.order.append(push.items)
+    def meets(self, header: Header, values: Values) -> None:
+        """A chunk of a push is about to be applied to these values."""
+        push = self.under_way[SenderLife(header.sender, header.incarnation), header.sequence]
+        vector = values.vector_of(header)
+        if vector is None or not vector.is_trained or not header.count:
+            return
+        met = values.part(Part(vector, header.chunk, header.first, header.count))
+        computed_on = push.computed_on[header.first : header.first + header.count]
+        moved = met - computed_on.to(met.device)
+        push.squared_distance += float(torch.dot(moved, moved))
+        push.squared_norm += float(torch.dot(met, met))
+
+    def answered(self, life: SenderLife, number: int, time_ns: int, staleness: int) -> None:
+        """A shard has applied or refused a push at this staleness; in the run at that time."""
+        push = self.under_way[life, number]
+        push.latest = max(push.latest, (time_ns, staleness))
+        push.waiting -= 1
+        if push.waiting:
+            return
+        del self.under_way[life, number]
+        distance, norm = math.sqrt(push.squared_distance), math.sqrt(push.squared_norm)
+        time_ns, staleness = push.latest
+        self.applied.append((time_ns, push.items))
         self.staleness.setdefault(life.sender, []).append(staleness)
         self.distances.setdefault(life.sender, []).append(distance)
         self.relative.setdefault(life.sender, []).append(distance / norm if norm else 0.0)
+
+    def order(self) -> list[tuple[WorkItem, ...]]:
+        """The batches of each push, in the order in which the run's last shard applied them."""
+        return [items for _, items in sorted(self.applied, key=lambda push: push[0])]
 
     def delays(self) -> tuple[Delays, ...]:
         """By replica."""

@@ -53,19 +53,19 @@ def replay(folder: Path, wanted: Wanted) -> Outcome:
     """Replay the run in a folder. Raises NotReplayable, RecordContradicted, DistTrainError."""
     recorded = recording.read(folder)
     observer = Observer()
-    world = World(recorded, observer.applied)
+    world = World(recorded, observer)
     world.run(wanted.to_update)
     measured = serial = None
     if wanted.serial or wanted.to_update is not None:
         measured = measuring.measure(recorded, measuring.whole_values(world.shards))
     if wanted.serial:
         training = SerialTraining(recorded)
-        training.run(observer.order)
+        training.run(observer.order())
         serial = measuring.measure_module(recorded, training.module)
     return Outcome(
         versions=tuple(shard.state.count for shard in world.shards),
         replicas=len(world.replicas),
-        steps=sum(replica.steps for replica in world.replicas.values()),
+        steps=world.differences.losses,
         losses_compared=world.differences.losses,
         updates_compared=world.differences.updates,
         differences=tuple(world.differences.found),

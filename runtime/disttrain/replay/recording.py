@@ -188,7 +188,16 @@ def _shard(folder: Path, index: int) -> ShardLog:
     if np.isin(records["kind"], [shard_ledger.Kind.RESTORED, shard_ledger.Kind.LOST]).any():
         message = f"{name} began with a checkpoint; a replay follows runs from their beginning"
         raise NotReplayable(message)
-    return ShardLog(index=index, incarnation=_life(paths[0]).incarnation, records=records)
+    incarnation = _life(paths[0]).incarnation
+    return ShardLog(index=index, incarnation=incarnation, records=_without_repeats(records))
+
+
+def _without_repeats(records: Records) -> Records:
+    """A chunk that was given twice to one fetch counts as it was given first."""
+    fetched = np.flatnonzero(records["kind"] == shard_ledger.Kind.CHUNK_FETCHED)
+    names = records[["sender", "incarnation", "sequence", "vector", "chunk"]][fetched]
+    _, first = np.unique(names, return_index=True)
+    return np.delete(records, np.delete(fetched, first))
 
 
 def _replicas(folder: Path) -> dict[SenderLife, Records]:

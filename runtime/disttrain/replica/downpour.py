@@ -10,9 +10,9 @@ from torch import Tensor
 from disttrain.coordinator.protocol.fields import START, Position
 from disttrain.parameter_server.client import FetchResult, Versions
 from disttrain.replica import gradient_check, seeding
+from disttrain.replica.connection import Connection
 from disttrain.replica.data import LossOfBatch
 from disttrain.replica.downpour_config import DownpourConfig
-from disttrain.replica.exchange import JoinedModel
 from disttrain.replica.gradient_check import FrozenParameters, Verdict
 from disttrain.replica.ledger import Gradient, Kind
 from disttrain.replica.local_steps import LocalSteps
@@ -55,7 +55,7 @@ class Downpour:
     """
 
     def __init__(
-        self, connection: JoinedModel, config: DownpourConfig, pace: Pace | None = None
+        self, connection: Connection, config: DownpourConfig, pace: Pace | None = None
     ) -> None:
         """`pace`: how far computing runs ahead where the manifest allows it."""
         self._pace = pace or MeasuredPace(config.replicas, config.fetch_every)

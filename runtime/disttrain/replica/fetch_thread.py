@@ -28,15 +28,14 @@ class FetchThread:
         self._is_due = threading.Event()
         """The fetch that was asked for need not wait for its time."""
         self._is_closing = False
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._results: queue.SimpleQueue[FetchResult] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[_Request | None] = halt.new_queue()
+        self._results: queue.SimpleQueue[FetchResult] = halt.new_queue()
         self.waited_seconds = 0.0
         """How long `take` and `wait` blocked, in all."""
         self.transfers = Transfers()
         self.last_seconds = 0.0
         """How long the latest fetch took."""
-        self._thread = threading.Thread(target=self._run, name="fetch", daemon=True)
-        self._thread.start()
+        self._thread = halt.start("fetch", self._run)
 
     def ask(
         self,

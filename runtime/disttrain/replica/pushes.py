@@ -4,7 +4,6 @@ The compute thread accrues and makes each `Push`; the push thread sends it and w
 """
 
 import queue
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from disttrain.coordinator.protocol.fields import START, Position
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
 from disttrain.parameter_server.client import Push, PushClient, PushResult, Versions
 from disttrain.parameter_server.errors import PushRefused
-from disttrain.replica.exchange import Buffers
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
 from disttrain.replica.gradient_check import Verdict
@@ -39,7 +37,7 @@ class Accrual:
     steps' batches together, times the steps in which something counted.
     """
 
-    def __init__(self, model: FlatModel, pushes: Buffers, push_every: int) -> None:
+    def __init__(self, model: FlatModel, pushes: "PushThread", push_every: int) -> None:
         self._model = model
         self._pushes = pushes
         self._is_alone = push_every == 1
@@ -144,10 +142,10 @@ class PushThread:
         self._halt = halt
         self._ledger = ledger
         self._changed = ChangedBuffers(model.tensors, model.buffer_values())
-        self._free: queue.SimpleQueue[Outgoing] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[Outgoing] = halt.new_queue()
         for outgoing in model.outgoing:
             self._free.put(outgoing)
-        self._acts: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._acts: queue.SimpleQueue[Callable[[], None] | None] = halt.new_queue()
         self.acknowledged = Acknowledged()
         self.staleness = [0] * len(STALENESS_BOUNDS)
         self.staleness_unknown = 0
@@ -156,31 +154,33 @@ class PushThread:
         self.waited_seconds = 0.0
         """How long `acquire` and `wait_answered` blocked, in all."""
         self.transfers = Transfers()
-        self._thread = threading.Thread(target=self._run, name="push", daemon=True)
-        self._thread.start()
+        self._thread = halt.start("push", self._run)
 
     def acquire(self) -> Outgoing:
+        """A gradient buffer that nobody else uses; may wait for a push's answer."""
         try:
             return self._free.get_nowait()
         except queue.Empty:
             return self._wait_for(self._free)
 
     def submit(self, outgoing: Outgoing, push: Push) -> None:
+        """Start pushing what lies in the buffer, which comes out of `acquire` again."""
         outgoing.leave()
         self._acts.put(lambda: self._send(outgoing, push))
 
     def passed(self, position: Position) -> None:
+        """Nothing is to be pushed of what came before this position, but what is submitted."""
         self._acts.put(lambda: self._advance(position))
 
     def call(self, act: Callable[[], None]) -> None:
         """Let the thread do something with its client; return when it is done. Raises Halted."""
-        done: queue.SimpleQueue[None] = queue.SimpleQueue()
+        done: queue.SimpleQueue[None] = self._halt.new_queue()
         self._acts.put(act)
         self._acts.put(lambda: done.put(None))
         self._wait_for(done)
 
     def wait_answered(self) -> None:
-        """Raises Halted."""
+        """Return when everything submitted was answered by every shard. Raises Halted."""
         self.call(lambda: None)
 
     def close(self, timeout: float) -> None:
