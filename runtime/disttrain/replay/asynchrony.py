@@ -46,8 +46,6 @@ class PushUnderWay:
     """Between `computed_on` and the parameters that it met, over the chunks so far."""
     squared_norm: float = 0.0
     """Of the parameters that it met."""
-    latest: tuple[int, int] = (0, 0)
-    """When a shard of the run had applied it last, and at which staleness."""
 
 
 @dataclass(slots=True)
@@ -56,11 +54,10 @@ class Observer:
 
     under_way: dict[tuple[SenderLife, int], PushUnderWay] = field(default_factory=dict)
     """By sender and number."""
-    staleness: dict[int, list[int]] = field(default_factory=dict)
-    distances: dict[int, list[float]] = field(default_factory=dict)
-    relative: dict[int, list[float]] = field(default_factory=dict)
-    applied: list[tuple[int, tuple[WorkItem, ...]]] = field(default_factory=list)
-    """When the last shard of the run had applied each push, and its batches."""
+    found: dict[int, list[tuple[int, float, float]]] = field(default_factory=dict)
+    """By replica, of each push: its staleness, the distance, and that over the norm."""
+    order: list[tuple[WorkItem, ...]] = field(default_factory=list)
+    """The batches of each push, in the order in which the last shard applied them."""
 
     def meets(self, header: Header, values: Values) -> None:
         """A chunk of a push is about to be applied to these values."""
@@ -74,31 +71,25 @@ class Observer:
         push.squared_distance += float(torch.dot(moved, moved))
         push.squared_norm += float(torch.dot(met, met))
 
-    def answered(self, life: SenderLife, number: int, time_ns: int, staleness: int) -> None:
-        """A shard has applied or refused a push at this staleness; in the run at that time."""
+    def answered(self, life: SenderLife, number: int, staleness: int) -> None:
+        """A shard has applied or refused a push, at this staleness."""
         push = self.under_way[life, number]
-        push.latest = max(push.latest, (time_ns, staleness))
         push.waiting -= 1
         if push.waiting:
             return
         del self.under_way[life, number]
         distance, norm = math.sqrt(push.squared_distance), math.sqrt(push.squared_norm)
-        time_ns, staleness = push.latest
-        self.applied.append((time_ns, push.items))
-        self.staleness.setdefault(life.sender, []).append(staleness)
-        self.distances.setdefault(life.sender, []).append(distance)
-        self.relative.setdefault(life.sender, []).append(distance / norm if norm else 0.0)
-
-    def order(self) -> list[tuple[WorkItem, ...]]:
-        """The batches of each push, in the order in which the run's last shard applied them."""
-        return [items for _, items in sorted(self.applied, key=lambda push: push[0])]
+        self.order.append(push.items)
+        relative = distance / norm if norm else 0.0
+        self.found.setdefault(life.sender, []).append((staleness, distance, relative))
 
     def delays(self) -> tuple[Delays, ...]:
         """By replica."""
-        return tuple(self._of(replica) for replica in sorted(self.staleness))
+        return tuple(self._of(replica) for replica in sorted(self.found))
 
     def _of(self, replica: int) -> Delays:
-        staleness = sorted(self.staleness[replica])
+        unsorted, distances, relative = zip(*self.found[replica], strict=True)
+        staleness = sorted(unsorted)
         last = len(staleness) - 1
         return Delays(
             replica=replica,
@@ -107,7 +98,7 @@ class Observer:
             staleness_p99=staleness[math.ceil(0.99 * last)],
             staleness_max=staleness[-1],
             histogram={value: staleness.count(value) for value in sorted(set(staleness))},
-            distance_mean=statistics.fmean(self.distances[replica]),
-            distance_max=max(self.distances[replica]),
-            relative_distance_mean=statistics.fmean(self.relative[replica]),
+            distance_mean=statistics.fmean(distances),
+            distance_max=max(distances),
+            relative_distance_mean=statistics.fmean(relative),
         )

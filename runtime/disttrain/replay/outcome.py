@@ -60,7 +60,7 @@ def replay(folder: Path, wanted: Wanted) -> Outcome:
         measured = measuring.measure(recorded, measuring.whole_values(world.shards))
     if wanted.serial:
         training = SerialTraining(recorded)
-        training.run(observer.order())
+        training.run(observer.order)
         serial = measuring.measure_module(recorded, training.module)
     return Outcome(
         versions=tuple(shard.state.count for shard in world.shards),

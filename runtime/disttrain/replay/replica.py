@@ -1,6 +1,5 @@
 """One replayed life of a replica: production's model, loop and exchanges, driven by its log."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,32 +7,31 @@ import torch
 from torch import Tensor
 
 from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job import defaults
-from disttrain.parameter_server.client import FetchClient, FetchResult, Push, PushClient
+from disttrain.parameter_server.client import FetchResult, Push
 from disttrain.replay.asynchrony import Observer, PushUnderWay
 from disttrain.replay.comparing import ComparingLedger
-from disttrain.replay.recording import DataOrder, Recording
-from disttrain.replay.wires import LOOK_AGAIN_SECONDS, HaltByTurns, Wires
+from disttrain.replay.errors import RecordContradicted
+from disttrain.replay.recording import Recording
+from disttrain.replay.wires import HaltByTurns, Wires
 from disttrain.replica import device, downpour_config
 from disttrain.replica.connection import Connection
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Outgoing
+from disttrain.replica.halt import Halted
 from disttrain.replica.ledger import Kind
 from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
 from disttrain.replica.pushes import PushThread
 from disttrain.replica.work import WorkItem
-from disttrain.state.vector import Vector
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
-from disttrain.transport.header import Verb
-from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
-from disttrain.transport.virtual_time import Bell
 
 
 class Learner:
@@ -56,9 +54,9 @@ class Learner:
 
 
 class ReplayedReplica:
-    """Computes as far as shards need it: to the latest push and fetch that their logs have named.
+    """Goes on as far as its log goes, and the shards let it.
 
-    It is the loop's source of batches too: each step that its own log names.
+    It is the loop's source of batches too: each step that the log names.
     """
 
     dry = False
@@ -70,71 +68,63 @@ class ReplayedReplica:
         self._recording = recording
         self._wires = wires
         self._observer = observer
-        self._named = {Verb.PUSH: 0, Verb.FETCH: 0}
-        self._begun = {Verb.PUSH: 0, Verb.FETCH: 0}
-        self._is_named = Bell(wires.time)
         self._items: list[WorkItem] = []
         """Batches since the last push."""
         self._computed_on: Tensor | None = None
         """A copy of the parameters of the first of them."""
 
-    def go_on_to(self, verb: Verb, number: int) -> None:
-        """A shard's log names this push or fetch."""
-        if number > self._named[verb]:
-            self._named[verb] = number
-            self._is_named.ring()
-
     def run(self) -> None:
         """In the thread that computes."""
         torch.set_num_threads(self._recording.replica_threads)
         spec = self._recording.spec
-        learner = Learner(self._recording, downpour_config.gradient_buffers(spec))
-        self._batches, self._model = learner.batches, learner.model
-        connection = _Connection(self, self._model, self._wires)
+        self._learner = Learner(self._recording, downpour_config.gradient_buffers(spec))
+        model, seed = self._learner.model, self._recording.data.seed
+        connection = _Connection(self, model, self._wires)
         self._downpour = Downpour(connection, downpour_config.from_spec(spec), NeverWaits())
-        lost, seed = LostLeases(frozenset), self._recording.data.seed
-        loop = TrainingLoop(self._downpour, learner.loss, self, lost, seed)
-        connection.fetches.ask(self._model.first_fetch_into)
-        first = connection.fetches.wait()
-        self._model.adopt_first_fetch()
-        if first is not None:
-            self._downpour.begin(first)
-        loop.train_until(self._ends)
+        loop = TrainingLoop(self._downpour, self._loss, self, LostLeases(frozenset), seed)
+        connection.fetches.ask(model.first_fetch_into)
+        try:
+            first = connection.fetches.wait()
+            model.adopt_first_fetch()
+            if first is not None:
+                self._downpour.begin(first)
+            loop.train_until(self._ends)
+        except (Halted, RecordContradicted):
+            if self.ledger.following is not None:
+                raise
 
     def next(self, timeout: float) -> Loaded:
         """The batch of the step that the log names next."""
         del timeout
-        self._wait_until_needed()
         record = self.ledger.following
         assert record is not None  # noqa: S101  _ends looked
         item = work_item(record, self._recording.data)
         if self._computed_on is None:
-            self._computed_on = self._model.parameters.detach().clone()
+            self._computed_on = self._learner.model.parameters.detach().clone()
         self._items.append(item)
-        return self._batches[item]
+        return self._learner.batches[item]
 
     def drop(self) -> None:
         """A replayed replica ends with its log."""
 
-    def fetches(self) -> None:
-        """A fetch begins, and with it a step that may not have ended in the run."""
-        self._begun[Verb.FETCH] += 1
-        self._wait_until_needed()
+    def submits(self, push: Push) -> None:
+        """What was computed since the last push is pushed."""
+        assert self._computed_on is not None  # noqa: S101  a batch was before
+        shards = len(self._recording.shards)
+        under_way = PushUnderWay(self._computed_on, tuple(self._items), shards)
+        self._observer.under_way[self.ledger.life, push.sequence] = under_way
+        self.passes()
 
-    def pushes(self, number: int) -> None:
-        """What was computed since the last push is pushed; number 0: it is left out."""
-        if number:
-            self._begun[Verb.PUSH] = number
-            assert self._computed_on is not None  # noqa: S101  a batch was before
-            shards = len(self._recording.shards)
-            push = PushUnderWay(self._computed_on, tuple(self._items), shards)
-            self._observer.under_way[self.ledger.life, number] = push
+    def passes(self) -> None:
+        """What was computed since the last push is in none any more."""
         self._computed_on = None
         self._items.clear()
 
-    def _wait_until_needed(self) -> None:
-        while all(self._begun[verb] >= number for verb, number in self._named.items()):
-            self._wires.time.wait(LOOK_AGAIN_SECONDS, [self._is_named])
+    def _loss(self, batch: Any, context: LossContext) -> BatchLoss:
+        if self.ledger.following is None:
+            # The life ended here, and perhaps of this step.
+            raise Halted
+        return self._learner.loss(batch, context)
 
     def _ends(self) -> bool:
         """Flush and fetch where the run did between two steps; whether no step follows."""
@@ -147,55 +137,40 @@ class ReplayedReplica:
 
 
 class _Connection(Connection):
-    """Adopts what the record says, and tells what is exchanged."""
+    """Adopts what the record says, and tells what is pushed."""
 
     def __init__(self, replica: ReplayedReplica, model: FlatModel, wires: Wires) -> None:
         sides, halt = wires.sides(replica.ledger.life), HaltByTurns(wires.time)
         self.model = model
         self.ledger = replica.ledger
-        self.pushes = _Pushes(replica, sides.push, model, halt)
-        self.fetches = _Fetches(replica, sides.fetch, halt)
+        self.pushes = _Pushes(sides.push, model, halt)
+        self.pushes.replica = replica
+        self.fetches = _Fetches(sides.fetch, halt)
+        self.fetches.record = replica.ledger
 
 
 class _Pushes(PushThread):
-    def __init__(
-        self, replica: ReplayedReplica, client: PushClient, model: FlatModel, halt: HaltByTurns
-    ) -> None:
-        super().__init__(client, model, halt)
-        self._replica = replica
+    replica: ReplayedReplica
 
     def submit(self, outgoing: Outgoing, push: Push) -> None:
-        self._replica.pushes(push.sequence)
+        self.replica.submits(push)
         super().submit(outgoing, push)
 
     def passed(self, position: Position) -> None:
-        self._replica.pushes(0)
+        self.replica.passes()
         super().passed(position)
 
 
 class _Fetches(FetchThread):
-    def __init__(self, replica: ReplayedReplica, client: FetchClient, halt: HaltByTurns) -> None:
-        super().__init__(client, halt)
-        self._replica = replica
-
-    def ask(
-        self,
-        into: Callable[[], dict[Vector, Buffer]],
-        land: Callable[[], None] = lambda: None,
-        after_seconds: float | None = 0.0,
-    ) -> None:
-        is_new = not self._asked
-        super().ask(into, land, after_seconds)
-        if is_new:
-            self._replica.fetches()
+    record: ComparingLedger
 
     def take(self, within_seconds: float = 0.0) -> FetchResult | None:
         """What is there, or comes, if it was adopted here in the run."""
         del within_seconds
-        return self.wait() if self._replica.ledger.following_kind == Kind.ADOPTED else None
+        return self.wait() if self.record.following_kind == Kind.ADOPTED else None
 
 
-def work_item(record: np.void, data: DataOrder) -> WorkItem:
+def work_item(record: np.void, data: DataLedger) -> WorkItem:
     """The batch of a step."""
     epoch, portion = int(record["epoch"]), int(record["portion"])
     first, count = int(record["first"]), int(record["samples"])

@@ -79,34 +79,34 @@ class ReplayedShard:
 
     def wait_for(self, record: np.void) -> Request:
         """The chunk that the record names, once a replica has asked for it."""
-        vector, chunk = int(record["vector"]), int(record["chunk"])
-        name = (sender(record), verb_of(record), int(record["sequence"]), vector, chunk)
+        life, number, chunk = sender(record), int(record["sequence"]), int(record["chunk"])
+        verb = Verb.FETCH if record["kind"] == Kind.CHUNK_FETCHED else Verb.PUSH
+        name = (life, verb, number, int(record["vector"]), chunk)
         while name not in self._waiting:
             request = self.listener.receive(LOOK_AGAIN_SECONDS)
             if request is not None:
                 self._sort(request)
             elif self._wires.idle_seconds > _VAIN_SECONDS:
-                raise RecordContradicted(self._in_vain(name))
+                message = (
+                    f"replica-{life.sender} (life {life.incarnation}) does not come to "
+                    f"{verb.name.lower()} {number}, chunk {chunk} of vector {record['vector']}, "
+                    f"which is next in the log of {self.name} "
+                    f"(record {self.position} of {len(self.log)})"
+                )
+                raise RecordContradicted(message)
         return self._waiting.pop(name)
 
     def serve(self, request: Request, record: np.void) -> None:
         """Do what the record says with what it names."""
         header = request.header
-        if header.chunks != record["chunks"]:
-            message = (
-                f"push {header.sequence} of replica-{header.sender} has {header.chunks} "
-                f"chunks for {self.name}, the run's had {record['chunks']}"
-            )
-            raise RecordContradicted(message)
         # As many as there were; an older version recorded it of some events alone.
         self.state.live_replicas = int(record["live_replicas"]) or self.state.live_replicas
         refused = self.shard.refused.total()
         self.serving.serve(request)
         if (self.shard.refused.total() > refused) != (record["kind"] == Kind.REFUSED):
             message = (
-                f"{self.name} answers chunk {header.chunk} of "
-                f"{_exchange(header.verb, header.sequence)} of replica-{header.sender} "
-                "differently than in the run"
+                f"{self.name} answers chunk {header.chunk} of push or fetch {header.sequence} of "
+                f"replica-{header.sender} differently than in the run"
             )
             raise RecordContradicted(message)
         self._wires.progressed()
@@ -140,24 +140,7 @@ class ReplayedShard:
         elif self.state.deliveries.standing(*life) is not Decision.OLD_INCARNATION:
             self.serving.serve(request)
 
-    def _in_vain(self, name: _Name) -> str:
-        life, verb, sequence, vector, chunk = name
-        return (
-            f"replica-{life.sender} (life {life.incarnation}) does not come to "
-            f"{_exchange(verb, sequence)}, chunk {chunk} of vector {vector}, which is next in the "
-            f"log of {self.name} (record {self.position} of {len(self.log)})"
-        )
-
 
 def sender(record: np.void) -> SenderLife:
     """Whose chunk or push a record is about."""
     return SenderLife(int(record["sender"]), int(record["incarnation"]))
-
-
-def verb_of(record: np.void) -> Verb:
-    """What the replica said whose chunk a record is about."""
-    return Verb.FETCH if record["kind"] == Kind.CHUNK_FETCHED else Verb.PUSH
-
-
-def _exchange(verb: int, sequence: int) -> str:
-    return f"{Verb(verb).name.lower()} {sequence}"

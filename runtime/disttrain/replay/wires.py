@@ -66,13 +66,6 @@ class Wires:
         """How long nothing was served."""
         return self.time.now - self._progressed_at
 
-    def wait_until_idle(self) -> None:
-        """Return when nothing goes on without the thread that calls this."""
-        while True:
-            self.time.wait(LOOK_AGAIN_SECONDS)
-            if self.idle_seconds >= LOOK_AGAIN_SECONDS:
-                return
-
 
 class HaltByTurns(Halt):
     """Its threads take turns by virtual time, and so do waits for its queues."""

@@ -1,8 +1,7 @@
 """All replayed shards and replicas: each in threads of its own, which take turns.
 
-The shards follow their logs. A record lets the replica that it names go on, to there and no
-further; a replica that needs fetched values waits for the shards. What is needed happened before,
-in the run, so this ends.
+Shards and replicas follow their logs, and wait for one another as in the run. What is waited for
+happened before, in the run, so this ends.
 """
 
 from functools import partial
@@ -15,9 +14,9 @@ from disttrain.parameter_server.ledger import Kind
 from disttrain.replay.asynchrony import Observer
 from disttrain.replay.comparing import ComparingLedger, Differences
 from disttrain.replay.errors import RecordContradicted
-from disttrain.replay.recording import Recording, Records
+from disttrain.replay.recording import Recording
 from disttrain.replay.replica import ReplayedReplica
-from disttrain.replay.shard import ReplayedShard, sender, verb_of
+from disttrain.replay.shard import ReplayedShard, sender
 from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
 from disttrain.replica import device
 from disttrain.replica.flat_model import FlatModel
@@ -65,7 +64,8 @@ class World:
         while not shard.is_over:
             if _has_come(shard, updates):
                 self._has_come.ring()
-                self._wires.wait_until_idle()
+                while self._wires.idle_seconds < LOOK_AGAIN_SECONDS:
+                    self._wires.time.wait(LOOK_AGAIN_SECONDS)
             self._carry_out(shard, shard.log[shard.position])
             shard.position += 1
         self._has_come.ring()
@@ -80,31 +80,27 @@ class World:
             shard.carry_out(record)
         if kind in (Kind.PUSHED, Kind.REFUSED):
             staleness = shard.state.deliveries.of(*life).staleness
-            self._observer.answered(life, number, int(record["time_ns"]), staleness)
+            self._observer.answered(life, number, staleness)
 
     def _serve(self, shard: ReplayedShard, record: np.void) -> None:
-        life, verb = sender(record), verb_of(record)
-        self._replica(life).go_on_to(verb, int(record["sequence"]))
+        life = sender(record)
+        if life not in self.replicas:
+            self._join(life)
         request = shard.wait_for(record)
-        if verb is Verb.PUSH:
+        if request.header.verb == Verb.PUSH:
             self._observer.meets(request.header, shard.values)
         shard.serve(request, record)
 
-    def _replica(self, life: SenderLife) -> ReplayedReplica:
-        if life not in self.replicas:
-            ledger = ComparingLedger(life, self._log_of(life), self.differences)
-            replica = ReplayedReplica(self._recording, self._wires, ledger, self._observer)
-            self.replicas[life] = replica
-            self._wires.time.start(replica.run)
-        return self.replicas[life]
-
-    def _log_of(self, life: SenderLife) -> Records:
+    def _join(self, life: SenderLife) -> None:
         if life not in self._recording.replicas:
             message = (
                 f"the shards know replica-{life.sender} (life {life.incarnation}), it left no log"
             )
             raise RecordContradicted(message)
-        return self._recording.replicas[life]
+        ledger = ComparingLedger(life, self._recording.replicas[life], self.differences)
+        replica = ReplayedReplica(self._recording, self._wires, ledger, self._observer)
+        self.replicas[life] = replica
+        self._wires.time.start(replica.run)
 
 
 def _has_come(shard: ReplayedShard, updates: int | None) -> bool:
