@@ -33,7 +33,7 @@ class Serving:
             request = self._listener.receive(0.0)
             if request is None:
                 return handled
-            self._serve(request)
+            self.serve(request)
         return REQUESTS_AT_ONCE
 
     def forget(self, sender: int, incarnation: int) -> None:
@@ -41,7 +41,8 @@ class Serving:
         for key in [k for k in self._peers if k[0] == sender and k[1] <= incarnation]:
             self._end(self._peers.pop(key)[1])
 
-    def _serve(self, request: Request) -> None:
+    def serve(self, request: Request) -> None:
+        """Handle one, unless its connection is over."""
         if request.peer in self._over:
             # A sender that connected again may still have requests in the old connection. To answer
             # such a FETCH would write into memory that the sender uses for something else by now.

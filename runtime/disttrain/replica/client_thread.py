@@ -1,7 +1,6 @@
 """A thread that moves values between a replica and its shards, in one direction."""
 
 import queue
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -42,12 +41,11 @@ class ClientThread:
         """`end`: called by the thread as it ends."""
         self._end = end
         self._halt = halt
-        self._acts: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._acts: queue.SimpleQueue[Callable[[], None] | None] = halt.new_queue()
         self.transfers = Transfers()
         self.waited_seconds = 0.0
         """How long the compute thread was blocked here, in all."""
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._thread = halt.start(name, self._run)
 
     def begin(self, act: Callable[[], T]) -> "Future[T]":
         """Do something after all that was begun before.
@@ -67,7 +65,7 @@ class ClientThread:
 
     def call(self, act: Callable[[], T]) -> T:
         """Do something after all that was begun before; return when it is done. Raises Halted."""
-        done: queue.SimpleQueue[T] = queue.SimpleQueue()
+        done: queue.SimpleQueue[T] = self._halt.new_queue()
         self._acts.put(lambda: done.put(act()))
         return self._wait_for(done)
 

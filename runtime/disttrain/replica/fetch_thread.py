@@ -28,7 +28,7 @@ class FetchThread(ClientThread):
         """The fetch that was asked for need not wait for its time."""
         self._is_dropped = False
         """It is not to begin any more."""
-        self._results: queue.SimpleQueue[FetchResult] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[FetchResult] = halt.new_queue()
         self.last_seconds = 0.0
         """How long the latest fetch took."""
         super().__init__("fetch", client.close, halt)

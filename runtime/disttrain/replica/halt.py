@@ -3,7 +3,8 @@
 import queue
 import threading
 import time
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -15,7 +16,10 @@ class Halted(Exception):
 
 
 class Halt:
-    """Said once, from any thread; the waits of all threads end with `Halted`, or with its cause."""
+    """Said once, from any thread; the waits of all threads end with `Halted`, or with its cause.
+
+    Threads and queues made here wait by real time; `disttrain replay` has some that do not.
+    """
 
     def __init__(self) -> None:
         self._said = threading.Event()
@@ -26,6 +30,16 @@ class Halt:
         if not self._said.is_set():
             self.cause = cause
         self._said.set()
+
+    def start(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        """A thread that does not keep the process alive."""
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def new_queue(self) -> "queue.SimpleQueue[Any]":
+        """Between threads that `start` has begun, or the one that began them."""
+        return queue.SimpleQueue()
 
     @property
     def said(self) -> bool:

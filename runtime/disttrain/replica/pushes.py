@@ -150,7 +150,7 @@ class PushThread(ClientThread):
         self.client = client
         self._ledger = ledger
         self._changed = ChangedBuffers(model.tensors, model.buffer_values())
-        self._free: queue.SimpleQueue[Outgoing] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[Outgoing] = halt.new_queue()
         for outgoing in model.outgoing:
             self._free.put(outgoing)
         self.acknowledged = Acknowledged()
