@@ -41,7 +41,6 @@ class Credentials:
         return context
 
     def read_token(self) -> str | None:
-        """The token as it is now."""
         return self.token_file.read_text().strip() if self.token_file else self.token
 
 

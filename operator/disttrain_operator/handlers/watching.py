@@ -63,7 +63,6 @@ class NoProgress(kopf.ProgressStorage):
         """Wake nobody by a patch."""
 
     def clear(self, *, essence: Any) -> Any:
-        """There is nothing to leave out."""
         return essence
 
 

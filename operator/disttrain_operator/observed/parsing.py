@@ -38,7 +38,6 @@ def text(value: object, longest: int = LONGEST_TEXT) -> str:
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """The mapping, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 

@@ -25,7 +25,6 @@ def plugin() -> int:
 
 
 def complete_plugin() -> int:
-    """Completions for `kubectl disttrain`."""
     with _interrupts_end_at_once():
         from disttrain.cli import app  # noqa: PLC0415
     return app.complete(sys.argv[1:])

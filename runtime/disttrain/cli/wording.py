@@ -82,7 +82,6 @@ def known(value: float | None, form: str) -> str:
 
 
 def listed(parts: Iterable[str], between: str = ", ") -> str:
-    """Those that say something."""
     return between.join(part for part in parts if part)
 
 

@@ -89,7 +89,6 @@ def _is_manifest(file: Path) -> bool:
 
 
 def config_map(name: str, files: Mapping[str, bytes]) -> Object:
-    """A ConfigMap with these files."""
     texts, others = {}, {}
     for file, content in files.items():
         try:

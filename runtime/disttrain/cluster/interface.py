@@ -23,7 +23,6 @@ class Verb(StrEnum):
 
     @property
     def method(self) -> str:
-        """The method of HTTP."""
         own = {Verb.CREATE: "POST", Verb.PATCH: "PATCH", Verb.DELETE: "DELETE"}
         return own.get(self, "GET")
 

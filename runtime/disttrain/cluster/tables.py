@@ -10,7 +10,6 @@ NOTHING: Final = "<none>"
 
 
 def text(rows: Sequence[Sequence[str]]) -> str:
-    """Columns under each other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(line(row, widths) for row in rows)
 

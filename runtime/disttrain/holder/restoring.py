@@ -41,7 +41,6 @@ class Wanted:
 
     @property
     def holders(self) -> int:
-        """How many there are."""
         return len(self.share.placement.holders)
 
 

@@ -43,7 +43,6 @@ class Snapshot:
     """`before_change` belongs to the holder's thread, `pieces` to one other thread."""
 
     def __init__(self, values: Values) -> None:
-        """Take the picture."""
         self._values = values
         self._lock = threading.Lock()
         self._pictures = {

@@ -44,7 +44,6 @@ class Values:
 
     @property
     def vectors(self) -> Mapping[Vector, Tensor]:
-        """All of them, as they are."""
         return self._tensors
 
     @property
@@ -58,7 +57,6 @@ class Values:
         return {}
 
     def has(self, vector: Vector) -> bool:
-        """Whether chunks of it are here."""
         return vector in self._tensors
 
     def vector_of(self, header: Header) -> Vector | None:
@@ -139,7 +137,6 @@ def _is_of_a_model(vector: Vector) -> bool:
 
 
 def bytes_of(tensor: Tensor) -> memoryview:
-    """The tensor's own memory."""
     if not tensor.numel():
         return memoryview(b"")
     array: memoryview = tensor.numpy().data

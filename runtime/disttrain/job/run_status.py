@@ -89,7 +89,6 @@ class RunStatus(StatusSection):
 
     @property
     def is_batch(self) -> bool:
-        """Whether a batch method has begun."""
         return self.sandblaster is not None and self.sandblaster.stage != _WARM_START
 
 

@@ -89,7 +89,6 @@ class Choice(Section, Generic[Chosen]):
 
     @property
     def rule(self) -> Chosen:
-        """What was chosen."""
         chosen: Chosen = next(iter(self.given().values()))
         return chosen
 

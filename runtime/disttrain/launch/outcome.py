@@ -75,7 +75,6 @@ class Outcome:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What `disttrain run` exits with."""
         return EXIT_CODES[self.result]
 
 

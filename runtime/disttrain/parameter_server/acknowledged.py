@@ -72,7 +72,6 @@ class AcknowledgedFile:
         self._read()
 
     def counts(self) -> dict[SenderLife, Count]:
-        """Everything that is stored."""
         return dict(self._counts)
 
     def count(self, life: SenderLife) -> Count:

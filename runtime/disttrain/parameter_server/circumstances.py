@@ -28,7 +28,6 @@ _CIRCUMSTANCES = TypeAdapter(Circumstances)
 
 
 def here(chunk_bytes: int) -> Circumstances:
-    """Those of this process."""
     return Circumstances(
         chunk_bytes=chunk_bytes,
         torch=str(torch.__version__),

@@ -65,7 +65,6 @@ class Push:
 
     @property
     def position(self) -> Position:
-        """The sender's position after it."""
         return Position(lease=self.lease, offset=self.lease_offset)
 
     @property

@@ -18,7 +18,6 @@ class Kept(Generic[Noted]):
     """What was noted at the cut of each checkpoint of one life of a shard."""
 
     def __init__(self, checkpoints: int) -> None:
-        """So many checkpoints are kept."""
         self._cuts: dict[int, Noted] = {}
         """By number, at those that are not known to be committed."""
         self._committed: deque[Noted] = deque(maxlen=checkpoints)

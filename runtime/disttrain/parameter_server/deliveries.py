@@ -126,7 +126,6 @@ class Deliveries:
         return self.of(sender, incarnation)
 
     def of(self, sender: int, incarnation: int) -> Delivered:
-        """What is here of a life."""
         return self.delivered.get(SenderLife(sender, incarnation), NOTHING)
 
     def standing(self, sender: int, incarnation: int) -> Decision:

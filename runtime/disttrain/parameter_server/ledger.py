@@ -127,7 +127,6 @@ class Ledger:
 
     @property
     def missing(self) -> int:
-        """Records that could not be written."""
         return self._file.missing
 
     def append(self, record: Record) -> None:

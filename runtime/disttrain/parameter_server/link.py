@@ -176,7 +176,6 @@ class ShardLink:
 
 
 def refusal(link: ShardLink, message: Message) -> EvaluationOver | RequestRefused:
-    """The error for a final refusal."""
     sentence = bytes(message.payload).decode(errors="replace")
     reason = Reason(message.header.reason)
     text = f"shard {link.shard} refused a request ({reason.name}): {sentence}"

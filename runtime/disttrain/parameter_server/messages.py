@@ -46,7 +46,6 @@ class Identity:
     role: Role = Role.REPLICA
 
     def header(self, verb: Verb) -> Header:
-        """A header with the sender's fields."""
         return EMPTY._replace(
             verb=verb, role=self.role, sender=self.index, incarnation=self.incarnation
         )
@@ -67,7 +66,6 @@ _FIELDS = tuple(Welcome.__dataclass_fields__)
 
 
 def encode_welcome(welcome: Welcome) -> bytes:
-    """The payload of WELCOME."""
     return json.dumps(asdict(welcome)).encode()
 
 

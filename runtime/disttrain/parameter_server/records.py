@@ -59,7 +59,6 @@ class Records:
         self._append(self._push_record(header, state, rate))
 
     def applied(self, header: Header, version: int, rate: float, live_replicas: int) -> None:
-        """A chunk is in the values."""
         if self.every_chunk:
             record = self._chunk_record(Kind.CHUNK_APPLIED, header, header.chunk)
             self._append(
@@ -69,7 +68,6 @@ class Records:
             )
 
     def fetched(self, header: Header, chunk: int, live_replicas: int) -> None:
-        """A chunk is being given out."""
         if self.every_chunk:
             record = self._chunk_record(Kind.CHUNK_FETCHED, header, chunk)
             self._append(record._replace(live_replicas=live_replicas))

@@ -62,7 +62,6 @@ class Reporter:
         self._began = clock()
 
     def report(self) -> ShardReport:
-        """The counters now."""
         state, records = self.shard.state, self.shard.records
         histogram = [0] * len(STALENESS_BOUNDS)
         for staleness, count in records.staleness.items():

@@ -24,7 +24,6 @@ def factor(rule: Constant | LinearWarmup | Steps | Cosine) -> Factor:
 
 
 def constant(_samples: int) -> float:
-    """The full rate, always."""
     return 1.0
 
 

@@ -58,7 +58,6 @@ class ShardState:
 
     @property
     def version(self) -> Version:
-        """Of the values now."""
         return Version(self.incarnation, self.count)
 
     def notes(self) -> Notes:

@@ -84,7 +84,6 @@ class Observer:
         self.found.setdefault(life.sender, []).append((staleness, distance, relative))
 
     def delays(self) -> tuple[Delays, ...]:
-        """By replica."""
         return tuple(self._of(replica) for replica in sorted(self.found))
 
     def _of(self, replica: int) -> Delays:

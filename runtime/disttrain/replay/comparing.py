@@ -49,7 +49,6 @@ class ComparingLedger(Ledger):
         return 0 if record is None else int(record["kind"])
 
     def step(self, number: int, item: WorkItem) -> None:
-        """A step begins."""
         del item
         self._expect((Kind.STEP,), number)
 

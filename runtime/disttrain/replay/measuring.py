@@ -35,7 +35,6 @@ def measure(recording: Recording, values: Mapping[Vector, Tensor]) -> Measured:
 
 
 def measure_module(recording: Recording, module: nn.Module) -> Measured:
-    """Evaluate a model as it is."""
     task, place = recording.task, device.resolve(recording.device)
     examples = task.examples(Split.TEST, 1)
     batch_size = defaults.evaluation_batch_size(recording.spec)
@@ -48,7 +47,6 @@ def measure_module(recording: Recording, module: nn.Module) -> Measured:
 
 
 def whole_values(shards: Sequence[ReplayedShard]) -> dict[Vector, Tensor]:
-    """The vectors of all shards together."""
     return {
         vector: torch.cat([shard.values.vectors[vector] for shard in shards])
         for vector in shards[0].values.vectors

@@ -44,7 +44,6 @@ class Outcome:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs from the run."""
         different = isinstance(self.values, Compared) and self.values.first_difference
         return not self.differences and not different
 

@@ -74,7 +74,6 @@ class ReplayedReplica:
         """A copy of the parameters of the first of them."""
 
     def run(self) -> None:
-        """In the thread that computes."""
         torch.set_num_threads(self._recording.replica_threads)
         manifest = self._recording.spec.strategy.only_downpour
         self._learner = Learner(self._recording, pushes.gradient_buffers(manifest))
@@ -172,7 +171,6 @@ class _Fetches(FetchThread):
 
 
 def work_item(record: np.void, data: DataLedger) -> WorkItem:
-    """The batch of a step."""
     epoch, portion = int(record["epoch"]), int(record["portion"])
     first, count = int(record["first"]), int(record["samples"])
     indices = permutation.portion_indices(

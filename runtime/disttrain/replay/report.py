@@ -13,12 +13,10 @@ _MOST_SHOWN = 5
 
 
 def text(outcome: Outcome) -> str:
-    """For people."""
     return "\n".join(_lines(outcome)) + "\n"
 
 
 def to_json(outcome: Outcome) -> str:
-    """One object with everything."""
     return json.dumps({"same": outcome.is_same, **asdict(outcome)}, indent=2) + "\n"
 
 

@@ -64,7 +64,6 @@ class SerialTraining:
         wires.time.close()
 
     def next(self, timeout: float) -> Loaded:
-        """The next batch of the push."""
         del timeout
         return self._learner.batches[self._items.popleft()]
 

@@ -54,14 +54,12 @@ class ReplayedShard:
 
     @property
     def values(self) -> Values:
-        """The shard's range of every vector."""
         values = self.state.values
         assert values is not None  # noqa: S101  configured from the beginning
         return values
 
     @property
     def is_over(self) -> bool:
-        """Whether the log has ended."""
         return self.position >= len(self.log)
 
     def begin_with(self, initial: dict[Vector, Buffer]) -> None:
@@ -72,7 +70,6 @@ class ReplayedShard:
         self.state.is_initialised = True
 
     def carry_out(self, record: np.void) -> None:
-        """An admission or a fence."""
         if record["kind"] == Kind.ADMITTED:
             self.shard.admit(sender(record))
         elif record["kind"] == Kind.FENCED:

@@ -44,11 +44,9 @@ class Wires:
         ]
 
     def listen(self, shard: int) -> Listener:
-        """Where a shard's requests arrive."""
         return self.transport.listen(names.shard_name(shard))
 
     def sides(self, life: SenderLife) -> Sides:
-        """A replica's ways to all shards."""
         config = ClientConfig(
             transport=self.transport,
             identity=Identity(*life),
@@ -58,7 +56,6 @@ class Wires:
         return Sides(push=PushClient(config), fetch=FetchClient(config))
 
     def progressed(self) -> None:
-        """Something was served."""
         self._progressed_at = self.time.now
 
     @property

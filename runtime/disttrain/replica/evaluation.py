@@ -29,7 +29,6 @@ class Sums:
 
     @property
     def mean_loss(self) -> float | None:
-        """The loss; None if nothing counts."""
         return self.loss / self.count if self.count else None
 
     def add(self, samples: int, loss: tuple[float, float], measures: dict[str, float]) -> None:

@@ -45,7 +45,6 @@ class HeldGroups:
         progress: Callable[[], Progress],
         portion_samples: Callable[[int], int],
     ) -> None:
-        """`portion_samples`: the size of each portion."""
         self._member = member
         self._progress = progress
         self._portion_samples = portion_samples
@@ -93,7 +92,6 @@ class HeldGroups:
             self._room.notify_all()
 
     def done(self, number: int) -> None:
-        """The coordinator has the result."""
         with self._room:
             self._forget(number)
 
@@ -123,7 +121,6 @@ class HeldGroups:
 
     @property
     def attempts(self) -> tuple[int, ...]:
-        """The attempts that are held."""
         with self._room:
             return tuple(held.attempt for held in self._groups.values())
 
@@ -169,7 +166,6 @@ class GroupSum:
     """What the loss is a sum of, if not the samples."""
 
     def add(self, samples: int, found: LossFigures) -> None:
-        """Add a portion's loss."""
         counted = samples if found.count is None else found.count
         self.loss += found.mean * counted
         self.samples += samples

@@ -43,7 +43,6 @@ class Halt:
 
     @property
     def said(self) -> bool:
-        """Whether the process is to end."""
         return self._said.is_set()
 
     def check(self) -> None:

@@ -147,7 +147,6 @@ class Ledger:
 
     @property
     def missing(self) -> int:
-        """Records that could not be written."""
         return self._file.missing if self._file is not None else 0
 
     def acknowledged(self, push: Push, result: PushResult) -> None:
@@ -175,7 +174,6 @@ class Ledger:
         self._append(self._of(Kind.LEASE_BEGUN, item, item.end_offset - len(item.indices)))
 
     def step(self, number: int, item: WorkItem) -> None:
-        """A step begins."""
         if self._records_steps:
             self._append(self._of(Kind.STEP, item, item.end_offset)._replace(number=number))
 
@@ -192,7 +190,6 @@ class Ledger:
             )
 
     def fetched(self, number: int, versions: tuple[Version, ...]) -> None:
-        """All shards have answered a fetch."""
         if self._records_steps:
             for shard, version in enumerate(versions):
                 self._append(

@@ -70,7 +70,6 @@ class Place(NamedTuple):
 
     @property
     def tensor(self) -> Tensor:
-        """The tensor that hangs there now."""
         return getattr(self.module, self.attribute)  # type: ignore[no-any-return]
 
 
@@ -91,7 +90,6 @@ class ModelTensors:
 
     @property
     def vectors(self) -> tuple[Vector, ...]:
-        """The vectors that this model has."""
         return tuple(vector for vector, count in self.layout.lengths().items() if count)
 
 

@@ -76,7 +76,6 @@ class TaskCalls:
             return self._task.input_pipeline()
 
     def collate(self, samples: Any) -> Any:
-        """A batch of samples."""
         with user_code.running(f"{self._name}.collate()"):
             batch = self._task.collate(samples)
         return device.in_double_precision(batch) if self._is_double else batch

@@ -35,7 +35,6 @@ class WorkItem(NamedTuple):
 
     @property
     def position(self) -> Position:
-        """The replica's position after this batch."""
         return Position(lease=self.lease, offset=self.end_offset)
 
 

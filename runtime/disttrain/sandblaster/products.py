@@ -22,7 +22,6 @@ class Products:
         return tuple(self.table)
 
     def of(self, left: Combination, right: Combination) -> float:
-        """The inner product of two combinations."""
         return _sum(self._terms(left, right))
 
     def magnitude(self, left: Combination, right: Combination) -> float:

@@ -33,7 +33,6 @@ class Range:
 
     @property
     def count(self) -> int:
-        """Elements in the range."""
         return self.end - self.first
 
 

@@ -57,7 +57,6 @@ class Share:
         return self.ranges[vector.beside(PARAMETERS)] if held is None else held
 
     def chunk_elements(self, vector: Vector) -> int:
-        """Elements of a full chunk."""
         return self.chunk_bytes // vector.element_bytes
 
     def num_chunks(self, vector: Vector) -> int:

@@ -35,7 +35,6 @@ class Vector(NamedTuple):
 
     @property
     def element_bytes(self) -> int:
-        """Length of one element."""
         return ELEMENT_BYTES[self.element_type]
 
     @property

@@ -108,7 +108,6 @@ class Reported:
 
     @property
     def sums(self) -> dict[str, float]:
-        """Over steps, by name."""
         return {name: total for name, (total, _) in self._totals.copy().items()}
 
     @property

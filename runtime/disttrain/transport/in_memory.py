@@ -207,7 +207,6 @@ class InMemoryChannel(_Inbox[Message]):
         return None
 
     def take(self, sender: "InMemoryListener", message: Message) -> None:
-        """An answer has arrived."""
         if sender.is_cut:
             self.answers.unreceived -= 1
         else:
@@ -267,7 +266,6 @@ class InMemoryListener(_Inbox[tuple[Way, Request]]):
         return True
 
     def take(self, sender: InMemoryChannel, request: Request) -> None:
-        """A request has arrived."""
         if self.is_closed or sender.is_cut:
             sender.requests.unreceived -= 1
         else:

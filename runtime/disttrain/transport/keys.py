@@ -10,7 +10,6 @@ from disttrain.transport.header import Role
 
 
 def new_pair() -> KeyPair:
-    """A random pair."""
     public, secret = zmq.curve_keypair()
     return KeyPair(public.decode(), secret.decode())
 

@@ -23,7 +23,6 @@ class OrdinaryMemory:
         return buffer
 
     def close(self) -> None:
-        """Closes every buffer."""
         for buffer in self._buffers:
             buffer.close()
         self._buffers.clear()

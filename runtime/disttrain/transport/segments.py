@@ -65,7 +65,6 @@ class SegmentMemory:
         return buffer
 
     def close(self) -> None:
-        """Closes every buffer."""
         for buffer in self._buffers:
             buffer.close()
         self._buffers.clear()
@@ -77,7 +76,6 @@ def name_prefix(job: int) -> str:
 
 
 def describe(buffer: Buffer, access: Access) -> bytes:
-    """The payload of ATTACH."""
     return json.dumps(
         {
             "segment": buffer.segment,

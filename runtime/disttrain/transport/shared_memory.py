@@ -152,7 +152,6 @@ class Attachments:
                 self.forget(self._peer_of[descriptor])
 
     def close(self) -> None:
-        """Drops everything."""
         for name in list(self._peers):
             self.forget(name)
 
@@ -258,7 +257,6 @@ class SharedMemoryTransport(TcpTransport):
     chunk_bytes = 4 << 20
 
     def memory(self, owner: str) -> Memory:
-        """Segments."""
         return SegmentMemory(self.job, owner)
 
     def listen(self, address: str) -> Listener:

@@ -86,7 +86,6 @@ class Socket:
 
     @property
     def address(self) -> str:
-        """Where it is bound."""
         return self.raw.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def close(self) -> None:
@@ -103,7 +102,6 @@ class Socket:
             raise _closed(error) from error
 
     def _poll(self, timeout: float) -> bool:
-        """Whether there is something to receive."""
         rung = self.bell.fileno()
         ready = _ready([self.raw, rung], timeout)
         if rung in ready:

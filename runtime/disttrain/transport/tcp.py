@@ -173,7 +173,6 @@ class TcpTransport:
         return OrdinaryMemory()
 
     def listen(self, address: str) -> Listener:
-        """One ROUTER."""
         socket = self._sockets.listen(address, self._largest_bytes)
         return TcpListener(socket, self._config)
 
@@ -184,11 +183,9 @@ class TcpTransport:
         return min(limit, self.chunk_bytes) if self._config.role is Role.SHARD else limit
 
     def connect(self, address: str, listener: Role = Role.COORDINATOR) -> Channel:
-        """One DEALER."""
         return TcpChannel(self._sockets.connect(address, listener), self._config)
 
     def wait(self, endpoints: Sequence[Endpoint], timeout: float) -> list[Endpoint]:
-        """One poll over the sockets."""
         by_socket = {
             cast(TcpChannel | TcpListener, endpoint).socket: endpoint for endpoint in endpoints
         }

@@ -281,7 +281,6 @@ class State(Strict):
 
     @property
     def samples(self) -> int:
-        """Processed by all replicas together."""
         return self.data.samples_done + self.data.samples_outside
 
     @property

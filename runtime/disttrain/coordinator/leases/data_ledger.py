@@ -81,11 +81,9 @@ class DataLedger(Strict):
 
     @property
     def portions(self) -> int:
-        """Number of portions per epoch."""
         return permutation.portion_count(self.samples, self.portion_size) if self.samples else 0
 
     def held(self, member: MemberId) -> list[OpenLease]:
-        """Open leases of one life."""
         mine = self.leases.get(member.index, ())
         return [lease for lease in mine if lease.incarnation == member.incarnation]
 

@@ -27,7 +27,6 @@ def portion_count(samples: int, portion_size: int) -> int:
 
 
 def portion_samples(samples: int, portion_size: int, portion: int) -> int:
-    """Number of samples in one portion."""
     return min(samples - portion * portion_size, portion_size)
 
 

@@ -52,7 +52,6 @@ class Lease(Strict):
 
     @property
     def samples(self) -> int:
-        """Samples of the whole lease."""
         return self.end - self.first
 
 
