@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from builders import small_disk
+from builders import checkpoints, small_disk
 from builders.launches import LaunchedRun, wait_until
 
 pytestmark = pytest.mark.landing
@@ -26,9 +26,7 @@ def test_an_interrupt_orders_a_stop_and_says_how_to_resume(
     with LaunchedRun(tmp_path) as run:
         run.wait_for("coordinator", "shard-0", "replica-0")
         # The stand-in for a coordinator writes no checkpoint when it is told to stop.
-        checkpoint = tmp_path / "out" / "checkpoints" / "00000001"
-        checkpoint.mkdir(parents=True)
-        (checkpoint / "manifest.json").touch()
+        checkpoints.a_checkpoint(tmp_path / "out" / "checkpoints")
         run.command.send_signal(number)
         code, output = run.end()
         assert code == 130
