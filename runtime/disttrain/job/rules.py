@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from disttrain.job.audit import Audit
 from disttrain.job.finding import Finding, Path, Severity
-from disttrain.job.sandblaster import lack_of_groups
 from disttrain.job.spec import DistTrainJob, Spec
-from disttrain.job.update_rules.adagrad import Adagrad
+from disttrain.job.strategies.downpour import Downpour
+from disttrain.job.strategies.sandblaster import Sandblaster, lack_of_groups
 
 LEAST_GROUPS = 3
 """Of a batch that is smaller than the data: two are shared with its neighbours."""
@@ -85,7 +85,7 @@ def _iterations_are_sandblasters(spec: Spec) -> str | None:
 
 
 def _batch_has_groups(spec: Spec) -> str | None:
-    found = spec.strategy.sandblaster
+    found: Sandblaster | None = spec.strategy.sandblaster
     if found is None or isinstance(found.batch_size, str):
         return None
     group = found.group_samples
@@ -100,14 +100,14 @@ def _batch_has_groups(spec: Spec) -> str | None:
 
 
 def _replicas_have_groups(spec: Spec) -> str | None:
-    found, replicas = spec.strategy.sandblaster, spec.replicas.count
+    found: Sandblaster | None = spec.strategy.sandblaster
     groups = None if found is None else found.groups_of_a_batch
-    lack = None if groups is None else lack_of_groups(groups, replicas)
+    lack = None if groups is None else lack_of_groups(groups, spec.replicas.count)
     return lack and f"{lack}; take smaller portions, or fewer to a group"
 
 
 def _small_batches_are_lbfgs(spec: Spec) -> str | None:
-    found = spec.strategy.sandblaster
+    found: Sandblaster | None = spec.strategy.sandblaster
     if found is None or isinstance(found.batch_size, str) or found.optimizer.lbfgs is not None:
         return None
     return f"must be all for every optimizer but lbfgs, got {found.batch_size}"
@@ -180,27 +180,18 @@ def _target_may_never_be_met(spec: Spec) -> str | None:
 
 
 def _pushes_keep_the_rate(spec: Spec) -> str | None:
-    found = spec.strategy.downpour
+    found: Downpour | None = spec.strategy.downpour
     if found is None or found.push_every == 1:
         return None
     return found.optimizer.rule.effect_of_sums(found.push_every)
 
 
-def _adagrad_begins_gently(spec: Spec) -> str | None:
-    found, replicas = spec.strategy.downpour, spec.replicas.count
-    adagrad = None if found is None else found.optimizer.rule
-    if found is None or not isinstance(adagrad, Adagrad):
+def _several_begin_gently(spec: Spec) -> str | None:
+    found: Downpour | None = spec.strategy.downpour
+    replicas = spec.replicas.count
+    if found is None or replicas == 1 or found.warm_start is not None:
         return None
-    if replicas == 1 or found.warm_start is not None:
-        return None
-    if adagrad.initial_accumulator or adagrad.schedule.constant is None:
-        return None
-    return (
-        f"begins with initialAccumulator 0 and a constant rate, so the first steps of {replicas} "
-        f"replicas, each {adagrad.learning_rate:g} in every parameter, add up; "
-        "set initialAccumulator: 0.1 and schedule: {linearWarmup: {samples: ...}} as the default "
-        "does, or spec.strategy.downpour.warmStart"
-    )
+    return found.optimizer.rule.hasty_beginning(replicas)
 
 
 def _checkpoint_is_used(spec: Spec) -> str | None:
@@ -357,7 +348,7 @@ RULES = (
         "`warmStart`.",
         (*_STRATEGY, "downpour", "optimizer", "adagrad"),
         ((*_STRATEGY, "downpour"), ("spec", "replicas", "count")),
-        _adagrad_begins_gently,
+        _several_begin_gently,
         Severity.WARNING,
     ),
     Rule(

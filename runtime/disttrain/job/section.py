@@ -1,9 +1,9 @@
 """What every part of a manifest has in common: strict, frozen, camelCase outside, documented."""
 
 from collections.abc import Sequence
-from typing import Annotated, Generic, Self, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
@@ -66,6 +66,14 @@ class Choice(Section, Generic[Chosen]):
         nothing = [aliases[name] for name in aliases if name in self.model_fields_set]
         require_one(given, list(aliases.values()), nothing if not given else [])
         return self
+
+
+def one_of(*options: tuple[str, type[Chosen], str]) -> type[Choice[Chosen]]:
+    """A choice with a field for each option: its name, its type, and what is said of it."""
+    fields: dict[str, Any] = {
+        name: (kind | None, Field(default=None, description=text)) for name, kind, text in options
+    }
+    return create_model("OneFieldEach", __base__=Choice[Any], __module__=__name__, **fields)
 
 
 def require_one(given: list[str], options: list[str], nulls: Sequence[str] = ()) -> None:

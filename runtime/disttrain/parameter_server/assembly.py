@@ -3,9 +3,9 @@
 from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
 from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lbfgs
-from disttrain.job.downpour import Downpour
-from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
+from disttrain.job.strategies.downpour import Downpour
+from disttrain.job.strategy_kind import StrategyKind
 from disttrain.job.update_rule import UpdateRule
 from disttrain.parameter_server import batch_values, update_rules
 from disttrain.parameter_server.batch_shard import Reload, SandblasterShard
@@ -26,38 +26,35 @@ def build(state: ShardState, config: UpdateRule, records: Records) -> DownpourSh
 def build_for(spec: Spec, state: ShardState, records: Records, reload: Reload) -> Shard:
     """The shard of a job's strategy, without values."""
     strategy = spec.strategy.rule
-    match strategy:
-        case Downpour():
-            return build(state, strategy.optimizer.rule, records)
-        case Sandblaster():
-            batch = SandblasterShard(state, records, reload, replicas=spec.replicas.count)
-            if strategy.warm_start is None:
-                return batch
-            first = build(state, strategy.warm_start.rule.optimizer.rule, records)
-            return WarmStartedShard(first, batch)
+    if isinstance(strategy, Downpour):
+        return build(state, strategy.optimizer.rule, records)
+    batch = SandblasterShard(state, records, reload, replicas=spec.replicas.count)
+    first = strategy.first_stage
+    if first is None:
+        return batch
+    assert isinstance(first.strategy, Downpour)  # noqa: S101 - for ourselves.
+    return WarmStartedShard(build(state, first.strategy.optimizer.rule, records), batch)
 
 
-def makers(strategy: Downpour | Sandblaster) -> dict[str, MakeValues]:
+def makers(strategy: StrategyKind) -> dict[str, MakeValues]:
     """How room is made for what a checkpoint holds, by its update rule; the job's own comes first.
 
     Of another batch method the model's values are taken, and no state.
     """
-    match strategy:
-        case Downpour():
-            rule = strategy.optimizer.rule
-            return {rule.name: with_state(rule.kept)}
-        case Sandblaster():
-            own = {strategy.optimizer.rule.name: batch_values.make}
-            first = {} if strategy.warm_start is None else makers(strategy.warm_start.rule)
-            return own | first | dict.fromkeys(_METHODS - own.keys(), batch_values.make_of_model)
+    if isinstance(strategy, Downpour):
+        rule = strategy.optimizer.rule
+        return {rule.name: with_state(rule.kept)}
+    own = {strategy.update_rule: batch_values.make}
+    first = {} if strategy.first_stage is None else makers(strategy.first_stage.strategy)
+    return own | first | dict.fromkeys(_METHODS - own.keys(), batch_values.make_of_model)
 
 
-def makers_of_method(strategy: Downpour | Sandblaster) -> dict[str, MakeValues]:
+def makers_of_method(strategy: StrategyKind) -> dict[str, MakeValues]:
     """The same for who is not in the warm start any more, and takes no state of it."""
     found = makers(strategy)
-    if isinstance(strategy, Downpour) or strategy.warm_start is None:
+    if strategy.first_stage is None:
         return found
-    return found | dict.fromkeys(makers(strategy.warm_start.rule), batch_values.make_of_model)
+    return found | dict.fromkeys(makers(strategy.first_stage.strategy), batch_values.make_of_model)
 
 
 def with_state(names: tuple[str, ...]) -> MakeValues:

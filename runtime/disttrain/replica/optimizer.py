@@ -38,7 +38,7 @@ from disttrain.replica import downpour_config, model_tensors, running
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.errors import JobEnded, WrongStrategy
 from disttrain.replica.lost_leases import LostLeases
-from disttrain.replica.membership import JobAddress, Membership
+from disttrain.replica.membership import Membership
 from disttrain.replica.report import progress, replica_report
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role
@@ -78,7 +78,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
         self._joined = False
         self._gradient: Tensor | None = None
         self._lost = LostLeases(frozenset)
-        self._membership = Membership(JobAddress.of(config))
+        self._membership = Membership(config)
         try:
             self._connect(model)
         except BaseException:

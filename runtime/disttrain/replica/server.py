@@ -13,7 +13,7 @@ from disttrain.job import names
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica import prepared, strategies
-from disttrain.replica.membership import JobAddress, Membership
+from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.replica import Replica
 from disttrain.replica.served_metrics import ServedMetrics
@@ -37,7 +37,7 @@ def main(config: LaunchConfig) -> int:
     # First, so that somebody who asks whether this process lives has an answer: a task may be slow.
     served = ServedMetrics(config.metrics_address)
     ready = prepared.prepare(config, strategies.check_model)
-    membership = Membership(JobAddress.of(config))
+    membership = Membership(config)
     try:
         return _live(config, ready, membership, served)
     except JobOver as error:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from disttrain.coordinator.protocol import reports
+from disttrain.coordinator.protocol import orders, reports
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.parameter_server.client import Versions
@@ -57,6 +57,9 @@ class Stages:
 
     def drain(self) -> None:
         self._now.drain()
+
+    def write_part(self, order: orders.Checkpoint) -> orders.Result:
+        return self._now.write_part(order)
 
     def upload(self, shards: tuple[int, ...]) -> None:
         self._now.upload(shards)

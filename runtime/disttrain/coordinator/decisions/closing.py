@@ -22,7 +22,7 @@ def drain(turn: Turn) -> None:
         # its own data holds nothing that could be finished.
         busy = [replica for replica in busy if replica.own_data]
     running.have_drained(turn, busy)
-    if not busy and _is_quiet(turn) and turn.shards_ready():
+    if not busy and _is_quiet(turn) and turn.holders_ready():
         turn.go_to(Phase.CHECKPOINTING)
 
 
@@ -36,7 +36,7 @@ def save(turn: Turn) -> None:
             turn.go_to(Phase.EXPORTING)
     elif found.final_failures >= _FINAL_ATTEMPTS:
         _end_without_checkpoint(turn)
-    elif found.checkpoint is None and turn.shards_ready() and _may_save(turn):
+    elif found.checkpoint is None and turn.holders_ready() and _may_save(turn):
         running.begin_checkpoint(turn)
 
 

@@ -50,7 +50,7 @@ def evaluation(turn: Turn, model_file: str | None) -> Evaluate:
 
 def begin_checkpoint(turn: Turn) -> None:
     number = turn.state.next_checkpoint
-    # The ledger is cut before the shards', so that a resume repeats samples rather than losing
+    # The ledger is cut before the holders', so that a resume repeats samples rather than losing
     # them.
     turn.state.ledger_time = turn.now
     turn.effects.append(BeginCheckpoint(number=number, ledger=state.to_json(turn.state)))
@@ -60,8 +60,8 @@ def begin_checkpoint(turn: Turn) -> None:
         folder=turn.places.staging(number),
         committed=turn.state.last_checkpoint,
     )
-    for shard in turn.live_shards():
-        turn.issue(shard.member, order)
+    for holder in turn.holders():
+        turn.issue(holder.member, order)
 
 
 def give_up_hanging_checkpoint(turn: Turn) -> None:
@@ -90,7 +90,7 @@ def save_now(turn: Turn) -> None:
     found = turn.state
     # Where there are quiet points, the journal holds all that is under way between two of them.
     is_cut_anywhere = not turn.strategy.has_quiet_points
-    is_running = found.phase is Phase.RUNNING and turn.shards_ready()
+    is_running = found.phase is Phase.RUNNING and turn.holders_ready()
     if is_cut_anywhere and is_running and found.checkpoint is None:
         begin_checkpoint(turn)
 
@@ -138,4 +138,4 @@ def is_checkpoint_due(turn: Turn) -> bool:
         every=turn.settings.checkpoint_seconds,
         last_failed=found.last_checkpoint != found.next_checkpoint - 1,
     )
-    return due and found.checkpoint is None and turn.shards_ready()
+    return due and found.checkpoint is None and turn.holders_ready()

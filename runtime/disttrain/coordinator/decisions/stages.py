@@ -54,7 +54,7 @@ def _end(turn: Turn, following: CoordinatorSide) -> None:
     busy = [replica for replica in turn.live_replicas() if not replica.drained]
     running.have_drained(turn, busy)
     found = turn.state
-    if busy or found.fencings or found.checkpoint is not None or not turn.shards_ready():
+    if busy or found.fencings or found.checkpoint is not None or not turn.holders_ready():
         return
     cut = found.warm_start.cut
     if cut is None:

@@ -187,9 +187,15 @@ class Turn:
         """In the order of their indices."""
         return self.members.shards()
 
-    def shards_ready(self) -> bool:
-        shards = self.live_shards()
-        return len(shards) == self.settings.shards and all(one.initialised for one in shards)
+    def holders(self) -> Sequence[Life]:
+        """The living ones, in the order of their indices."""
+        if not self.settings.holding_replicas:
+            return self.live_shards()
+        return [one for one in self.workers() if one.index < self.settings.holders]
+
+    def holders_ready(self) -> bool:
+        holders = self.holders()
+        return len(holders) == self.settings.holders and all(one.has_values for one in holders)
 
     def go_to(self, phase: Phase, reason: str = "", message: str = "") -> None:
         """Changes the phase; at an end, tells everybody."""

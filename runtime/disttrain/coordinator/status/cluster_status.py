@@ -57,8 +57,9 @@ def fields(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> J
     found: Json = {
         "training": _training(state, stages, watch, now).as_json(),
         "data": _data(state).as_json(),
-        "parameterServer": _parameter_server(state, watch).as_json(),
     }
+    if stages[-1].settings.shards:
+        found["parameterServer"] = _parameter_server(state, watch).as_json()
     if own := stages[-1].status(state):
         whole = JobStatus.model_validate(own)
         found |= whole.model_dump(mode="json", by_alias=True, exclude_none=True, include=set(own))
@@ -119,8 +120,9 @@ def _patch(job: JobObject, told: Json) -> Json:
 
 
 def _without_shards(wanted: Json) -> Json:
-    servers = {key: value for key, value in wanted["parameterServer"].items() if key != "shards"}
-    return {**wanted, "parameterServer": servers}
+    servers = wanted.get("parameterServer", {})
+    told = {key: value for key, value in servers.items() if key != "shards"}
+    return wanted | ({"parameterServer": told} if told else {})
 
 
 def _without_measures(wanted: Json) -> Json:

@@ -31,7 +31,7 @@ from disttrain.coordinator.protocol import messages, orders, payloads
 from disttrain.coordinator.protocol.farewells import FolderFarewells
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
 from disttrain.coordinator.protocol.messages import HeartbeatReply
-from disttrain.job.sandblaster import BackupTasks
+from disttrain.job.strategies.sandblaster import BackupTasks
 from disttrain.launch.config import Supervisor
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Payload, Request

@@ -96,7 +96,7 @@ def watch_the_end(turn: Turn) -> None:
     """A job that closes and has lost a shard goes on from the cut; see `are_together`."""
     batch = turn.state.batch
     closing = turn.state.phase in {Phase.DRAINING, Phase.CHECKPOINTING}
-    if batch is None or not closing or not turn.shards_ready():
+    if batch is None or not closing or not turn.holders_ready():
         return
     if batch.returning or lives(turn) != batch.lives:
         turn.go_to(Phase.RUNNING)

@@ -1,15 +1,15 @@
 """Sandblaster as a manifest describes it: batch optimisation over sharded vectors."""
 
-from enum import StrEnum
 from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from disttrain.job.batch_optimizer import BatchOptimizer
-from disttrain.job.downpour import Downpour, WarmStart
 from disttrain.job.optimizer import Optimizer
 from disttrain.job.section import EXACTLY_ONE, MOST, Count, Section, require_one
+from disttrain.job.strategies.downpour import Downpour, WarmStart
+from disttrain.job.strategy_kind import FirstStage, Precision, StrategyKind
 from disttrain.job.update_rules.sgd import Sgd
 
 ALL: Final = "all"
@@ -78,15 +78,6 @@ BatchSize = Annotated[
 """`all` or a number of samples."""
 
 
-class Precision(StrEnum):
-    """With which numbers a job computes."""
-
-    FLOAT32 = "float32"
-    """Single precision."""
-    FLOAT64 = "float64"
-    """Double precision: twice the memory and bytes, and many more correct digits."""
-
-
 class BackupTasks(Section):
     """Copies of work that a slow replica has begun; the first result counts."""
 
@@ -97,8 +88,13 @@ class BackupTasks(Section):
     """Groups of portions without a result from which on idle replicas get copies."""
 
 
-class Sandblaster(Section):
+class Sandblaster(StrategyKind):
     """Sandblaster (DistBelief 4.2): a method for whole batches, on vectors that the shards keep."""
+
+    name = "sandblaster"
+    summary = "Batch optimisation, such as L-BFGS, with a parameter server."
+    batch_size_field = "spec.strategy.sandblaster.warmStart.batchSize"
+    portion_size_field = batch_size_field
 
     precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
     """Numbers of the model, of the vectors on the shards, and on the wire."""
@@ -122,6 +118,26 @@ class Sandblaster(Section):
 
     warm_start: BatchWarmStart | None = None
     """Asynchronous or plain SGD first. null: the method begins with the initial parameters."""
+
+    @property
+    def update_rule(self) -> str:
+        return self.optimizer.rule.name
+
+    @property
+    def first_stage(self) -> FirstStage | None:
+        first = self.warm_start
+        if first is None:
+            return None
+        return FirstStage(strategy=first.rule, samples=first.samples, batch_size=first.batch_size)
+
+    @property
+    def computes_in(self) -> Precision:
+        return self.precision
+
+    def samples_per_step(self, batch_size: int | None) -> int:
+        """A portion."""
+        del batch_size
+        return self.portion_size
 
     @property
     def group_samples(self) -> int:

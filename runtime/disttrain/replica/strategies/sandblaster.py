@@ -9,29 +9,28 @@ from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
+from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.parameter_server.client import Versions
 from disttrain.replica import data
 from disttrain.replica.batch_connection import BatchConnection, TrialPoint
 from disttrain.replica.batch_loop import BatchLoop
 from disttrain.replica.group_staging import GroupStaging
 from disttrain.replica.held_groups import HeldGroups
-from disttrain.replica.ledger import SILENT
 from disttrain.replica.membership import Membership
 from disttrain.replica.pipeline import Pipeline
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.requested_work import GroupSource
-from disttrain.replica.training import Handover
+from disttrain.replica.training import Handover, Training
 from disttrain.replica.transfers import Transfers
 from disttrain.replica.work import Cutting
 from disttrain.task import checks
 
 
-class BatchTraining:
+class BatchTraining(Training):
     """See `training.Training`."""
 
-    ledger = SILENT
+    of = Sandblaster
 
     def __init__(
         self,
@@ -41,8 +40,8 @@ class BatchTraining:
         joined: Joined,
         before: Handover | None,
     ) -> None:
-        rule = spec.strategy.sandblaster
-        assert rule is not None  # noqa: S101  The registry has asked.
+        rule = spec.strategy.rule
+        assert isinstance(rule, Sandblaster)  # noqa: S101  The registry has asked.
         coordinator, member = membership.coordinator, joined.member
         before = before or Handover(
             model=membership.flat_model(joined, prepared.model, prepared.device, 0),
@@ -91,9 +90,6 @@ class BatchTraining:
 
     def fetch_now(self) -> Versions:
         return self._point.fetch_now()
-
-    def evaluated(self) -> None:
-        """Nothing: the next evaluation's point is fetched in any case."""
 
     def progress(self) -> Progress:
         """See `Training`: the coordinator counts groups by their results, and samples by this."""

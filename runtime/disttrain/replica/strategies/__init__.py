@@ -1,26 +1,22 @@
-"""Which training a replica does for each stage of a job: nobody else asks for its strategies."""
+"""What a replica does for each strategy, one module each; nobody else asks for them."""
 
-from collections.abc import Mapping
 from functools import partial
 
 from torch import nn
 
 from disttrain.coordinator.protocol.messages import Joined
-from disttrain.job import defaults
-from disttrain.job.downpour import Downpour
-from disttrain.job.sandblaster import Sandblaster
+from disttrain.job import defaults, subclasses
 from disttrain.job.spec import Spec
-from disttrain.replica.batch_training import BatchTraining
-from disttrain.replica.downpour_training import DownpourTraining
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.stages import Stages
+from disttrain.replica.training import Training
 
-_TRAININGS: Mapping[type, type[DownpourTraining | BatchTraining]] = {
-    Downpour: DownpourTraining,
-    Sandblaster: BatchTraining,
+# mypy wants a class that could be made; the base is only compared with.
+_TRAININGS = {
+    training.of: training
+    for training in subclasses.found(__name__, Training)  # type: ignore[type-abstract]
 }
-"""By what the manifest says."""
 
 
 def training(spec: Spec, prepared: Prepared, membership: Membership, joined: Joined) -> Stages:

@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from functools import partial
 
-from torch import nn
-
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
+from disttrain.job.strategies import downpour as manifest
 from disttrain.parameter_server.client import Versions
 from disttrain.replica import data, downpour_config, report
 from disttrain.replica.downpour import Downpour, TrainingLoop
@@ -18,12 +17,14 @@ from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.requested_work import LeaseSource
-from disttrain.replica.training import Handover
+from disttrain.replica.training import Handover, Training
 from disttrain.replica.work import Cutting
 
 
-class DownpourTraining:
+class DownpourTraining(Training):
     """See `training.Training`."""
+
+    of = manifest.Downpour
 
     def __init__(
         self,
@@ -51,10 +52,6 @@ class DownpourTraining:
         pipeline = data.pipeline(prepared, joined.seed, source, cutting, membership.halt)
         loss = data.loss_on_device(prepared)
         self._loop = TrainingLoop(self._downpour, loss, pipeline, self._lost, joined.seed)
-
-    @staticmethod
-    def check_model(model: nn.Module) -> None:
-        """Every model will do."""
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
         self._downpour.begin(self._connection.first_fetch(meanwhile))
