@@ -281,9 +281,9 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_link.py",),
     ),
     Mutant(
-        name="a job that goes on with the placement of another number of shards",
+        name="a job that goes on with the placement of another number of holders",
         file=f"{_R}/coordinator/decisions/placing.py",
-        old="return len(present.holders) == shards and beside == kept",
+        old="return len(present.holders) == holders and beside == kept",
         new="return True",
         tests=(f"{_UNIT}/coordinator/decisions/test_placing.py",),
     ),

@@ -59,6 +59,7 @@ class Training(ABC):
     @staticmethod
     def check_model(model: nn.Module) -> None:
         """Raises ModelError for one that it cannot train."""
+        del model
 
     @abstractmethod
     def begin(self, meanwhile: Callable[[], None]) -> None:
@@ -84,7 +85,7 @@ class Training(ABC):
         """Give the model the shards' present values; their versions. Raises Halted."""
         return ()
 
-    def evaluated(self) -> None:  # noqa: B027 - it is rarely of interest.
+    def evaluated(self) -> None:  # noqa: B027 - to most it makes no difference.
         """The values of `fetch_now` were measured, while the other replicas went on."""
 
     def release(self) -> Handover:
