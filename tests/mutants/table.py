@@ -379,6 +379,27 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/coordinator/decisions/test_membership.py",),
     ),
     Mutant(
+        name="a checkpoint that goes on without who writes it",
+        file=f"{_R}/coordinator/decisions/membership.py",
+        old="if turn.settings.is_holder(member.role, member.index):",
+        new="if member.role is Role.SHARD:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_holders.py",),
+    ),
+    Mutant(
+        name="a checkpoint that every replica writes",
+        file=f"{_R}/coordinator/decisions/turn.py",
+        old="for one in self.workers() if one.index < self.settings.holders]",
+        new="for one in self.workers()]",
+        tests=(f"{_UNIT}/coordinator/decisions/test_holders.py",),
+    ),
+    Mutant(
+        name="a replica that writes what it has before it has taken over what was saved",
+        file=f"{_R}/replica/replica.py",
+        old="_WANT_VALUES = (Checkpoint, Evaluate, LeaveWarmStart)",
+        new="_WANT_VALUES = (Evaluate, LeaveWarmStart)",
+        tests=(f"{_UNIT}/replica/test_replica.py",),
+    ),
+    Mutant(
         name="progress that a replica tells after it drained",
         file=f"{_R}/coordinator/decisions/membership.py",
         old="if found is None or not found.live or found.drained:",

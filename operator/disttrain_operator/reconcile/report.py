@@ -79,7 +79,7 @@ def _situation(facts: Facts) -> conditions.Situation:
     return conditions.Situation(
         stage=facts.stage,
         outcome=facts.outcome,
-        shards=(_ready(facts, Kind.StatefulSet), facts.spec.parameter_server.shards),
+        shards=(_ready(facts, Kind.StatefulSet), facts.spec.shards),
         replicas=(_ready(facts, Kind.ReplicaSet), facts.spec.replicas.count),
         problems=facts.problems,
     )
