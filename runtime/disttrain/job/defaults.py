@@ -63,7 +63,7 @@ def first_stage(spec: Spec) -> Spec:
     if first is None:
         return spec
     stage = {
-        "strategy": Strategy(**{first.strategy.name: first.strategy}),
+        "strategy": Strategy(**{first.rule.name: first.rule}),
         "batch_size": first.batch_size,
         "stop": spec.stop.model_copy(update={"samples": first.samples, "iterations": None}),
     }

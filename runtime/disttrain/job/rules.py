@@ -5,6 +5,7 @@ A rule names the paths that it reads, so that it is skipped while one of them is
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from disttrain.job.audit import Audit
 from disttrain.job.finding import Finding, Path, Severity
@@ -58,24 +59,6 @@ def _batch_size_is_given(spec: Spec) -> str | None:
     if spec.strategy.downpour is None or spec.batch_size is not None:
         return None
     return "required for downpour, for example 32"
-
-
-def _batch_size_is_downpours(spec: Spec) -> str | None:
-    return _of_downpour_only(spec, spec.batch_size, "strategy.sandblaster.portionSize")
-
-
-def _portion_size_is_downpours(spec: Spec) -> str | None:
-    return _of_downpour_only(spec, spec.portion_size, "strategy.sandblaster.portionSize")
-
-
-def _steps_are_downpours(spec: Spec) -> str | None:
-    return _of_downpour_only(spec, spec.stop.steps, "stop.iterations")
-
-
-def _of_downpour_only(spec: Spec, given: int | None, instead: str) -> str | None:
-    if spec.strategy.sandblaster is None or given is None:
-        return None
-    return f"is for downpour, got {given}; with sandblaster set spec.{instead}"
 
 
 def _iterations_are_sandblasters(spec: Spec) -> str | None:
@@ -212,6 +195,20 @@ _STOP: Path = ("spec", "stop")
 _TARGET: Path = (*_STOP, "targetMetric")
 _DURABILITY: Path = ("spec", "parameterServer", "durability")
 
+
+def _of_downpour(statement: str, path: Path, attribute: str, instead: str) -> Rule:
+    """Of a field in the place of which sandblaster has another one."""
+    given = attrgetter(attribute)
+
+    def check(spec: Spec) -> str | None:
+        if spec.strategy.sandblaster is None or given(spec) is None:
+            return None
+        return f"is for downpour, got {given(spec)}; with sandblaster set spec.{instead}"
+
+    expression = f"!has(self.strategy.sandblaster) || !has(self.{'.'.join(map(str, path[1:]))})"
+    return Rule(statement, path, (), check, expression=expression, sections=_STRATEGIES)
+
+
 RULES = (
     Rule(
         "Downpour needs `spec.batchSize`.",
@@ -221,29 +218,20 @@ RULES = (
         expression="!has(self.strategy.downpour) || has(self.batchSize)",
         sections=_STRATEGIES,
     ),
-    Rule(
+    _of_downpour(
         "Sandblaster has no `spec.batchSize`, but a `portionSize` of its own.",
         _BATCH_SIZE,
-        (),
-        _batch_size_is_downpours,
-        expression="!has(self.strategy.sandblaster) || !has(self.batchSize)",
-        sections=_STRATEGIES,
+        "batch_size",
+        "strategy.sandblaster.portionSize",
     ),
-    Rule(
+    _of_downpour(
         "Sandblaster has no `spec.portionSize`, but one of its own.",
         _PORTION_SIZE,
-        (),
-        _portion_size_is_downpours,
-        expression="!has(self.strategy.sandblaster) || !has(self.portionSize)",
-        sections=_STRATEGIES,
+        "portion_size",
+        "strategy.sandblaster.portionSize",
     ),
-    Rule(
-        "`spec.stop.steps` is for downpour.",
-        (*_STOP, "steps"),
-        (),
-        _steps_are_downpours,
-        expression="!has(self.strategy.sandblaster) || !has(self.stop.steps)",
-        sections=_STRATEGIES,
+    _of_downpour(
+        "`spec.stop.steps` is for downpour.", (*_STOP, "steps"), "stop.steps", "stop.iterations"
     ),
     Rule(
         "`spec.stop.iterations` is for sandblaster.",

@@ -1,11 +1,12 @@
 """What a manifest says of a strategy, whichever it is."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from disttrain.job.section import Section
+from pydantic import Field
+
+from disttrain.job.section import Count, Section
 
 
 class Precision(StrEnum):
@@ -17,13 +18,20 @@ class Precision(StrEnum):
     """Double precision: twice the memory and bytes, and many more correct digits."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FirstStage:
+class FirstStage(Section):
     """What a job does before its strategy begins."""
 
-    strategy: "StrategyKind"
-    samples: int
-    batch_size: int
+    samples: Count = Field(examples=[20000])
+    """Samples that all replicas together process before the method begins. They count for
+    `spec.stop`, as do passes over the data."""
+
+    batch_size: Count = Field(examples=[32])
+    """Samples per step of one replica."""
+
+    @property
+    @abstractmethod
+    def rule(self) -> "StrategyKind":
+        """How it is done."""
 
 
 class StrategyKind(Section):

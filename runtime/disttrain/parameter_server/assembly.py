@@ -32,8 +32,8 @@ def build_for(spec: Spec, state: ShardState, records: Records, reload: Reload) -
     first = strategy.first_stage
     if first is None:
         return batch
-    assert isinstance(first.strategy, Downpour)  # noqa: S101 - for ourselves.
-    return WarmStartedShard(build(state, first.strategy.optimizer.rule, records), batch)
+    assert isinstance(first.rule, Downpour)  # noqa: S101 - for ourselves.
+    return WarmStartedShard(build(state, first.rule.optimizer.rule, records), batch)
 
 
 def makers(strategy: StrategyKind) -> dict[str, MakeValues]:
@@ -45,7 +45,7 @@ def makers(strategy: StrategyKind) -> dict[str, MakeValues]:
         rule = strategy.optimizer.rule
         return {rule.name: with_state(rule.kept)}
     own = {strategy.update_rule: batch_values.make}
-    first = {} if strategy.first_stage is None else makers(strategy.first_stage.strategy)
+    first = {} if strategy.first_stage is None else makers(strategy.first_stage.rule)
     return own | first | dict.fromkeys(_METHODS - own.keys(), batch_values.make_of_model)
 
 
@@ -54,7 +54,7 @@ def makers_of_method(strategy: StrategyKind) -> dict[str, MakeValues]:
     found = makers(strategy)
     if strategy.first_stage is None:
         return found
-    return found | dict.fromkeys(makers(strategy.first_stage.strategy), batch_values.make_of_model)
+    return found | dict.fromkeys(makers(strategy.first_stage.rule), batch_values.make_of_model)
 
 
 def with_state(names: tuple[str, ...]) -> MakeValues:

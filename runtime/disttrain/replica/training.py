@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from torch import nn
 
@@ -19,6 +19,16 @@ from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.transfers import Transfers
+
+
+class Surroundings(NamedTuple):
+    """What a training works with."""
+
+    spec: Spec
+    """The job's, or of a stage of it as a job of its own."""
+    prepared: Prepared
+    membership: Membership
+    joined: Joined
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,14 +57,7 @@ class Training(ABC):
     ledger: Ledger = SILENT
 
     @abstractmethod
-    def __init__(
-        self,
-        spec: Spec,
-        prepared: Prepared,
-        membership: Membership,
-        joined: Joined,
-        before: Handover | None,
-    ) -> None: ...
+    def __init__(self, given: Surroundings, before: Handover | None) -> None: ...
 
     @staticmethod
     def check_model(model: nn.Module) -> None:

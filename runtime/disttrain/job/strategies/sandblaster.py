@@ -16,17 +16,10 @@ ALL: Final = "all"
 """A batch of everything."""
 
 
-class BatchWarmStart(Section):
+class BatchWarmStart(FirstStage):
     """Downpour or plain SGD first, as in DistBelief; the method begins where it ends."""
 
     model_config = ConfigDict(json_schema_extra={EXACTLY_ONE: ["downpour", "sgd"]})
-
-    samples: Count = Field(examples=[20000])
-    """Samples that all replicas together process before the method begins. They count for
-    `spec.stop`, as do passes over the data."""
-
-    batch_size: Count = Field(examples=[32])
-    """Samples per step of one replica."""
 
     downpour: Downpour | None = None
     """By all replicas. Exactly one of downpour and sgd is given."""
@@ -43,7 +36,7 @@ class BatchWarmStart(Section):
 
     @property
     def rule(self) -> Downpour:
-        """How it is done: plain SGD is Downpour of a replica that waits for every answer."""
+        """Plain SGD is Downpour of a replica that waits for every answer."""
         if self.downpour is not None:
             return self.downpour
         return Downpour(
@@ -125,10 +118,7 @@ class Sandblaster(StrategyKind):
 
     @property
     def first_stage(self) -> FirstStage | None:
-        first = self.warm_start
-        if first is None:
-            return None
-        return FirstStage(strategy=first.rule, samples=first.samples, batch_size=first.batch_size)
+        return self.warm_start
 
     @property
     def computes_in(self) -> Precision:

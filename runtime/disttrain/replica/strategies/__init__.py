@@ -4,13 +4,10 @@ from functools import partial
 
 from torch import nn
 
-from disttrain.coordinator.protocol.messages import Joined
 from disttrain.job import defaults, subclasses
 from disttrain.job.spec import Spec
-from disttrain.replica.membership import Membership
-from disttrain.replica.prepared import Prepared
 from disttrain.replica.stages import Stages
-from disttrain.replica.training import Training
+from disttrain.replica.training import Surroundings, Training
 
 # mypy wants a class that could be made; the base is only compared with.
 _TRAININGS = {
@@ -19,12 +16,12 @@ _TRAININGS = {
 }
 
 
-def training(spec: Spec, prepared: Prepared, membership: Membership, joined: Joined) -> Stages:
+def training(given: Surroundings) -> Stages:
     """What a replica of the job does."""
     return Stages(
         [
-            partial(_TRAININGS[type(stage.strategy.rule)], stage, prepared, membership, joined)
-            for stage in defaults.stages(spec)
+            partial(_TRAININGS[type(stage.strategy.rule)], given._replace(spec=stage))
+            for stage in defaults.stages(given.spec)
         ]
     )
 

@@ -5,19 +5,15 @@ from functools import partial
 
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Progress
-from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
-from disttrain.job.spec import Spec
 from disttrain.job.strategies import downpour as manifest
 from disttrain.parameter_server.client import Versions
 from disttrain.replica import data, downpour_config, report
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.lost_leases import LostLeases
-from disttrain.replica.membership import Membership
-from disttrain.replica.prepared import Prepared
 from disttrain.replica.requested_work import LeaseSource
-from disttrain.replica.training import Handover, Training
+from disttrain.replica.training import Handover, Surroundings, Training
 from disttrain.replica.work import Cutting
 
 
@@ -26,14 +22,8 @@ class DownpourTraining(Training):
 
     of = manifest.Downpour
 
-    def __init__(
-        self,
-        spec: Spec,
-        prepared: Prepared,
-        membership: Membership,
-        joined: Joined,
-        before: Handover | None,
-    ) -> None:
+    def __init__(self, given: Surroundings, before: Handover | None) -> None:
+        spec, prepared, membership, joined = given
         assert before is None  # noqa: S101  No job begins with another strategy.
         coordinator = membership.coordinator
         buffers = downpour_config.gradient_buffers(spec)

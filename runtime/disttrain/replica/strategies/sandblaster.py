@@ -7,9 +7,7 @@ from torch import nn
 
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Progress
-from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.job.spec import Spec
 from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.parameter_server.client import Versions
 from disttrain.replica import data
@@ -21,7 +19,7 @@ from disttrain.replica.membership import Membership
 from disttrain.replica.pipeline import Pipeline
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.requested_work import GroupSource
-from disttrain.replica.training import Handover, Training
+from disttrain.replica.training import Handover, Surroundings, Training
 from disttrain.replica.transfers import Transfers
 from disttrain.replica.work import Cutting
 from disttrain.task import checks
@@ -32,14 +30,8 @@ class BatchTraining(Training):
 
     of = Sandblaster
 
-    def __init__(
-        self,
-        spec: Spec,
-        prepared: Prepared,
-        membership: Membership,
-        joined: Joined,
-        before: Handover | None,
-    ) -> None:
+    def __init__(self, given: Surroundings, before: Handover | None) -> None:
+        spec, prepared, membership, joined = given
         rule = spec.strategy.rule
         assert isinstance(rule, Sandblaster)  # noqa: S101  The registry has asked.
         coordinator, member = membership.coordinator, joined.member

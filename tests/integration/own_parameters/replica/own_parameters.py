@@ -15,18 +15,14 @@ from disttrain.replica.strategies.own_model import (  # type: ignore[import-not-
 
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import START, Progress
-from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.orders import Checkpoint, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
-from disttrain.job.spec import Spec
 from disttrain.replica import data, seeding
 from disttrain.replica.lost_leases import LostLeases
-from disttrain.replica.membership import Membership
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.prepared import Prepared
 from disttrain.replica.requested_work import LeaseSource
-from disttrain.replica.training import Handover, Training
+from disttrain.replica.training import Handover, Surroundings, Training
 from disttrain.replica.transfers import Transfers
 from disttrain.replica.work import Cutting
 from disttrain.task.loss import LossContext, numbers
@@ -39,14 +35,8 @@ class Descent(Training):
 
     of = OwnParameters
 
-    def __init__(
-        self,
-        spec: Spec,
-        prepared: Prepared,
-        membership: Membership,
-        joined: Joined,
-        before: Handover | None,
-    ) -> None:
+    def __init__(self, given: Surroundings, before: Handover | None) -> None:
+        spec, prepared, membership, joined = given
         del before
         self.pushes, self.fetches = Transfers(), Transfers()
         coordinator, self._seed = membership.coordinator, joined.seed

@@ -1,6 +1,7 @@
 """Who holds a job's state is asked of its settings: shards, or the first replicas."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from disttrain.launcher.plan import process_names
 from disttrain.transport.header import Role
 
 
-def without_shards(**changes: object) -> Machine:
+def without_shards(**changes: Any) -> Machine:
     """Replica 0 holds the state."""
     return Machine(shards=0, holding_replicas=1, **changes)
 

@@ -14,13 +14,15 @@ import pytest
 from builders import scraping
 from builders.batch_machines import RULES, BatchMachine
 from builders.control_members import LAYOUT
+from builders.jobs import a_job
 from builders.machines import BASE, Machine
+from disttrain.checkpoint.manifest import JobIdentity
 from disttrain.checkpoint.store import Store
 from disttrain.coordinator.errors import Superseded
 from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.journal import Journal
 from disttrain.coordinator.journal.state import Phase
-from disttrain.coordinator.process.checkpoints import Checkpoints, Job
+from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.farewell_watch import FarewellWatch
 from disttrain.coordinator.process.leaving import Leaving
 from disttrain.coordinator.process.reporting import Reporting
@@ -121,11 +123,11 @@ class Served:
         self.reporting = Reporting(
             self.machine, RunFiles(folder), self.metrics, losses_are_exact=True
         )
-        job = Job(uid="u", name="n", seed=1, keep_last=1)
+        spec = a_job("spec.checkpoint.keepLast=1").spec
         parts = Parts(
             machine=self.machine,
             journal=self.journal,
-            checkpoints=Checkpoints(Store(folder), job),
+            checkpoints=Checkpoints(Store(folder), JobIdentity(uid="u", name="n"), spec),
             reporting=self.reporting,
             leaving=self.leaving,
             farewells=FarewellWatch(self.farewells),
