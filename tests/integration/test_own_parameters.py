@@ -138,7 +138,7 @@ def test_killed_replicas_go_on_with_the_newest_checkpoint(tmp_path: Path) -> Non
     gate = tmp_path / "gate"
     with Job(tmp_path, f"spec.task.arguments={{step_seconds: 0.01, gate: {gate}}}") as job:
         wait_until(job.has_saved_some, "no checkpoint has a step in it")
-        for name in ("replica-1", "replica-0"):
+        for name in ("replica-1", "coordinator", "replica-0"):
             job.kill(name)
         job.wait_until(lambda status: status["restarts"]["replica"] == 2)
         gate.touch()

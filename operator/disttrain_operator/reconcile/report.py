@@ -62,7 +62,7 @@ def status(facts: Facts, now: datetime) -> dict[str, Any]:
     made = JobStatus(
         observed_generation=facts.job.generation,
         phase=_phase(facts, situation, before.phase),
-        strategy=_strategy(facts.spec),
+        strategy=facts.spec.strategy.rule.name,
         conditions=conditions.of(situation, known, facts.job.generation, now),
         start_time=_start_time(facts),
         completion_time=_completion_time(facts.outcome),
@@ -95,14 +95,6 @@ def _phase(facts: Facts, situation: conditions.Situation, before: Phase | None) 
     shards_serve = situation.shards[0] >= situation.shards[1]
     trains = shards_serve and situation.replicas[0] > 0
     return Phase.RUNNING if trains or before is Phase.RUNNING else Phase.PENDING
-
-
-def _strategy(spec: Spec) -> str:
-    given = (name for name in type(spec.strategy).model_fields if getattr(spec.strategy, name))
-    aliases = {
-        name: field.alias or name for name, field in type(spec.strategy).model_fields.items()
-    }
-    return next((aliases[name] for name in given), "")
 
 
 def _start_time(facts: Facts) -> str | None:

@@ -71,7 +71,7 @@ def from_spec(stage: Spec, job: Spec, kept: tuple[str, ...], checkpoint_uri: str
     return Settings(
         replicas=job.replicas.count,
         shards=job.shards,
-        holding_replicas=strategy.holding_replicas,
+        holding_replicas=strategy.holding_replicas(job.replicas.count),
         batch_size=defaults.samples_per_step(stage),
         batch_size_field=strategy.batch_size_field,
         seed=job.seed,

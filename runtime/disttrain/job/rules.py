@@ -56,9 +56,9 @@ def apply(rule: Rule, job: DistTrainJob) -> Finding | None:
 
 
 def _batch_size_is_given(spec: Spec) -> str | None:
-    if spec.strategy.downpour is None or spec.batch_size is not None:
+    if spec.strategy.sandblaster is not None or spec.batch_size is not None:
         return None
-    return "required for downpour, for example 32"
+    return f"required for {spec.strategy.rule.name}, for example 32"
 
 
 def _iterations_are_sandblasters(spec: Spec) -> str | None:

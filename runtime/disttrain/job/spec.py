@@ -203,7 +203,8 @@ class Spec(Section):
     @property
     def shards(self) -> int:
         """Processes of the parameter server; 0 with a strategy that has none."""
-        return 0 if self.strategy.rule.holding_replicas else self.parameter_server.shards
+        holding = self.strategy.rule.holding_replicas(self.replicas.count)
+        return 0 if holding else self.parameter_server.shards
 
 
 class DistTrainJob(Section):

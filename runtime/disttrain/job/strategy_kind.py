@@ -43,10 +43,6 @@ class StrategyKind(Section):
     summary: ClassVar[str]
     # A sentence for those who choose one.
 
-    holding_replicas: ClassVar[int] = 0
-    # Replicas, from the first one on, that hold the job's state and write its checkpoints. 0: its
-    # shards do.
-
     batch_size_field: ClassVar[str] = "spec.batchSize"
     portion_size_field: ClassVar[str] = "spec.portionSize"
     # Where a manifest says how large steps and portions of a job's first stage are.
@@ -55,6 +51,11 @@ class StrategyKind(Section):
     @abstractmethod
     def update_rule(self) -> str:
         """What changes the parameters, as checkpoints name it."""
+
+    def holding_replicas(self, replicas: int) -> int:
+        """How many, from the first on, hold the job's state and write checkpoints; 0: shards do."""
+        del replicas
+        return 0
 
     @property
     def first_stage(self) -> FirstStage | None:

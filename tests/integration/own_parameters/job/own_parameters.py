@@ -11,7 +11,6 @@ class OwnParameters(StrategyKind):
 
     name = "own_parameters"
     summary = "Plain SGD of replicas that share nothing but the data."
-    holding_replicas = 1
 
     learning_rate: Positive = Field(examples=[0.1])
     """The rate of every step."""
@@ -19,3 +18,6 @@ class OwnParameters(StrategyKind):
     @property
     def update_rule(self) -> str:
         return self.name
+
+    def holding_replicas(self, replicas: int) -> int:
+        return min(replicas, 1)
