@@ -388,8 +388,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a checkpoint that every replica writes",
         file=f"{_R}/coordinator/decisions/turn.py",
-        old="for one in self.workers() if one.index < self.settings.holders]",
-        new="for one in self.workers()]",
+        old="for index in range(self.settings.holders))",
+        new="for index in lives)",
         tests=(f"{_UNIT}/coordinator/decisions/test_holders.py",),
     ),
     Mutant(

@@ -57,9 +57,12 @@ class Settings:
         """Members that hold the job's state: all shards, or the first replicas."""
         return self.holding_replicas or self.shards
 
+    @property
+    def holder_role(self) -> Role:
+        return Role.REPLICA if self.holding_replicas else Role.SHARD
+
     def is_holder(self, role: Role, index: int) -> bool:
-        holding = Role.REPLICA if self.holding_replicas else Role.SHARD
-        return role is holding and index < self.holders
+        return role is self.holder_role and index < self.holders
 
 
 def from_spec(stage: Spec, job: Spec, kept: tuple[str, ...], checkpoint_uri: str) -> Settings:

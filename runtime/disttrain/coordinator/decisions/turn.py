@@ -189,9 +189,9 @@ class Turn:
 
     def holders(self) -> Sequence[Life]:
         """The living ones, in the order of their indices."""
-        if not self.settings.holding_replicas:
-            return self.live_shards()
-        return [one for one in self.workers() if one.index < self.settings.holders]
+        lives = self.state.lives(self.settings.holder_role)
+        found = (lives.get(index) for index in range(self.settings.holders))
+        return [life for life in found if life is not None and life.live]
 
     def holders_ready(self) -> bool:
         holders = self.holders()
