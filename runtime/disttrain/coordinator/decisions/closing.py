@@ -6,7 +6,7 @@ from disttrain.coordinator.decisions import membership, running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal.state import LifeState, Phase, StopReason
 from disttrain.coordinator.protocol.messages import FailureReason
-from disttrain.coordinator.protocol.orders import Evaluate, Export
+from disttrain.coordinator.protocol.orders import Drain, Evaluate, Export
 
 _FINAL_ATTEMPTS = 5
 
@@ -21,7 +21,7 @@ def drain(turn: Turn) -> None:
         # Who was drained does not train again: replicas only finish what they hold. A loop with
         # its own data holds nothing that could be finished.
         busy = [replica for replica in busy if replica.own_data]
-    running.have_drained(turn, busy)
+    turn.tell(busy, Drain())
     if not busy and _is_quiet(turn) and turn.holders_ready():
         turn.go_to(Phase.CHECKPOINTING)
 

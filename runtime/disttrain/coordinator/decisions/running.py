@@ -1,12 +1,12 @@
 """What a running job does every so often: evaluations and checkpoints. Decides; no I/O."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from disttrain.coordinator.decisions import schedule, stop_rules
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, Turn
 from disttrain.coordinator.journal import checkpoint_entries, state
 from disttrain.coordinator.journal.state import Life, Phase
-from disttrain.coordinator.protocol.orders import Checkpoint, Drain, Evaluate, Split
+from disttrain.coordinator.protocol.orders import Checkpoint, Evaluate, Split
 from disttrain.job.roles import Durability
 
 _RETRY_SECONDS = 1.0
@@ -75,14 +75,6 @@ def give_up_hanging_checkpoint(turn: Turn) -> None:
 def may_try_checkpoint_again(turn: Turn) -> bool:
     """Whether the last attempt is long enough ago, of a checkpoint that everybody waits for."""
     return turn.now - (turn.state.checkpoint_tried or 0.0) >= _RETRY_SECONDS
-
-
-def have_drained(turn: Turn, replicas: Iterable[Life]) -> None:
-    """Each of them shall push what it has, if it was not told so before."""
-    told = {issued.member for issued in turn.open_orders(Drain)}
-    for replica in replicas:
-        if replica.member not in told:
-            turn.issue(replica.member, Drain())
 
 
 def save_now(turn: Turn) -> None:

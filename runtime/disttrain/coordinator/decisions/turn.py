@@ -4,7 +4,7 @@ Deterministic: no clock, no socket, no file; the time is handed in.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -171,6 +171,13 @@ class Turn:
         )
         self.record(entry)
         self.orders.add(self.state.orders[entry.id])
+
+    def tell(self, lives: Iterable[Life], order: Order) -> None:
+        """Gives the order to each that has no open one of its kind."""
+        told = {issued.member for issued in self.open_orders(type(order))}
+        for life in lives:
+            if life.member not in told:
+                self.issue(life.member, order)
 
     def open_orders(self, kind: type[object]) -> list[IssuedOrder]:
         return self.orders.of_kind(kind)
