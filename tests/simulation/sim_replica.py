@@ -7,6 +7,7 @@ import numpy as np
 import safetensors.numpy
 
 from builders import placements
+from disttrain.checkpoint import export
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.control import ControlConnection
 from disttrain.coordinator.protocol.fields import Lease, Position, Progress
@@ -15,8 +16,7 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.parameter_server.client import ClientConfig, FetchClient, Push, PushClient
 from disttrain.parameter_server.messages import Identity, Version
-from disttrain.replica import files
-from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.work import WorkItem
 from disttrain.transport.header import Role
 from disttrain.transport.virtual_time import Bell
@@ -227,7 +227,7 @@ class SimReplica(Life):
             case orders.Evaluate():
                 return self._evaluate(order.model_file)
             case orders.Export():
-                files.export(order.checkpoint, order.out)
+                export.export_named(order.checkpoint, order.out)
             case orders.End():
                 self.end()
         return orders.Done()

@@ -6,7 +6,7 @@ from typing import Any
 
 from disttrain.checkpoint.errors import NotWritten
 from disttrain.checkpoint.part_file import Content, Written
-from disttrain.checkpoint.parts import Parts
+from disttrain.checkpoint.stores import Parts
 from disttrain.holder.writing import Cut, Writer
 from disttrain.job.names import Role
 from disttrain.parameter_server import server

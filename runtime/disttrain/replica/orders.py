@@ -1,12 +1,13 @@
 """Carries out the coordinator's orders, between two steps."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import safetensors.torch
-import torch
 from torch import nn
 
+from disttrain.checkpoint import copies, export
 from disttrain.coordinator.protocol.orders import (
     Checkpoint,
     Done,
@@ -23,10 +24,10 @@ from disttrain.coordinator.protocol.orders import (
     Upload,
 )
 from disttrain.errors import DistTrainError
-from disttrain.replica import device, evaluation, files
+from disttrain.replica import device, evaluation
 from disttrain.replica.evaluation import Sums
-from disttrain.replica.stages import Stages
-from disttrain.replica.task_calls import TaskCalls
+from disttrain.replica.prepared import Prepared
+from disttrain.replica.training import Stages
 from disttrain.task.errors import ModelError, TaskError
 from disttrain.task.task import Split
 from disttrain.telemetry import logs
@@ -38,12 +39,13 @@ class Orders:
     """Carries out one order at a time; belongs to the compute thread."""
 
     def __init__(
-        self, task: TaskCalls, model: nn.Module, place: torch.device, training: Stages
+        self, prepared: Prepared, training: Stages, upload: Callable[[tuple[int, ...]], None]
     ) -> None:
-        self._task = task
-        self._model = model
-        self._device = place
+        self._task = prepared.task
+        self._model = prepared.model
+        self._device = prepared.device
         self._training = training
+        self._upload = upload
 
     def carry_out(self, order: Order) -> Result:
         """The answer to the order. What goes wrong is told to the coordinator.
@@ -61,13 +63,13 @@ class Orders:
     def _carry_out(self, order: Order) -> Result:
         match order:
             case Upload():
-                self._training.upload(order.shards)
+                self._upload(order.shards)
             case Checkpoint():
                 return self._training.write_part(order)
             case Evaluate():
                 return self._evaluate(order)
             case Export():
-                files.export(order.checkpoint, order.out)
+                export.export_named(order.checkpoint, order.out)
             case Drain():
                 self._training.drain()
                 return Drained(progress=self._training.progress())
@@ -86,7 +88,7 @@ class Orders:
             versions = tuple(count for _, count in self._training.fetch_now())
             model = self._model
         else:
-            with files.at_hand(order.model_file) as file:
+            with copies.file_at(order.model_file) as file:
                 model = self._load(file)
         sums = self._sums(model, Split(order.split), order.batch_size)
         return Evaluated(

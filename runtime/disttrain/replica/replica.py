@@ -21,7 +21,7 @@ from disttrain.replica.halt import Halted
 from disttrain.replica.membership import Membership
 from disttrain.replica.orders import Orders
 from disttrain.replica.prepared import Prepared
-from disttrain.replica.stages import Stages
+from disttrain.replica.training import Stages
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -38,8 +38,8 @@ class Replica:
     def __init__(
         self, prepared: Prepared, membership: Membership, joined: Joined, training: Stages
     ) -> None:
+        self._membership = membership
         self._coordinator = membership.coordinator
-        self._farewells = membership.farewells
         self._member = joined.member
         self._training = training
         self._halt = membership.halt
@@ -47,7 +47,7 @@ class Replica:
         self._leaving = False
         self._has_begun = False
         self._postponed: list[NumberedOrder] = []
-        self._orders = Orders(prepared.task, prepared.model, prepared.device, training)
+        self._orders = Orders(prepared, training, membership.upload)
 
     def leave(self, patience_seconds: float) -> None:
         """End after the current step; the rest of the work goes to others. For signal handlers.
@@ -130,7 +130,8 @@ class Replica:
     def _say_goodbye(self) -> ExitCode:
         self._training.drain()
         progress = self._training.progress()
-        self._training.ledger.left()
+        if self._membership.connection is not None:
+            self._membership.connection.ledger.left()
         self._say_farewell(progress)
         LOG.info("left", samples=progress.samples)
         return ExitCode.INTERRUPTED
@@ -139,7 +140,7 @@ class Replica:
         leave = Leave(member=self._member, reason="SIGTERM", progress=progress)
         answer = self._coordinator.request(leave)
         if wait([answer], _HEARD_SECONDS).not_done:
-            self._farewells.write(leave)
+            self._membership.farewells.write(leave)
 
 
 class _Ended(Exception):

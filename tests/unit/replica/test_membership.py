@@ -30,7 +30,7 @@ def segments() -> int:
     return found
 
 
-def test_a_life_that_has_left_keeps_no_shared_memory(tmp_path: Path) -> None:
+def test_a_life_that_has_left_keeps_no_connection_and_no_shared_memory(tmp_path: Path) -> None:
     before = segments()
     folder = RunFolder(tmp_path)
     folder.ledger.mkdir()
@@ -54,10 +54,11 @@ def test_a_life_that_has_left_keeps_no_shared_memory(tmp_path: Path) -> None:
     )
     connection = membership.connect(joined, model, torch.device("cpu"), outgoing_buffers=2)
     assert segments() > before
+    assert membership.connect(joined, model, torch.device("cpu"), 0) is connection
 
-    connection.close()
     membership.close()
 
+    assert connection.halt.said
     assert model.weight.sum().isfinite()
     del connection, model
     gc.collect()

@@ -31,8 +31,9 @@ def orders_that_raise(error: Exception, task: TaskCalls | None = None) -> Orders
     def act(*_: object) -> Any:
         raise error
 
-    training: Any = SimpleNamespace(upload=act, fetch_now=act, drain=act, next_stage=act)
-    return Orders(task, nn.Linear(1, 1), torch.device("cpu"), training)  # type: ignore[arg-type]  # None: no task is asked.
+    training: Any = SimpleNamespace(fetch_now=act, drain=act, next_stage=act)
+    prepared: Any = SimpleNamespace(task=task, model=nn.Linear(1, 1), device=torch.device("cpu"))
+    return Orders(prepared, training, act)
 
 
 @pytest.mark.parametrize("order", [Drain(), LeaveWarmStart()])

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -78,7 +79,7 @@ class WaitsForShards:
 
 def ended_with(coordinator: Coordinator, training: object = None) -> ExitCode:
     halt = Halt()
-    membership = SimpleNamespace(coordinator=coordinator, farewells=None, halt=halt)
+    membership = MagicMock(coordinator=coordinator, halt=halt)
     prepared = SimpleNamespace(task=None, model=None, device=None)
     training = training or WaitsForShards(halt, coordinator)
     made = Replica(cast(Any, prepared), cast(Any, membership), JOINED, cast(Any, training))

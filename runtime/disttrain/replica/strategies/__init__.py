@@ -6,8 +6,7 @@ from torch import nn
 
 from disttrain.job import defaults, subclasses
 from disttrain.job.spec import Spec
-from disttrain.replica.stages import Stages
-from disttrain.replica.training import Surroundings, Training
+from disttrain.replica.training import Stages, Surroundings, Training
 
 _TRAININGS = {training.of: training for training in subclasses.found(__name__, Training)}
 

@@ -18,13 +18,11 @@ from disttrain.coordinator.protocol.fields import START, Progress
 from disttrain.coordinator.protocol.orders import Checkpoint, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
-from disttrain.replica import data, seeding
-from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica import seeding
+from disttrain.replica.leases import HeldLeases, LostLeases
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.requested_work import LeaseSource
-from disttrain.replica.training import Handover, Surroundings, Training
-from disttrain.replica.transfers import Transfers
-from disttrain.replica.work import Cutting
+from disttrain.replica.training import Surroundings, Training
+from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task.loss import LossContext, numbers
 
 _IDLE_SECONDS = 0.02
@@ -35,10 +33,8 @@ class Descent(Training):
 
     of = OwnParameters
 
-    def __init__(self, given: Surroundings, before: Handover | None) -> None:
+    def __init__(self, given: Surroundings) -> None:
         spec, prepared, membership, joined = given
-        del before
-        self.pushes, self.fetches = Transfers(), Transfers()
         coordinator, self._seed = membership.coordinator, joined.seed
         self._done = ReplicaReport()
         """Changed as one: others ask for it."""
@@ -47,13 +43,14 @@ class Descent(Training):
         assert isinstance(rule, OwnParameters)
         self._descent = torch.optim.SGD(prepared.model.parameters(), lr=rule.learning_rate)
         self._lost = LostLeases(lambda: coordinator.lost_leases)
-        self._loss = data.loss_on_device(prepared)
-        self._source = LeaseSource(coordinator, joined.member, self.progress, membership.halt)
+        self._loss = prepared.loss()
+        held = HeldLeases(joined.member, self.progress)
+        self._source = WorkSource(coordinator.request, held, membership.halt)
         indices = partial(
             permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
         )
         cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
-        self._batches = data.pipeline(prepared, joined.seed, self._source, cutting, membership.halt)
+        self._batches = prepared.pipeline(joined.seed, self._source, cutting, membership.halt)
         self._position = START
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
@@ -80,9 +77,6 @@ class Descent(Training):
 
     def report(self) -> ReplicaReport:
         return replace(self._done, progress=self.progress())
-
-    def close(self) -> None:
-        self._batches.drop()
 
     def _step(self, loaded: Loaded) -> None:
         item, done, began = loaded.item, self._done, time.perf_counter()

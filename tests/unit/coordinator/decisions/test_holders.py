@@ -12,7 +12,7 @@ from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import MemberDied, RefusalReason
 from disttrain.coordinator.protocol.orders import Checkpoint
-from disttrain.coordinator.status import cluster_status
+from disttrain.coordinator.status import sections
 from disttrain.coordinator.status.cluster_status import JobObject, Patches
 from disttrain.job.roles import Durability
 from disttrain.job.strategies.downpour import Downpour
@@ -109,7 +109,7 @@ def test_a_jobs_status_says_nothing_of_shards_that_it_has_not() -> None:
     machine.member(Role.REPLICA, 0, "r0")
     coordinator = machine.coordinator
 
-    found = cluster_status.fields(coordinator.state, coordinator.stages, coordinator.watch, 0.0)
+    found = sections.of_object(coordinator.state, coordinator.stages, coordinator.watch, 0.0)
 
     assert "parameterServer" not in found
     large = found | {"training": {"metrics": {f"m{n}": "x" * 90 for n in range(300)}}}
