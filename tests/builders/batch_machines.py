@@ -11,8 +11,9 @@ from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId
 from disttrain.coordinator.strategies.sandblaster import BatchMethod
 from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
-from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.stop import Stop
+from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.batch.groups import Result, Worker
 from disttrain.sandblaster.batch.shard import BatchShard
 from disttrain.sandblaster.batch.staging import Chunk, Layout

@@ -1,7 +1,7 @@
 """Downpour as a manifest describes it, with a rate that stays the same."""
 
-from disttrain.job.downpour import Downpour
 from disttrain.job.optimizer import Optimizer
+from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.sgd import Sgd
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from disttrain import Split, Task
-from disttrain.job.downpour import Downpour
+from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.update_rules.adagrad import Adagrad
 from disttrain.parameter_server import schedule
 from disttrain.task import checks

@@ -60,10 +60,9 @@ def assert_the_export_measures_the_same(manifest: Path, output: Path) -> None:
 
 
 def warm_start_samples(manifest: Path) -> int:
-    method = manifest_file.load_job(manifest).spec.strategy.sandblaster
-    assert method is not None
-    assert method.warm_start is not None
-    return method.warm_start.samples
+    first = manifest_file.load_job(manifest).spec.strategy.rule.first_stage
+    assert first is not None
+    return first.samples
 
 
 @pytest.mark.parametrize("name", CHANCE)

@@ -76,7 +76,7 @@ def service(context: Context) -> Object:
 
 def shard_budget(context: Context) -> Object | None:
     """The budget of several shards; one that is not ready never holds up a drain."""
-    if context.job.spec.parameter_server.shards == 1:
+    if context.job.spec.shards <= 1:
         return None
     selected = cluster_labels.pods_of(context.name, context.uid, Role.SHARD)
     spec = {

@@ -33,7 +33,7 @@ def decide(job: JobRecord, spec: Spec, observed: Observed, outcome: Outcome | No
 
 def scale(stage: Stage, spec: Spec, observed: Observed) -> Scale:
     if stage is Stage.RUN:
-        shards, replicas = spec.parameter_server.shards, spec.replicas.count
+        shards, replicas = spec.shards, spec.replicas.count
         return Scale(shards=shards, replicas=replicas, coordinator=True)
     if stage is Stage.STOP_COORDINATOR:
         shards, replicas = _wanted(observed, Kind.StatefulSet), _wanted(observed, Kind.ReplicaSet)

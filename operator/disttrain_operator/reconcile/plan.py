@@ -79,7 +79,7 @@ def make(observed: Observed, knowledge: Knowledge, config: ManifestConfig, now: 
 
 def _planned(situation: _Situation, spec: Spec) -> Plan:
     job, observed, now = situation.job, situation.observed, situation.now
-    members = {Role.SHARD: spec.parameter_server.shards, Role.REPLICA: spec.replicas.count}
+    members = {Role.SHARD: spec.shards, Role.REPLICA: spec.replicas.count}
     counted = restarts.count(job.restarts, observed.pods_of(job), spec.failure_policy, members)
     outcome = _outcome(situation, spec, counted)
     stage = stages.decide(job, spec, observed, outcome)

@@ -61,7 +61,7 @@ def status(facts: Facts, now: datetime) -> dict[str, Any]:
     made = JobStatus(
         observed_generation=facts.job.generation,
         phase=_phase(facts, situation, before.phase),
-        strategy=_strategy(facts.spec),
+        strategy=facts.spec.strategy.rule.name,
         conditions=conditions.of(situation, known, facts.job.generation, now),
         start_time=_start_time(facts),
         completion_time=_completion_time(facts.outcome),
@@ -78,7 +78,7 @@ def _situation(facts: Facts) -> conditions.Situation:
     return conditions.Situation(
         stage=facts.stage,
         outcome=facts.outcome,
-        shards=(_ready(facts, Kind.StatefulSet), facts.spec.parameter_server.shards),
+        shards=(_ready(facts, Kind.StatefulSet), facts.spec.shards),
         replicas=(_ready(facts, Kind.ReplicaSet), facts.spec.replicas.count),
         problems=facts.problems,
     )
@@ -94,14 +94,6 @@ def _phase(facts: Facts, situation: conditions.Situation, before: Phase | None) 
     shards_serve = situation.shards[0] >= situation.shards[1]
     trains = shards_serve and situation.replicas[0] > 0
     return Phase.RUNNING if trains or before is Phase.RUNNING else Phase.PENDING
-
-
-def _strategy(spec: Spec) -> str:
-    given = (name for name in type(spec.strategy).model_fields if getattr(spec.strategy, name))
-    aliases = {
-        name: field.alias or name for name, field in type(spec.strategy).model_fields.items()
-    }
-    return next((aliases[name] for name in given), "")
 
 
 def _start_time(facts: Facts) -> str | None:

@@ -64,6 +64,10 @@ def read(folder: Path) -> Evidence:
             "run the job with --set spec.audit=summary, or full"
         )
         raise NothingToAudit(message)
+    if not job.spec.shards:
+        raise NothingToAudit(
+            f"{folder} is the run of a job without shards, whose promises these are"
+        )
     if (lack := run.why_none(of_training=True)) is not None:
         raise NothingToAudit(lack)
     checkpoints = locations.of_run(run, job)

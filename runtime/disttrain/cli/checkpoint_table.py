@@ -54,7 +54,7 @@ def _summary(found: Inspection) -> list[Sequence[str]]:
 
 
 def _shards(found: Inspection) -> list[Sequence[str]]:
-    head = ("shard", "version", "size", "values", "optimizer state", "tables", "hash")
+    head = ("part", "version", "size", "values", "optimizer state", "tables", "hash")
     return [head, *(_shard(shard) for shard in found.shards)]
 
 

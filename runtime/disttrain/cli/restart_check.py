@@ -9,8 +9,9 @@ from disttrain.cli import batch_decisions, checkpoint_folder
 from disttrain.coordinator.errors import ManifestChanged
 from disttrain.coordinator.journal import changes
 from disttrain.job import manifest_file
-from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.spec import Spec
+from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategy_kind import Precision
 from disttrain.launch.run_folder import RunFolder
 from disttrain.state.vector import DOUBLE
 
@@ -49,7 +50,7 @@ def look(output: Path) -> None:
 def _other_optimizer(checkpoint: Path, spec: Spec) -> str | None:
     """The shards' state is of one optimizer, and no other can go on with it."""
     was = reading.read(checkpoint).manifest.update_rule
-    now = spec.strategy.only_downpour.optimizer.rule.name
+    now = spec.strategy.rule.update_rule
     if was == now:
         return None
     return (

@@ -1,12 +1,13 @@
 """What the coordinator needs of the manifest, with the defaults filled in. Pure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from disttrain.job import defaults
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.roles import Durability
 from disttrain.job.spec import Spec
 from disttrain.job.stop import Stop
+from disttrain.transport.header import Role
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,6 +16,8 @@ class Settings:
 
     replicas: int
     shards: int
+    holding_replicas: int = 0
+    """Those from the first one on that hold the job's state; 0: shards do."""
     batch_size: int
     batch_size_field: str = "spec.batchSize"
     """Which the manifest calls it."""
@@ -49,8 +52,17 @@ class Settings:
     end_grace_seconds: float = 5.0
     """Time that members have to leave after the end."""
 
+    @property
+    def holders(self) -> int:
+        """Members that hold the job's state: all shards, or the first replicas."""
+        return self.holding_replicas or self.shards
 
-_WARM_START_BATCH_SIZE = "spec.strategy.sandblaster.warmStart.batchSize"
+    @property
+    def holder_role(self) -> Role:
+        return Role.REPLICA if self.holding_replicas else Role.SHARD
+
+    def is_holder(self, role: Role, index: int) -> bool:
+        return role is self.holder_role and index < self.holders
 
 
 def from_spec(stage: Spec, job: Spec, kept: tuple[str, ...], checkpoint_uri: str) -> Settings:
@@ -58,15 +70,19 @@ def from_spec(stage: Spec, job: Spec, kept: tuple[str, ...], checkpoint_uri: str
 
     What is one strategy's alone is left to that.
     """
-    found = Settings(
+    strategy = job.strategy.rule
+    return Settings(
         replicas=job.replicas.count,
-        shards=job.parameter_server.shards,
+        shards=job.shards,
+        holding_replicas=strategy.holding_replicas(job.replicas.count),
         batch_size=defaults.samples_per_step(stage),
+        batch_size_field=strategy.batch_size_field,
         seed=job.seed,
         stop=stage.stop,
         kept=kept,
-        update_rule=stage.strategy.rule.optimizer.rule.name,
+        update_rule=stage.strategy.rule.update_rule,
         portion_size=stage.portion_size,
+        portion_size_field=strategy.portion_size_field,
         evaluation=job.evaluation,
         evaluation_batch_size=defaults.evaluation_batch_size(job),
         durability=job.parameter_server.durability,
@@ -76,9 +92,4 @@ def from_spec(stage: Spec, job: Spec, kept: tuple[str, ...], checkpoint_uri: str
         lease_seconds=job.coordinator.lease_seconds,
         member_timeout_seconds=job.coordinator.member_timeout_seconds,
         max_non_finite=job.failure_policy.max_non_finite_gradients,
-    )
-    if stage is job:
-        return found
-    return replace(
-        found, batch_size_field=_WARM_START_BATCH_SIZE, portion_size_field=_WARM_START_BATCH_SIZE
     )

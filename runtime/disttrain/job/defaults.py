@@ -3,10 +3,10 @@
 import math
 
 from disttrain.job.audit import Audit
-from disttrain.job.downpour import Downpour
-from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.spec import Spec
+from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategy import Strategy
+from disttrain.job.strategy_kind import Precision
 
 EVALUATION_BATCHES = 4
 """Batches of training in one batch of evaluation: no gradients are kept, so more fit in memory."""
@@ -36,17 +36,12 @@ def audit(spec: Spec) -> Audit:
 
 def samples_per_step(spec: Spec) -> int:
     """Return the samples that a replica computes at once: a batch, for sandblaster a portion."""
-    strategy = spec.strategy.rule
-    if isinstance(strategy, Sandblaster):
-        return strategy.portion_size
-    assert spec.batch_size is not None, "the rules require it"  # noqa: S101 - for ourselves.
-    return spec.batch_size
+    return spec.strategy.rule.samples_per_step(spec.batch_size)
 
 
 def precision(spec: Spec) -> Precision:
-    """Return the precision of a job's model: downpour has single precision."""
-    strategy = spec.strategy.rule
-    return strategy.precision if isinstance(strategy, Sandblaster) else Precision.FLOAT32
+    """Return the precision of a job's model."""
+    return spec.strategy.rule.computes_in
 
 
 def evaluation_batch_size(spec: Spec) -> int:
@@ -64,15 +59,13 @@ def first_stage(spec: Spec) -> Spec:
 
     That ends by `stop.samples`. Without a warm start it is the whole job.
     """
-    rule = spec.strategy.rule
-    warm_start = rule.warm_start if isinstance(rule, Sandblaster) else None
-    if warm_start is None:
+    first = spec.strategy.rule.first_stage
+    if first is None:
         return spec
-    stop = spec.stop.model_copy(update={"samples": warm_start.samples, "iterations": None})
     stage = {
-        "strategy": Strategy(downpour=warm_start.rule),
-        "batch_size": warm_start.batch_size,
-        "stop": stop,
+        "strategy": Strategy(**{first.rule.name: first.rule}),
+        "batch_size": first.batch_size,
+        "stop": spec.stop.model_copy(update={"samples": first.samples, "iterations": None}),
     }
     return spec.model_copy(update=stage)
 

@@ -1,28 +1,20 @@
 """Which of the update rules of `job.update_rules` a manifest chooses."""
 
 import inspect
-from typing import Any, Final
-
-from pydantic import Field, create_model
+from typing import Final
 
 from disttrain.job import subclasses
-from disttrain.job.section import Choice
+from disttrain.job.section import one_of
 from disttrain.job.update_rule import UpdateRule
 
 RULES: Final = subclasses.found("disttrain.job.update_rules", UpdateRule)
 
 
-def _one_field_each() -> type[Choice[UpdateRule]]:
-    fields: dict[str, Any] = {rule.name: (rule | None, _field(rule)) for rule in RULES}
-    return create_model("OneFieldEach", __base__=Choice[UpdateRule], __module__=__name__, **fields)
+def _summary(rule: type[UpdateRule]) -> str:
+    return (inspect.getdoc(rule) or "").partition("\n\n")[0]
 
 
-def _field(rule: type[UpdateRule]) -> Any:
-    text, _, _ = (inspect.getdoc(rule) or "").partition("\n\n")
-    return Field(default=None, description=text)
-
-
-class Optimizer(_one_field_each()):  # type: ignore[misc]  # Its fields are the modules found.
+class Optimizer(one_of(*((rule.name, rule, _summary(rule)) for rule in RULES))):  # type: ignore[misc]  # Its fields are the modules found.
     """Exactly one update rule, applied on the shards."""
 
     @property

@@ -5,12 +5,13 @@ A rule names the paths that it reads, so that it is skipped while one of them is
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from disttrain.job.audit import Audit
 from disttrain.job.finding import Finding, Path, Severity
-from disttrain.job.sandblaster import lack_of_groups
 from disttrain.job.spec import DistTrainJob, Spec
-from disttrain.job.update_rules.adagrad import Adagrad
+from disttrain.job.strategies.downpour import Downpour
+from disttrain.job.strategies.sandblaster import Sandblaster, lack_of_groups
 
 LEAST_GROUPS = 3
 """Of a batch that is smaller than the data: two are shared with its neighbours."""
@@ -55,27 +56,9 @@ def apply(rule: Rule, job: DistTrainJob) -> Finding | None:
 
 
 def _batch_size_is_given(spec: Spec) -> str | None:
-    if spec.strategy.downpour is None or spec.batch_size is not None:
+    if spec.strategy.sandblaster is not None or spec.batch_size is not None:
         return None
-    return "required for downpour, for example 32"
-
-
-def _batch_size_is_downpours(spec: Spec) -> str | None:
-    return _of_downpour_only(spec, spec.batch_size, "strategy.sandblaster.portionSize")
-
-
-def _portion_size_is_downpours(spec: Spec) -> str | None:
-    return _of_downpour_only(spec, spec.portion_size, "strategy.sandblaster.portionSize")
-
-
-def _steps_are_downpours(spec: Spec) -> str | None:
-    return _of_downpour_only(spec, spec.stop.steps, "stop.iterations")
-
-
-def _of_downpour_only(spec: Spec, given: int | None, instead: str) -> str | None:
-    if spec.strategy.sandblaster is None or given is None:
-        return None
-    return f"is for downpour, got {given}; with sandblaster set spec.{instead}"
+    return f"required for {spec.strategy.rule.name}, for example 32"
 
 
 def _iterations_are_sandblasters(spec: Spec) -> str | None:
@@ -85,7 +68,7 @@ def _iterations_are_sandblasters(spec: Spec) -> str | None:
 
 
 def _batch_has_groups(spec: Spec) -> str | None:
-    found = spec.strategy.sandblaster
+    found: Sandblaster | None = spec.strategy.sandblaster
     if found is None or isinstance(found.batch_size, str):
         return None
     group = found.group_samples
@@ -100,14 +83,14 @@ def _batch_has_groups(spec: Spec) -> str | None:
 
 
 def _replicas_have_groups(spec: Spec) -> str | None:
-    found, replicas = spec.strategy.sandblaster, spec.replicas.count
+    found: Sandblaster | None = spec.strategy.sandblaster
     groups = None if found is None else found.groups_of_a_batch
-    lack = None if groups is None else lack_of_groups(groups, replicas)
+    lack = None if groups is None else lack_of_groups(groups, spec.replicas.count)
     return lack and f"{lack}; take smaller portions, or fewer to a group"
 
 
 def _small_batches_are_lbfgs(spec: Spec) -> str | None:
-    found = spec.strategy.sandblaster
+    found: Sandblaster | None = spec.strategy.sandblaster
     if found is None or isinstance(found.batch_size, str) or found.optimizer.lbfgs is not None:
         return None
     return f"must be all for every optimizer but lbfgs, got {found.batch_size}"
@@ -180,27 +163,18 @@ def _target_may_never_be_met(spec: Spec) -> str | None:
 
 
 def _pushes_keep_the_rate(spec: Spec) -> str | None:
-    found = spec.strategy.downpour
+    found: Downpour | None = spec.strategy.downpour
     if found is None or found.push_every == 1:
         return None
     return found.optimizer.rule.effect_of_sums(found.push_every)
 
 
-def _adagrad_begins_gently(spec: Spec) -> str | None:
-    found, replicas = spec.strategy.downpour, spec.replicas.count
-    adagrad = None if found is None else found.optimizer.rule
-    if found is None or not isinstance(adagrad, Adagrad):
+def _several_begin_gently(spec: Spec) -> str | None:
+    found: Downpour | None = spec.strategy.downpour
+    replicas = spec.replicas.count
+    if found is None or replicas == 1 or found.warm_start is not None:
         return None
-    if replicas == 1 or found.warm_start is not None:
-        return None
-    if adagrad.initial_accumulator or adagrad.schedule.constant is None:
-        return None
-    return (
-        f"begins with initialAccumulator 0 and a constant rate, so the first steps of {replicas} "
-        f"replicas, each {adagrad.learning_rate:g} in every parameter, add up; "
-        "set initialAccumulator: 0.1 and schedule: {linearWarmup: {samples: ...}} as the default "
-        "does, or spec.strategy.downpour.warmStart"
-    )
+    return found.optimizer.rule.hasty_beginning(replicas)
 
 
 def _checkpoint_is_used(spec: Spec) -> str | None:
@@ -221,6 +195,20 @@ _STOP: Path = ("spec", "stop")
 _TARGET: Path = (*_STOP, "targetMetric")
 _DURABILITY: Path = ("spec", "parameterServer", "durability")
 
+
+def _of_downpour(statement: str, path: Path, attribute: str, instead: str) -> Rule:
+    """Of a field in the place of which sandblaster has another one."""
+    given = attrgetter(attribute)
+
+    def check(spec: Spec) -> str | None:
+        if spec.strategy.sandblaster is None or given(spec) is None:
+            return None
+        return f"is for downpour, got {given(spec)}; with sandblaster set spec.{instead}"
+
+    expression = f"!has(self.strategy.sandblaster) || !has(self.{'.'.join(map(str, path[1:]))})"
+    return Rule(statement, path, (), check, expression=expression, sections=_STRATEGIES)
+
+
 RULES = (
     Rule(
         "Downpour needs `spec.batchSize`.",
@@ -230,29 +218,20 @@ RULES = (
         expression="!has(self.strategy.downpour) || has(self.batchSize)",
         sections=_STRATEGIES,
     ),
-    Rule(
+    _of_downpour(
         "Sandblaster has no `spec.batchSize`, but a `portionSize` of its own.",
         _BATCH_SIZE,
-        (),
-        _batch_size_is_downpours,
-        expression="!has(self.strategy.sandblaster) || !has(self.batchSize)",
-        sections=_STRATEGIES,
+        "batch_size",
+        "strategy.sandblaster.portionSize",
     ),
-    Rule(
+    _of_downpour(
         "Sandblaster has no `spec.portionSize`, but one of its own.",
         _PORTION_SIZE,
-        (),
-        _portion_size_is_downpours,
-        expression="!has(self.strategy.sandblaster) || !has(self.portionSize)",
-        sections=_STRATEGIES,
+        "portion_size",
+        "strategy.sandblaster.portionSize",
     ),
-    Rule(
-        "`spec.stop.steps` is for downpour.",
-        (*_STOP, "steps"),
-        (),
-        _steps_are_downpours,
-        expression="!has(self.strategy.sandblaster) || !has(self.stop.steps)",
-        sections=_STRATEGIES,
+    _of_downpour(
+        "`spec.stop.steps` is for downpour.", (*_STOP, "steps"), "stop.steps", "stop.iterations"
     ),
     Rule(
         "`spec.stop.iterations` is for sandblaster.",
@@ -357,7 +336,7 @@ RULES = (
         "`warmStart`.",
         (*_STRATEGY, "downpour", "optimizer", "adagrad"),
         ((*_STRATEGY, "downpour"), ("spec", "replicas", "count")),
-        _adagrad_begins_gently,
+        _several_begin_gently,
         Severity.WARNING,
     ),
     Rule(

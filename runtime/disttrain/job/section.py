@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, create_model, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
@@ -100,6 +100,14 @@ class Choice(Section, Generic[Chosen]):
         if given or not nulls:
             return problem
         return f"{problem}: {nulls[0]} is null; a section of defaults is {nulls[0]}: {{}}"
+
+
+def one_of(*options: tuple[str, type[Chosen], str]) -> type[Choice[Chosen]]:
+    """A choice with a field for each option: its name, its type, and what is said of it."""
+    fields: dict[str, Any] = {
+        name: (kind | None, Field(default=None, description=text)) for name, kind, text in options
+    }
+    return create_model("OneFieldEach", __base__=Choice[Any], __module__=__name__, **fields)
 
 
 def _not_one(given: Iterable[str], options: Sequence[str]) -> str | None:

@@ -193,6 +193,12 @@ class Spec(Section):
     """Who looks after the job. null: the operator, which leaves jobs of any other value than
     `disttrain.dev/operator`, or than its chart's `managedBy`, alone."""
 
+    @property
+    def shards(self) -> int:
+        """Processes of the parameter server; 0 with a strategy that has none."""
+        holding = self.strategy.rule.holding_replicas(self.replicas.count)
+        return 0 if holding else self.parameter_server.shards
+
 
 class DistTrainJob(Section):
     """One job: a model, its data, and the processes that train it."""

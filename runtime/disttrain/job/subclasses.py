@@ -2,13 +2,18 @@
 
 import importlib
 import pkgutil
-from typing import TypeVar
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 Base = TypeVar("Base")
 
 
-def found(package: str, base: type[Base]) -> tuple[type[Base], ...]:
-    """The subclasses of a type that modules of a package define, in the order of their names."""
+def found(package: str, base: Callable[..., Base]) -> tuple[type[Base], ...]:
+    """The subclasses of a type that modules of a package define, in the order of their names.
+
+    The type may be an abstract one, which mypy takes for no `type`.
+    """
+    kind = cast(type[Base], base)
     path = importlib.import_module(package).__path__
     names = sorted(f"{package}.{module.name}" for module in pkgutil.iter_modules(path))
     modules = map(importlib.import_module, names)
@@ -17,6 +22,6 @@ def found(package: str, base: type[Base]) -> tuple[type[Base], ...]:
         for module in modules
         for value in vars(module).values()
         if isinstance(value, type)
-        and issubclass(value, base)
+        and issubclass(value, kind)
         and value.__module__ == module.__name__
     )

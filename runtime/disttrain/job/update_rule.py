@@ -50,6 +50,11 @@ class UpdateRule(Section):
         """Rate of a replica's steps between fetches, where a manifest says none; 0: no steps."""
         return self.learning_rate
 
+    def hasty_beginning(self, replicas: int) -> str | None:
+        """How the first steps of several replicas go too far together; None: they do not."""
+        del replicas
+        return None
+
     def effect_of_sums(self, steps: int) -> str | None:
         """What a rate means when a push sums the gradients of so many steps; None: the same."""
         del steps

@@ -33,7 +33,7 @@ def share_out(spec: Spec, cores: int) -> Threads:
     than memory delivers them, and the replicas divide the cores, each with at least one thread.
     """
     replicas = spec.replicas.count
-    set_aside = min(spec.parameter_server.shards, cores // CORES_PER_SHARD_CORE)
+    set_aside = min(spec.shards, cores // CORES_PER_SHARD_CORE)
     return Threads(
         shard=spec.parameter_server.threads or 1,
         replica=spec.replicas.threads or max(1, (cores - set_aside) // replicas),
@@ -59,7 +59,7 @@ class Place:
 
 def process_names(job: DistTrainJob) -> list[str]:
     """The names of all processes, in the order in which they are started."""
-    shards = [names.shard_name(index) for index in range(job.spec.parameter_server.shards)]
+    shards = [names.shard_name(index) for index in range(job.spec.shards)]
     replicas = [names.replica_name(index) for index in range(job.spec.replicas.count)]
     return [names.COORDINATOR, *shards, *replicas]
 

@@ -47,7 +47,7 @@ class Run:
             durability=spec.parameter_server.durability,
             members={
                 Role.REPLICA: spec.replicas.count,
-                Role.SHARD: spec.parameter_server.shards,
+                Role.SHARD: spec.shards,
             },
         )
 

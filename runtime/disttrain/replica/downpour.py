@@ -9,7 +9,8 @@ from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import START, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.job import defaults, downpour
+from disttrain.job import defaults
+from disttrain.job.strategies import downpour
 from disttrain.parameter_server import schedule
 from disttrain.parameter_server.client import FetchResult, Versions
 from disttrain.replica import gradient_check, seeding

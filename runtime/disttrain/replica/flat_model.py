@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from disttrain.holder.values import DTYPES
-from disttrain.job.sandblaster import Precision
+from disttrain.job.strategy_kind import Precision
 from disttrain.parameter_server import received
 from disttrain.replica import model_tensors
 from disttrain.replica.flat_vector import (

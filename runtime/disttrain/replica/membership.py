@@ -1,7 +1,6 @@
 """How a process that computes gradients becomes a member of a job."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -9,12 +8,10 @@ from torch import nn
 from disttrain.coordinator.errors import NotJoined
 from disttrain.coordinator.protocol import farewells
 from disttrain.coordinator.protocol.client import CoordinatorClient
-from disttrain.coordinator.protocol.farewells import Farewells
 from disttrain.coordinator.protocol.messages import Join, Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults, names
 from disttrain.job.audit import Audit
-from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
@@ -26,7 +23,6 @@ from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import Ledger
 from disttrain.transport import descriptors, malloc
-from disttrain.transport.config import TransportConfig
 from disttrain.transport.factory import open_transport
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Memory
@@ -34,50 +30,25 @@ from disttrain.transport.interface import Memory
 _FLUSH_SECONDS = 2.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobAddress:
-    """Where a job is, and what it is."""
-
-    spec: Spec
-    transport: TransportConfig
-    coordinator: str
-    join_seconds: float
-    """How long the coordinator is waited for."""
-    folder: RunFolder
-    farewells: Farewells
-
-    @classmethod
-    def of(cls, config: LaunchConfig) -> "JobAddress":
-        """The job that any of its processes was started for."""
-        return cls(
-            spec=config.job.spec,
-            transport=replace(config.transport_config, role=Role.REPLICA),
-            coordinator=config.coordinator_address,
-            join_seconds=config.join_seconds,
-            folder=RunFolder(config.run_folder),
-            farewells=farewells.open_farewells(config),
-        )
-
-
 class Membership:
     """The way to the coordinator, and from it to the shards. Close it last."""
 
-    def __init__(self, address: JobAddress) -> None:
+    def __init__(self, config: LaunchConfig) -> None:
+        """`config`: what the process was told at its start."""
+        self.config = config
         self.halt = Halt()
-        self._spec = address.spec
-        self._join_seconds = address.join_seconds
-        self._ledger_folder = address.folder.ledger
-        self.farewells = address.farewells
+        self._spec = spec = config.job.spec
+        self.farewells = farewells.open_farewells(config)
         """Where to write down what a coordinator that is away cannot be told."""
-        self._transport = open_transport(address.transport)
+        self._transport = open_transport(config.transport_config)
         self._memory: Memory | None = None
         self.connection: Connection | None = None
         """To the shards, once a strategy has wanted one."""
-        check_reach(address.spec.parameter_server.shards, descriptors.raise_limit())
+        check_reach(spec.shards, descriptors.raise_limit())
         self.coordinator = CoordinatorClient(
-            lambda: self._transport.connect(address.coordinator),
+            lambda: self._transport.connect(config.coordinator_address),
             Role.REPLICA,
-            address.spec.coordinator.heartbeat_seconds,
+            spec.coordinator.heartbeat_seconds,
             # The shards may have ended before this process: they answer none of its waits.
             on_end=self.halt.say,
         )
@@ -93,7 +64,7 @@ class Membership:
         `meanwhile` is called every few seconds of waiting; what it raises ends that. Raises
         NotJoined, and TimeoutError without a coordinator.
         """
-        return self.coordinator.join(join, report, self._join_seconds, meanwhile)
+        return self.coordinator.join(join, report, self.config.join_seconds, meanwhile)
 
     def connect(
         self,
@@ -130,7 +101,8 @@ class Membership:
         audit = defaults.audit(self._spec)
         if audit is Audit.OFF:
             return ledger.SILENT
-        path = ledger.path_of(self._ledger_folder, joined.member.index, joined.member.incarnation)
+        folder = RunFolder(self.config.run_folder).ledger
+        path = ledger.path_of(folder, joined.member.index, joined.member.incarnation)
         return Ledger(path, records_steps=self._spec.record, folds=audit is Audit.SUMMARY)
 
     def _clients(self, joined: Joined) -> Sides:

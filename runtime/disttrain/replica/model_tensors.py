@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from disttrain.checkpoint import tensor_file
 from disttrain.checkpoint.manifest import LONGEST_NAME
-from disttrain.job.sandblaster import Precision
+from disttrain.job.strategy_kind import Precision
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.state.vector import BUFFERS, DOUBLE, FROZEN, SINGLE, Vector

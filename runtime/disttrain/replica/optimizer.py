@@ -39,7 +39,7 @@ from disttrain.replica import model_tensors, pushes
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.errors import JobEnded, WrongStrategy
 from disttrain.replica.leases import LostLeases
-from disttrain.replica.membership import JobAddress, Membership
+from disttrain.replica.membership import Membership
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role
 
@@ -78,7 +78,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
         self._joined = False
         self._gradient: Tensor | None = None
         self._lost = LostLeases(frozenset)
-        self._membership = Membership(JobAddress.of(config))
+        self._membership = Membership(config)
         try:
             self._connect(model)
         except BaseException:

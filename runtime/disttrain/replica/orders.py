@@ -2,16 +2,14 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import safetensors.torch
-import torch
 from torch import nn
 
 from disttrain.checkpoint import copies, export
-from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.orders import (
+    Checkpoint,
     Done,
     Drain,
     Drained,
@@ -26,10 +24,10 @@ from disttrain.coordinator.protocol.orders import (
     Upload,
 )
 from disttrain.errors import DistTrainError
-from disttrain.parameter_server.client import Versions
 from disttrain.replica import device, evaluation
 from disttrain.replica.evaluation import Sums
-from disttrain.replica.task_calls import TaskCalls
+from disttrain.replica.prepared import Prepared
+from disttrain.replica.training import Stages
 from disttrain.task.errors import ModelError, TaskError
 from disttrain.task.task import Split
 from disttrain.telemetry import logs
@@ -37,26 +35,17 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Abilities:
-    """What orders can make this replica do."""
-
-    upload: Callable[[tuple[int, ...]], None]
-    fetch_now: Callable[[], Versions]
-    drain: Callable[[], Progress]
-    next_stage: Callable[[], None]
-
-
 class Orders:
     """Carries out one order at a time; belongs to the compute thread."""
 
     def __init__(
-        self, task: TaskCalls, model: nn.Module, place: torch.device, abilities: Abilities
+        self, prepared: Prepared, training: Stages, upload: Callable[[tuple[int, ...]], None]
     ) -> None:
-        self._task = task
-        self._model = model
-        self._device = place
-        self._abilities = abilities
+        self._task = prepared.task
+        self._model = prepared.model
+        self._device = prepared.device
+        self._training = training
+        self._upload = upload
 
     def carry_out(self, order: Order) -> Result:
         """The answer to the order. What goes wrong is told to the coordinator.
@@ -74,15 +63,18 @@ class Orders:
     def _carry_out(self, order: Order) -> Result:
         match order:
             case Upload():
-                self._abilities.upload(order.shards)
+                self._upload(order.shards)
+            case Checkpoint():
+                return self._training.write_part(order)
             case Evaluate():
                 return self._evaluate(order)
             case Export():
                 export.export_named(order.checkpoint, order.out)
             case Drain():
-                return Drained(progress=self._abilities.drain())
+                self._training.drain()
+                return Drained(progress=self._training.progress())
             case LeaveWarmStart():
-                self._abilities.next_stage()
+                self._training.next_stage()
             case End():
                 LOG.info("told to end", reason=order.reason)
             case _:
@@ -93,7 +85,7 @@ class Orders:
         began = time.perf_counter()
         versions: tuple[int, ...] = ()
         if order.model_file is None:
-            versions = tuple(count for _, count in self._abilities.fetch_now())
+            versions = tuple(count for _, count in self._training.fetch_now())
             model = self._model
         else:
             with copies.file_at(order.model_file) as file:

@@ -12,7 +12,7 @@ from torch import Tensor
 from disttrain.coordinator.protocol.fields import START, Position
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
 from disttrain.job import defaults
-from disttrain.job.downpour import Downpour
+from disttrain.job.strategies.downpour import Downpour
 from disttrain.parameter_server.client import Push, PushClient, PushResult, Versions
 from disttrain.parameter_server.errors import PushRefused
 from disttrain.replica.client_thread import ClientThread

@@ -8,12 +8,18 @@ from concurrent.futures import wait
 from disttrain.coordinator.errors import MemberFenced
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined, Leave
-from disttrain.coordinator.protocol.orders import End, Evaluate, LeaveWarmStart, NumberedOrder
+from disttrain.coordinator.protocol.orders import (
+    Checkpoint,
+    End,
+    Evaluate,
+    LeaveWarmStart,
+    NumberedOrder,
+)
 from disttrain.launch.exit_code import ExitCode
 from disttrain.parameter_server.errors import Fenced
 from disttrain.replica.halt import Halted
 from disttrain.replica.membership import Membership
-from disttrain.replica.orders import Abilities, Orders
+from disttrain.replica.orders import Orders
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.training import Stages
 from disttrain.telemetry import logs
@@ -21,6 +27,7 @@ from disttrain.telemetry import logs
 LOG = logs.get(__name__)
 
 _ORDER_SECONDS = 0.01
+_WANT_VALUES = (Checkpoint, Evaluate, LeaveWarmStart)
 _HEARD_SECONDS = 5.0
 """How long the coordinator has to answer a farewell before it is written down for its next life."""
 
@@ -40,13 +47,7 @@ class Replica:
         self._leaving = False
         self._has_begun = False
         self._postponed: list[NumberedOrder] = []
-        abilities = Abilities(
-            upload=membership.upload,
-            fetch_now=training.fetch_now,
-            drain=self._drain,
-            next_stage=training.next_stage,
-        )
-        self._orders = Orders(prepared.task, prepared.model, prepared.device, abilities)
+        self._orders = Orders(prepared, training, membership.upload)
 
     def leave(self, patience_seconds: float) -> None:
         """End after the current step; the rest of the work goes to others. For signal handlers.
@@ -121,17 +122,14 @@ class Replica:
             self._postponed.clear()
         while not self._coordinator.orders.empty():
             numbered = self._coordinator.orders.get()
-            if self._has_begun or not isinstance(numbered.order, Evaluate | LeaveWarmStart):
+            if self._has_begun or not isinstance(numbered.order, _WANT_VALUES):
                 yield numbered
             else:
                 self._postponed.append(numbered)
 
-    def _drain(self) -> Progress:
-        self._training.drain()
-        return self._training.progress()
-
     def _say_goodbye(self) -> ExitCode:
-        progress = self._drain()
+        self._training.drain()
+        progress = self._training.progress()
         if self._membership.connection is not None:
             self._membership.connection.ledger.left()
         self._say_farewell(progress)

@@ -13,10 +13,11 @@ from disttrain.job import names
 from disttrain.launch.config import LaunchConfig, Supervisor
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica import prepared, strategies
-from disttrain.replica.membership import JobAddress, Membership
+from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.replica import Replica
 from disttrain.replica.served_metrics import ServedMetrics
+from disttrain.replica.training import Surroundings
 from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role
@@ -37,7 +38,7 @@ def main(config: LaunchConfig) -> int:
     # First, so that somebody who asks whether this process lives has an answer: a task may be slow.
     served = ServedMetrics(config.metrics_address)
     ready = prepared.prepare(config, strategies.check_model)
-    membership = Membership(JobAddress.of(config))
+    membership = Membership(config)
     try:
         return _live(config, ready, membership, served)
     except JobOver as error:
@@ -52,7 +53,7 @@ def _live(
 ) -> int:
     joined = membership.join(_join(config, ready, served.address), served.latest_report)
     logs.rename(names.replica_name(joined.member.index))
-    training = strategies.training(config.job.spec, ready, membership, joined)
+    training = strategies.training(Surroundings(config.job.spec, ready, membership, joined))
     with Watchdog(config.job.spec.replicas.call_timeout_seconds):
         replica = Replica(ready, membership, joined, training)
         served.source = training.report

@@ -12,8 +12,8 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from disttrain.job import defaults
-from disttrain.job.sandblaster import Precision
 from disttrain.job.spec import DistTrainJob
+from disttrain.job.strategy_kind import Precision
 from disttrain.replica import device, seeding
 from disttrain.task import checks, loading, user_code
 from disttrain.task.errors import LossError, UserCodeError

@@ -1,14 +1,23 @@
 """What a strategy does in a replica: the part of its life that is not the same for all."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import ClassVar, NamedTuple
+
+from torch import nn
 
 from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.fields import Progress
+from disttrain.coordinator.protocol.messages import Joined
+from disttrain.coordinator.protocol.orders import Checkpoint, OrderFailed, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.job.spec import Spec
+from disttrain.job.strategy_kind import StrategyKind
 from disttrain.parameter_server.client import Versions
+from disttrain.replica.membership import Membership
+from disttrain.replica.prepared import Prepared
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -16,43 +25,66 @@ LOG = logs.get(__name__)
 _IDLE_SECONDS = 0.01
 
 
-class Training(Protocol):
-    """One life of a replica computes gradients for the shards.
+class Surroundings(NamedTuple):
+    """What a training works with."""
+
+    spec: Spec
+    """The job's, or of a stage of it as a job of its own."""
+    prepared: Prepared
+    membership: Membership
+    joined: Joined
+
+
+class Training(ABC):
+    """One life of a replica computes gradients for the shards, or for itself.
 
     Belongs to the compute thread; `report` and `progress` may be asked for by any.
     """
 
-    def begin(self, meanwhile: Callable[[], None]) -> None:
-        """Take over the shards' values; `meanwhile()` is called until they are there."""
-        ...
+    of: ClassVar[type[StrategyKind]]
+    """The manifest's type for it."""
 
+    @abstractmethod
+    def __init__(self, given: Surroundings) -> None: ...
+
+    @staticmethod
+    def check_model(model: nn.Module) -> None:
+        """Raises ModelError for one that it cannot train."""
+        del model
+
+    @abstractmethod
+    def begin(self, meanwhile: Callable[[], None]) -> None:
+        """Take over the holders' values; `meanwhile()` is called until they are there."""
+
+    @abstractmethod
     def train_until(self, ends: Callable[[], bool]) -> None:
         """Compute what the coordinator gives out, until `ends()` is true between two steps."""
-        ...
 
+    @abstractmethod
     def drain(self) -> None:
-        """Begin nothing more; return when the shards have all that was computed. Raises Halted."""
-        ...
+        """Begin nothing more; return when the holders have all that was computed. Raises Halted."""
+
+    def write_part(self, order: Checkpoint) -> Result:
+        """Write a part of a checkpoint, of a replica that holds some of the job's state."""
+        return OrderFailed(message=f"a replica holds nothing that checkpoint {order.number} wants")
 
     def fetch_now(self) -> Versions:
         """Give the model the shards' present values; their versions. Raises Halted."""
-        ...
+        return ()
 
-    def evaluated(self) -> None:
+    def evaluated(self) -> None:  # noqa: B027 - to most it makes no difference.
         """The values of `fetch_now` were measured, while the other replicas went on."""
-        ...
 
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027 - no stage follows most strategies.
         """Leave the connection to the next stage's training, after `drain`. Raises Halted."""
-        ...
 
+    @abstractmethod
     def progress(self) -> Progress:
-        """How far the shards are with what was computed."""
-        ...
+        """How far the holders are with what was computed."""
 
+    @abstractmethod
     def report(self) -> ReplicaReport:
         """The counters as they are now."""
-        ...
 
 
 class Stages:
@@ -95,6 +127,9 @@ class Stages:
 
     def drain(self) -> None:
         self._now.drain()
+
+    def write_part(self, order: Checkpoint) -> Result:
+        return self._now.write_part(order)
 
     def fetch_now(self) -> Versions:
         return self._now.fetch_now()

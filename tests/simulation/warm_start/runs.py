@@ -11,8 +11,9 @@ from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.strategies.downpour import Asynchronous
 from disttrain.coordinator.strategies.sandblaster import BatchMethod
 from disttrain.job.batch_optimizer import BatchOptimizer, Lbfgs
-from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.stop import Stop
+from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.names import PARAMETERS
 from simulation.sandblaster import chaos as batch_chaos
 from simulation.sandblaster import problem

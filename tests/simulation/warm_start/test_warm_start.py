@@ -44,7 +44,7 @@ def found(word: str, shard_type: type[WarmShard] = WarmShard, seeds: Iterable[in
 
 def _end_without_drain(turn: Turn, following: CoordinatorSide) -> None:
     state = turn.state
-    if state.fencings or state.checkpoint is not None or not turn.shards_ready():
+    if state.fencings or state.checkpoint is not None or not turn.holders_ready():
         return
     if state.warm_start.cut is None:
         turn.record(WarmStartDrained(checkpoint=state.next_checkpoint))
@@ -58,7 +58,7 @@ def _end_without_drain(turn: Turn, following: CoordinatorSide) -> None:
 def _end_at_an_older_checkpoint(turn: Turn, following: CoordinatorSide) -> None:
     if turn.state.last_checkpoint is None:
         _END(turn, following)
-    elif turn.shards_ready() and turn.state.checkpoint is None:
+    elif turn.holders_ready() and turn.state.checkpoint is None:
         turn.stage += 1
         following.begin(turn, turn.state.last_checkpoint)
 

@@ -7,8 +7,8 @@ import pytest
 from builders.jobs import a_job
 from disttrain.job import rules
 from disttrain.job.audit import Audit
-from disttrain.job.downpour import Downpour
 from disttrain.job.finding import Severity
+from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategy import Strategy
 
 

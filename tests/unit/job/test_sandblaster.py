@@ -7,7 +7,8 @@ from disttrain.coordinator import strategies
 from disttrain.coordinator.strategies.sandblaster import BatchMethod
 from disttrain.job import defaults
 from disttrain.job.batch_optimizer import Armijo, ConjugateGradient, Lbfgs
-from disttrain.job.sandblaster import Precision, Sandblaster
+from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.names import FETCHABLE
 
 _WARM_START = "spec.strategy.sandblaster.warmStart"
@@ -25,7 +26,7 @@ def test_the_short_form_is_lbfgs_with_strong_wolfe_over_all_data() -> None:
 
 def test_method_and_line_search_are_chosen() -> None:
     method = "spec.strategy.sandblaster.optimizer={conjugateGradient: {lineSearch: {armijo: {}}}}"
-    found = a_batch_job(method).spec.strategy.rule.optimizer.rule
+    found = a_batch_job(method).spec.strategy.sandblaster.optimizer.rule
     assert isinstance(found, ConjugateGradient)
     assert found.line_search is not None
     assert isinstance(found.line_search.rule, Armijo)

@@ -12,7 +12,7 @@ from builders import placements
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId
 from disttrain.coordinator.protocol.messages import Acknowledged, GroupDone, GroupLease, Work
-from disttrain.job.sandblaster import Precision
+from disttrain.job.strategy_kind import Precision
 from disttrain.parameter_server.client import (
     FetchClient,
     FetchResult,

@@ -16,7 +16,7 @@ from builders.jobs import a_job
 from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
-from disttrain.job import downpour
+from disttrain.job.strategies import downpour
 from disttrain.parameter_server.client import FetchResult
 from disttrain.replica import gradient_check, pushes, seeding
 from disttrain.replica.connection import Connection, Sides

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
-from disttrain.job.sandblaster import Precision
+from disttrain.job.strategy_kind import Precision
 from disttrain.replica import evaluation
 from disttrain.replica.task_calls import Examples, TaskCalls
 from disttrain.task.errors import LossError, MeasureError, UserCodeError

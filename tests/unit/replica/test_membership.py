@@ -8,15 +8,16 @@ import torch
 from torch import nn
 
 from builders.jobs import SMALL
-from disttrain.coordinator.protocol import farewells
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import Joined
+from disttrain.job import names
 from disttrain.job.parsing import parse_job
+from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
 from disttrain.replica import model_tensors
-from disttrain.replica.membership import JobAddress, Membership
+from disttrain.replica.membership import Membership
 from disttrain.state.placement import place
-from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.config import TransportKind
 from disttrain.transport.header import Role
 
 
@@ -33,17 +34,18 @@ def test_a_life_that_has_left_keeps_no_connection_and_no_shared_memory(tmp_path:
     before = segments()
     folder = RunFolder(tmp_path)
     folder.ledger.mkdir()
-    address = JobAddress(
-        spec=parse_job(SMALL).spec,
-        transport=TransportConfig(
-            kind=TransportKind.SHARED_MEMORY, job_uid="job", role=Role.REPLICA
-        ),
-        coordinator=f"ipc://{tmp_path}/coordinator",
-        join_seconds=1.0,
-        folder=folder,
-        farewells=farewells.in_folder(tmp_path),
+    config = LaunchConfig(
+        job=parse_job(SMALL),
+        job_uid="job",
+        role=names.Role.REPLICA,
+        index=0,
+        run_folder=tmp_path,
+        task_folder=tmp_path,
+        coordinator_address=f"ipc://{tmp_path}/coordinator",
+        transport=TransportKind.SHARED_MEMORY,
+        threads=1,
     )
-    membership = Membership(address)
+    membership = Membership(config)
     model = nn.Linear(8, 8)
     joined = Joined(
         member=MemberId(role=Role.REPLICA, index=0, incarnation=1),

@@ -4,7 +4,7 @@ from torch import nn
 
 from builders import placements
 from builders.networks import Unusual, a_normalised_network
-from disttrain.job.sandblaster import Precision
+from disttrain.job.strategy_kind import Precision
 from disttrain.replica import model_tensors
 from disttrain.replica.errors import ModelNotSupported
 from disttrain.state.vector import Vector

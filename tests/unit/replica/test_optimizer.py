@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
@@ -25,7 +24,6 @@ def membership(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     config.job.spec.replicas.count = 1
     monkeypatch.setattr(optimizer, "Membership", lambda _: membership)
     monkeypatch.setattr(launch_config, "read", lambda _: config)
-    monkeypatch.setattr(optimizer, "JobAddress", SimpleNamespace(of=lambda _: None))
     return membership
 
 

@@ -1,6 +1,7 @@
 """Which orders that go wrong are answered, and which end the replica."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.orders import (
     Drain,
     Evaluate,
@@ -19,7 +19,7 @@ from disttrain.coordinator.protocol.orders import (
 )
 from disttrain.coordinator.protocol.orders import Split as Told
 from disttrain.replica.errors import ModelNotSupported
-from disttrain.replica.orders import Abilities, Orders
+from disttrain.replica.orders import Orders
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.task.errors import ModelError, TaskError
 from disttrain.task.task import Split, Task
@@ -28,14 +28,12 @@ FROZEN = ModelError("the loss changes the parameter 'teacher.weight', which is f
 
 
 def orders_that_raise(error: Exception, task: TaskCalls | None = None) -> Orders:
-    def drain() -> Progress:
-        raise error
-
     def act(*_: object) -> Any:
         raise error
 
-    abilities = Abilities(upload=act, fetch_now=act, drain=drain, next_stage=act)
-    return Orders(task, nn.Linear(1, 1), torch.device("cpu"), abilities)  # type: ignore[arg-type]  # None: no task is asked.
+    training: Any = SimpleNamespace(fetch_now=act, drain=act, next_stage=act)
+    prepared: Any = SimpleNamespace(task=task, model=nn.Linear(1, 1), device=torch.device("cpu"))
+    return Orders(prepared, training, act)
 
 
 @pytest.mark.parametrize("order", [Drain(), LeaveWarmStart()])

@@ -1,6 +1,7 @@
 """How one life of a replica ends."""
 
 import queue
+from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +11,16 @@ import pytest
 
 from disttrain.coordinator.protocol.fields import MemberId, Progress
 from disttrain.coordinator.protocol.messages import Acknowledged, Joined, Leave
-from disttrain.coordinator.protocol.orders import Drain, End, NumberedOrder, Order
+from disttrain.coordinator.protocol.orders import (
+    Checkpoint,
+    Drain,
+    End,
+    NumberedOrder,
+    Order,
+    OrderFailed,
+    Result,
+    ShardWritten,
+)
 from disttrain.launch.exit_code import ExitCode
 from disttrain.replica.halt import Halt
 from disttrain.replica.replica import Replica
@@ -27,14 +37,15 @@ class Coordinator:
         self.orders: queue.Queue[NumberedOrder] = queue.Queue()
         self.coming = orders
         self.told: list[object] = []
+        self.answers: list[object] = []
 
     def arrive(self) -> None:
         for order in self.coming:
             self.orders.put(order)
 
     def answer(self, order: NumberedOrder, result: object) -> None:
-        del result
         self.told.append(order.order)
+        self.answers.append(result)
 
     def request(self, request: Leave) -> Any:
         self.told.append(request)
@@ -66,11 +77,11 @@ class WaitsForShards:
         return None
 
 
-def ended_with(coordinator: Coordinator) -> ExitCode:
+def ended_with(coordinator: Coordinator, training: object = None) -> ExitCode:
     halt = Halt()
     membership = MagicMock(coordinator=coordinator, halt=halt)
     prepared = SimpleNamespace(task=None, model=None, device=None)
-    training = WaitsForShards(halt, coordinator)
+    training = training or WaitsForShards(halt, coordinator)
     made = Replica(cast(Any, prepared), cast(Any, membership), JOINED, cast(Any, training))
     return made.run()
 
@@ -93,3 +104,35 @@ def test_who_is_halted_otherwise_says_farewell() -> None:
     coordinator = Coordinator()
     assert ended_with(coordinator) is ExitCode.INTERRUPTED
     assert [type(word) for word in coordinator.told] == [Leave]
+
+
+WRITTEN = ShardWritten(file="f", bytes=1, hash="h", version=1)
+
+
+class HoldsTheState:
+    """A training that has values once it has begun."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._has_begun = False
+
+    def begin(self, meanwhile: Callable[[], None]) -> None:
+        self._coordinator.arrive()
+        meanwhile()
+        self._has_begun = True
+
+    def train_until(self, ends: Callable[[], bool]) -> None:
+        assert not ends()
+        self._coordinator.orders.put(order(2, End(reason="Epochs")))
+        assert ends()
+
+    def write_part(self, order: Checkpoint) -> Result:
+        return WRITTEN if self._has_begun else OrderFailed(message=f"no values for {order.folder}")
+
+
+def test_a_replica_that_holds_the_state_writes_it_once_it_has_values() -> None:
+    coordinator = Coordinator(order(1, Checkpoint(number=3, folder="f")))
+
+    assert ended_with(coordinator, HoldsTheState(coordinator)) is ExitCode.COMPLETE
+
+    assert coordinator.answers[0] == WRITTEN

@@ -14,7 +14,7 @@ from builders import placements
 from builders.downpours import a_downpour
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
-from disttrain.job import downpour
+from disttrain.job.strategies import downpour
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.flat_model import FlatModel

@@ -103,12 +103,12 @@ def _fenced(turn: Turn, shard: MemberId, result: Fenced) -> None:
     turn.record(answer)
 
 
-def _written(turn: Turn, shard: MemberId, number: int, part: ShardWritten) -> None:
+def _written(turn: Turn, holder: MemberId, number: int, part: ShardWritten) -> None:
     opened = turn.state.checkpoint
     if opened is None or opened.number != number:
         return
-    turn.record(checkpoint_entries.ShardPartWritten(number=number, shard=shard.index, part=part))
-    if len(opened.parts) == turn.settings.shards:
+    turn.record(checkpoint_entries.ShardPartWritten(number=number, shard=holder.index, part=part))
+    if len(opened.parts) == turn.settings.holders:
         turn.effects.append(
             CommitCheckpoint(
                 number=number,

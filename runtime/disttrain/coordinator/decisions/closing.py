@@ -6,7 +6,7 @@ from disttrain.coordinator.decisions import membership, running, stop_rules
 from disttrain.coordinator.decisions.turn import Turn
 from disttrain.coordinator.journal.state import LifeState, Phase, StopReason
 from disttrain.coordinator.protocol.messages import FailureReason
-from disttrain.coordinator.protocol.orders import Evaluate, Export
+from disttrain.coordinator.protocol.orders import Drain, Evaluate, Export
 
 _FINAL_ATTEMPTS = 5
 
@@ -21,8 +21,8 @@ def drain(turn: Turn) -> None:
         # Who was drained does not train again: replicas only finish what they hold. A loop with
         # its own data holds nothing that could be finished.
         busy = [replica for replica in busy if replica.own_data]
-    running.have_drained(turn, busy)
-    if not busy and _is_quiet(turn) and turn.shards_ready():
+    turn.tell(busy, Drain())
+    if not busy and _is_quiet(turn) and turn.holders_ready():
         turn.go_to(Phase.CHECKPOINTING)
 
 
@@ -36,7 +36,7 @@ def save(turn: Turn) -> None:
             turn.go_to(Phase.EXPORTING)
     elif found.final_failures >= _FINAL_ATTEMPTS:
         _end_without_checkpoint(turn)
-    elif found.checkpoint is None and turn.shards_ready() and _may_save(turn):
+    elif found.checkpoint is None and turn.holders_ready() and _may_save(turn):
         running.begin_checkpoint(turn)
 
 

@@ -74,7 +74,9 @@ def lose(turn: Turn, found: Life, state: LifeState, reason: str) -> None:
     if member.role is Role.REPLICA:
         _fence(turn, member)
     else:
-        _shard_lost(turn, found, reason)
+        turn.strategy.shard_lost(turn)
+    if turn.settings.is_holder(member.role, member.index):
+        _holder_lost(turn, found, reason)
 
 
 def leave(turn: Turn, request: Leave) -> None:
@@ -185,14 +187,14 @@ def _fence(turn: Turn, replica: MemberId) -> None:
         turn.issue(shard.member, order)
 
 
-def _shard_lost(turn: Turn, shard: Life, reason: str) -> None:
-    turn.strategy.shard_lost(turn)
+def _holder_lost(turn: Turn, holder: Life, reason: str) -> None:
+    name = totals.name(holder.role, holder.index)
     if turn.state.checkpoint is not None:
-        turn.end_checkpoint(turn.state.checkpoint.number, f"shard-{shard.index} died: {reason}")
+        turn.end_checkpoint(turn.state.checkpoint.number, f"{name} died: {reason}")
     trained = turn.state.began is not None and not turn.state.phase.ended
-    is_dead = shard.state is LifeState.DEAD
+    is_dead = holder.state is LifeState.DEAD
     if trained and is_dead and turn.settings.durability is Durability.NONE:
-        message = f"shard-{shard.index} died and durability is none: {reason}"
+        message = f"{name} died and durability is none: {reason}"
         turn.fail(FailureReason.SHARD_LOST, f"{message}{_what_is_left(turn)}")
 
 

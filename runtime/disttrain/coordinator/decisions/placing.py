@@ -8,20 +8,20 @@ from disttrain.state.placement import Placement, place
 def decide(turn: Turn) -> Placement | None:
     """The present table, made if need be; None before the model is known.
 
-    The first one of a run is made here, and the first with another number of shards or with other
+    The first one of a run is made here, and the first with another number of holders or with other
     vectors to keep than the run that this one resumes had.
     """
     state, settings = turn.state, turn.settings
     present = state.placement
     if state.layout is None or state.phase.ended:
         return present
-    if present is None or not _fits(present, settings.shards, settings.kept):
+    if present is None or not _fits(present, settings.holders, settings.kept):
         epoch = 0 if present is None else present.epoch + 1
-        made = place(state.layout, settings.shards, settings.kept, epoch)
+        made = place(state.layout, settings.holders, settings.kept, epoch)
         turn.record(job_entries.Placed(placement=made))
     return state.placement
 
 
-def _fits(present: Placement, shards: int, kept: tuple[str, ...]) -> bool:
+def _fits(present: Placement, holders: int, kept: tuple[str, ...]) -> bool:
     beside = tuple(vector.name for vector in present.vectors if not vector.is_of_a_model)
-    return len(present.holders) == shards and beside == kept
+    return len(present.holders) == holders and beside == kept

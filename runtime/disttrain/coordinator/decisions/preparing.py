@@ -10,10 +10,7 @@ def prepare_shards(turn: Turn) -> None:
     """Tells every shard the placement, and has a replica send values to those without any."""
     if placing.decide(turn) is None:
         return
-    configuring = {issued.member for issued in turn.open_orders(Configure)}
-    for shard in turn.live_shards():
-        if not shard.configured and shard.member not in configuring:
-            turn.issue(shard.member, Configure())
+    turn.tell((shard for shard in turn.live_shards() if not shard.configured), Configure())
     empty = [shard for shard in turn.live_shards() if not shard.initialised]
     ready = all(shard.configured for shard in empty) and (
         turn.state.began is not None or len(turn.live_shards()) == turn.settings.shards

@@ -1,12 +1,12 @@
 """What a running job does every so often: evaluations and checkpoints. Decides; no I/O."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from disttrain.coordinator.decisions import schedule, stop_rules
 from disttrain.coordinator.decisions.turn import BeginCheckpoint, Turn
 from disttrain.coordinator.journal import checkpoint_entries, state
 from disttrain.coordinator.journal.state import Life, Phase
-from disttrain.coordinator.protocol.orders import Checkpoint, Drain, Evaluate, Split
+from disttrain.coordinator.protocol.orders import Checkpoint, Evaluate, Split
 from disttrain.job.roles import Durability
 
 _RETRY_SECONDS = 1.0
@@ -50,7 +50,7 @@ def evaluation(turn: Turn, model_file: str | None) -> Evaluate:
 
 def begin_checkpoint(turn: Turn) -> None:
     number = turn.state.next_checkpoint
-    # The ledger is cut before the shards', so that a resume repeats samples rather than losing
+    # The ledger is cut before the holders', so that a resume repeats samples rather than losing
     # them.
     turn.state.ledger_time = turn.now
     turn.effects.append(BeginCheckpoint(number=number, ledger=state.to_json(turn.state)))
@@ -60,8 +60,8 @@ def begin_checkpoint(turn: Turn) -> None:
         folder=turn.places.staging(number),
         committed=turn.state.last_checkpoint,
     )
-    for shard in turn.live_shards():
-        turn.issue(shard.member, order)
+    for holder in turn.holders():
+        turn.issue(holder.member, order)
 
 
 def give_up_hanging_checkpoint(turn: Turn) -> None:
@@ -77,20 +77,12 @@ def may_try_checkpoint_again(turn: Turn) -> bool:
     return turn.now - (turn.state.checkpoint_tried or 0.0) >= _RETRY_SECONDS
 
 
-def have_drained(turn: Turn, replicas: Iterable[Life]) -> None:
-    """Each of them shall push what it has, if it was not told so before."""
-    told = {issued.member for issued in turn.open_orders(Drain)}
-    for replica in replicas:
-        if replica.member not in told:
-            turn.issue(replica.member, Drain())
-
-
 def save_now(turn: Turn) -> None:
     """Begins a checkpoint whether it is due or not, while the job trains."""
     found = turn.state
     # Where there are quiet points, the journal holds all that is under way between two of them.
     is_cut_anywhere = not turn.strategy.has_quiet_points
-    is_running = found.phase is Phase.RUNNING and turn.shards_ready()
+    is_running = found.phase is Phase.RUNNING and turn.holders_ready()
     if is_cut_anywhere and is_running and found.checkpoint is None:
         begin_checkpoint(turn)
 
@@ -138,4 +130,4 @@ def is_checkpoint_due(turn: Turn) -> bool:
         every=turn.settings.checkpoint_seconds,
         last_failed=found.last_checkpoint != found.next_checkpoint - 1,
     )
-    return due and found.checkpoint is None and turn.shards_ready()
+    return due and found.checkpoint is None and turn.holders_ready()

@@ -34,12 +34,9 @@ def of_member(turn: Turn, member: MemberId) -> CoordinatorSide:
 
 
 def _tell_replicas(turn: Turn) -> None:
-    if not turn.stage:
-        return
-    told = {issued.member for issued in turn.open_orders(orders.LeaveWarmStart)}
-    for replica in turn.live_replicas():
-        if not replica.left_warm_start and replica.member not in told:
-            turn.issue(replica.member, orders.LeaveWarmStart())
+    if turn.stage:
+        behind = (one for one in turn.live_replicas() if not one.left_warm_start)
+        turn.tell(behind, orders.LeaveWarmStart())
 
 
 def _train(turn: Turn) -> None:
@@ -52,9 +49,9 @@ def _train(turn: Turn) -> None:
 
 def _end(turn: Turn, following: CoordinatorSide) -> None:
     busy = [replica for replica in turn.live_replicas() if not replica.drained]
-    running.have_drained(turn, busy)
+    turn.tell(busy, orders.Drain())
     found = turn.state
-    if busy or found.fencings or found.checkpoint is not None or not turn.shards_ready():
+    if busy or found.fencings or found.checkpoint is not None or not turn.holders_ready():
         return
     cut = found.warm_start.cut
     if cut is None:

@@ -4,7 +4,7 @@ Deterministic: no clock, no socket, no file; the time is handed in.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -172,6 +172,13 @@ class Turn:
         self.record(entry)
         self.orders.add(self.state.orders[entry.id])
 
+    def tell(self, lives: Iterable[Life], order: Order) -> None:
+        """Gives the order to each that has no open one of its kind."""
+        told = {issued.member for issued in self.open_orders(type(order))}
+        for life in lives:
+            if life.member not in told:
+                self.issue(life.member, order)
+
     def open_orders(self, kind: type[object]) -> list[IssuedOrder]:
         return self.orders.of_kind(kind)
 
@@ -187,9 +194,15 @@ class Turn:
         """In the order of their indices."""
         return self.members.shards()
 
-    def shards_ready(self) -> bool:
-        shards = self.live_shards()
-        return len(shards) == self.settings.shards and all(one.initialised for one in shards)
+    def holders(self) -> Sequence[Life]:
+        """The living ones, in the order of their indices."""
+        lives = self.state.lives(self.settings.holder_role)
+        found = (lives.get(index) for index in range(self.settings.holders))
+        return [life for life in found if life is not None and life.live]
+
+    def holders_ready(self) -> bool:
+        holders = self.holders()
+        return len(holders) == self.settings.holders and all(one.has_values for one in holders)
 
     def go_to(self, phase: Phase, reason: str = "", message: str = "") -> None:
         """Changes the phase; at an end, tells everybody."""

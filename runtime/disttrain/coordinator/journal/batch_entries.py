@@ -7,7 +7,7 @@ from disttrain.coordinator.journal import batch_rules, changes
 from disttrain.coordinator.journal.batch_state import Batch, Before, copied, worker
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.fields import MemberId, Strict
-from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.groups import Result
 from disttrain.sandblaster.batch.orders import Performed
 

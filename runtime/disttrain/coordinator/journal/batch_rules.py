@@ -3,7 +3,8 @@
 from functools import lru_cache
 
 from disttrain.job import batch_optimizer
-from disttrain.job.sandblaster import Precision, Sandblaster
+from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.batch.batches import Batches
 from disttrain.sandblaster.batch.driver import Driver, DriverRules
 from disttrain.sandblaster.batch.groups import BackupRules

@@ -11,7 +11,7 @@ from disttrain.coordinator.journal import batch_rules
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import MemberId, Strict
 from disttrain.coordinator.protocol.orders import Decide, Order, Perform
-from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.driver import COURSE_JSON, Course, Driver, Stage
 from disttrain.sandblaster.batch.groups import Worker
 

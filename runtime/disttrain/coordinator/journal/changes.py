@@ -7,8 +7,9 @@ from enum import StrEnum
 from disttrain.coordinator.journal import batch_rules
 from disttrain.coordinator.journal.state import State
 from disttrain.job.batch_optimizer import Lbfgs
-from disttrain.job.sandblaster import Precision, Sandblaster
 from disttrain.job.spec import Spec
+from disttrain.job.strategies.sandblaster import Sandblaster
+from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.line_search.armijo import ArmijoRules
 
 _STRATEGY = "spec.strategy.sandblaster"

@@ -133,7 +133,7 @@ class MemberLost(Strict):
             )
             state.fencings.append(fencing)
         elif self.state is LifeState.DEAD:
-            # No shard has values yet, so nothing of this replica can have been applied.
+            # No shard can have applied anything beyond what it has reported.
             state.data.settle(self.member, Position(), Position())
 
 

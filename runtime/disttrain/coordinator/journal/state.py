@@ -119,6 +119,11 @@ class Life(Strict):
     def live(self) -> bool:
         return self.state is LifeState.LIVE
 
+    @property
+    def has_values(self) -> bool:
+        """Replicas make theirs themselves, before they do anything else."""
+        return self.initialised or self.role is Role.REPLICA
+
 
 @dataclass(kw_only=True, slots=True)
 class Fencing(Strict):

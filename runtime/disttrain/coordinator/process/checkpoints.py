@@ -21,18 +21,9 @@ from disttrain.coordinator.decisions.turn import (
 )
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.orders import ShardWritten, VectorWritten
+from disttrain.job.spec import Spec
 from disttrain.state.layout import ModelLayout
 from disttrain.state.placement import Placement
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
-    """What a manifest says of the job."""
-
-    uid: str
-    name: str
-    seed: int
-    keep_last: int
 
 
 @dataclass(slots=True)
@@ -40,7 +31,8 @@ class Checkpoints:
     """Belongs to the coordinator's thread."""
 
     store: Store
-    job: Job
+    job: JobIdentity
+    spec: Spec
     _ledgers: dict[int, FileEntry] = field(default_factory=dict)
 
     def carry_out(self, effect: Effect, state: State) -> str:
@@ -67,9 +59,9 @@ class Checkpoints:
         parts = [effect.parts[index] for index in sorted(effect.parts)]
         manifest = Manifest(
             number=effect.number,
-            job=JobIdentity(uid=self.job.uid, name=self.job.name),
+            job=self.job,
             created=datetime.now(UTC),
-            seed=self.job.seed,
+            seed=self.spec.seed,
             samples=state.samples,
             update_rule=effect.update_rule,
             tensors=model_map.tensors(layout),
@@ -79,7 +71,7 @@ class Checkpoints:
             coordinator=self._ledgers[effect.number],
         )
         self.store.commit(manifest)
-        self.store.retain(self.job.keep_last)
+        self.store.retain(self.spec.checkpoint.keep_last)
 
 
 def _holder(index: int, part: ShardWritten) -> HolderEntry:

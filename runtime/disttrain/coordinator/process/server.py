@@ -8,6 +8,7 @@ from functools import partial
 
 from disttrain.checkpoint import names, stores
 from disttrain.checkpoint.errors import StoreAway, StoreDenied
+from disttrain.checkpoint.manifest import JobIdentity
 from disttrain.checkpoint.stores import Store
 from disttrain.coordinator import strategies
 from disttrain.coordinator.decisions.machine import Coordinator
@@ -16,7 +17,7 @@ from disttrain.coordinator.errors import Superseded
 from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import Phase
 from disttrain.coordinator.process import boots, start
-from disttrain.coordinator.process.checkpoints import Checkpoints, Job
+from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.cluster_status import ApiServer, ClusterStatus
 from disttrain.coordinator.process.farewell_watch import FarewellWatch
 from disttrain.coordinator.process.leaving import Leaving
@@ -133,12 +134,13 @@ def open_parts(
     if config.resume_from is not None:
         # Before anybody is told anything: a next life that began anew would tell the same lives.
         RunFolder(config.run_folder).resumed.touch()
-    job = strategies.stages(config.job.spec, config.checkpoints.uri)
-    machine = Coordinator(begun.state, job, _places(config, store))
+    stages = strategies.stages(config.job.spec, config.checkpoints.uri)
+    machine = Coordinator(begun.state, stages, _places(config, store))
+    identity = JobIdentity(uid=config.job_uid, name=config.job.metadata.name)
     parts = Parts(
         machine=machine,
         journal=kept,
-        checkpoints=Checkpoints(store, _job(config)),
+        checkpoints=Checkpoints(store, identity, config.job.spec),
         reporting=reporting(machine),
         leaving=Leaving(machine, kept),
         farewells=watch,
@@ -162,16 +164,6 @@ def _model_file(config: LaunchConfig) -> str:
         # The run's folder is that of one pod, and ends with it.
         return f"{uri}/{names.MODEL}"
     return str(RunFolder(config.run_folder).model)
-
-
-def _job(config: LaunchConfig) -> Job:
-    spec = config.job.spec
-    return Job(
-        uid=config.job_uid,
-        name=config.job.metadata.name,
-        seed=spec.seed,
-        keep_last=spec.checkpoint.keep_last,
-    )
 
 
 def _reporting(config: LaunchConfig, machine: Coordinator) -> Reporting:

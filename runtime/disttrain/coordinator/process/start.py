@@ -45,7 +45,7 @@ def first_state(config: LaunchConfig, store: Store) -> Start:
 
 
 def _found(config: LaunchConfig, store: Store) -> Start:
-    checkpoint, shards = config.resume_from, config.job.spec.parameter_server.shards
+    checkpoint, shards = config.resume_from, config.job.spec.shards
     if checkpoint is not None:
         ledger = _read_ledger(store, checkpoint)
         _require_possible(ledger, config)

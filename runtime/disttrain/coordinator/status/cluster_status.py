@@ -86,8 +86,9 @@ def _patch(job: JobObject, told: Json) -> Json:
 
 
 def _without_shards(wanted: Json) -> Json:
-    servers = {key: value for key, value in wanted["parameterServer"].items() if key != "shards"}
-    return {**wanted, "parameterServer": servers}
+    servers = wanted.get("parameterServer", {})
+    told = {key: value for key, value in servers.items() if key != "shards"}
+    return wanted | ({"parameterServer": told} if told else {})
 
 
 def _without_measures(wanted: Json) -> Json:

@@ -29,12 +29,12 @@ _MOST_MEASURES = 50
 
 def of_object(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> dict[str, Any]:
     """All of them, as the job's object has them."""
-    saved, uri = state.saved, stages[-1].settings.checkpoint_uri
+    saved, settings = state.saved, stages[-1].settings
     sections = {
         "training": training(state, stages, watch, now),
         "data": _data(state),
-        "parameter_server": _parameter_server(state, watch),
-        "checkpoint": None if saved is None else _checkpoint(saved, uri),
+        "parameter_server": _parameter_server(state, watch) if settings.shards else None,
+        "checkpoint": None if saved is None else _checkpoint(saved, settings.checkpoint_uri),
         **stages[-1].status(state),
     }
     whole = JobStatus.model_validate(sections)

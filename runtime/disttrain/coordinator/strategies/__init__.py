@@ -5,11 +5,7 @@ from disttrain.coordinator.decisions.turn import CoordinatorSide
 from disttrain.job import defaults, subclasses
 from disttrain.job.spec import Spec
 
-# mypy wants a class that could be made; the base is only compared with.
-_SIDES = {
-    side.of: side
-    for side in subclasses.found(__name__, CoordinatorSide)  # type: ignore[type-abstract]
-}
+_SIDES = {side.of: side for side in subclasses.found(__name__, CoordinatorSide)}
 
 
 def stages(spec: Spec, checkpoint_uri: str = "") -> tuple[CoordinatorSide, ...]:

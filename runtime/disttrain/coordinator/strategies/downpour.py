@@ -13,7 +13,7 @@ from disttrain.coordinator.protocol.messages import RequestWork, Work
 from disttrain.coordinator.protocol.orders import Upload
 from disttrain.coordinator.settings import Settings
 from disttrain.job import defaults
-from disttrain.job.downpour import Downpour
+from disttrain.job.strategies.downpour import Downpour
 
 MOST_PORTIONS = 2**23
 """The coordinator takes up to 420 bytes for each, as it reads its journal: 3.5 GB."""

@@ -34,7 +34,7 @@ from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status.watch import Watch
 from disttrain.coordinator.strategies.batch import returning, status, work
 from disttrain.job.roles import Durability
-from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.method import End
 from disttrain.sandblaster.names import FETCHABLE
@@ -123,7 +123,7 @@ class BatchMethod(CoordinatorSide):
         turn.record(begun)
 
     def run(self, turn: Turn) -> None:
-        if not turn.shards_ready() or not turn.state.data.samples:
+        if not turn.holders_ready() or not turn.state.data.samples:
             return
         batch = self._by_the_manifest(turn)
         if batch is None or not returning.are_together(turn, batch):

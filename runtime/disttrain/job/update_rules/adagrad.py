@@ -28,6 +28,16 @@ class Adagrad(UpdateRule):
         # The rates lie with the sums on the shards; a replica would only guess them.
         return 0.0
 
+    def hasty_beginning(self, replicas: int) -> str | None:
+        if self.initial_accumulator or self.schedule.constant is None:
+            return None
+        return (
+            f"begins with initialAccumulator 0 and a constant rate, so the first steps of "
+            f"{replicas} replicas, each {self.learning_rate:g} in every parameter, add up; "
+            "set initialAccumulator: 0.1 and schedule: {linearWarmup: {samples: ...}} as the "
+            "default does, or spec.strategy.downpour.warmStart"
+        )
+
     def effect_of_sums(self, steps: int) -> str:
         return (
             f"makes Adagrad square the sum of {steps} gradients, so that its steps become smaller; "

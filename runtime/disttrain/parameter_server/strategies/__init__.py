@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from disttrain.holder.restoring import MakeValues
 from disttrain.holder.values import Values
@@ -12,11 +13,7 @@ from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.state import ShardState
 from disttrain.state.share import Share
 
-# mypy wants a class that could be made; the base is only compared with.
-_SIDES = {
-    side.of: side
-    for side in subclasses.found(__name__, HolderSide)  # type: ignore[type-abstract]
-}
+_SIDES = {side.of: side for side in subclasses.found(__name__, HolderSide)}
 
 
 def stages(spec: Spec, state: ShardState, records: Records) -> tuple[HolderSide, ...]:
@@ -27,7 +24,7 @@ def stages(spec: Spec, state: ShardState, records: Records) -> tuple[HolderSide,
 def keeper_of_updates(spec: Spec) -> str | None:
     """The update rule with which a job begins, if a shard's updates are of use to its next life."""
     stage, side = _of(spec)[0]
-    return stage.strategy.rule.optimizer.rule.name if side.keeps_updates else None
+    return stage.strategy.rule.update_rule if side.keeps_updates else None
 
 
 def makers(spec: Spec, *, is_return: bool = False) -> dict[str, MakeValues]:
@@ -37,16 +34,22 @@ def makers(spec: Spec, *, is_return: bool = False) -> dict[str, MakeValues]:
     made it takes the model's values, and no state.
     """
     *earlier, (last, side) = _of(spec)
-    own = last.strategy.rule.optimizer.rule
+    own = _config(last)
     found: dict[str, MakeValues] = {own.name: partial(side.room, own)}
 
     def of_model(share: Share, _description: Mapping[str, str]) -> Values:
         return side.room(own, share, {})
 
     for stage, before in earlier:
-        config = stage.strategy.rule.optimizer.rule
+        config = _config(stage)
         found[config.name] = of_model if is_return else partial(before.room, config)
     return found | dict.fromkeys(side.kin - found.keys(), of_model)
+
+
+def _config(stage: Spec) -> Any:
+    """An update rule or a method: every strategy with shards has one."""
+    strategy: Any = stage.strategy.rule
+    return strategy.optimizer.rule
 
 
 def _of(spec: Spec) -> list[tuple[Spec, type[HolderSide]]]:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from disttrain.holder.values import Values, bytes_of
-from disttrain.job.downpour import Downpour
 from disttrain.job.spec import Spec
+from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.update_rule import UpdateRule
 from disttrain.parameter_server import schedule, update_rules
 from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderLife

@@ -11,8 +11,8 @@ from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
 from disttrain.holder.values import Values
 from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lbfgs
-from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
+from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.parameter_server import batch_values
 from disttrain.parameter_server.batch_values import NUMBER_TYPES, BatchValues
 from disttrain.parameter_server.deliveries import SenderLife
@@ -75,7 +75,7 @@ class BatchVectors(HolderSide):
 
     @classmethod
     def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
-        method = stage.strategy.rule.optimizer.rule
+        method = stage.strategy.sandblaster.optimizer.rule
         return cls(method, state, records, replicas=stage.replicas.count)
 
     @staticmethod

@@ -13,7 +13,7 @@ from disttrain.job.batch_optimizer import (
     Lbfgs,
     LineSearch,
 )
-from disttrain.job.sandblaster import Precision
+from disttrain.job.strategy_kind import Precision
 from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
 
 ARMIJO = LineSearch(armijo=Armijo())

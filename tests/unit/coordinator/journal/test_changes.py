@@ -18,7 +18,8 @@ from disttrain.job.batch_optimizer import (
     LineSearch,
     StrongWolfe,
 )
-from disttrain.job.sandblaster import BackupTasks, BatchWarmStart, Precision, Sandblaster
+from disttrain.job.strategies.sandblaster import BackupTasks, BatchWarmStart, Sandblaster
+from disttrain.job.strategy_kind import Precision
 
 METHOD = "optimizer.lbfgs"
 

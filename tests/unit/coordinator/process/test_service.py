@@ -14,13 +14,15 @@ import pytest
 from builders import scraping
 from builders.batch_machines import RULES, BatchMachine
 from builders.control_members import LAYOUT
+from builders.jobs import a_job
 from builders.machines import BASE, Machine
 from disttrain.checkpoint import stores
+from disttrain.checkpoint.manifest import JobIdentity
 from disttrain.coordinator.errors import Superseded
 from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.journal import Journal
 from disttrain.coordinator.journal.state import Phase
-from disttrain.coordinator.process.checkpoints import Checkpoints, Job
+from disttrain.coordinator.process.checkpoints import Checkpoints
 from disttrain.coordinator.process.farewell_watch import FarewellWatch
 from disttrain.coordinator.process.leaving import Leaving
 from disttrain.coordinator.process.reporting import Reporting
@@ -30,7 +32,7 @@ from disttrain.coordinator.process.service import Parts, Service
 from disttrain.coordinator.protocol import farewells, messages, orders, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
 from disttrain.coordinator.protocol.messages import HeartbeatReply
-from disttrain.job.sandblaster import BackupTasks
+from disttrain.job.strategies.sandblaster import BackupTasks
 from disttrain.launch.config import Supervisor
 from disttrain.transport.header import EMPTY, Header, Role, Verb
 from disttrain.transport.interface import Payload, Request
@@ -120,11 +122,11 @@ class Served:
         self.reporting = Reporting(
             self.machine, RunFiles(folder), self.metrics, losses_are_exact=True
         )
-        job = Job(uid="u", name="n", seed=1, keep_last=1)
+        spec = a_job("spec.checkpoint.keepLast=1").spec
         parts = Parts(
             machine=self.machine,
             journal=self.journal,
-            checkpoints=Checkpoints(stores.in_folder(folder), job),
+            checkpoints=Checkpoints(stores.in_folder(folder), JobIdentity(uid="u", name="n"), spec),
             reporting=self.reporting,
             leaving=self.leaving,
             farewells=FarewellWatch(self.farewells),

@@ -32,8 +32,13 @@ def are_together(turn: Turn, batch: Batch) -> bool:
         return _are_at_the_beginning(turn)
     if not batch.returning:
         begin(turn, "a shard has a new life")
-    _order(turn, batch, batch.cut_number)
-    if any(batch.returned.get(shard.index) != shard.incarnation for shard in turn.live_shards()):
+    away = [
+        shard
+        for shard in turn.live_shards()
+        if batch.returned.get(shard.index) != shard.incarnation
+    ]
+    turn.tell(away, ReturnTo(checkpoint=batch.cut_number))
+    if away:
         return False
     turn.record(batch_entries.CourseReturned(shards=lives(turn)))
     return True
@@ -96,7 +101,7 @@ def watch_the_end(turn: Turn) -> None:
     """A job that closes and has lost a shard goes on from the cut; see `are_together`."""
     batch = turn.state.batch
     closing = turn.state.phase in {Phase.DRAINING, Phase.CHECKPOINTING}
-    if batch is None or not closing or not turn.shards_ready():
+    if batch is None or not closing or not turn.holders_ready():
         return
     if batch.returning or lives(turn) != batch.lives:
         turn.go_to(Phase.RUNNING)
@@ -110,10 +115,3 @@ def _are_at_the_beginning(turn: Turn) -> bool:
         return False
     turn.record(batch_entries.CourseReturned(shards=lives(turn)))
     return True
-
-
-def _order(turn: Turn, batch: Batch, number: int) -> None:
-    told = {issued.member for issued in turn.open_orders(ReturnTo)}
-    for shard in turn.live_shards():
-        if batch.returned.get(shard.index) != shard.incarnation and shard.member not in told:
-            turn.issue(shard.member, ReturnTo(checkpoint=number))

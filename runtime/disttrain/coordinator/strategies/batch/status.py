@@ -3,7 +3,7 @@
 from typing import Any
 
 from disttrain.coordinator.journal.state import State
-from disttrain.job.sandblaster import lack_of_groups
+from disttrain.job.strategies.sandblaster import lack_of_groups
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.sandblaster.method import Progress
 

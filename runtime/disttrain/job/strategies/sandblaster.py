@@ -1,31 +1,24 @@
 """Sandblaster as a manifest describes it: batch optimisation over sharded vectors."""
 
-from enum import StrEnum
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from disttrain.job.batch_optimizer import BatchOptimizer
-from disttrain.job.downpour import Downpour, WarmStart
 from disttrain.job.optimizer import Optimizer
 from disttrain.job.section import MOST, Count, Section, refused
+from disttrain.job.strategies.downpour import Downpour, WarmStart
+from disttrain.job.strategy_kind import FirstStage, Precision, StrategyKind
 from disttrain.job.update_rules.sgd import Sgd
 
 ALL: Final = "all"
 """A batch of everything."""
 
 
-class BatchWarmStart(Section):
+class BatchWarmStart(FirstStage):
     """Downpour or plain SGD first, as in DistBelief; the method begins where it ends."""
 
     alternatives = ("downpour", "sgd")
-
-    samples: Count = Field(examples=[20000])
-    """Samples that all replicas together process before the method begins. They count for
-    `spec.stop`, as do passes over the data."""
-
-    batch_size: Count = Field(examples=[32])
-    """Samples per step of one replica."""
 
     downpour: Downpour | None = None
     """By all replicas. Exactly one of downpour and sgd is given."""
@@ -35,7 +28,7 @@ class BatchWarmStart(Section):
 
     @property
     def rule(self) -> Downpour:
-        """How it is done: plain SGD is Downpour of a replica that waits for every answer."""
+        """Plain SGD is Downpour of a replica that waits for every answer."""
         if self.downpour is not None:
             return self.downpour
         return Downpour(
@@ -67,15 +60,6 @@ BatchSize = Annotated[
 """`all` or a number of samples."""
 
 
-class Precision(StrEnum):
-    """With which numbers a job computes."""
-
-    FLOAT32 = "float32"
-    """Single precision."""
-    FLOAT64 = "float64"
-    """Double precision: twice the memory and bytes, and many more correct digits."""
-
-
 class BackupTasks(Section):
     """Copies of work that a slow replica has begun; the first result counts."""
 
@@ -86,8 +70,13 @@ class BackupTasks(Section):
     """Groups of portions without a result from which on idle replicas get copies."""
 
 
-class Sandblaster(Section):
+class Sandblaster(StrategyKind):
     """Sandblaster (DistBelief 4.2): a method for whole batches, on vectors that the shards keep."""
+
+    name = "sandblaster"
+    summary = "Batch optimisation, such as L-BFGS, with a parameter server."
+    batch_size_field = "spec.strategy.sandblaster.warmStart.batchSize"
+    portion_size_field = batch_size_field
 
     precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
     """Numbers of the model, of the vectors on the shards, and on the wire."""
@@ -111,6 +100,23 @@ class Sandblaster(Section):
 
     warm_start: BatchWarmStart | None = None
     """Asynchronous or plain SGD first. null: the method begins with the initial parameters."""
+
+    @property
+    def update_rule(self) -> str:
+        return self.optimizer.rule.name
+
+    @property
+    def first_stage(self) -> FirstStage | None:
+        return self.warm_start
+
+    @property
+    def computes_in(self) -> Precision:
+        return self.precision
+
+    def samples_per_step(self, batch_size: int | None) -> int:
+        """A portion."""
+        del batch_size
+        return self.portion_size
 
     @property
     def group_samples(self) -> int:

@@ -7,26 +7,25 @@ from torch import nn
 
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Progress
-from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.job.spec import Spec
+from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.parameter_server.client import Versions
 from disttrain.replica.batch_loop import BatchLoop, TrialPoint
 from disttrain.replica.groups import GroupStaging, HeldGroups
-from disttrain.replica.membership import Membership
-from disttrain.replica.prepared import Prepared
+from disttrain.replica.training import Surroundings, Training
 from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task import checks
 
 
-class BatchTraining:
+class BatchTraining(Training):
     """See `training.Training`."""
 
-    def __init__(
-        self, spec: Spec, prepared: Prepared, membership: Membership, joined: Joined
-    ) -> None:
-        rule = spec.strategy.sandblaster
-        assert rule is not None  # noqa: S101  The registry has asked.
+    of = Sandblaster
+
+    def __init__(self, given: Surroundings) -> None:
+        spec, prepared, membership, joined = given
+        rule = spec.strategy.rule
+        assert isinstance(rule, Sandblaster)  # noqa: S101  The registry has asked.
         ask, member = membership.coordinator.request, joined.member
         self._connection = membership.connect(joined, prepared.model, prepared.device, 0)
         self._point = TrialPoint(self._connection)
@@ -59,9 +58,6 @@ class BatchTraining:
     def fetch_now(self) -> Versions:
         return self._point.fetch_now()
 
-    def evaluated(self) -> None:
-        """Nothing: the next evaluation's point is fetched in any case."""
-
     def progress(self) -> Progress:
         """See `Training`: the coordinator counts groups by their results, and samples by this."""
         return Progress(samples=self._staging.samples)
@@ -81,6 +77,3 @@ class BatchTraining:
             push_seconds=counters.push_seconds,
             fetch_seconds=self._point.waited_seconds,
         )
-
-    def release(self) -> None:
-        """Nothing: no stage follows one of a batch method."""

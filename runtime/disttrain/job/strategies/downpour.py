@@ -7,6 +7,7 @@ from pydantic import Field
 from disttrain.job.optimizer import Optimizer
 from disttrain.job.schedule import LinearWarmup, Schedule
 from disttrain.job.section import Count, NotNegative, Section
+from disttrain.job.strategy_kind import StrategyKind
 from disttrain.job.update_rules.adagrad import Adagrad
 
 
@@ -17,8 +18,11 @@ class WarmStart(Section):
     """Samples that replica 0 processes before the others begin."""
 
 
-class Downpour(Section):
+class Downpour(StrategyKind):
     """Downpour SGD (DistBelief 4.1): asynchronous replicas, a sharded parameter server."""
+
+    name = "downpour"
+    summary = "Asynchronous SGD with a parameter server."
 
     push_every: Count = 1
     """Steps whose gradients are summed into one push; n_push in the papers."""
@@ -48,3 +52,7 @@ class Downpour(Section):
 
     warm_start: WarmStart | None = None
     """One replica alone first. null: all replicas begin at once."""
+
+    @property
+    def update_rule(self) -> str:
+        return self.optimizer.rule.name

@@ -3,29 +3,26 @@
 from collections.abc import Callable
 from functools import partial
 
-from torch import nn
-
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Progress
-from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
-from disttrain.job.spec import Spec
+from disttrain.job.strategies import downpour as manifests
 from disttrain.parameter_server.client import Versions
 from disttrain.replica import pushes
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.leases import HeldLeases, LostLeases
-from disttrain.replica.membership import Membership
-from disttrain.replica.prepared import Prepared
+from disttrain.replica.training import Surroundings, Training
 from disttrain.replica.work import Cutting, WorkSource
 
 
-class DownpourTraining:
+class DownpourTraining(Training):
     """See `training.Training`."""
 
-    def __init__(
-        self, spec: Spec, prepared: Prepared, membership: Membership, joined: Joined
-    ) -> None:
+    of = manifests.Downpour
+
+    def __init__(self, given: Surroundings) -> None:
+        spec, prepared, membership, joined = given
         coordinator = membership.coordinator
         manifest = spec.strategy.only_downpour
         buffers = pushes.gradient_buffers(manifest)
@@ -42,10 +39,6 @@ class DownpourTraining:
         pipeline = prepared.pipeline(joined.seed, source, cutting, membership.halt)
         loss = prepared.loss()
         self._loop = TrainingLoop(self._downpour, loss, pipeline, self._lost, joined.seed)
-
-    @staticmethod
-    def check_model(model: nn.Module) -> None:
-        """Every model will do."""
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
         self._downpour.begin(self._connection.first_fetch(meanwhile))

@@ -1,0 +1,73 @@
+"""What a manifest says of a strategy, whichever it is."""
+
+from abc import abstractmethod
+from enum import StrEnum
+from typing import ClassVar
+
+from pydantic import Field
+
+from disttrain.job.section import Count, Section
+
+
+class Precision(StrEnum):
+    """With which numbers a job computes."""
+
+    FLOAT32 = "float32"
+    """Single precision."""
+    FLOAT64 = "float64"
+    """Double precision: twice the memory and bytes, and many more correct digits."""
+
+
+class FirstStage(Section):
+    """What a job does before its strategy begins."""
+
+    samples: Count = Field(examples=[20000])
+    """Samples that all replicas together process before the method begins. They count for
+    `spec.stop`, as do passes over the data."""
+
+    batch_size: Count = Field(examples=[32])
+    """Samples per step of one replica."""
+
+    @property
+    @abstractmethod
+    def rule(self) -> "StrategyKind":
+        """How it is done."""
+
+
+class StrategyKind(Section):
+    """What everybody asks of a strategy. Whoever carries it out finds its own side by the type."""
+
+    name: ClassVar[str]
+    # In manifests in camelCase, and in statuses.
+
+    summary: ClassVar[str]
+    # A sentence for those who choose one.
+
+    batch_size_field: ClassVar[str] = "spec.batchSize"
+    portion_size_field: ClassVar[str] = "spec.portionSize"
+    # Where a manifest says how large steps and portions of a job's first stage are.
+
+    @property
+    @abstractmethod
+    def update_rule(self) -> str:
+        """What changes the parameters, as checkpoints name it."""
+
+    def holding_replicas(self, replicas: int) -> int:
+        """How many, from the first on, hold the job's state and write checkpoints; 0: shards do."""
+        del replicas
+        return 0
+
+    @property
+    def first_stage(self) -> FirstStage | None:
+        """None: the strategy begins at once."""
+        return None
+
+    @property
+    def computes_in(self) -> Precision:
+        """Numbers of a job's model."""
+        return Precision.FLOAT32
+
+    def samples_per_step(self, batch_size: int | None) -> int:
+        """What a replica computes at once, where `batch_size` is the job's."""
+        assert batch_size is not None, "the rules require it"  # noqa: S101 - for ourselves.
+        return batch_size

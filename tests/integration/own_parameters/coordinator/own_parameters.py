@@ -1,0 +1,65 @@
+"""Replicas that keep their own parameters: each gets a portion of the data at a time."""
+
+from typing import Any, Self
+
+from disttrain.job.strategies.own_parameters import (  # type: ignore[import-not-found]  # It is added as programs start.
+    OwnParameters,
+)
+
+from disttrain.coordinator.decisions import membership, running
+from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
+from disttrain.coordinator.journal import work_entries
+from disttrain.coordinator.journal.state import Phase, State
+from disttrain.coordinator.leases import portions
+from disttrain.coordinator.protocol.messages import RequestWork, Work
+from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.status.watch import Watch
+
+_ASK_AGAIN_SECONDS = 0.05
+
+
+class Descents(CoordinatorSide):
+    """No replica waits for another one."""
+
+    of = OwnParameters
+
+    @classmethod
+    def made(cls, rule: Any, common: Settings) -> Self:
+        del rule
+        return cls(settings=common)
+
+    @property
+    def own_data_problem(self) -> str:
+        return "a loop with its own data has no parameters that this job would keep"
+
+    def has_begun(self, state: State) -> bool:
+        del state
+        return True
+
+    def loss(self, state: State, watch: Watch) -> float | None:
+        """The mean of what the replicas have reported, each by its own mean."""
+        del state
+        reports = [report for report in watch.replicas.values() if report.loss_steps]
+        means = [report.loss_sum / report.loss_steps for report in reports]
+        return sum(means) / len(means) if means else None
+
+    def run(self, turn: Turn) -> None:
+        running.run(turn)
+
+    def give(self, turn: Turn, request: RequestWork) -> Work:
+        data, member, stop = turn.state.data, request.member, turn.settings.stop
+        is_running = turn.state.phase is Phase.RUNNING
+        if is_running and not data.held(member):
+            lease = portions.next_lease(data, member.index, stop)
+            if lease is not None:
+                turn.record(work_entries.LeaseGranted(member=member, lease=lease))
+            elif portions.may_open_epoch(data, stop):
+                turn.record(work_entries.EpochOpened())
+        lost = membership.lost_leases(turn, member)
+        return Work(
+            leases=tuple(portions.unseen(data.held(member), request.last_lease)),
+            wait=is_running or turn.state.phase is Phase.WAITING or bool(lost),
+            after_seconds=_ASK_AGAIN_SECONDS,
+            lost_leases=lost,
+            live_replicas=len(turn.live_replicas()),
+        )
