@@ -32,21 +32,9 @@ SEEDS = range(60)
 
 
 def _found(
-    *,
-    word: str,
-    seeds: Iterable[int] = SEEDS,
-    shard_faults: bool = False,
-    **plan: Any,
+    *, word: str, seeds: Iterable[int] = SEEDS, shard_faults: bool = False, **plan: Any
 ) -> bool:
-    """Whether a seed fails with this word in what it says."""
-    for seed in seeds:
-        try:
-            run = chaos.run(seed, shard_faults=shard_faults, **plan)
-        except (AssertionError, KeyError):
-            continue
-        if any(word in violation for violation in truth.violations(run)):
-            return True
-    return False
+    return truth.is_found(word, seeds, shard_faults=shard_faults, **plan)
 
 
 _DECIDE = Deliveries.decide

@@ -6,6 +6,7 @@ the first time is taken for a part of the second, each taking has a number of it
 
 import threading
 import time
+from collections.abc import Callable
 
 from disttrain.coordinator.protocol.messages import GroupLease
 
@@ -19,7 +20,8 @@ not know it yet."""
 class HeldGroups:
     """May be used by any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         self._room = threading.Condition()
         """Guards everything, and is notified when there may be room for another group."""
         self._groups: dict[int, GroupLease] = {}
@@ -35,7 +37,7 @@ class HeldGroups:
             if any(held.attempt == group.attempt for held in self._groups.values()):
                 return None
             if group.evaluation <= self._over:
-                self._pause_until = time.monotonic() + _PAUSE_SECONDS
+                self._pause_until = self.clock() + _PAUSE_SECONDS
             self._taken += 1
             self._groups[self._taken] = group
             return self._taken
@@ -78,7 +80,7 @@ class HeldGroups:
     def wait_for_room(self, seconds: float) -> None:
         """Return when another group is to be asked for, or after so long at most."""
         with self._room:
-            pause = self._pause_until - time.monotonic()
+            pause = self._pause_until - self.clock()
             self._room.wait_for(self._has_room, min(pause, seconds) if pause > 0 else seconds)
 
     @property
@@ -91,7 +93,7 @@ class HeldGroups:
         return len(self._groups) - len(self._computed)
 
     def _has_room(self) -> bool:
-        return self._to_compute() < HELD and time.monotonic() >= self._pause_until
+        return self._to_compute() < HELD and self.clock() >= self._pause_until
 
     def _forget(self, number: int) -> None:
         self._groups.pop(number, None)

@@ -173,7 +173,7 @@ class GroupSource(RequestedWork):
         portion_samples: Callable[[int], int],
         halt: Halt,
     ) -> None:
-        super().__init__(coordinator, halt)
+        super().__init__(coordinator, halt, held.clock)
         self._member = member
         self._held = held
         self._progress = progress
