@@ -5,14 +5,12 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import safetensors.numpy
 
-from builders.jobs import a_batch_job, a_job
 from disttrain.coordinator.journal.batch_entries import CourseBegun
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol import messages
@@ -23,7 +21,8 @@ from disttrain.launch.run_folder import RunFolder
 from disttrain.transport.header import Role
 from disttrain.transport.in_memory import InMemoryTransport, Network, Weather
 from disttrain.transport.virtual_time import Bell, VirtualTime
-from simulation import batch, told
+from simulation import batch, jobs, told
+from simulation.jobs import Kind
 from simulation.sim_coordinator import SimCoordinator
 from simulation.sim_replica import SimReplica
 from simulation.sim_shard import SimShard
@@ -33,29 +32,8 @@ from simulation.world import COORDINATOR, Life, World
 LONGEST = 600.0
 """Simulated seconds by which every job must have ended."""
 CHUNK_BYTES = 64
-WARM_SAMPLES = 44
-"""Of a warm start: a pass over the data, and more than half of another one."""
-WARM_RATE = 2.0**-7
-"""Each update is an exact number."""
 _IN_MEMORY = Path("/dev/shm")
 """Where there is one: what is synced to disk is of no interest here, and takes long."""
-
-
-class Kind(StrEnum):
-    """What the job does."""
-
-    DOWNPOUR = "downpour"
-    BATCHES = "batches"
-    """A method for all data at once."""
-    SMALL_BATCHES = "small batches"
-    AFTER_DOWNPOUR = "after downpour"
-    """The same as `BATCHES`, with a warm start by all replicas."""
-    AFTER_SGD = "after sgd"
-    """With one by a single replica."""
-
-    @property
-    def has_warm_start(self) -> bool:
-        return self in {Kind.AFTER_DOWNPOUR, Kind.AFTER_SGD}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,12 +92,12 @@ class Chaos:
             self.time, chance=chance, weather=weather, route=self._route, chunk_bytes=CHUNK_BYTES
         )
         self.replicas, self.shards = self.chance.randint(1, 3), self.chance.randint(1, 2)
-        epochs = 3 if plan.target else 2
+        epochs = jobs.epochs(target=plan.target)
         steps = self.chance.uniform(0.5, 1.0) * plan.seconds / 0.3 * self.replicas
         self.world = World(
             network=network,
             folder=Path(),
-            job=self._job(epochs),
+            job=self._job(),
             samples=max(24, int(4 * steps / epochs)) if self.is_downpour else batch.SAMPLES,
             parameters=self.chance.randint(20, 100) if self.is_downpour else batch.DIMENSIONS,
             push_every=self.chance.choice([1, 1, 2]),
@@ -129,7 +107,7 @@ class Chaos:
         )
         self.replicas = self.world.job.spec.replicas.count
         if not self.is_downpour:
-            self.world.start, self.world.rate = float(batch.START[0]), WARM_RATE
+            self.world.start, self.world.rate = float(batch.START[0]), jobs.WARM_RATE
             self.world.write_seconds = 0.05
         self.coordinator = SimCoordinator(self.world)
         self.members: dict[str, Life] = {}
@@ -159,6 +137,7 @@ class Chaos:
         try:
             self._run()
             self._look()
+            self.time.close()
             return self if then is None else then(self)
         finally:
             self.time.close()
@@ -232,34 +211,14 @@ class Chaos:
                 life = self.replaced
         return f"{COORDINATOR}-{life}"
 
-    def _job(self, epochs: int) -> DistTrainJob:
-        common = [
-            f"spec.replicas.count={self.replicas}",
-            f"spec.parameterServer.shards={self.shards}",
-            "spec.coordinator.leaseSeconds=4",
-            "spec.coordinator.memberTimeoutSeconds=10",
-            "spec.audit=full",
-        ]
+    def _job(self) -> DistTrainJob:
+        size = jobs.Size(replicas=self.replicas, shards=self.shards)
         if not self.is_downpour:
-            return a_batch_job(*common, *_of_a_batch(self.plan.kind), *self.plan.more)
-        return a_job(*common, *self._of_downpour(epochs), *self.plan.more)
-
-    def _of_downpour(self, epochs: int) -> list[str]:
-        found = [
-            "spec.strategy.downpour.optimizer.sgd.learningRate=1",
-            "spec.batchSize=4",
-            "spec.portionSize=8",
-            f"spec.stop.epochs={epochs}",
-            "spec.checkpoint.everySeconds=3",
-            "spec.record=true",
-            f"spec.evaluation.everySeconds={2 if self.plan.target else 5}",
-        ]
+            return jobs.of_a_method(self.plan.kind, size, *self.plan.more)
+        more = [*self.plan.more]
         if self.chance.random() < 0.3:
-            found.append("spec.strategy.downpour.warmStart.samples=12")
-        if self.plan.target:
-            found.append("spec.stop.targetMetric.name=accuracy")
-            found.append("spec.stop.targetMetric.atLeast=0.7")
-        return found
+            more.append("spec.strategy.downpour.warmStart.samples=12")
+        return jobs.of_downpour(size, *more, target=self.plan.target)
 
     def _plan_fault(self) -> None:
         kinds: list[Callable[[], None]] = [
@@ -336,31 +295,6 @@ class Chaos:
             self.members[name] = SimShard(self.world, index)
         else:
             self.members[name] = SimReplica(self.world, index)
-
-
-def _of_a_batch(kind: Kind) -> list[str]:
-    method = "spec.strategy.sandblaster"
-    found = [
-        f"{method}.precision=float64",
-        f"{method}.portionSize={batch.PORTION}",
-        f"{method}.pushEveryPortions={batch.GROUP}",
-        f"{method}.backupTasks.startWhenRemaining=3",
-        f"{method}.optimizer.lbfgs.history=2",
-        f"{method}.optimizer.lbfgs.gradientTolerance=0",
-        f"{method}.optimizer.lbfgs.changeTolerance=1e-3",
-        "spec.stop.iterations=1000",
-        "spec.checkpoint.everySeconds=3",
-        "spec.evaluation.everySeconds=3",
-    ]
-    if kind is Kind.SMALL_BATCHES:
-        found.append(f"{method}.batchSize=16")
-        found.append(f"{method}.optimizer.lbfgs.changeTolerance=0.8")
-    if kind.has_warm_start:
-        downpour = ".downpour.optimizer" if kind is Kind.AFTER_DOWNPOUR else ""
-        found.append(f"{method}.warmStart.samples={WARM_SAMPLES}")
-        found.append(f"{method}.warmStart.batchSize=4")
-        found.append(f"{method}.warmStart{downpour}.sgd.learningRate={WARM_RATE}")
-    return found
 
 
 def _death(name: str, member: Life) -> messages.MemberDied:

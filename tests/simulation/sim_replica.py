@@ -14,7 +14,8 @@ from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.replica import files
 from disttrain.transport.header import Role
-from simulation.sim_work import BatchWork, DownpourWork, Place, Work
+from simulation.sim_batch_work import BatchWork
+from simulation.sim_work import DownpourWork, Place, Work
 from simulation.world import TICK_SECONDS, World, accuracy
 
 _TEST_SAMPLES = 10

@@ -6,7 +6,8 @@ import pytest
 
 from disttrain.coordinator.journal import entries, state
 from disttrain.coordinator.journal.state import State
-from simulation.chaos import Chaos, Kind, Plan
+from simulation.chaos import Chaos, Plan
+from simulation.jobs import Kind
 from simulation.sim_coordinator import SimCoordinator
 from simulation.world import JOB_UID
 

@@ -3,7 +3,7 @@
 import pytest
 
 from simulation import chaos, truth
-from simulation.chaos import Kind
+from simulation.jobs import Kind
 
 BLOCK = 20
 BEFORE_A_PUSH = 5

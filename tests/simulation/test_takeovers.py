@@ -6,7 +6,8 @@ from disttrain.coordinator.journal.journal import Journal
 from disttrain.coordinator.process.service import Service
 from disttrain.coordinator.protocol.control import ControlConnection
 from simulation import truth
-from simulation.chaos import Chaos, Kind, Plan, Takeover
+from simulation.chaos import Chaos, Plan, Takeover
+from simulation.jobs import Kind
 
 TAKEOVERS = (
     Takeover(at=1.0, reach_seconds=3.0),

@@ -18,7 +18,8 @@ from disttrain.state.share import Share
 from simulation import batch
 from simulation import chaos as runs
 from simulation.batch import Point, Serial
-from simulation.chaos import CHUNK_BYTES, WARM_SAMPLES, Chaos
+from simulation.chaos import CHUNK_BYTES, Chaos
+from simulation.jobs import WARM_SAMPLES
 from simulation.world import accuracy
 
 Sample = tuple[int, int, int]

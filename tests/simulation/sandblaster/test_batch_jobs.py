@@ -10,7 +10,8 @@ from disttrain.coordinator.journal.state import Phase, State, StopReason
 from disttrain.sandblaster.batch.driver import Stage
 from disttrain.transport.header import Role
 from simulation import truth
-from simulation.chaos import Chaos, Kind, Plan
+from simulation.chaos import Chaos, Plan
+from simulation.jobs import Kind
 from simulation.world import Life, accuracy
 
 GROUPS = 7

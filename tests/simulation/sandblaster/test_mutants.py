@@ -23,7 +23,8 @@ from disttrain.sandblaster.kernels import Array
 from disttrain.sandblaster.names import PARAMETERS
 from disttrain.transport.header import Header, Verb
 from simulation import chaos, truth
-from simulation.chaos import Chaos, Kind, Plan
+from simulation.chaos import Chaos, Plan
+from simulation.jobs import Kind
 from simulation.sim_shard import SimShard
 from simulation.world import Life
 
