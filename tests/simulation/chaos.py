@@ -177,6 +177,8 @@ class Chaos:
         `act` gets the coordinator, whose thread it is.
         """
 
+        self.has_acted = False
+
         def look(life: Life) -> None:
             if not self.has_acted and moment(self.coordinator.state):
                 self.has_acted = True
