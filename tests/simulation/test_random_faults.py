@@ -6,7 +6,7 @@ from simulation import chaos, truth
 from simulation.jobs import Kind
 
 BLOCK = 20
-BEFORE_A_PUSH = 5
+BEFORE_A_PUSH = 4
 """Blocks; of the others each landing sees all."""
 
 

@@ -6,8 +6,8 @@ from simulation import chaos, truth
 from simulation.jobs import Kind
 
 BLOCK = 10
-BLOCKS = 12
-BEFORE_A_PUSH = 2
+BLOCKS = 11
+BEFORE_A_PUSH = 1
 """Blocks; of the others each landing sees all."""
 
 
