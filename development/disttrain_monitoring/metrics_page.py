@@ -1,22 +1,37 @@
 """The reference page of all metrics, from the code that serves them."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import Counter, Gauge, Histogram
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from disttrain.telemetry.metrics import (
-    BatchMetrics,
-    CoordinatorMetrics,
-    ExporterMetrics,
-    ReplicaMetrics,
-    ShardMetrics,
-    new_registry,
-)
+from disttrain.coordinator import strategies
+from disttrain.coordinator.decisions.machine import Coordinator
+from disttrain.coordinator.decisions.turn import Places
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.process.served_metrics import ServedMetrics as CoordinatorMetrics
+from disttrain.job import parsing
+from disttrain.parameter_server.served_metrics import ServedMetrics as ShardMetrics
+from disttrain.replica.served_metrics import ServedMetrics as ReplicaMetrics
+from disttrain.telemetry import exporter
 from disttrain_operator.telemetry import metrics as of_operator
 
-Collector = Counter | Gauge | Histogram
+_ADDRESS: Final = "127.0.0.1:0"
+_JOB: Final = """\
+apiVersion: disttrain.dev/v1alpha1
+kind: DistTrainJob
+metadata: {name: any}
+spec:
+  task: {entrypoint: any:Any}
+  strategy: {downpour: {optimizer: {sgd: {learningRate: 0.1}}}}
+  parameterServer: {shards: 1}
+  replicas: {count: 1}
+  batchSize: 1
+  stop: {epochs: 1}
+"""
+_BATCH: Final = "disttrain_batch_"
 
 _HEAD: Final = """\
 # Metrics
@@ -55,34 +70,39 @@ def page() -> str:
 
 def groups() -> dict[str, tuple[Metric, ...]]:
     """Return all metrics by who serves them."""
+    coordinator = CoordinatorMetrics(_ADDRESS)
+    coordinator.update(_machine(), now=0.0, dropped={})
+    served = [_metric(family) for family in coordinator.collect()]
     return {
-        "Coordinator": tuple(_of_group(CoordinatorMetrics(new_registry()))),
-        "Coordinator of a batch method": tuple(_of_group(BatchMetrics(new_registry()))),
-        "Shard": tuple(_of_group(ShardMetrics(new_registry()))),
-        "Replica": tuple(_of_group(ReplicaMetrics(new_registry()))),
-        "Every process of a job": tuple(_of_group(ExporterMetrics(new_registry()))),
-        "Operator": tuple(_of_module()),
+        "Coordinator": tuple(each for each in served if not each.name.startswith(_BATCH)),
+        "Coordinator of a batch method": tuple(
+            each for each in served if each.name.startswith(_BATCH)
+        ),
+        "Shard": tuple(map(_metric, ShardMetrics(_ADDRESS).collect())),
+        "Replica": tuple(map(_metric, ReplicaMetrics(_ADDRESS).collect())),
+        "Every process of a job": (_of_library(exporter.connections_cut(CollectorRegistry())),),
+        "Operator": tuple(
+            _of_library(value)
+            for value in vars(of_operator).values()
+            if isinstance(value, Counter | Gauge | Histogram)
+        ),
     }
 
 
-def _of_group(
-    group: CoordinatorMetrics | BatchMetrics | ShardMetrics | ReplicaMetrics | ExporterMetrics,
-) -> Iterator[Metric]:
-    yield from map(_metric, vars(group).values())
+def _machine() -> Coordinator:
+    job = strategies.stages(parsing.parse_job(_JOB).spec)
+    return Coordinator(State(), job, Places(model_file="", staging=str, checkpoint=str))
 
 
-def _of_module() -> Iterator[Metric]:
-    for value in vars(of_operator).values():
-        if isinstance(value, Counter | Gauge | Histogram):
-            yield _metric(value)
-
-
-def _metric(collector: Collector) -> Metric:
-    family = next(iter(collector.describe()))
-    name = f"{family.name}_total" if family.type == "counter" else family.name
+def _of_library(collector: Counter | Gauge | Histogram) -> Metric:
     # The library tells nobody which labels a metric has before it has a value.
-    labels = tuple(collector._labelnames)  # noqa: SLF001
-    return Metric(name=name, kind=family.type, labels=labels, means=family.documentation)
+    return _metric(next(iter(collector.describe())), collector._labelnames)  # noqa: SLF001
+
+
+def _metric(family: prometheus_client.Metric, labels: Sequence[str] = ()) -> Metric:
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    labels = labels or getattr(family, "_labelnames", ())
+    return Metric(name=name, kind=family.type, labels=tuple(labels), means=family.documentation)
 
 
 def _section(title: str, found: tuple[Metric, ...]) -> str:

@@ -23,11 +23,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from builders import placements
+from builders.checkpoints import folder_of
 from builders.jobs import SMALL
 from builders.lone_shard import LonePlan, LoneShard
 from builders.report import Bar, print_report
-from disttrain.checkpoint import names, part_file
-from disttrain.checkpoint.store import Store
+from disttrain.checkpoint import names, part_file, stores
+from disttrain.checkpoint.stores import Store
 from disttrain.coordinator.protocol.orders import Checkpoint, ShardWritten
 from disttrain.job.parsing import parse_job
 from disttrain.parameter_server.client import FetchClient, Push, PushClient
@@ -86,7 +87,7 @@ def measure(kind: TransportKind, elements: int, rounds: int, folder: Path) -> di
     with LoneShard(plan) as shard, _under_load(shard, sizes, load):
         memory_before = shard.memory_bytes()
         quiet = _quiet(2.0)
-        store = Store(folder / "checkpoints")
+        store = stores.in_folder(folder / "checkpoints")
         written = [_checkpoint(shard, store, number) for number in range(1, rounds + 1)]
         memory_after = shard.memory_bytes()
     busy = [wait for _, first, end in written for wait in load.waits_between(first, end)]
@@ -122,12 +123,12 @@ def _checkpoint(shard: LoneShard, store: Store, number: int) -> tuple[ShardWritt
     """Order one; the shard's answer, and when it was ordered and answered."""
     staging = store.begin(number)
     first = time.perf_counter()
-    result = shard.order(Checkpoint(number=number, folder=str(staging.path)))
+    result = shard.order(Checkpoint(number=number, folder=str(folder_of(staging))))
     end = time.perf_counter()
     if not isinstance(result, ShardWritten):
         message = f"the shard wrote no checkpoint: {result}"
         raise TypeError(message)
-    found = part_file.digest_of(staging.path / names.part_file(0))
+    found = part_file.digest_of(folder_of(staging) / names.part_file(0))
     assert (found.bytes, found.hash) == (result.bytes, result.hash)
     store.abandon(number)
     return result, first, end

@@ -24,6 +24,7 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from builders.downpours import a_downpour
 from builders.jobs import SMALL
 from builders.lone_shard import LonePlan, LoneShard
 from builders.report import Bar, print_report
@@ -32,14 +33,12 @@ from disttrain.job.parsing import parse_job
 from disttrain.parameter_server.client import FetchClient, PushClient
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
-from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
-from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.model_tensors import describe
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
-from disttrain.replica.requested_work import LeaseSource
-from disttrain.replica.work import Cutting
+from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task.loss import BatchLoss
 from disttrain.transport.config import TransportKind
 
@@ -73,7 +72,7 @@ class Labelled(torch.utils.data.Dataset[Any]):
         return self._pixels[indices], self._labels[indices]
 
 
-class Leases(LeaseSource):
+class Leases(WorkSource):
     """One lease after the other, without a coordinator."""
 
     def __init__(self, samples: int) -> None:
@@ -104,7 +103,7 @@ class Joined:
         halt = Halt()
         self.connection = Connection(model, sides, halt)
         self.connection.upload([0])
-        self.downpour = Downpour(self.connection, DownpourConfig())
+        self.downpour = Downpour(self.connection, a_downpour())
         self.downpour.begin(self.connection.first_fetch(meanwhile=lambda: None))
         source = Leases(len(workload.pixels))
         cutting = Cutting(

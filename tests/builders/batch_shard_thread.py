@@ -14,8 +14,8 @@ from builders.batch_shards import a_placement, a_shard
 from builders.shard_process import JOB
 from builders.transports import PATIENCE, an_address
 from disttrain.coordinator.protocol.messages import ShardAddress
-from disttrain.parameter_server.batch_shard import SandblasterShard
 from disttrain.parameter_server.serving import Serving
+from disttrain.parameter_server.shard import Shard
 from disttrain.state.placement import Placement
 from disttrain.transport.config import TransportConfig, TransportKind
 from disttrain.transport.factory import open_transport
@@ -37,7 +37,7 @@ class ShardThread:
         self._listener = self._transport.listen(an_address(kind, folder))
         self.shard = a_shard(elements=elements, chunk_bytes=chunk_bytes)
         self._serving = Serving(self._listener, self.shard)
-        self._work: queue.Queue[tuple[Callable[[SandblasterShard], Any], Future[Any]]]
+        self._work: queue.Queue[tuple[Callable[[Shard], Any], Future[Any]]]
         self._work = queue.Queue()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -47,7 +47,7 @@ class ShardThread:
     def directory_entry(self) -> ShardAddress:
         return ShardAddress(index=0, incarnation=1, address=self._listener.address)
 
-    def do(self, what: Callable[[SandblasterShard], Any]) -> Any:
+    def do(self, what: Callable[[Shard], Any]) -> Any:
         """Something in the shard's thread, between two rounds of requests."""
         done: Future[Any] = Future()
         self._work.put((what, done))

@@ -1,6 +1,6 @@
 """Shards of a batch method without a process, and what a replica and a coordinator say to them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +14,17 @@ from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.protocol import orders
 from disttrain.holder import writing
 from disttrain.holder.restoring import Wanted
+from disttrain.job.batch_optimizer import Lbfgs
 from disttrain.parameter_server import batch_values, restoring
-from disttrain.parameter_server.batch_shard import SandblasterShard
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import Answer, ShardState
+from disttrain.parameter_server.strategies.sandblaster import BatchVectors
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.orders import Order
+from disttrain.sandblaster.batch.shard import BatchShard
 from disttrain.sandblaster.names import ARRIVED, DIRECTION, FETCHABLE, GRADIENT, PARAMETERS, TRIAL
 from disttrain.sandblaster.operations import Operation
 from disttrain.state.placement import Placement
@@ -44,10 +46,6 @@ ACCEPT: tuple[Operation, ...] = (
 )
 
 
-def no_checkpoint(number: int, _share: Share) -> RestoredShard:
-    raise AssertionError(number)
-
-
 def a_placement(trainable: Vector, elements: int = ELEMENTS, shards: int = 1) -> Placement:
     """Of a model that has one vector."""
     return placements.a_placement({trainable: elements}, shards, FETCHABLE)
@@ -57,13 +55,12 @@ def a_shard(
     trainable: Vector = placements.PARAMETERS,
     index: int = 0,
     shards: int = 1,
-    reload: Callable[[int, Share], RestoredShard] = no_checkpoint,
     elements: int = ELEMENTS,
     chunk_bytes: int = CHUNK_BYTES,
-) -> SandblasterShard:
+) -> Shard:
     """With parameters 1, 2, 3, ...; replicas 0 and 1 may stage."""
     state = ShardState(index=index, incarnation=1)
-    shard = SandblasterShard(state, Records(incarnation=1), reload, replicas=2)
+    shard = Shard([BatchVectors(Lbfgs(), state, Records(incarnation=1), replicas=2)])
     shard.configure(a_placement(trainable, elements, shards), chunk_bytes)
     assert state.values is not None
     held = state.values.share.ranges[trainable]
@@ -72,6 +69,11 @@ def a_shard(
     for sender in range(2):
         shard.admit(SenderLife(sender, 1))
     return shard
+
+
+def batch_of(shard: Shard) -> BatchShard:
+    assert isinstance(shard.stage, BatchVectors)
+    return shard.stage.batch
 
 
 def perform(
@@ -93,7 +95,7 @@ def perform(
         samples=max(1, len(commits)),
         operations=operations,
     )
-    return shard.carry_out(orders.Perform(order=order))
+    return shard.stage.carry_out(orders.Perform(order=order))
 
 
 def performed(result: orders.Result) -> tuple[float, ...]:
@@ -166,7 +168,7 @@ def fetch(shard: Shard, vector: Vector, evaluation: int = 0) -> NDArray[np.gener
     return np.frombuffer(b"".join(payloads), DTYPES[vector.element_type])
 
 
-def one_iteration(shards: Sequence[SandblasterShard], commits: int = 3) -> None:
+def one_iteration(shards: Sequence[Shard], commits: int = 3) -> None:
     """Orders 1 to 3: an evaluation with a few groups, and a point that is accepted."""
     for shard in shards:
         performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=commits))
@@ -176,20 +178,20 @@ def one_iteration(shards: Sequence[SandblasterShard], commits: int = 3) -> None:
         performed(perform(shard, 3, *ACCEPT, evaluation=2, groups=commits))
 
 
-def next_pair(shard: SandblasterShard, order: int) -> None:
+def next_pair(shard: Shard, order: int) -> None:
     """The history grows by a vector: the others stay as they are."""
-    known = sum(name.startswith("s") for name in shard.batch.vectors.names)
+    known = sum(name.startswith("s") for name in batch_of(shard).vectors.names)
     made = ops.Combine(target=f"s{known}", terms={GRADIENT: 0.5 + order})
     performed(perform(shard, order, made))
 
 
-def vectors(shard: SandblasterShard) -> Mapping[str, bytes]:
+def vectors(shard: Shard) -> Mapping[str, bytes]:
     """Every vector's bytes, in the order of their places."""
-    batch = shard.batch.vectors
+    batch = batch_of(shard).vectors
     return {name: batch[name].tobytes() for name in batch.places}
 
 
-def commit(folder: Path, shards: Sequence[SandblasterShard], number: int = 1) -> Checkpoint:
+def commit(folder: Path, shards: Sequence[Shard], number: int = 1) -> Checkpoint:
     """A checkpoint of them all, of a model that has one tensor."""
     held = [shard.state.values for shard in shards if shard.state.values is not None]
     cuts = [

@@ -16,8 +16,7 @@ from typing import Any, TypeAlias
 
 from builders import batch_shards
 from builders.checkpoints import a_checkpoint, a_layout, stage
-from disttrain.checkpoint import store
-from disttrain.checkpoint.store import Store
+from disttrain.checkpoint import stores
 
 CALLS = ("open", "write", "fsync", "link", "rename", "mkdir", "close")
 KEEP = 1
@@ -32,7 +31,7 @@ class Plain:
 
     def second(self, folder: Path) -> None:
         """Commit checkpoint 2."""
-        kept = Store(folder)
+        kept = stores.in_folder(folder)
         kept.commit(stage(kept.begin(2), a_layout(), 2))
 
 
@@ -84,7 +83,7 @@ def _write_until(step: int, folder: Path, kind: Kind) -> None:
     for name in CALLS:
         setattr(os, name, _watched(getattr(os, name), dying))
     kind.second(folder)
-    Store(folder).retain(KEEP)
+    stores.in_folder(folder).retain(KEEP)
 
 
 def _watched(call: Callable[..., Any], dying: Callable[[], None]) -> Callable[..., Any]:
@@ -99,15 +98,15 @@ def _watched(call: Callable[..., Any], dying: Callable[[], None]) -> Callable[..
 
 def _found(folder: Path) -> dict[str, Any]:
     """The newest checkpoint, verified, and the names of all that look complete."""
-    latest = Store(folder).latest()
+    latest = stores.in_folder(folder).latest()
     assert latest is not None
-    whole = store.verify(latest.path)
+    whole = stores.verify(latest.path)
     complete = sorted(path.name for path in folder.iterdir() if path.name.isdigit())
     return {"latest": whole.manifest.number, "complete": complete}
 
 
 def _start_over(folder: Path, kind: Kind) -> None:
-    for checkpoint in Store(folder).list():
+    for checkpoint in stores.in_folder(folder).list():
         for file in checkpoint.path.iterdir():
             file.unlink()
         checkpoint.path.rmdir()

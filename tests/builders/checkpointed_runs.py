@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from builders import placements
-from builders.checkpoints import a_manifest, a_placement, write_part
+from builders.checkpoints import a_manifest, a_placement, folder_of, write_part
 from builders.jobs import SMALL
+from disttrain.checkpoint import stores
 from disttrain.checkpoint.element_types import Values
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.store import Store
 from disttrain.launch.run_folder import RunFolder, RunRecord
 from disttrain.replica import model_tensors
 from disttrain.state.vector import Vector
@@ -69,10 +69,10 @@ def checkpoint_of(folder: Path, model: nn.Module, number: int = 1) -> Checkpoint
     """A checkpoint, by two shards, of a model that has parameters alone."""
     layout = model_tensors.describe(model).layout
     values = _values(model)
-    store = Store(folder)
+    store = stores.in_folder(folder)
     staging = store.begin(number)
     shards = [
-        write_part(staging.path, index, a_placement(layout, 2).ranges(index), values)
+        write_part(folder_of(staging), index, a_placement(layout, 2).ranges(index), values)
         for index in range(2)
     ]
     return store.commit(a_manifest(shards, layout=layout, number=number))

@@ -1,13 +1,14 @@
 """Models, values and checkpoints on disk, in which a test says only what matters to it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
 from builders import placements
-from disttrain.checkpoint import model_map, names
+from disttrain.checkpoint import model_map, names, stores
 from disttrain.checkpoint.element_types import DTYPES, FILE_TYPES, Values
 from disttrain.checkpoint.manifest import (
     FileEntry,
@@ -18,9 +19,9 @@ from disttrain.checkpoint.manifest import (
     Piece,
 )
 from disttrain.checkpoint.part_file import Content
-from disttrain.checkpoint.parts import FolderParts, Parts
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.store import Staging, Store
+from disttrain.checkpoint.storage import FolderStorage
+from disttrain.checkpoint.stores import Parts, Staging
 from disttrain.checkpoint.tensor_file import Tensor
 from disttrain.state.layout import ModelLayout, TensorSpec
 from disttrain.state.placement import Held, Placement, Range, place
@@ -72,7 +73,27 @@ def write_part(
     version: int = 7,
 ) -> HolderEntry:
     """One holder's file with the values of its ranges, and Adagrad's state: ten times as much."""
-    return put_part(FolderParts(folder), index, ranges, values, version)
+    return put_part(parts_at(folder), index, ranges, values, version)
+
+
+class _OneFolder(FolderStorage):
+    """Everything is staged where it is."""
+
+    def staged(self, number: int, entry: FileEntry) -> str:  # noqa: ARG002  There is one.
+        return entry.name
+
+    def room(self, folder: str) -> AbstractContextManager[Path]:  # noqa: ARG002  As above.
+        return nullcontext(self.home)
+
+
+def parts_at(folder: Path) -> Parts:
+    """Parts of a checkpoint in a folder that no store has made."""
+    return Parts(_OneFolder(folder), 1)
+
+
+def folder_of(staging: Staging) -> Path:
+    """Where shards write their parts."""
+    return Path(staging.storage.staging(staging.number))
 
 
 def put_part(
@@ -135,7 +156,7 @@ def stage(staging: Staging, layout: ModelLayout, shards: int) -> Manifest:
     """Write all files but the manifest of a checkpoint with `counting` values."""
     values = counting(layout)
     entries = [
-        write_part(staging.path, index, a_placement(layout, shards).ranges(index), values)
+        write_part(folder_of(staging), index, a_placement(layout, shards).ranges(index), values)
         for index in range(shards)
     ]
     own = staging.write_coordinator(b'{"ledger": []}')
@@ -146,7 +167,7 @@ def a_checkpoint(
     folder: Path, *, layout: ModelLayout | None = None, shards: int = 2, number: int = 1
 ) -> Checkpoint:
     """A complete checkpoint in the store `folder`."""
-    store = Store(folder)
+    store = stores.in_folder(folder)
     return store.commit(stage(store.begin(number), layout or a_layout(), shards))
 
 
@@ -157,13 +178,15 @@ def a_divided_checkpoint(
     values: Mapping[Vector, Values],
 ) -> Checkpoint:
     """A checkpoint of a model over partitions: one holder for each vector."""
-    store = Store(folder)
+    store = stores.in_folder(folder)
     staging = store.begin(1)
     entries = []
     holders = []
     for index, (vector, held) in enumerate(values.items()):
         whole_vector = Range(first=0, end=held.size)
-        entries.append(write_part(staging.path, index, {vector: whole_vector}, {vector: held}))
+        entries.append(
+            write_part(folder_of(staging), index, {vector: whole_vector}, {vector: held})
+        )
         holders.append((Held(index, 0, held.size),))
     whole = a_manifest(entries)
     return store.commit(

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from disttrain.checkpoint import model_map, names
+from disttrain.checkpoint import model_map, names, stores
 from disttrain.checkpoint.manifest import FileEntry, HolderEntry, JobIdentity, Manifest
-from disttrain.checkpoint.parts import FolderParts
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.store import Store
+from disttrain.checkpoint.stores import Parts
 from disttrain.holder import writing
 from disttrain.holder.writing import Cut
 from disttrain.state.layout import ModelLayout, TensorSpec
@@ -27,15 +26,15 @@ def commit(
     folder: Path, cuts: Sequence[Cut], model: ModelLayout, rule: str, number: int
 ) -> Checkpoint:
     """Written as shards write their parts, and committed as the coordinator does."""
-    store = Store(folder)
+    store = stores.in_folder(folder)
     staging = store.begin(number)
     entries = []
     for index, made in enumerate(cuts):
-        parts = FolderParts(staging.path)
+        parts = Parts(staging.storage, number)
         written = writing.write(made, parts)
         name = names.part_file(index)
         file = FileEntry(name=name, bytes=written.bytes, hash=written.hash)
-        made.lasting.remember(parts.committed(number))
+        made.lasting.remember()
         entry = HolderEntry(
             index=index,
             file=file,

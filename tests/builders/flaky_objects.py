@@ -49,6 +49,7 @@ class FlakyObjects(Objects):
     def download(self, name: str, file: Path, expected_bytes: int | None = None) -> None:
         content = self.there[name]
         assert expected_bytes in {None, len(content)}
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
 
     def write(self, name: str, content: bytes) -> None:

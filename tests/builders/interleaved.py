@@ -13,15 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from builders import committed_cuts, placements
+from builders import committed_cuts, downpour_shards, placements
 from builders.placements import PARAMETERS
 from builders.transports import a_header
 from disttrain.holder import writing
 from disttrain.holder.restoring import Wanted
-from disttrain.parameter_server import assembly, restoring
+from disttrain.parameter_server import restoring
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.downpour_shard import DownpourShard
-from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.update_rule import Rule
 from disttrain.state.placement import TRAINED
@@ -103,7 +102,7 @@ class Interleaved:
         checkpoint = committed_cuts.commit(folder, [cut], model, rule.name, 1)
         wanted = Wanted(
             share=state.values.share,
-            makers={rule.name: assembly.with_state(rule.kept)},
+            makers={rule.name: downpour_shards.with_state(rule.kept)},
             tables=restoring.TABLES,
         )
         restored = restoring.restore([checkpoint], wanted)
@@ -113,9 +112,9 @@ class Interleaved:
         self.shard.restore(restored)
         self.expected.restart()
 
-    def _begun(self) -> DownpourShard:
+    def _begun(self) -> Shard:
         state = ShardState(index=0, incarnation=self._incarnation, live_replicas=SENDERS)
-        shard = DownpourShard(state, self._rule, Records(incarnation=self._incarnation))
+        shard = downpour_shards.build(state, self._rule)
         placement = placements.a_placement({PARAMETERS: ELEMENTS}, 1, self._rule.config.kept)
         shard.configure(placement, 4 * CHUNK)
         for index in range(SENDERS):

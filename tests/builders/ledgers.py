@@ -10,7 +10,6 @@ from disttrain.audit.evidence import Evidence, Life, SavedCheckpoint, Summary
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server import ledger_folding as shard_folding
 from disttrain.replica import ledger as replica_ledger
-from disttrain.replica import ledger_folding as replica_folding
 from disttrain.telemetry.folding import Records
 
 SECOND = 10**9
@@ -186,7 +185,7 @@ class LoggedRun:
         replicas = _lives("replica", self.replicas, replica_ledger.RECORD)
         if settled is not None:
             shards = _folded(shards, lambda log: shard_folding.fold(log, settled))
-            replicas = _folded(replicas, replica_folding.fold)
+            replicas = _folded(replicas, replica_ledger.fold)
         return Evidence(
             record=self.record,
             shards=shards,

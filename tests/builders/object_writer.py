@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from builders.object_stores import a_checkpoint
-from disttrain.checkpoint import object_names, objects, reading, stores
+from disttrain.checkpoint import names, objects, reading, stores
 from disttrain.job.location import Location
 
 KEEP = 1
@@ -70,8 +70,8 @@ def _found(at: Location) -> dict[str, Any]:
     store.drop_copies()
     store.bring(latest)
     whole = reading.verified(latest.path).manifest
-    there = objects.open_objects(at.uri).sizes(object_names.DATA)
-    named = {object_names.data(entry) for one in store.list() for entry in one.manifest.files}
+    there = objects.open_objects(at.uri).sizes(names.DATA)
+    named = {names.data(entry) for one in store.list() for entry in one.manifest.files}
     return {
         "latest": whole.number,
         "complete": [one.manifest.number for one in store.list()],

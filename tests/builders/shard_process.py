@@ -15,11 +15,11 @@ from pathlib import Path
 
 import torch
 
+from builders import downpour_shards
 from builders.placements import a_placement
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.job.optimizer import Optimizer
 from disttrain.launch import linux
-from disttrain.parameter_server import assembly
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.records import Records
@@ -101,7 +101,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         environment = os.environ | MALLOC_ENVIRONMENT
-        environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+        environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
         self._process = subprocess.Popen(
             [sys.executable, "-m", "builders.shard_process"],
             stdin=subprocess.PIPE,
@@ -153,7 +153,7 @@ def main(plan: ShardPlan, told: Callable[[str], object]) -> None:
         index=plan.index, incarnation=plan.incarnation, live_replicas=plan.live_replicas
     )
     rule = Optimizer.model_validate(plan.optimizer).rule
-    shard = assembly.build(state, rule, records)
+    shard = downpour_shards.build(state, rule, records)
     shard.configure(plan.placement, plan.chunk_bytes or transport.chunk_bytes)
     for sender, incarnation in plan.senders:
         shard.admit(SenderLife(sender, incarnation))

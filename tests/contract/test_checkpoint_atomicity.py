@@ -13,9 +13,9 @@ import pytest
 
 from builders import checkpoint_writer
 from builders.checkpoints import a_checkpoint, a_layout, stage
-from disttrain.checkpoint import export, store
+from disttrain.checkpoint import export, stores
 from disttrain.checkpoint.errors import NotWritten
-from disttrain.checkpoint.store import Store
+from disttrain.checkpoint.stores import Store
 
 MEBIBYTE = 1024 * 1024
 BIG = a_layout({"big": (1024, 512)})
@@ -46,7 +46,7 @@ def test_a_killed_writer_leaves_the_previous_checkpoint_or_the_whole_new_one(
 
 
 def test_a_writer_after_a_killed_one_begins_anew(tmp_path: Path) -> None:
-    kept = Store(tmp_path)
+    kept = stores.in_folder(tmp_path)
     a_checkpoint(tmp_path, number=1)
     stage(kept.begin(2), a_layout(), 3)
     committed = kept.commit(stage(kept.begin(2), a_layout(), 1))
@@ -57,13 +57,13 @@ def test_a_writer_after_a_killed_one_begins_anew(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_the_previous_checkpoint_and_is_reported(tmp_path: Path) -> None:
     with _small_disk(tmp_path / "disk", 7 * MEBIBYTE) as folder:
-        kept = Store(folder / "checkpoints")
-        whole = a_checkpoint(kept.folder, layout=BIG, number=1)
+        kept = stores.in_folder(folder / "checkpoints")
+        whole = a_checkpoint(folder / "checkpoints", layout=BIG, number=1)
         said = r"part-0000.*No space left on device; make room for its [0-9,]{9} bytes or"
         with pytest.raises(NotWritten, match=said):
             stage(kept.begin(2), BIG, 2)
         kept.abandon(2)
-        assert store.verify(whole.path) == whole
+        assert stores.verify(whole.path) == whole
         assert kept.latest() == whole
         assert kept.retain(1) == ()
         _write_again_when_there_is_room(kept)
@@ -71,7 +71,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint_and_is_reported(tmp_path: Pa
 
 def _write_again_when_there_is_room(kept: Store) -> None:
     small = kept.commit(stage(kept.begin(kept.next_number()), a_layout(), 2))
-    assert store.verify(small.path) == kept.latest()
+    assert stores.verify(small.path) == kept.latest()
 
 
 def test_an_export_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
@@ -85,14 +85,14 @@ def test_an_export_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
 def test_a_limit_on_the_size_of_files_is_reported(tmp_path: Path) -> None:
     whole = a_checkpoint(tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    kept = Store(tmp_path)
+    kept = stores.in_folder(tmp_path)
     resource.setrlimit(resource.RLIMIT_FSIZE, (MEBIBYTE, hard))
     try:
         with pytest.raises(NotWritten, match="File too large"):
             stage(kept.begin(2), BIG, 1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert store.verify(whole.path) == kept.latest()
+    assert stores.verify(whole.path) == kept.latest()
 
 
 @contextmanager

@@ -15,10 +15,10 @@ from builders.batch_shard_thread import ShardThread
 from builders.batch_shards import FIRST_POINT, MEASURE, perform, performed, stage_headers
 from builders.replicas import Replica, replica, tensor
 from builders.transports import must_receive
-from disttrain.parameter_server import batch_shard
 from disttrain.parameter_server.client import Stage
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.errors import EvaluationOver, Fenced
+from disttrain.parameter_server.strategies import sandblaster
 from disttrain.transport.config import TransportKind
 from disttrain.transport.header import Header, Reason, Role, Verb
 from disttrain.transport.interface import Buffer, Channel, Slice
@@ -192,7 +192,7 @@ def test_an_old_life_stages_nothing(shard: ShardThread, one: Replica) -> None:
         assert refusal(channel) is Reason.OLD_INCARNATION
     with pytest.raises(Fenced):
         stage(one, 1, gradient)
-    assert shard.do(lambda it: it.figures.staged_bytes) == 0
+    assert shard.do(lambda it: it.stage.figures.staged_bytes) == 0
 
 
 def test_what_is_for_another_evaluation_is_dropped(shard: ShardThread, one: Replica) -> None:
@@ -210,9 +210,9 @@ def test_what_is_for_another_evaluation_is_dropped(shard: ShardThread, one: Repl
 def test_whoever_finds_no_room_waits_for_it(
     kind: TransportKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_shard, "STAGED_BYTES", 0)
-    monkeypatch.setattr(batch_shard, "ATTEMPTS_OF_A_REPLICA", 0)
-    monkeypatch.setattr(batch_shard, "OTHER_PIECES", 1)
+    monkeypatch.setattr(sandblaster, "STAGED_BYTES", 0)
+    monkeypatch.setattr(sandblaster, "ATTEMPTS_OF_A_REPLICA", 0)
+    monkeypatch.setattr(sandblaster, "OTHER_PIECES", 1)
     staged = threading.Event()
     with (
         ShardThread(kind, tmp_path, ELEMENTS, CHUNK_BYTES) as shard,

@@ -1,6 +1,7 @@
 """`disttrain submit` and the others, as people type them, against a real API server."""
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from datetime import timedelta
@@ -59,7 +60,9 @@ def test_a_job_is_submitted_followed_to_its_end_and_deleted(person: Person, tmp_
         f"--set spec.stop.epochs={EPOCHS}"
     )
     assert (made.code, made.err) == (0, "")
-    assert made.out == f"configmap/digits-code created\n{RESOURCE} created\n"
+    code, job = made.out.splitlines()
+    assert re.fullmatch(r"configmap/digits-code-\w{5} created", code)
+    assert job == f"{RESOURCE} created"
     commands.wait_until(lambda: phase(person) == "Suspended", "the job is suspended")
     assert person.types("disttrain list").rows[JOB][:3] == [JOB, "Suspended", "downpour"]
 
@@ -224,25 +227,29 @@ def test_new_rows_are_printed_while_a_list_is_watched(submitted: Person, tmp_pat
     shown = tmp_path / "shown.txt"
     with submitted.starts("disttrain list --watch", shown):
         commands.wait_until(lambda: JOB in shown.read_text(), "the table is there")
-        again = submitted.types(f"disttrain submit {DIGITS} --set metadata.name=second")
+        again = submitted.types(
+            f"disttrain submit {DIGITS} --code examples/digits --set metadata.name=second"
+        )
         assert again.code == 0, again.err
         commands.wait_until(lambda: "\nsecond " in shown.read_text(), "the new row is there")
     submitted.kubectl.run("delete", "dtj", "second", "--ignore-not-found")
 
 
-def test_a_name_is_generated_and_code_of_a_running_job_is_never_replaced(
+def test_a_name_is_generated_and_each_job_has_code_of_its_own(
     submitted: Person, tmp_path: Path
 ) -> None:
     document = yaml.safe_load((product_images.REPOSITORY / DIGITS).read_text())
     document["metadata"] = {"generateName": "many-"}
     text = yaml.safe_dump(document)
-    made = submitted.types("disttrain submit - -o name", stdin=text)
-    assert made.out.startswith("disttrainjob.disttrain.dev/many-"), made.err
-
     (tmp_path / "digits.py").write_text("# other code\n")
-    refused = submitted.types(f"disttrain submit - --code {tmp_path}", stdin=text)
-    assert refused.code == 1
-    assert "configmap/digits-code has other code, and job" in refused.err
+    made = submitted.types(f"disttrain submit - --code {tmp_path} -o name", stdin=text)
+    assert made.out.startswith("disttrainjob.disttrain.dev/many-"), made.err
+    names = submitted.kubectl.run("get", "configmaps", "-o", "name").split()
+    assert len([name for name in names if name.startswith("configmap/digits-code-")]) == 2
+
+    refused = submitted.types("disttrain submit - -o name", stdin=text)
+    assert refused.code == 2
+    assert "there is no configmap digits-code" in refused.err
 
     client = disttrain.Client(submitted.kubectl.namespace, kubeconfig=submitted.kubectl.kubeconfig)
     assert {job.name for job in client.list()} == {JOB, made.out.strip().rpartition("/")[2]}

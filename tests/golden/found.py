@@ -11,14 +11,14 @@ from typing import Any
 from disttrain.audit import audit, reading, report
 from disttrain.checkpoint import digest, model_map, stores
 from disttrain.checkpoint.manifest import Manifest
-from disttrain.checkpoint.stores import CheckpointStore
-from disttrain.cli import checkpoint_table, export
+from disttrain.checkpoint.stores import Store
+from disttrain.cli import checkpoint_table, checkpoints
 from disttrain.coordinator.journal import journals, state
 from disttrain.holder.restoring import Wanted
 from disttrain.job import manifest_file
 from disttrain.job.location import Location
 from disttrain.job.spec import DistTrainJob
-from disttrain.parameter_server import assembly, restoring
+from disttrain.parameter_server import restoring, strategies
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.state.placement import Placement, place
@@ -77,7 +77,7 @@ def _commands(place: str) -> Found:
     del inspected["path"]
     with TemporaryDirectory() as folder:
         out = Path(folder) / "model.safetensors"
-        export.run(place, out)
+        checkpoints.write_model(place, out)
         return {"inspect": inspected, "export": digest.of(out.read_bytes())}
 
 
@@ -103,10 +103,10 @@ def _placement(manifest: Manifest, holders: int) -> Placement:
     return place(model_map.layout(manifest), holders, kept)
 
 
-def _wanted(job: DistTrainJob, share: Share, store: CheckpointStore) -> Wanted:
+def _wanted(job: DistTrainJob, share: Share, store: Store) -> Wanted:
     return Wanted(
         share=share,
-        makers=assembly.makers(job.spec.strategy.rule),
+        makers=strategies.makers(job.spec),
         tables=restoring.TABLES,
         bring=store.bring,
     )
@@ -123,7 +123,7 @@ def _of_shard(restored: RestoredShard) -> Iterator[tuple[str, Any]]:
             digest.of(values.all_bytes(vector)),
         )
     for life, delivered in sorted(restored.delivered.items()):
-        yield f"delivered of {life.sender}.{life.incarnation}", asdict(delivered)
+        yield f"delivered of {life.sender}.{life.incarnation}", delivered._asdict()
 
 
 def _audit(folder: Path) -> Found:

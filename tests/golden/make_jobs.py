@@ -15,7 +15,7 @@ from builders.fake_cluster import FakeClient, World
 from builders.operator_in_memory import OperatorInMemory
 from disttrain.coordinator import strategies
 from disttrain.coordinator.journal import journals
-from disttrain.coordinator.status import cluster_status
+from disttrain.coordinator.status import sections
 from disttrain.coordinator.status.watch import Watch
 from disttrain.job import manifest_file
 from disttrain.job.spec import API_VERSION, KIND, DistTrainJob
@@ -88,7 +88,7 @@ def _said(run: Path, job: DistTrainJob) -> Object:
     stages = strategies.stages(job.spec)
     ended = replayed.state.ended
     assert ended is not None
-    return cluster_status.fields(replayed.state, stages, Watch(), ended)
+    return sections.of_object(replayed.state, stages, Watch(), ended)
 
 
 def _keep(file: Path, body: Object) -> None:

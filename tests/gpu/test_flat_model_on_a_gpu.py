@@ -8,12 +8,12 @@ from torch import nn
 from torch.nn import functional
 
 from builders import placements
+from builders.downpours import a_downpour
 from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard, tensor
 from disttrain.coordinator.protocol.fields import START
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
-from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.task.loss import BatchLoss, numbers
@@ -67,7 +67,7 @@ def test_sgd_with_answers_awaited_equals_a_plain_loop_on_the_gpu(make: type[nn.M
     server = OneShard(0.05)
     connection = Connection(a_flat_model(model, 1), Sides(push=server, fetch=server), Halt())
     connection.upload([0])
-    loop = Downpour(connection, DownpourConfig(waits_for_answers=True))
+    loop = Downpour(connection, a_downpour(waits_for_answers=True))
     loop.begin(connection.first_fetch(meanwhile=lambda: None))
     generator = torch.Generator().manual_seed(1)
 

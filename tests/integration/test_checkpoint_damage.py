@@ -13,7 +13,7 @@ from builders import small_disk as small_disk_builder
 from builders.commands import disttrain
 from builders.damage import flip, flip_newest, stop_between_checkpoints
 from builders.runs import RunningJob, set_field
-from disttrain.cli import export
+from disttrain.cli.checkpoints import write_model
 
 SAMPLES = 1024
 EPOCHS = 2
@@ -190,7 +190,7 @@ def test_training_goes_on_while_the_disk_is_full(small_disk: Path, tmp_path: Pat
         small_disk_builder.fill(ballast)
         full = job.wait_until(lambda status: status["checkpointFailures"] >= 2)
         old = sorted(small_disk.glob("[0-9]*"))[-1]
-        export.run(str(old), tmp_path / "old.safetensors")
+        write_model(str(old), tmp_path / "old.safetensors")
         job.wait_until(lambda status: status["samples"] > full["samples"] + 100)
         ballast.unlink()
         job.wait_until(lambda status: status["checkpoints"] > full["checkpoints"])

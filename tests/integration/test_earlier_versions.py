@@ -11,7 +11,7 @@ from builders import batch_jobs
 from builders.runs import TASKS, RunningJob, set_field, set_shards
 from disttrain.checkpoint import names, stores
 from disttrain.checkpoint.manifest import Manifest
-from disttrain.cli import export
+from disttrain.cli.checkpoints import write_model
 from disttrain.job.location import Location
 from disttrain.launch.run_folder import RunRecord
 from golden import found as golden_runs
@@ -56,7 +56,7 @@ def model(output: Path, checkpoint: Manifest) -> dict[str, Tensor]:
     """What `disttrain export` makes of a checkpoint."""
     out = output / f"{checkpoint.number}.safetensors"
     place = output / "checkpoints" / names.folder(checkpoint.number)
-    export.run(str(place), out)
+    write_model(str(place), out)
     return load_file(out)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from builders.launches import wait_until
 from builders.runs import RunningJob, set_field
 from disttrain.checkpoint import names
-from disttrain.coordinator.journal import journal, owners
+from disttrain.coordinator.journal import journal
 
 SAMPLES = 1024
 EPOCHS = 2
@@ -137,7 +137,7 @@ def test_a_coordinator_that_dies_before_it_has_gone_on_from_a_checkpoint_tries_a
         job.interrupt()
         assert job.wait() == 130
         # Nothing can be claimed: the journal stays that of the run that was stopped.
-        claims = job.output / "checkpoints" / journal.FOLDER / owners.FOLDER
+        claims = job.output / "checkpoints" / journal.FOLDER / names.OWNERS
         shutil.rmtree(claims)
         claims.touch()
         gate = tmp_path / "gate"

@@ -6,7 +6,7 @@ import pytest
 from safetensors.torch import load_file
 
 from builders.runs import TASKS, RunningJob
-from disttrain.checkpoint.store import Store
+from disttrain.checkpoint import stores
 from disttrain.launch.process import SERVERS_VARIABLE
 from tasks.counting import STEPS_BEFORE_THE_GATE
 from tasks.doomed_shard import DEATHS, PUSHES
@@ -18,7 +18,11 @@ SAMPLES = 1024
 
 
 def pushes_in_the_first_checkpoint(job: RunningJob) -> int:
-    (first,) = [one for one in Store(job.output / "checkpoints").list() if one.manifest.number == 1]
+    (first,) = [
+        one
+        for one in stores.in_folder(job.output / "checkpoints").list()
+        if one.manifest.number == 1
+    ]
     return first.manifest.holders[0].version
 
 

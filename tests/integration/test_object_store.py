@@ -16,9 +16,9 @@ from torch import Tensor
 from builders import object_stores
 from builders.pod_processes import ALL, UID, PodJob
 from builders.runs import RunningJob
-from disttrain.checkpoint import copies, object_names, objects, stores
+from disttrain.checkpoint import copies, names, objects, stores
 from disttrain.checkpoint.errors import NoCheckpoint
-from disttrain.cli import checkpoint_table, export
+from disttrain.cli import checkpoint_table, checkpoints
 from disttrain.job.location import Location
 from disttrain.launch import linux
 from disttrain.launch.process_one import STOPPED
@@ -81,12 +81,12 @@ def test_a_job_survives_deaths_and_goes_on_from_the_store(
 
 
 def _assert_commands_read_it(output: Path, place: str, folder: Path) -> None:
-    newest = f"{place}/{object_names.manifest(numbers(place)[-1])}"
+    newest = f"{place}/{names.manifest_object(numbers(place)[-1])}"
     with pytest.raises(NoCheckpoint, match=f"has its checkpoints at {re.escape(place)}; name that"):
         checkpoint_table.json(str(output))
     for index, given in enumerate((place, newest)):
         out = folder / f"model-{index}.safetensors"
-        export.run(given, out)
+        checkpoints.write_model(given, out)
         assert out.read_bytes() == (output / "model.safetensors").read_bytes()
         found = json.loads(checkpoint_table.json(given))
         assert found["number"] == numbers(place)[-1]
@@ -98,7 +98,7 @@ def test_a_store_that_takes_nothing_stops_no_training_and_is_tried_again(tmp_pat
     uri = f"local://{root}"
     with RunningJob(tmp_path, [SLOW, EVERY, f"spec.checkpoint.uri={uri}"]) as job:
         job.wait_until(lambda status: status["checkpoints"] >= 1)
-        data = root / place_of(job, uri).rpartition("/")[2] / object_names.DATA
+        data = root / place_of(job, uri).rpartition("/")[2] / names.DATA
         file = data.with_name("a-file")
         file.touch()
         # Nothing can be written into a file. At once: between two steps the store makes a folder.
@@ -135,7 +135,7 @@ def own_folders(job: PodJob, *names: str) -> None:
 
 
 def model_of(uri: str) -> dict[str, Tensor]:
-    with copies.file_at(f"{uri}/counting-{UID}/{object_names.MODEL}") as file:
+    with copies.file_at(f"{uri}/counting-{UID}/{names.MODEL}") as file:
         return load_file(file)
 
 
@@ -177,7 +177,7 @@ def test_a_suspended_job_goes_on_where_it_was(tmp_path: Path) -> None:
         summary = job.summary()
         assert (summary["samplesRepeated"], summary["updatesLost"]) == (0, 0), summary
         assert model_of(uri)["counts"].eq(EPOCHS).all()
-        assert objects.open_objects(f"{uri}/counting-{UID}").sizes(object_names.STOPPED)
+        assert objects.open_objects(f"{uri}/counting-{UID}").sizes(names.STOPPED)
 
 
 def _checkpoint(uri: str, seconds: float) -> dict[str, object]:

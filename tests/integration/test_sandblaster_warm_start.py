@@ -12,7 +12,7 @@ from builders import batch_jobs
 from builders.batch_jobs import BATCH_JOB
 from builders.commands import disttrain
 from builders.runs import RunningJob, set_field, set_shards
-from disttrain.checkpoint.store import Store
+from disttrain.checkpoint import stores
 
 pytestmark = pytest.mark.landing
 
@@ -48,7 +48,9 @@ def _batch(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def rules_of_checkpoints(job: RunningJob) -> list[str]:
-    return [found.manifest.update_rule for found in Store(job.output / "checkpoints").list()]
+    return [
+        found.manifest.update_rule for found in stores.in_folder(job.output / "checkpoints").list()
+    ]
 
 
 def assert_converged(job: RunningJob) -> None:

@@ -42,11 +42,9 @@ def test_a_job_trains_on_and_says_what_is_not_saved_until_it_is(tmp_path: Path) 
     with small_disk.mounted(tmp_path / "disk") as disk, RunningJob(disk, LARGE) as job:
         job.wait_until(lambda status: (status["checkpoint"] or 0) > 1)
         small_disk.fill(disk / "ballast")
-        told = job.wait_until(lambda status: status["checkpointWarning"] is not None)
-        assert (
-            f"nothing since checkpoint {told['checkpoint']} is saved: {disk}"
-            in (told["checkpointWarning"])
-        )
+        told = job.wait_until(lambda status: "warning" in status["training"])
+        warning = told["training"]["warning"]
+        assert f"nothing since checkpoint {told['checkpoint']} is saved: {disk}" in warning
         # Too little for a checkpoint, whose attempts take it and give it back.
         with (disk / "ballast").open("r+b") as ballast:
             ballast.truncate(ballast.seek(0, 2) - 2**17)
@@ -54,11 +52,11 @@ def test_a_job_trains_on_and_says_what_is_not_saved_until_it_is(tmp_path: Path) 
             lambda status: status["checkpointFailures"] > told["checkpointFailures"] + 2
         )
         assert later["samples"] > told["samples"]
-        assert "No space left on device; make room for its " in later["checkpointWarning"]
+        assert "No space left on device; make room for its " in later["training"]["warning"]
         assert job.printed().count("is full: nothing is saved until it has room") == 1
         assert "has room again" not in job.printed()
         (disk / "ballast").unlink()
-        job.wait_until(lambda status: status["checkpointWarning"] is None)
+        job.wait_until(lambda status: "warning" not in status["training"])
         job.wait_until(lambda _: "has room again" in job.printed())
         job.interrupt()
         assert job.wait() == 130

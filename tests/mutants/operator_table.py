@@ -5,7 +5,7 @@ from mutants.mutant import Mutant
 _O = "operator/disttrain_operator"
 _OPERATOR = "tests/unit/operator"
 _CLIENT = "tests/integration/test_operator_client.py"
-_OLDER = "if old is not None and old.uid == record.uid and old.version > record.version:"
+_OLDER = "if _is_newer(old, record):"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -342,8 +342,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an end of a job at a time to which nothing can be added",
         file=f"{_O}/observed/outcomes.py",
-        old="if found.year not in _YEARS:",
-        new="if False:",
+        old="found is not None and found.year in _YEARS",
+        new="found is not None",
         tests=("tests/unit/test_any_bytes.py",),
     ),
     Mutant(

@@ -10,7 +10,7 @@ _UNIT = "tests/unit"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a late copy of a fetch replaces what the one under way is served by",
-        file=f"{_R}/parameter_server/downpour_shard.py",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
         old="            if header.sequence > number:",
         new="            if True:",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
@@ -37,6 +37,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replica/test_pipeline.py",),
     ),
     Mutant(
+        name="a manifest whose fields are looked at one by one alone",
+        file=f"{_R}/job/validation.py",
+        old="    findings += _not_said(list(_problems(job, ())), findings)\n",
+        new="",
+        tests=(f"{_UNIT}/job/test_messages.py",),
+    ),
+    Mutant(
+        name="a counter that falls when a loss is taken back",
+        file=f"{_R}/telemetry/exporter.py",
+        old="value=max(sample.value, before.get(_series(sample), 0.0))",
+        new="value=sample.value",
+        tests=(f"{_UNIT}/telemetry/test_telemetry.py",),
+    ),
+    Mutant(
         name="a metrics port that holds any number of connections",
         file=f"{_R}/telemetry/exporter.py",
         old="while len(self._open) >= MOST_CONNECTIONS:",
@@ -45,8 +59,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a checkpoint in an object store that no reader takes",
-        file=f"{_R}/checkpoint/object_store.py",
-        old="readable(manifest, self.place(manifest.number))",
+        file=f"{_R}/checkpoint/stores.py",
+        old="_readable(manifest, self.place(number))",
         new="manifest_text.encode(manifest)",
         tests=("tests/contract/test_checkpoint_stores.py",),
     ),
@@ -212,44 +226,65 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a scale above one",
-        file=f"{_R}/parameter_server/downpour_shard.py",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
         old="if not 0 < header.scale <= 1:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_shard.py",),
     ),
     Mutant(
         name="a push computed on a version to come",
-        file=f"{_R}/parameter_server/downpour_shard.py",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
         old="if header.version_incarnation == state.incarnation and header.version > state.count:",
         new="if False:",
         tests=(f"{_UNIT}/parameter_server/test_shard.py",),
     ),
     Mutant(
         name="a push whose chunks have each its staleness",
-        file=f"{_R}/parameter_server/downpour_shard.py",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
         old="staleness=delivered.first_staleness,",
         new="staleness=self._staleness(header),",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
     ),
     Mutant(
         name="a fetch whose chunks have each their context",
-        file=f"{_R}/parameter_server/downpour_shard.py",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
         old="if context is None or number != header.sequence:",
         new="if True:",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
     ),
     Mutant(
         name="vectors of a sender that may push no more",
-        file=f"{_R}/parameter_server/downpour_shard.py",
-        old="            self.state.values.drop_sender(latest)",
+        file=f"{_R}/parameter_server/strategies/downpour.py",
+        old="            self.state.values.drop_sender(life)",
         new="            pass",
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
     ),
     Mutant(
-        name="a replay that gives out the parameters past the update rule",
+        name="a replayed shard that applies pushes as they come",
         file=f"{_R}/replay/shard.py",
-        old="content=memoryview(answer.payload),",
-        new="content=self.values.bytes_of(self.share.chunk(vector, asked.chunk)),",
+        old="if header.verb == Verb.PUSH:",
+        new="if False:",
+        tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
+    ),
+    Mutant(
+        name="a replayed shard that gives at once all chunks that are asked for together",
+        file=f"{_R}/replay/shard.py",
+        old="one = header._replace(chunk=chunk, count=1)",
+        new="one = header",
+        tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
+    ),
+    Mutant(
+        name="a replayed shard that ends a fenced life for other shards, too",
+        file=f"{_R}/replay/shard.py",
+        old="elif self.state.deliveries.standing(*life) is not Decision.OLD_INCARNATION:",
+        new="else:",
+        tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
+    ),
+    Mutant(
+        name="a replay that waits for a chunk as often as the run gave it",
+        file=f"{_R}/replay/recording.py",
+        old="return np.delete(records, np.delete(fetched, first))",
+        new="return records",
         tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
     ),
     Mutant(
@@ -275,8 +310,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an upload that ends with the answer to an earlier one",
-        file=f"{_R}/parameter_server/uploading.py",
-        old="is_answer and message.header.sequence == self._number",
+        file=f"{_R}/parameter_server/sending.py",
+        old="is_answer and message.header.sequence == self._header.sequence",
         new="is_answer",
         tests=(f"{_UNIT}/parameter_server/test_uploading.py",),
     ),
@@ -325,15 +360,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a checkpoint whose files changed",
         file=f"{_R}/holder/restoring.py",
-        old="        _check_hashes(checkpoint, files)\n",
-        new="",
+        old="            reading.check(checkpoint.path / entry.name, entry)\n",
+        new="            pass\n",
         tests=(f"{_UNIT}/holder/test_snapshot.py",),
     ),
     Mutant(
         name="damaged manifests that nobody hears of",
         file=f"{_R}/holder/restoring.py",
-        old="        return own, damaged\n",
-        new="        return own, ()\n",
+        old="    return own[::-1], damaged\n",
+        new="    return own[::-1], ()\n",
         tests=(f"{_UNIT}/holder/test_snapshot.py",),
     ),
     Mutant(
@@ -408,10 +443,24 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="retention that keeps everything when told to keep none",
-        file=f"{_R}/checkpoint/store.py",
+        file=f"{_R}/checkpoint/stores.py",
         old="max(keep, 1)",
         new="max(keep, 0)",
         tests=(f"{_UNIT}/checkpoint/test_store.py",),
+    ),
+    Mutant(
+        name="a link that somebody put beside the blobs of a folder",
+        file=f"{_R}/checkpoint/blobs.py",
+        old="if stat.S_ISREG(status.st_mode):",
+        new="if True:",
+        tests=(f"{_UNIT}/checkpoint/test_blobs.py",),
+    ),
+    Mutant(
+        name="a claim on a journal in a folder that two coordinators make",
+        file=f"{_R}/checkpoint/blobs.py",
+        old="            durable.take_name(path)\n",
+        new="            pass\n",
+        tests=(f"{_UNIT}/checkpoint/test_blobs.py", "tests/contract/test_journals.py"),
     ),
     Mutant(
         name="an object longer than its manifest says",
@@ -451,7 +500,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a fetch that begins at the end of its process",
         file=f"{_R}/replica/fetch_thread.py",
-        old="if self._is_closing:",
+        old="if self._is_dropped:",
         new="if False:",
         tests=(f"{_UNIT}/replica/test_fetch_thread.py",),
     ),
@@ -528,8 +577,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a life that is forgotten before a checkpoint holds its end",
         file=f"{_R}/parameter_server/coverage.py",
-        old="        while len(self._committed) >= self._kept:",
-        new="        while self._committed:",
+        old="is_full = len(self._committed) == self._committed.maxlen",
+        new="is_full = True",
         tests=(f"{_UNIT}/parameter_server/test_coverage.py",),
     ),
     Mutant(
@@ -576,10 +625,10 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="the end of a lost lease that is forgotten before it was heard",
-        file=f"{_R}/replica/lost_leases.py",
+        file=f"{_R}/replica/leases.py",
         old="if p.lease == item.lease or p.lease in lost]",
         new="if p.lease == item.lease]",
-        tests=(f"{_UNIT}/replica/test_lost_leases.py",),
+        tests=(f"{_UNIT}/replica/test_leases.py",),
     ),
     Mutant(
         name="an evaluation in which nothing counts",
@@ -731,6 +780,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_orders.py",),
     ),
     Mutant(
+        name="work for who owes an empty shard its values",
+        file=f"{_R}/coordinator/strategies/downpour.py",
+        old="if any(issued.member == member for issued in turn.open_orders(Upload)):",
+        new="if False:",
+        tests=(f"{_UNIT}/coordinator/decisions/test_machine.py",),
+    ),
+    Mutant(
         name="a checkpoint that hangs for ever",
         file=f"{_R}/coordinator/decisions/running.py",
         old="if opened is not None and turn.now - opened.began >= most:",
@@ -747,8 +803,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="memory of a life that has left",
         file=f"{_R}/replica/membership.py",
-        old="        for memory in self._memories:\n            memory.close()\n",
-        new="",
+        old="            self._memory.close()\n",
+        new="            pass\n",
         tests=(f"{_UNIT}/replica/test_membership.py",),
     ),
     Mutant(
@@ -760,10 +816,10 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a phase that begins although there is none",
-        file=f"{_R}/replica/stages.py",
+        file=f"{_R}/replica/training.py",
         old="if not self._to_come:",
         new="if False:",
-        tests=(f"{_UNIT}/replica/test_stages.py",),
+        tests=(f"{_UNIT}/replica/test_training.py",),
     ),
     Mutant(
         name="a default by which computing always runs ahead",

@@ -12,19 +12,18 @@ import torch
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import Lease, Progress
-from disttrain.parameter_server.client import FetchResult, Stage
+from disttrain.parameter_server.client import FetchClient, FetchResult, PushClient
 from disttrain.parameter_server.errors import EvaluationOver
-from disttrain.replica.batch_connection import TrialPoint
-from disttrain.replica.group_staging import GroupStaging, GroupSum
+from disttrain.replica.batch_loop import TrialPoint
+from disttrain.replica.client_thread import Transfers
+from disttrain.replica.groups import GroupStaging, GroupSum, HeldGroups
 from disttrain.replica.halt import Halt
-from disttrain.replica.held_groups import HeldGroups
-from disttrain.replica.requested_work import GroupSource
-from disttrain.sandblaster.names import TRIAL
+from disttrain.replica.work import WorkSource
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 from simulation import batch
 from simulation.sim_work import Place, Values, Work
-from simulation.world import as_any
+from simulation.world import InTurn, as_any
 
 T = TypeVar("T")
 
@@ -37,12 +36,13 @@ class BatchWork(Work):
         super().__init__(place, joined)
         self._before = before
         self._slowness = self.world.chance.choice([1.0, 1.0, 10.0])
-        held = self._held = HeldGroups(place.transport.now)
-        connection = self._connection = _Connection(self)
-        self._staging = GroupStaging(as_any(connection), place, self.member, held)
-        self._point = TrialPoint(as_any(connection))
         samples = partial(permutation.portion_samples, batch.SAMPLES, batch.PORTION)
-        self._source = GroupSource(place, self.member, held, self.progress, samples, Halt())
+        now = place.transport.now
+        held = self._held = HeldGroups(self.member, self.progress, samples, now)
+        connection = self._connection = _Connection(self)
+        self._staging = GroupStaging(as_any(connection), place.request, self.member, held)
+        self._point = TrialPoint(as_any(connection))
+        self._source = WorkSource(place.request, held, Halt(), now)
         self._portion: Lease | None = None
         self._sum: GroupSum | None = None
 
@@ -65,7 +65,7 @@ class BatchWork(Work):
         self.is_drained = True
         self._portion = None
         self._abandon()
-        while self._connection.is_busy:
+        while self._connection.pushes.is_busy:
             self.place.wait()
         self._staging.drain()
 
@@ -112,23 +112,49 @@ class BatchWork(Work):
         self._sum = None
 
 
-class _Connection:
-    """As `BatchConnection`, whose model and whose ways to wait it is, too."""
+class _Side:
+    """As `ClientThread` of one direction."""
 
-    def __init__(self, work: BatchWork) -> None:
-        self.model = self.halt = self
-        self.vector: Vector = work.world.vector
-        self.point = np.array(work.values, np.float64)
-        """At which gradients are computed."""
+    def __init__(self, work: BatchWork, thread: InTurn, client: PushClient | FetchClient) -> None:
+        self.client = client
+        self.transfers = Transfers()
         self._work = work
-        self._trial, self._trial_values = work.memory()
-        self._under_way: list[Future[Any]] = []
+        self._thread = thread
+        self._begun: list[Future[Any]] = []
+        self._fetching: Future[FetchResult] | None = None
 
     @property
     def is_busy(self) -> bool:
         """Whether gradients or results are on their way."""
-        self._under_way = [future for future in self._under_way if not _is_over(future)]
-        return bool(self._under_way)
+        self._begun = [future for future in self._begun if not _is_over(future)]
+        return bool(self._begun)
+
+    def begin(self, act: Callable[[], T]) -> "Future[T]":
+        begun = self._thread.submit(act)
+        self._begun.append(begun)
+        return begun
+
+    def ask(self, into: object, land: object) -> None:
+        del into, land
+        self._fetching = self._thread.submit(self._work.fetch)
+
+    def wait(self) -> FetchResult | None:
+        return None if self._fetching is None else self._work.place.result(self._fetching)
+
+
+class _Connection:
+    """As `Connection`, whose model it is, too."""
+
+    def __init__(self, work: BatchWork) -> None:
+        self.model = self
+        self.halt = Halt()
+        self.pushes = _Side(work, work.push_thread, work.pushes)
+        self.fetches = _Side(work, work.fetch_thread, work.fetches)
+        self.vector: Vector = work.world.vector
+        self.point = np.array(work.values, np.float64)
+        """At which gradients are computed."""
+        self._work = work
+        self._trial, self._values = work.memory()
 
     def gradients(self, count: int) -> "list[_Gradient]":
         return [_Gradient(*self._work.memory()) for _ in range(count)]
@@ -136,32 +162,21 @@ class _Connection:
     def collect_gradients_in(self, views: object) -> None:
         """Whoever computes knows where."""
 
-    def stage(
-        self, stage: Stage, gradient: object, then: Callable[[tuple[int, ...]], T]
-    ) -> "Future[T]":
-        del gradient
-        sent = self._work.push_thread.submit(lambda: then(self._work.pushes.stage(stage)))
-        self._under_way.append(sent)
-        return sent
+    def trial_into(self) -> Buffer:
+        return self._trial
 
-    def fetch_trial(self, evaluation: int) -> "Future[None]":
-        trial = self.vector.beside(TRIAL)
-        fetch = partial(self._work.fetches.fetch_trial, evaluation, trial, self._trial)
-        return self._work.fetch_thread.submit(fetch)
+    def fetch_into(self) -> None:
+        """Who fetches knows where, too."""
+
+    def land(self) -> None:
+        """It is there."""
+
+    def land_trial(self) -> None:
+        """It is there."""
 
     def adopt(self, *, buffers: bool) -> None:
         del buffers
-        self.point = np.array(self._trial_values, np.float64)
-
-    def fetch(self) -> FetchResult:
-        return self._work.place.result(self._work.fetch_thread.submit(self._work.fetch))
-
-    def settled(self, future: "Future[Any]") -> None:
-        while not future.done():
-            self._work.place.wait()
-
-    def check(self) -> None:
-        """Nobody halts."""
+        self.point = np.array(self._values, np.float64)
 
 
 def _is_over(future: "Future[Any]") -> bool:
@@ -179,6 +194,12 @@ class _Gradient:
     @property
     def gradient(self) -> "_Gradient":
         return self
+
+    def leave(self) -> None:
+        """It is where it is sent from."""
+
+    def wait_left(self) -> None:
+        """It is there."""
 
     @property
     def gradient_views(self) -> tuple[()]:

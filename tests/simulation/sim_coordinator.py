@@ -10,7 +10,6 @@ from disttrain.coordinator.journal.checkpoint_entries import EvaluationBegun, Ev
 from disttrain.coordinator.journal.entries import Decided, Entry
 from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.process import server
-from disttrain.coordinator.process.server import Surroundings
 from disttrain.coordinator.process.service import Parts, steady_clock
 from disttrain.coordinator.protocol.orders import Evaluate
 from disttrain.job.names import Role
@@ -66,13 +65,12 @@ class SimCoordinator:
 
     def _serve(self, life: Life, address: str) -> None:
         wall = partial(self._wall, self.skew)
-        surroundings = Surroundings(
+        parts, origin = server.open_parts(
+            self.world.config(Role.COORDINATOR, 0, self.place),
             reporting=lambda _: silent(),
-            farewells=as_any(_NoFarewells()),
+            watch=as_any(_NoFarewells()),
             clock=lambda before: steady_clock(before, wall, life.transport.now),
         )
-        config = self.world.config(Role.COORDINATOR, 0, self.place)
-        parts, origin = server.open_parts(config, surroundings)
         self._disturb(parts, life)
         self.parts = parts
         server.begin(parts, origin, life.transport.listen(address)).run()

@@ -8,11 +8,11 @@ import numpy as np
 import safetensors.numpy
 
 from builders import placements
+from disttrain.checkpoint import export
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.replica import files
 from disttrain.transport.header import Role
 from simulation.sim_batch_work import BatchWork
 from simulation.sim_work import DownpourWork, Place, Work
@@ -101,7 +101,7 @@ class SimReplica(Place):
             case orders.Evaluate():
                 return self._evaluate(order.model_file, work)
             case orders.Export():
-                files.export(order.checkpoint, order.out)
+                export.export_named(order.checkpoint, order.out)
             case orders.End():
                 self.end()
         return orders.Done()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from disttrain.checkpoint.errors import NotWritten
 from disttrain.checkpoint.part_file import Content, Written
-from disttrain.checkpoint.parts import Parts
+from disttrain.checkpoint.stores import Parts
 from disttrain.coordinator.protocol.orders import (
     NumberedOrder,
     OrderFailed,

@@ -27,9 +27,8 @@ from disttrain.parameter_server.client import (
 )
 from disttrain.parameter_server.messages import Identity
 from disttrain.replica.halt import Halt
-from disttrain.replica.lost_leases import LostLeases
-from disttrain.replica.requested_work import LeaseSource
-from disttrain.replica.work import WorkItem
+from disttrain.replica.leases import HeldLeases, LostLeases
+from disttrain.replica.work import WorkItem, WorkSource
 from disttrain.transport.header import Role
 from disttrain.transport.interface import Buffer
 from disttrain.transport.virtual_time import Bell
@@ -137,7 +136,8 @@ class DownpourWork(Work):
         self._gradient, ones = self.memory()
         ones[:] = 1.0
         self._lost = LostLeases(lambda: place.control.lost_leases)
-        self._source = LeaseSource(place, self.member, self.progress, Halt(), place.transport.now)
+        held = HeldLeases(self.member, self.progress)
+        self._source = WorkSource(place.request, held, Halt(), place.transport.now)
         self._lease: Lease | None = None
         self._accrued: list[Range] = []
         self._reached = Position()

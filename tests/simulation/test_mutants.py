@@ -23,7 +23,7 @@ from disttrain.parameter_server.deliveries import (
     Deliveries,
     SenderLife,
 )
-from disttrain.parameter_server.uploading import UploadTask
+from disttrain.parameter_server.sending import UploadTask
 from disttrain.transport.header import Verb
 from disttrain.transport.interface import Message
 from simulation import chaos, truth

@@ -20,6 +20,7 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.parameter_server.errors import Fenced, RequestRefused
 from disttrain.state.vector import Vector
 from disttrain.telemetry.health import Health
+from disttrain.telemetry.metrics import Histogram
 from disttrain.transport.config import Limits, TransportConfig, TransportKind
 from disttrain.transport.header import Role as TransportRole
 from disttrain.transport.in_memory import InMemoryTransport, Network
@@ -208,7 +209,13 @@ class _Silent(SimpleNamespace):
 
 
 def silent() -> Any:
-    return _Silent(address="", health=Health(), observed=lambda report: report)
+    return _Silent(
+        address="",
+        health=Health(),
+        checkpoint_seconds=Histogram(),
+        blocking_seconds=Histogram(),
+        checkpoint_failures=0,
+    )
 
 
 def as_any(thing: object) -> Any:

@@ -63,7 +63,7 @@ class Inventory:
         """Keep a job; returns what is new of it."""
         place = self._place(record.key)
         old = place.job
-        if old is not None and old.uid == record.uid and old.version > record.version:
+        if _is_newer(old, record):
             return News.NOTHING
         place.job = record
         if old is None or old.uid != record.uid:
@@ -75,7 +75,7 @@ class Inventory:
         """Keep a child; returns what is new of it."""
         children = self._place(record.job).children
         old = children.get((record.kind, record.name))
-        if old is not None and old.uid == record.uid and old.version > record.version:
+        if _is_newer(old, record):
             return News.NOTHING
         children[record.kind, record.name] = record
         return news.compare(old, record)
@@ -84,15 +84,15 @@ class Inventory:
         """Keep a pod; returns what is new of it."""
         pods = self._place(record.job).pods
         old = pods.get(record.name)
-        if old is not None and old.uid == record.uid and old.version > record.version:
+        if _is_newer(old, record):
             return News.NOTHING
         pods[record.name] = remembering(old, record)
         return news.compare(old, pods[record.name])
 
     def drop_job(self, key: JobKey, uid: str) -> bool:
         """Forget a deleted job, unless another is at its place already."""
-        place = self._places.get(key)
-        if place is None or place.job is None or place.job.uid != uid:
+        place = self.at(key)
+        if not _is(place.job, uid):
             return False
         place.job = None
         self._forget_if_empty(key)
@@ -100,19 +100,18 @@ class Inventory:
 
     def drop_child(self, key: JobKey, child: ChildKey, uid: str) -> bool:
         """Forget a deleted child, unless another is at its place already."""
-        place = self._places.get(key)
-        found = place.children.get(child) if place else None
-        if place is None or found is None or found.uid != uid:
+        children = self.at(key).children
+        if not _is(children.get(child), uid):
             return False
-        del place.children[child]
+        del children[child]
         self._forget_if_empty(key)
         return True
 
     def drop_pod(self, key: JobKey, name: str, uid: str) -> bool:
         """Forget a deleted pod, unless another has its name already."""
-        place = self._places.get(key)
-        found = place.pods.get(name) if place else None
-        if place is None or found is None or found.uid != uid:
+        place = self.at(key)
+        found = place.pods.get(name)
+        if found is None or found.uid != uid:
             return False
         del place.pods[name]
         if found.outcome is not None:
@@ -162,3 +161,12 @@ class Inventory:
         place = self._places.get(key)
         if place is not None and place.is_empty:
             del self._places[key]
+
+
+def _is(record: Record | None, uid: str) -> bool:
+    return record is not None and record.uid == uid
+
+
+def _is_newer(old: Record | None, new: Record) -> bool:
+    """Whether a sight of the same object is newer than another one that comes after it."""
+    return old is not None and old.uid == new.uid and old.version > new.version

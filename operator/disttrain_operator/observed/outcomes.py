@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from disttrain.job.conditions import ConditionStatus
+from disttrain_operator import times
 from disttrain_operator.observed.records import EndPhase, Outcome
 
 _LONGEST_MESSAGE = 1000
@@ -84,10 +85,5 @@ def _message(value: object) -> str:
 
 
 def _time(value: object) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(str(value))
-    except ValueError:
-        return None
-    if found.year not in _YEARS:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    found = times.parse(value)
+    return found if found is not None and found.year in _YEARS else None

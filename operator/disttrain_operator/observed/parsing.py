@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from disttrain.job import cluster_labels, cluster_names, limits
 from disttrain.job.names import Role
-from disttrain_operator import json_text
+from disttrain_operator import json_text, times
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import stored
 from disttrain_operator.observed import outcomes
@@ -56,16 +56,6 @@ def number(value: object) -> int:
     return int(value) if isinstance(value, str) and is_number else 0
 
 
-def time(value: object) -> datetime | None:
-    """The time, or None."""
-    try:
-        found = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-    # A time without a zone stands in no object of the API, but may stand in an annotation.
-    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
-
-
 def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {str(each.get("type")): each for each in items(status.get("conditions"))}
 
@@ -83,7 +73,7 @@ def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
     """A DistTrainJob; of its status only the named fields are kept."""
     metadata, status = mapping(body.get("metadata")), mapping(body.get("status"))
     annotations = mapping(metadata.get("annotations"))
-    created = time(metadata.get("creationTimestamp")) or LONG_AGO
+    created = times.parse(metadata.get("creationTimestamp")) or LONG_AGO
     return JobRecord(
         key=JobKey(kept(metadata.get("namespace")), kept(metadata.get("name"))),
         uid=kept(metadata.get("uid")),
@@ -148,7 +138,7 @@ def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
     annotations = mapping(metadata.get("annotations"))
     owner = next(iter(items(metadata.get("ownerReferences"))), {})
     label_uid = str(labels.get(cluster_labels.JOB_UID, ""))
-    created = time(metadata.get("creationTimestamp")) or LONG_AGO
+    created = times.parse(metadata.get("creationTimestamp")) or LONG_AGO
     return ChildRecord(
         kind=kind,
         name=kept(metadata.get("name")),
@@ -192,7 +182,7 @@ def _state(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
         }
     if kind is Kind.Job:
         annotations = mapping(mapping(body.get("metadata")).get("annotations"))
-        return _job_state(spec, status, time(annotations.get(STARTED)))
+        return _job_state(spec, status, times.parse(annotations.get(STARTED)))
     if kind is Kind.PersistentVolumeClaim:
         bound = status.get("phase") in {"Bound", None}
         return {"trouble": "" if bound else f"its phase is {status.get('phase')}"}
@@ -204,13 +194,13 @@ def _job_state(
 ) -> dict[str, Any]:
     found = conditions(status)
     # Only a Job that was suspended, and so started anew, speaks of that.
-    started = time(status.get("startTime")) if "Suspended" in found else None
+    started = times.parse(status.get("startTime")) if "Suspended" in found else None
     ended = next((phase for phase in EndPhase if is_true(found.get(phase))), None)
     return {
         "wanted": 0 if spec.get("suspend") or spec.get("parallelism") == 0 else 1,
         "ready": number(status.get("ready")),
         "remaining": number(status.get("active")) + number(status.get("terminating")),
-        "started": started or began or time(status.get("startTime")),
+        "started": started or began or times.parse(status.get("startTime")),
         "failed": number(status.get("failed")),
         "ended": ended,
         "trouble": _trouble(found.get("Failed")),

@@ -7,6 +7,7 @@ from typing import Any
 from disttrain.job import cluster_labels
 from disttrain.job.failure_policy import DISRUPTION
 from disttrain.job.names import Role
+from disttrain_operator import times
 from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.records import Death, Outcome, PodRecord
 
@@ -25,7 +26,7 @@ def record(body: dict[str, Any]) -> PodRecord | None:
     labels = parsing.mapping(metadata.get("labels"))
     container = parsing.main_container(status.get("containerStatuses"))
     states = parsing.conditions(status)
-    created = parsing.time(metadata.get("creationTimestamp"))
+    created = times.parse(metadata.get("creationTimestamp"))
     return PodRecord(
         name=str(metadata.get("name")),
         uid=str(metadata.get("uid")),
@@ -35,7 +36,7 @@ def record(body: dict[str, Any]) -> PodRecord | None:
         role=role,
         phase=parsing.kept(status.get("phase", "")),
         ready=parsing.is_true(states.get("Ready")),
-        gone_at=parsing.time(metadata.get("deletionTimestamp")),
+        gone_at=times.parse(metadata.get("deletionTimestamp")),
         restarts=parsing.number(container.get("restartCount")),
         death=_death(container, status, _reasons(status, states)),
         node=parsing.kept(parsing.mapping(body.get("spec")).get("nodeName", "")),
@@ -81,7 +82,7 @@ def _death(
             exit_code=code,
             reason=str(ended.get("reason", "")),
             message=parsing.text(ended.get("message")),
-            time=parsing.time(ended.get("finishedAt")) or parsing.LONG_AGO,
+            time=times.parse(ended.get("finishedAt")) or parsing.LONG_AGO,
             reasons=reasons | {str(ended.get("reason", ""))},
         )
     if status.get("phase") == "Failed" and not ended:
@@ -91,7 +92,7 @@ def _death(
             reason=str(status.get("reason", "")),
             message=parsing.text(status.get("message")),
             # The same at every sight of it, so that it is told once.
-            time=parsing.time(status.get("startTime")) or parsing.LONG_AGO,
+            time=times.parse(status.get("startTime")) or parsing.LONG_AGO,
             reasons=reasons,
         )
     return None
@@ -101,7 +102,7 @@ def _outcome(container: dict[str, Any], created: datetime | None) -> Outcome | N
     ended = _terminated(container)
     if ended.get("exitCode") != 0:
         return None
-    finished = parsing.time(ended.get("finishedAt")) or created or parsing.LONG_AGO
+    finished = times.parse(ended.get("finishedAt")) or created or parsing.LONG_AGO
     return outcomes.from_termination(ended.get("message"), finished)
 
 

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain.job.status import JobStatus
 from disttrain_operator import times
-from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import EndPhase, Outcome
 from disttrain_operator.policies.problem import Problem
 from disttrain_operator.policies.stages import Stage
@@ -52,13 +51,12 @@ def of(
 
 def resumed_at(status: dict[str, Any], now: datetime) -> datetime | None:
     """When a job was resumed last, by its status; `now` if that does not tell of it yet."""
-    known = {condition.type: condition for condition in conditions_before(status)}
-    suspended = known.get(ConditionType.SUSPENDED)
+    suspended = by_type(status).get(ConditionType.SUSPENDED)
     if suspended is None or not _was_resumed(suspended):
         return None
     if suspended.status is ConditionStatus.TRUE:
         return now
-    return parsing.time(suspended.last_transition_time)
+    return times.parse(suspended.last_transition_time)
 
 
 def _was_resumed(suspended: Condition | None) -> bool:
@@ -146,5 +144,6 @@ def status_before(written: dict[str, Any]) -> JobStatus:
         return JobStatus()
 
 
-def conditions_before(written: dict[str, Any]) -> tuple[Condition, ...]:
-    return status_before(written).conditions
+def by_type(written: dict[str, Any]) -> dict[str, Condition]:
+    """The conditions in a status; none in one that somebody else spoiled."""
+    return {condition.type: condition for condition in status_before(written).conditions}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from disttrain_operator import times
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import ChildRecord
@@ -84,5 +85,5 @@ def _due_at(lack: Lack) -> datetime:
 
 
 def _told_at(event: Mapping[str, Any]) -> datetime:
-    times = (event.get(name) for name in ("lastTimestamp", "eventTime", "firstTimestamp"))
-    return next((found for each in times if (found := parsing.time(each))), parsing.LONG_AGO)
+    seen = (event.get(name) for name in ("lastTimestamp", "eventTime", "firstTimestamp"))
+    return next((found for each in seen if (found := times.parse(each))), parsing.LONG_AGO)

@@ -150,18 +150,9 @@ class Actor:
             raise
         except Conflict:
             # Somebody else wrote at the same time, or it is another job by now.
-            self._inventory.put_job(await self._read(job))
+            await read_again(self._client, self._inventory, job)
             raise
         self._inventory.put_job(parsing.job(answer, report.FIELDS))
-
-    async def _read(self, job: JobRecord) -> JobRecord:
-        """The job of the name as it is now. Raises NotFound."""
-        try:
-            body = await self._client.get(Kind.DistTrainJob, job.key.namespace, job.key.name)
-        except NotFound:
-            self._inventory.drop_job(job.key, job.uid)
-            raise
-        return parsing.job(body, report.FIELDS)
 
     async def _check(self, _: JobRecord, action: CheckTemplates) -> None:
         for child in action.children:
@@ -338,6 +329,18 @@ class Actor:
 
     def _keep(self, kind: Kind, answer: dict[str, Any]) -> None:
         self._inventory.put_child(parsing.child(kind, {**answer, "kind": kind.name}))
+
+
+async def read_again(client: Client, inventory: Inventory, job: JobRecord) -> JobRecord:
+    """Keep the job of the name as it is now. Raises NotFound."""
+    try:
+        body = await client.get(Kind.DistTrainJob, job.key.namespace, job.key.name)
+    except NotFound:
+        inventory.drop_job(job.key, job.uid)
+        raise
+    found = parsing.job(body, report.FIELDS)
+    inventory.put_job(found)
+    return found
 
 
 def _wave(action: Action) -> tuple[Kind, ...]:

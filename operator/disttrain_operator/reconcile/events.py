@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -10,8 +9,8 @@ from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain_operator import times
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.records import JobRecord
+from disttrain_operator.policies import conditions
 from disttrain_operator.policies.problem import ProblemType
-from disttrain_operator.reconcile import report
 from disttrain_operator.reconcile.deeds import Deed
 
 _LONGEST_NOTE = 1000
@@ -19,13 +18,6 @@ _COMPONENT = "disttrain-operator"
 _GOOD = {ConditionType.COMPLETE, ConditionType.SUSPENDED}
 _TOLD = {*_GOOD, ConditionType.FAILED, *ProblemType}
 """Conditions that people are told of when they begin to hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class _News:
-    reason: str
-    message: str
-    good: bool
 
 
 def of(
@@ -37,7 +29,7 @@ def of(
     """
     found = _news(job, status)
     if warnings and not job.status:
-        found.append(_News("ManifestWarning", "; ".join(warnings), good=False))
+        found.append(Deed("ManifestWarning", "", "; ".join(warnings), good=False))
     return [_event(job, news, now) for news in found]
 
 
@@ -47,23 +39,20 @@ def new_keys(job: JobRecord, secret_uid: str, now: datetime) -> dict[str, Any]:
         "the Secret with the job's keys was deleted: it was made again with other keys, and all "
         "processes start again with them from what they saved"
     )
-    return _event(job, _News("KeysReplaced", message, good=False), now, told=secret_uid)
+    return _event(job, Deed("KeysReplaced", "", message, good=False), now, told=secret_uid)
 
 
 def of_deed(job: JobRecord, deed: Deed, now: datetime) -> dict[str, Any]:
     """The Event of something that was done; done again to the same object it is the same one."""
-    news = _News(deed.reason, deed.message, good=deed.good)
-    return _event(job, news, now, told=f"{job.uid}/{deed.reason}/{deed.about}")
+    return _event(job, deed, now, told=f"{job.uid}/{deed.reason}/{deed.about}")
 
 
-def _news(job: JobRecord, status: dict[str, Any]) -> list[_News]:
-    known = job.status
-    before = report.conditions_of(known)
-    after = report.conditions_of(status)
+def _news(job: JobRecord, status: dict[str, Any]) -> list[Deed]:
+    before, after = conditions.by_type(job.status), conditions.by_type(status)
     found = [_begun(each) for kind, each in after.items() if _begins(kind, before.get(kind), each)]
     suspended = before.get(ConditionType.SUSPENDED)
     if _holds(suspended) and not _holds(after.get(ConditionType.SUSPENDED)):
-        found.append(_News("Resumed", "the job goes on from its latest checkpoint", good=True))
+        found.append(Deed("Resumed", "", "the job goes on from its latest checkpoint", good=True))
     return found
 
 
@@ -79,14 +68,14 @@ def _holds(condition: Condition | None) -> bool:
     return condition is not None and condition.status is ConditionStatus.TRUE
 
 
-def _begun(condition: Condition) -> _News:
+def _begun(condition: Condition) -> Deed:
     reason = condition.reason
     if condition.type in set(ConditionType):
         reason = condition.type
-    return _News(reason, condition.message or reason, good=condition.type in _GOOD)
+    return Deed(reason, "", condition.message or reason, good=condition.type in _GOOD)
 
 
-def _event(job: JobRecord, news: _News, now: datetime, *, told: str = "") -> dict[str, Any]:
+def _event(job: JobRecord, news: Deed, now: datetime, *, told: str = "") -> dict[str, Any]:
     told = told or f"{job.uid}/{job.generation}/{news.reason}"
     name = f"{job.key.name}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
     return {

@@ -20,7 +20,7 @@ from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import JobKey, JobRecord
 from disttrain_operator.policies import missing_pods, outcome, pacing
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import desired, events, plan, report, telling
+from disttrain_operator.reconcile import act, desired, events, plan, report, telling
 from disttrain_operator.reconcile.act import Actor
 from disttrain_operator.reconcile.actions import Create, DeleteJob, Plan, Renew
 from disttrain_operator.reconcile.knowledge import Knowledge
@@ -162,17 +162,10 @@ class Reconciler:
 
     async def _look_again(self, job: JobRecord) -> JobRecord:
         """The job as it is now. Raises NotFound, or Conflict, if it is another one."""
-        key = job.key
-        try:
-            body = await self._client.get(Kind.DistTrainJob, key.namespace, key.name)
-        except NotFound:
-            self._inventory.drop_job(key, job.uid)
-            raise
-        found = parsing.job(body, report.FIELDS)
-        self._inventory.put_job(found)
+        found = await act.read_again(self._client, self._inventory, job)
         if found.uid != job.uid:
             # What is known and planned is about the one before it.
-            message = f"{key} is another job by now: its uid is {found.uid}, not {job.uid}"
+            message = f"{job.key} is another job by now: its uid is {found.uid}, not {job.uid}"
             raise Conflict(message)
         return found
 

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from disttrain.job import cluster_labels
-from disttrain.job.conditions import Condition
 from disttrain.job.names import Role
 from disttrain.job.spec import Spec
 from disttrain.job.status import (
@@ -131,11 +130,6 @@ def _there(facts: Facts, kind: Kind) -> int:
 def _own(facts: Facts, kind: Kind) -> list[Any]:
     children = facts.observed.children.values()
     return [each for each in children if each.kind is kind and each.owner_uid == facts.job.uid]
-
-
-def conditions_of(status: dict[str, Any]) -> dict[str, Condition]:
-    """The conditions in a status by their types; none in one that somebody else spoiled."""
-    return {condition.type: condition for condition in conditions.conditions_before(status)}
 
 
 def latest_failures(known: tuple[Failure, ...], pods: Iterable[PodRecord]) -> tuple[Failure, ...]:

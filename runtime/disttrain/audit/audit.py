@@ -1,6 +1,6 @@
 """All checks on one run. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from disttrain.audit import (
     at_most_once,
@@ -25,52 +25,38 @@ _SAME_BITS = "a batch method keeps no chunks: run the manifest again, it gives t
 
 
 def audit(evidence: Evidence) -> tuple[Finding, ...]:
-    only_groups = evidence.batch_method and not evidence.warm_start
-    findings = _of_groups(evidence) if only_groups else _of_updates(evidence)
+    findings = tuple(_promises(evidence))
     whole = logs.check(evidence)
     if whole.standing is Standing.NOT_WHOLE:
         findings = tuple(in_doubt(finding, whole.promise) for finding in findings)
     return (*findings, whole)
 
 
-def _of_updates(evidence: Evidence) -> tuple[Finding, ...]:
+def _promises(evidence: Evidence) -> Iterator[Finding]:
     """Of a batch method, updates, samples and epochs are those of its warm start."""
-    histories = history.of_all(evidence)
-    if evidence.batch_method:
-        once = exactly_once.check(evidence)
-        torn = not_applicable(torn_reads.PROMISE, _SAME_BITS)
+    of_groups, of_updates = evidence.batch_method, not evidence.batch_method or evidence.warm_start
+    histories = history.of_all(evidence) if of_updates else []
+    if of_updates:
+        yield lost_updates.check(evidence, histories)
+        yield at_most_once.check(evidence, histories)
     else:
-        once = not_applicable(exactly_once.PROMISE, "the strategy is downpour")
-        torn = torn_reads.check(evidence)
-    return (
-        lost_updates.check(evidence, histories),
-        at_most_once.check(evidence, histories),
-        once,
-        versions.check(evidence),
-        torn,
-        *_of_all(evidence),
-        samples.check(evidence, histories),
-        coverage.check(evidence),
-    )
-
-
-def _of_groups(evidence: Evidence) -> tuple[Finding, ...]:
-    return (
-        not_applicable(lost_updates.PROMISE, _INSTEAD),
-        not_applicable(at_most_once.PROMISE, _INSTEAD),
-        exactly_once.check(evidence),
-        not_applicable(versions.PROMISE, _INSTEAD),
-        not_applicable(torn_reads.PROMISE, _SAME_BITS),
-        *_of_all(evidence),
-    )
-
-
-def _of_all(evidence: Evidence) -> tuple[Finding, ...]:
-    return (
-        refusals.check(evidence),
-        recovery.check(evidence),
-        fencing.check(evidence),
-    )
+        yield not_applicable(lost_updates.PROMISE, _INSTEAD)
+        yield not_applicable(at_most_once.PROMISE, _INSTEAD)
+    if of_groups:
+        yield exactly_once.check(evidence)
+    else:
+        yield not_applicable(exactly_once.PROMISE, "the strategy is downpour")
+    yield versions.check(evidence) if of_updates else not_applicable(versions.PROMISE, _INSTEAD)
+    if of_groups:
+        yield not_applicable(torn_reads.PROMISE, _SAME_BITS)
+    else:
+        yield torn_reads.check(evidence)
+    yield refusals.check(evidence)
+    yield recovery.check(evidence)
+    yield fencing.check(evidence)
+    if of_updates:
+        yield samples.check(evidence, histories)
+        yield coverage.check(evidence)
 
 
 def is_clean(findings: Sequence[Finding]) -> bool:

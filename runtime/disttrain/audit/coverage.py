@@ -77,7 +77,7 @@ def _parts(evidence: Evidence, replica: Life) -> Iterator[_Part]:
     for record in replica.of(ReplicaKind.NOT_FINITE):
         yield from _placed(leases, int(record["lease"]), int(record["lease_offset"]), record)
     before = 0, 0
-    for record in _pushes(evidence, SenderLife(replica.index, replica.incarnation)):
+    for record in _pushes(evidence, replica.sender):
         lease, offset = int(record["lease"]), int(record["lease_offset"])
         yield from _placed(leases, lease, offset, record)
         rest = int(record["samples"]) - offset

@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from disttrain.coordinator.journal.state import LIVES_PER_RUN
+from disttrain.job import names
 from disttrain.parameter_server import ledger as shard_ledger
 from disttrain.parameter_server import ledger_folding as shard_folding
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.replica import ledger as replica_ledger
-from disttrain.replica import ledger_folding as replica_folding
 from disttrain.telemetry import folding
 from disttrain.telemetry.folding import Shape
 
@@ -76,6 +76,11 @@ class Life:
         return f"{self.process} (life {self.incarnation})"
 
     @property
+    def sender(self) -> SenderLife:
+        """A replica, as shards name it."""
+        return SenderLife(self.index, self.incarnation)
+
+    @property
     def is_shard(self) -> bool:
         return self.records.dtype == shard_ledger.RECORD
 
@@ -109,7 +114,7 @@ class Life:
 
     @property
     def shape(self) -> Shape:
-        return shard_folding.PUSHES if self.is_shard else replica_folding.ANSWERS
+        return shard_folding.PUSHES if self.is_shard else replica_ledger.ANSWERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,6 +184,10 @@ def by_sender(records: Records) -> dict[SenderLife, Records]:
         SenderLife(int(key) >> 32, int(key) & 0xFFFFFFFF): records[keys == key]
         for key in np.unique(keys)
     }
+
+
+def name_of(sender: SenderLife) -> str:
+    return f"{names.replica_name(sender.sender)} (life {sender.incarnation})"
 
 
 def sequences(records: Records, column: str = "sequence") -> set[int]:

@@ -13,13 +13,6 @@ PROMISE = "3. every portion counts exactly once per batch (Sandblaster)"
 _COLUMNS = ("sequence", "lease_offset", "lease", "samples")
 
 
-class _Evaluation(NamedTuple):
-    """Numbers are never used again, but by a resumed run that began before them."""
-
-    run: int
-    number: int
-
-
 class _Commit(NamedTuple):
     """What one life of a shard added up for one evaluation."""
 
@@ -33,12 +26,13 @@ class _Commit(NamedTuple):
 
 def check(evidence: Evidence) -> Finding:
     """One attempt of each group, the same ones on all shards, and all samples of the batch."""
-    commits: dict[_Evaluation, list[_Commit]] = defaultdict(list)
+    # By run, too: one that was resumed uses numbers again, if it began before them.
+    commits: dict[tuple[int, int], list[_Commit]] = defaultdict(list)
     for life in evidence.shard_lives:
         for number, commit in _commits(life):
-            commits[_Evaluation(life.run, number)].append(commit)
+            commits[life.run, number].append(commit)
     violations = [
-        text for one, found in commits.items() for text in _wrong(one.number, found, evidence)
+        text for (_, one), found in commits.items() for text in _wrong(one, found, evidence)
     ]
     violations += _wrong_folds(evidence)
     groups = max((len(found[0].attempts) for found in commits.values()), default=0)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from disttrain.audit.evidence import Evidence, Life, Summary, by_sender, sequences
+from disttrain.audit.evidence import Evidence, Life, Summary, by_sender, name_of, sequences
 from disttrain.audit.finding import Finding, judge
 from disttrain.audit.history import NO_CLAIM, History
 from disttrain.job import names
@@ -20,8 +20,9 @@ def check(evidence: Evidence, histories: Sequence[History]) -> Finding:
     """Acknowledged minus surviving must be what the shards and the summary say is lost."""
     applied = {shard: _applied(lives) for shard, lives in evidence.shards.items()}
     surviving = {history.shard: _numbers(history) for history in histories}
+    is_exact = evidence.summary is None or evidence.summary.updates_lost_is_exact
     violations = [
-        *_wrong_reports(histories, is_exact=_is_exact(evidence.summary)),
+        *_wrong_reports(histories, is_exact=is_exact),
         *_wrong_summary(evidence, histories),
         *(text for life in evidence.replica_lives for text in _unheld(life, applied)),
         *(text for life in evidence.replica_lives for text in _gaps(life, evidence, applied)),
@@ -47,10 +48,6 @@ def _numbers(history: History) -> dict[SenderLife, set[int]]:
     return {life: sequences(records) for life, records in by_sender(history.surviving).items()}
 
 
-def _is_exact(summary: Summary | None) -> bool:
-    return summary is None or summary.updates_lost_is_exact
-
-
 def _wrong_reports(histories: Sequence[History], *, is_exact: bool) -> Iterator[str]:
     """What a new life says is lost must be what the logs of the lives before hold beyond it.
 
@@ -66,7 +63,7 @@ def _wrong_reports(histories: Sequence[History], *, is_exact: bool) -> Iterator[
                 if is_said and (claim.lost > found or (is_exact and claim.lost < found)):
                     yield (
                         f"{rollback.life.name} reports {claim.lost} lost updates of "
-                        f"{_name(sender)}, the logs before it hold {found} beyond version "
+                        f"{name_of(sender)}, the logs before it hold {found} beyond version "
                         f"{rollback.version}"
                     )
 
@@ -114,21 +111,19 @@ def _is_possible(summary: Summary, said: int, least: int, most: int) -> bool:
 
 def _unheld(replica: Life, applied: Held) -> Iterator[str]:
     """An acknowledgement without the update."""
-    sender = SenderLife(replica.index, replica.incarnation)
     for record in replica.each():
         shard, number = int(record["shard"]), int(record["number"])
-        if number not in applied.get(shard, {}).get(sender, ()):
+        if number not in applied.get(shard, {}).get(replica.sender, ()):
             yield f"shard-{shard} acknowledged push {number} of {replica.name}, but never logged it"
 
 
 def _gaps(replica: Life, evidence: Evidence, applied: Held) -> Iterator[str]:
     """A push begins when all shards have answered the one before."""
-    sender = SenderLife(replica.index, replica.incarnation)
     refused = sequences(replica.of(ReplicaKind.REFUSED), "number")
     acknowledged = replica.each()
     everywhere: set[int] = set()
     for shard in applied:
-        everywhere |= applied[shard].get(sender, set())
+        everywhere |= applied[shard].get(replica.sender, set())
     before = set(range(1, max(everywhere, default=0))) - refused
     for shard in sorted({life.index for life in evidence.shard_lives if life.run == replica.run}):
         mine = sequences(acknowledged[acknowledged["shard"] == shard], "number")
@@ -140,17 +135,12 @@ def _unreported(evidence: Evidence, surviving: Held, histories: Sequence[History
     """Every acknowledged update that is not in the values must be among those lost."""
     for history in histories:
         for replica in evidence.replica_lives:
-            sender = SenderLife(replica.index, replica.incarnation)
             answers = replica.each()
             mine = sequences(answers[answers["shard"] == history.shard], "number")
-            missing = len(mine - surviving[history.shard].get(sender, set()))
-            lost = len(history.lost.get(sender, ()))
+            missing = len(mine - surviving[history.shard].get(replica.sender, set()))
+            lost = len(history.lost.get(replica.sender, ()))
             if missing > lost:
                 yield (
                     f"{missing} acknowledged updates of {replica.name} are not in the values of "
                     f"shard-{history.shard}, {lost} are known to be lost"
                 )
-
-
-def _name(sender: SenderLife) -> str:
-    return f"{names.replica_name(sender.sender)} (life {sender.incarnation})"

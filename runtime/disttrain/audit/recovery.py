@@ -164,7 +164,8 @@ def _until_next(life: Life, end_ns: int, updates: _Updates) -> Iterator[_Pause]:
     Who was told to end has not failed, and the whole job may have been told so for as long as
     somebody liked.
     """
-    if not len(life.records) or len(life.of(_told_to_end(life))):
+    told_to_end = ShardKind.STOPPED if life.is_shard else ReplicaKind.LEFT
+    if not len(life.records) or len(life.of(told_to_end)):
         return
     times, folded = updates
     place = int(np.searchsorted(times, end_ns, side="right"))
@@ -172,8 +173,3 @@ def _until_next(life: Life, end_ns: int, updates: _Updates) -> Iterator[_Pause]:
         seconds = (int(times[place]) - end_ns) / _NANOSECONDS
         is_among = (folded["read_version"] <= end_ns) & (end_ns < folded["time_ns"])
         yield _Pause(life.name, seconds, is_known=not is_among.any())
-
-
-def _told_to_end(life: Life) -> ShardKind | ReplicaKind:
-    is_shard = life.records.dtype == shard_ledger.RECORD
-    return ShardKind.STOPPED if is_shard else ReplicaKind.LEFT

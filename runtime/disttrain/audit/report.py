@@ -3,7 +3,7 @@
 import json
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict
 
 from disttrain.audit.audit import is_clean
 from disttrain.audit.finding import Finding, Standing
@@ -48,15 +48,6 @@ def to_json(findings: Sequence[Finding], *, running: bool = False) -> str:
     content = {
         "held": is_clean(findings),
         "running": running,
-        "findings": [_json(finding) for finding in findings],
+        "findings": [asdict(finding) for finding in findings],
     }
     return json.dumps(content, indent=2) + "\n"
-
-
-def _json(finding: Finding) -> dict[str, Any]:
-    return {
-        "promise": finding.promise,
-        "standing": finding.standing,
-        "evidence": finding.evidence,
-        "violations": list(finding.violations),
-    }

@@ -1,9 +1,8 @@
 """The account of the data: what was applied is what the summary says, repeats included."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
-from disttrain.audit.evidence import Evidence, Life, Records, Summary
+from disttrain.audit.evidence import Evidence, Life, Records, Summary, by_sender
 from disttrain.audit.finding import Finding, judge, not_checkable
 from disttrain.audit.history import History
 from disttrain.parameter_server.deliveries import SenderLife
@@ -12,8 +11,11 @@ from disttrain.replica.ledger import Kind as ReplicaKind
 
 PROMISE = "samples are accounted for"
 
-Applied = dict[tuple[int, int, int], int]
-"""Samples by sender, its life, and the number of the push."""
+Push = tuple[int, int, int]
+"""Sender, its life, and the number of the push."""
+
+Applied = dict[Push, int]
+"""Samples of each."""
 
 _ENDED_IN_ORDER = frozenset({"Complete", "Stopped"})
 
@@ -96,22 +98,19 @@ def _most_open(evidence: Evidence, histories: Sequence[History], applied: Applie
     if summary is None or summary.phase not in _ENDED_IN_ORDER:
         return None
     dead = _dead(evidence)
-    lost = {push for history in histories for push in _rolled_back(history) if push[:2] in dead}
-    skipped = sum(
-        _skipped(life)
-        for life in evidence.replica_lives
-        if SenderLife(life.index, life.incarnation) in dead
-    )
+    undone = {push for history in histories for push in _undone(history, by_resume=False)}
+    lost = {push for push in undone if push[:2] in dead}
+    skipped = sum(_skipped(life) for life in evidence.replica_lives if life.sender in dead)
     open_samples = sum(applied.get(push, 0) for push in lost)
     return summary.samples_partially_applied + open_samples + skipped
 
 
-def _rolled_back(history: History) -> set[tuple[int, int, int]]:
-    """Pushes that deaths of the shard took back for good; those of a resume are in no account."""
+def _undone(history: History, *, by_resume: bool) -> set[Push]:
+    """What resumes, or deaths of the shard, took back for good. A resume's are in no account."""
     dropped = {
         push
         for rollback in history.rollbacks
-        if not rollback.is_resume
+        if rollback.is_resume == by_resume
         for records in rollback.dropped.values()
         for push in _samples(records)
     }
@@ -120,21 +119,11 @@ def _rolled_back(history: History) -> set[tuple[int, int, int]]:
 
 def _dead(evidence: Evidence) -> set[SenderLife]:
     """Lives of replicas that were fenced, replaced, or of a run that was resumed."""
-    fenced = {
-        SenderLife(int(record["sender"]), int(record["incarnation"]))
-        for life in evidence.shard_lives
-        for record in life.of(ShardKind.FENCED)
-    }
-    replaced = {
-        SenderLife(before.index, before.incarnation)
-        for lives in evidence.replicas.values()
-        for before, _ in pairwise(lives)
-    }
-    earlier = {
-        SenderLife(life.index, life.incarnation)
-        for life in evidence.replica_lives
-        if life.run < evidence.last_run
-    }
+    fences = [life.of(ShardKind.FENCED) for life in evidence.shard_lives]
+    fenced = {sender for records in fences for sender in by_sender(records)}
+    replaced = {life.sender for lives in evidence.replicas.values() for life in lives[:-1]}
+    lives = evidence.replica_lives
+    earlier = {life.sender for life in lives if life.run < evidence.last_run}
     return fenced | replaced | earlier
 
 
@@ -145,14 +134,7 @@ def _skipped(replica: Life) -> int:
 def _applied(evidence: Evidence, histories: Sequence[History]) -> Applied:
     found: Applied = {}
     for history in histories:
-        undone = [
-            records
-            for rollback in history.rollbacks
-            if rollback.is_resume
-            for records in rollback.dropped.values()
-        ]
-        gone = {key for records in undone for key in _samples(records)}
-        gone -= set(_samples(history.surviving))
+        gone = _undone(history, by_resume=True)
         for life in evidence.shards[history.shard]:
             pushes = _samples(life.each()).items()
             found.update({key: count for key, count in pushes if key not in gone})

@@ -39,11 +39,10 @@ def check(evidence: Evidence) -> Finding:
 
 
 def _incomplete(replica: Life, given: Given) -> Iterator[str]:
-    sender = SenderLife(replica.index, replica.incarnation)
     chunks: dict[tuple[int, int], dict[int, set[int]]] = {}
     for place, senders in given.items():
-        if sender in senders:
-            chunks[place] = _chunks(senders[sender])
+        if replica.sender in senders:
+            chunks[place] = _chunks(senders[replica.sender])
     for record in replica.of(ReplicaKind.FETCHED):
         place = (int(record["shard"]), int(record["shard_incarnation"]))
         missing = chunks.get(place, {}).get(int(record["number"]))

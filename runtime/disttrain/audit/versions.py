@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from disttrain.audit import history
-from disttrain.audit.evidence import Evidence, Life, Records, by_sender
+from disttrain.audit.evidence import Evidence, Life, Records, by_sender, name_of
 from disttrain.audit.finding import Finding, judge
 from disttrain.parameter_server.ledger import Kind as ShardKind
 from disttrain.replica.ledger import Kind as ReplicaKind
@@ -54,7 +54,7 @@ def _shard(life: Life) -> Iterator[str]:
 def _computed_on(life: Life) -> Iterator[str]:
     """Gradients are of ever newer versions, and staleness is what lies between."""
     for sender, records in by_sender(life.of(ShardKind.PUSHED)).items():
-        who = f"{life.name}: replica-{sender.sender} (life {sender.incarnation})"
+        who = f"{life.name}: {name_of(sender)}"
         for before, after in _steps_back(records, "read_incarnation", "read_version"):
             yield f"{who} computed on version {after} after {before}"
     for record in life.of(ShardKind.PUSHED):

@@ -1,26 +1,35 @@
-"""Files of an object store in a folder that lasts as long as they are needed."""
+"""Files that a person or an order names, by path or in an object store, as files at hand.
+
+A copy lasts as long as it is needed.
+"""
 
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from disttrain.checkpoint import names, object_names, objects
+from disttrain.checkpoint import names, objects
 from disttrain.checkpoint.errors import NoCheckpoint
-from disttrain.checkpoint.object_store import ObjectStore
-from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.storage import Storage
+from disttrain.checkpoint.stores import Store
+from disttrain.job import object_uri
 
 
 @contextmanager
-def checkpoint_at(text: str) -> Iterator[Checkpoint]:
-    """The whole checkpoint that `text` means, copied into a folder; its hashes are not checked.
+def checkpoint_at(text: str) -> Iterator[Path]:
+    """The folder of a checkpoint, whose hashes are not checked.
 
-    Raises NoCheckpoint, Corrupt, StoreAway, StoreDenied, StoreRefused.
+    In an object store the newest of a job is meant by the place of the job. Raises NoCheckpoint,
+    Corrupt, StoreAway, StoreDenied, StoreRefused there.
     """
-    place = object_names.place_of(text)
+    if not object_uri.is_one(text):
+        yield Path(text)
+        return
+    place = names.place_of(text)
     with tempfile.TemporaryDirectory() as folder:
-        store = ObjectStore(objects.open_objects(place.uri), Path(folder))
-        found = _found(store, place.number)
+        store = Store(Storage(objects.open_objects(place.uri), Path(folder)))
+        named = None if place.number is None else Path(names.folder(place.number))
+        found = store.latest() if named is None else store.read(named)
         if found is None:
             message = (
                 f"{place.uri} holds no checkpoint; name the place of a job, such as "
@@ -28,12 +37,15 @@ def checkpoint_at(text: str) -> Iterator[Checkpoint]:
             )
             raise NoCheckpoint(message)
         store.bring(found)
-        yield found
+        yield found.path
 
 
 @contextmanager
 def file_at(text: str) -> Iterator[Path]:
-    """A file with the content of an object. Raises as `checkpoint_at`."""
+    """A file to read. Raises as `checkpoint_at`."""
+    if not object_uri.is_one(text):
+        yield Path(text)
+        return
     uri, _, name = text.rpartition("/")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / name
@@ -43,18 +55,15 @@ def file_at(text: str) -> Iterator[Path]:
 
 @contextmanager
 def file_for(text: str) -> Iterator[Path]:
-    """A file to write, which becomes an object when this is left without an error.
+    """A file to write, which becomes an object, if one is meant, when this is left without error.
 
     Raises NotWritten, StoreAway, StoreDenied, StoreRefused.
     """
+    if not object_uri.is_one(text):
+        yield Path(text)
+        return
     uri, _, name = text.rpartition("/")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / name
         yield file
         objects.open_objects(uri).upload(file, name)
-
-
-def _found(store: ObjectStore, number: int | None) -> Checkpoint | None:
-    if number is None:
-        return store.latest()
-    return store.read(Path(names.folder(number)))

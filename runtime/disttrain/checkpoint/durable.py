@@ -88,10 +88,25 @@ class DurableFile:
             self._unflushed = 0
 
 
-def rename_folder(source: Path, target: Path) -> None:
-    """Give a folder, whose files are on disk, its final name. Raises NotWritten."""
+def write(path: Path, content: bytes) -> None:
+    """Put this into a file. Raises NotWritten."""
+    with DurableFile(path, len(content)) as file:
+        file.write(content)
+
+
+def take_name(path: Path) -> None:
+    """Make a file, empty, that nobody has made before. Raises FileExistsError, NotWritten."""
     try:
-        sync_folder(source)
+        path.touch(0o600, exist_ok=False)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise _not_written(path, error) from error
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give a file or folder, whose content is on disk, its final name. Raises NotWritten."""
+    try:
         os.rename(source, target)  # noqa: PTH104 - As above.
         sync_folder(target.parent)
     except OSError as error:

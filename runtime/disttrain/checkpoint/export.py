@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from disttrain.checkpoint import store, tensor_file
+from disttrain.checkpoint import copies, stores, tensor_file
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.element_types import DTYPES, TYPES, OutOfRange, Values
 from disttrain.checkpoint.errors import Corrupt
@@ -44,7 +44,13 @@ def export(checkpoint: Path, out: Path) -> Exported:
     some megabytes (a tensor divided over partitions: for that tensor). Replaces `out`, whole or
     not at all. Raises NoCheckpoint, Corrupt, NotWritten.
     """
-    return write(store.verify(checkpoint), out)
+    return write(stores.verify(checkpoint), out)
+
+
+def export_named(checkpoint: str, out: str) -> None:
+    """The same where both may be in an object store. Raises CheckpointError."""
+    with copies.checkpoint_at(checkpoint) as folder, copies.file_for(out) as file:
+        export(folder, file)
 
 
 def write(checkpoint: Checkpoint, out: Path) -> Exported:

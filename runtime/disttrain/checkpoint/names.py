@@ -1,7 +1,9 @@
-"""The names of everything in a checkpoint folder; nothing else makes or takes them apart. Pure."""
+"""The names of files and objects of a job; nothing else makes or takes them apart. Pure."""
 
 import re
+from dataclasses import dataclass
 
+from disttrain.checkpoint.manifest import FileEntry
 from disttrain.state.vector import Vector, parse
 
 MANIFEST = "manifest.json"
@@ -10,7 +12,21 @@ COORDINATOR = "coordinator.json"
 VECTOR = "vector"
 """The tensor in a file that holds one vector: it may be called otherwise in another checkpoint."""
 
+DATA = "data"
+"""All files of checkpoints, by what is in them: none is ever written over by something else."""
+CHECKPOINTS = "checkpoints"
+"""The manifests, by number: there is a checkpoint if its manifest is there."""
+JOURNAL = "journal"
+OWNERS = "owners"
+"""Claims of coordinators on the journal, by number."""
+STOPPED = "stopped"
+"""Exact values of shards that were told to end."""
+FAREWELLS = "farewells"
+"""What members say as they leave while there is no coordinator."""
+MODEL = "model.safetensors"
+
 _FOLDER = re.compile(r"[0-9]{8,19}")
+_STAGED = re.compile(r"(?:.*/)?(?:\.staging-)?(?P<number>[0-9]{8,19})(?:\.json)?")
 
 
 def folder(number: int) -> str:
@@ -26,6 +42,15 @@ def number(name: str) -> int | None:
 
 def staging(number: int) -> str:
     return f".staging-{folder(number)}"
+
+
+def staged_number(place: str) -> int:
+    """The number of a checkpoint that is written there, in a folder or an object store."""
+    found = _STAGED.fullmatch(place)
+    if found is None:
+        message = f"no checkpoint is written at {place}"
+        raise ValueError(message)
+    return int(found["number"])
 
 
 def removal(number: int) -> str:
@@ -45,8 +70,13 @@ def former_part_file(index: int) -> str:
     return f"shard-{index:05d}.safetensors"
 
 
+def plain_hash(content_hash: str) -> str:
+    """Without the name of its algorithm."""
+    return content_hash.rpartition(":")[2]
+
+
 def vector_file(content_hash: str) -> str:
-    return f"vector-{content_hash.rpartition(':')[2]}.safetensors"
+    return f"vector-{plain_hash(content_hash)}.safetensors"
 
 
 def vector_draft(index: int, vector: Vector) -> str:
@@ -59,3 +89,37 @@ def vector_of(tensor: str) -> Vector | None:
         return parse(tensor)
     except ValueError:
         return None
+
+
+def data(entry: FileEntry) -> str:
+    return f"{DATA}/{plain_hash(entry.hash)}"
+
+
+def manifest_object(number: int) -> str:
+    return f"{CHECKPOINTS}/{folder(number)}.json"
+
+
+def number_of_object(name: str) -> int | None:
+    """The number of the checkpoint whose manifest has this name; None for other objects."""
+    folder, _, file = name.rpartition("/")
+    if folder != CHECKPOINTS or not file.endswith(".json"):
+        return None
+    return number(file.removesuffix(".json"))
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPlace:
+    """A job's place, and one of its checkpoints."""
+
+    uri: str
+    number: int | None
+    """None: the newest."""
+
+
+def place_of(text: str) -> ObjectPlace:
+    """The job and the checkpoint that `text` means: URI, or URI/checkpoints/NUMBER.json."""
+    folder, _, file = text.rstrip("/").rpartition("/")
+    named = number_of_object(f"{CHECKPOINTS}/{file}")
+    if named is None or not folder.endswith(f"/{CHECKPOINTS}"):
+        return ObjectPlace(text.rstrip("/"), None)
+    return ObjectPlace(folder.removesuffix(f"/{CHECKPOINTS}"), named)

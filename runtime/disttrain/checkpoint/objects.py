@@ -1,9 +1,8 @@
-"""Whole named objects at one place of an object store. The only file that knows fsspec.
+"""Blobs in an object store. The only file that knows fsspec.
 
-An object is written whole or not at all, and every process sees it from then on: what S3, Google
-Cloud Storage and Azure Blob Storage promise. There is no rename, no append and no lock. A request
-that was given up may still be carried out later, so nothing here relies on its not happening:
-objects that must not change have names that say what is in them.
+What `Blobs` promise S3, Google Cloud Storage and Azure Blob Storage promise. There is no rename, no
+append and no lock. A request that was given up may still be carried out later, so nothing here
+relies on its not happening: objects that must not change have names that say what is in them.
 """
 
 import os
@@ -11,14 +10,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import BoundedSemaphore, Thread
 from typing import Any, TypeVar
 
+from disttrain.checkpoint.blobs import Blobs
 from disttrain.checkpoint.errors import (
     AlreadyThere,
-    CheckpointError,
     Corrupt,
     NotWritten,
     StoreAway,
@@ -44,8 +43,11 @@ _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCred
 """Of the libraries behind fsspec, which have no class of their own for it in common."""
 
 
-class Objects:
-    """Objects by name, `a/b`, below one uri. Any thread."""
+class Objects(Blobs):
+    """Objects below one uri."""
+
+    poll_seconds = 10.0
+    """Each look is a request, which is paid for."""
 
     def __init__(self, filesystem: Any, root: str, uri: str) -> None:
         self.uri = uri
@@ -53,7 +55,6 @@ class Objects:
         self._root = root.rstrip("/")
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The bytes of every object below `folder`, by name. Raises StoreAway, StoreDenied."""
         found = self._read(folder, lambda: self._find(folder), _SECONDS)
         below = {name.removeprefix(f"{self._root}/"): one["size"] for name, one in found.items()}
         # An object of the folder's own name is found, too.
@@ -61,7 +62,6 @@ class Objects:
         return below
 
     def read(self, name: str, limit_bytes: int) -> bytes:
-        """A small object. Raises Corrupt when there is none or it is longer; as `sizes`."""
         path = self._path(name)
         content = self._read(name, lambda: self._beginning(path, limit_bytes + 1), _SECONDS)
         if len(content) > limit_bytes:
@@ -69,7 +69,6 @@ class Objects:
         return content
 
     def read_all(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
-        """Objects by name, several at a time; `sizes` as they were listed. Raises as `read`."""
         paths = [self._path(name) for name in sizes]
         if not paths:
             return {}
@@ -78,31 +77,21 @@ class Objects:
         return {name: found[path] for name, path in zip(sizes, paths, strict=True)}
 
     def download(self, name: str, file: Path, expected_bytes: int | None = None) -> None:
-        """Copy an object, of this length, into a file. Raises as `read`.
-
-        StoreAway, too, when there is no room for the file.
-        """
         path = self._path(name)
         size = self._read(name, lambda: self._filesystem.info(path)["size"], _SECONDS)
         if expected_bytes not in {None, size}:
             raise Corrupt(self._said(name), f"it has {size} bytes, not {expected_bytes}")
         seconds = _SECONDS + size / _SLOWEST
+        file.parent.mkdir(parents=True, exist_ok=True)
         self._read(name, lambda: self._filesystem.get_file(path, str(file)), seconds)
 
     def write(self, name: str, content: bytes) -> None:
-        """Write an object. Raises NotWritten, after which it may be there later, and StoreDenied.
-
-        StoreRefused where nothing can ever be written.
-        """
         path = self._path(name)
         seconds = _SECONDS + len(content) / _SLOWEST
         self._write(name, lambda: self._put(path, content), seconds)
 
     def create(self, name: str, content: bytes) -> None:
-        """Write an object that is not there. Raises AlreadyThere, and as `write`.
-
-        A store that knows no conditional writes (`If-None-Match` of S3) writes over what is there.
-        """
+        """A store that knows no conditional writes (`If-None-Match` of S3) writes over another."""
         path = self._path(name)
         seconds = _SECONDS + len(content) / _SLOWEST
         try:
@@ -111,19 +100,17 @@ class Objects:
             if not isinstance(error.__cause__, FileExistsError):
                 raise
             # The answer to an earlier attempt of the client's may be what was lost.
-            if self._is_there(name, content):
+            if self.holds(name, content):
                 return
             message = f"{self._said(name)} is there already"
             raise AlreadyThere(message) from error
 
     def upload(self, file: Path, name: str) -> None:
-        """Write an object with the content of a file. As `write`."""
         path = self._path(name)
         seconds = _SECONDS + file.stat().st_size / _SLOWEST
         self._write(name, lambda: self._filesystem.put_file(str(file), path), seconds)
 
     def delete(self, names: Iterable[str]) -> frozenset[str]:
-        """Delete objects; those that may stay, or go later. Never raises."""
         asked = frozenset(names)
         if not asked:
             return asked
@@ -164,11 +151,6 @@ class Objects:
             yield file
         finally:
             file.unlink(missing_ok=True)
-
-    def _is_there(self, name: str, content: bytes) -> bool:
-        with suppress(CheckpointError):
-            return self.read(name, len(content)) == content
-        return False
 
     def _remove(self, paths: list[str], end: float) -> None:
         try:

@@ -1,4 +1,8 @@
-"""The file of one holder: flat tensors, streamed to disk and read by ranges."""
+"""The file of one holder: flat tensors, streamed to disk and read by ranges.
+
+A vector that stays as it is for long has a file of its own, which is named by its hash, written
+once, and shared by later checkpoints.
+"""
 
 import os
 import stat
@@ -11,6 +15,7 @@ from disttrain.checkpoint import names, tensor_file
 from disttrain.checkpoint.digest import Digest
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.errors import Corrupt
+from disttrain.checkpoint.manifest import FileEntry
 from disttrain.checkpoint.tensor_file import Header, MalformedHeader, Tensor
 from disttrain.state.vector import Vector
 
@@ -47,11 +52,23 @@ def write(path: Path, contents: Sequence[Content], metadata: Mapping[str, str]) 
     header = tensor_file.encode([content.tensor for content in contents], metadata)
     size = len(header) + sum(content.tensor.nbytes for content in contents)
     with DurableFile(path, size) as file:
-        return stream(file, contents, metadata)
+        return _stream_all(file, contents, metadata)
 
 
-def stream(file: DurableFile, contents: Sequence[Content], metadata: Mapping[str, str]) -> Written:
-    """As `write`, into a file that is open: it is on disk when that is left."""
+def write_vector(folder: Path, draft: str, content: Content) -> FileEntry:
+    """Write a vector; its tensor is called `names.VECTOR`. Raises NotWritten.
+
+    `draft`: what the file is called until its hash is known; others write into the folder, too.
+    """
+    with DurableFile(folder / draft, content.tensor.nbytes) as file:
+        written = _stream_all(file, [content], {})
+        file.path = folder / names.vector_file(written.hash)
+    return FileEntry(name=file.path.name, bytes=written.bytes, hash=written.hash)
+
+
+def _stream_all(
+    file: DurableFile, contents: Sequence[Content], metadata: Mapping[str, str]
+) -> Written:
     digest = Digest()
     header = tensor_file.encode([content.tensor for content in contents], metadata)
     written = len(header)

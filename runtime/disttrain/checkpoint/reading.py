@@ -28,35 +28,43 @@ def read(path: Path) -> Checkpoint:
     file = path / names.MANIFEST
     if not file.exists():
         raise Corrupt(path, f"it has no {names.MANIFEST}: it was not written to its end")
+    content = part_file.small_content(file, manifest_text.LIMIT_BYTES)
+    return Checkpoint(path.absolute(), parsed(content, file, names.number(path.name)))
+
+
+def parsed(content: bytes, place: Path | str, number: int | None) -> Manifest:
+    """The manifest at a place, of the checkpoint of this number, if known. Raises Corrupt."""
     try:
-        manifest = manifest_text.parse(part_file.small_content(file, manifest_text.LIMIT_BYTES))
+        manifest = manifest_text.parse(content)
     except MalformedManifest as error:
-        raise Corrupt(file, str(error)) from error
-    if names.number(path.name) not in (None, manifest.number):
-        raise Corrupt(file, f"it is of checkpoint {manifest.number}, not of {path.name}")
-    return Checkpoint(path.absolute(), manifest)
+        raise Corrupt(place, str(error)) from error
+    if number not in {None, manifest.number}:
+        reason = f"it is of checkpoint {manifest.number}, not of {names.folder(number or 0)}"
+        raise Corrupt(place, reason)
+    return manifest
 
 
 def verified(path: Path) -> Checkpoint:
     """As `read`, after reading and hashing all of its files. Raises NoCheckpoint, Corrupt."""
     checkpoint = read(path)
     for entry in checkpoint.manifest.files:
-        _check(path / entry.name, entry)
+        check(path / entry.name, entry)
     return checkpoint
 
 
-def _check(file: Path, entry: FileEntry) -> None:
-    check_length(file, entry)
+def check(file: Path, entry: FileEntry) -> None:
+    """Raise Corrupt unless the file is what its entry says."""
+    check_length(file, entry.bytes)
     found = part_file.digest_of(file)
     if found.hash != entry.hash:
         raise Corrupt(file, f"its hash is {found.hash}, the manifest says {entry.hash}")
 
 
-def check_length(file: Path, entry: FileEntry) -> None:
-    """Raise Corrupt unless the file is there and as long as its entry says."""
+def check_length(file: Path, expected_bytes: int | None) -> None:
+    """Raise Corrupt unless the file is there and as long as it should be; None: of any length."""
     try:
         found = file.lstat().st_size
     except OSError as error:
         raise Corrupt(file, f"it is missing ({error.strerror})") from error
-    if found != entry.bytes:
-        raise Corrupt(file, f"it has {found} bytes, the manifest says {entry.bytes}")
+    if expected_bytes not in {None, found}:
+        raise Corrupt(file, f"it has {found} bytes, the manifest says {expected_bytes}")

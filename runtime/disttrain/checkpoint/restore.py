@@ -29,7 +29,7 @@ def parts(manifest: Manifest, vector: Vector, wanted: Range) -> tuple[HeldPart, 
 class Restore:
     """An open checkpoint; a context manager. One thread.
 
-    Hashes are not checked here: see `store.verify`.
+    Hashes are not checked here: see `stores.verify`.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:

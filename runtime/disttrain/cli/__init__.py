@@ -1,1 +1,1 @@
-"""The command line: one file per command. What it prints is decided here, what happens is not."""
+"""The command line: what it prints is decided here, what happens is not."""

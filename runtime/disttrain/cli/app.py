@@ -1,4 +1,4 @@
-"""The command `disttrain`: one line per command, each in the file of its name.
+"""The command `disttrain`: one line per command.
 
 Whatever a command needs that is slow to import, it imports when it is called.
 """
@@ -15,25 +15,15 @@ import typer
 from typer.core import TyperCommand
 
 from disttrain.cli import (
-    audit,
-    delete,
-    evaluate,
-    events,
-    export,
-    get,
-    inspect,
-    list_jobs,
+    checkpoints,
+    cluster_change,
+    cluster_show,
     logs,
-    replay,
-    resume,
+    manifests,
+    recorded_runs,
     run,
-    scale,
-    schema,
     status,
     submit,
-    suspend,
-    top,
-    validate,
 )
 from disttrain.cluster.errors import WrongInput
 from disttrain.coordinator.errors import ManifestChanged
@@ -77,24 +67,24 @@ app = typer.Typer(
 )
 _command = functools.partial(app.command, cls=PlainUsage)
 _command()(run.run)
-_command()(resume.resume)
+_command()(run.resume)
 _command()(status.status)
-_command()(export.export)
-_command()(inspect.inspect)
-_command()(audit.audit)
-_command()(replay.replay)
-_command()(evaluate.evaluate)
-_command()(validate.validate)
-_command()(schema.schema)
+_command()(checkpoints.export)
+_command()(checkpoints.inspect)
+_command()(recorded_runs.audit)
+_command()(recorded_runs.replay)
+_command()(checkpoints.evaluate)
+_command()(manifests.validate)
+_command()(manifests.schema)
 _command()(submit.submit)
-_command("list")(list_jobs.list_jobs)
-_command()(get.get)
+_command("list")(cluster_show.list_jobs)
+_command()(cluster_show.get)
 _command()(logs.logs)
-_command()(events.events)
-_command()(top.top)
-_command()(scale.scale)
-_command()(suspend.suspend)
-_command()(delete.delete)
+_command()(cluster_show.events)
+_command()(cluster_show.top)
+_command()(cluster_change.scale)
+_command()(cluster_change.suspend)
+_command()(cluster_change.delete)
 
 
 def call(name: str) -> int:

@@ -28,7 +28,8 @@ def rows(found: State | None) -> list[tuple[str, ...]]:
     """A table with its head; empty for other strategies."""
     if found is None or found.batch is None:
         return []
-    return [_HEAD, *(_row(each) for each in found.batch.course.method.decisions)]
+    decided = (_fields(each) for each in found.batch.course.method.decisions)
+    return [_HEAD, *(tuple(_cell(*each) for each in fields.items()) for fields in decided)]
 
 
 def with_decisions(described: str, found: State | None) -> str:
@@ -41,15 +42,10 @@ def with_decisions(described: str, found: State | None) -> str:
     return json.dumps(status.finite(whole), indent=2)
 
 
-def _row(each: Decision) -> tuple[str, ...]:
-    return (
-        str(each.evaluation),
-        str(each.iteration),
-        f"{each.step:.4g}",
-        f"{each.loss:.10g}",
-        f"{each.slope:.4g}",
-        each.verdict.value,
-    )
+def _cell(name: str, value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.10g}" if name == "loss" else f"{value:.4g}"
+    return str(value)
 
 
 def _fields(each: Decision) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from disttrain.checkpoint import compare, export, model_map, store
+from disttrain.checkpoint import compare, export, model_map, stores
 from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.cli import checkpoint_folder
@@ -33,7 +33,7 @@ def run(checkpoint: str, job_file: Path | None) -> list[str]:
 
 
 def _run(meant: Meant, job: DistTrainJob, folder: Path) -> Iterator[str]:
-    found = store.verify(meant.path)
+    found = stores.verify(meant.path)
     task = task_calls.load(job, folder)
     place = device.resolve(job.spec.replicas.device)
     model = _model(found, task, job).to(place)

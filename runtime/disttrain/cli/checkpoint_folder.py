@@ -7,11 +7,10 @@ from pathlib import Path
 
 import typer
 
-from disttrain.checkpoint import copies, names, object_names, store, stores
+from disttrain.checkpoint import copies, names, stores
 from disttrain.checkpoint.errors import Corrupt, NoCheckpoint
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.store import Store
-from disttrain.checkpoint.stores import CheckpointStore
+from disttrain.checkpoint.stores import Store
 from disttrain.job import manifest_file, object_uri
 from disttrain.job.location import Location
 from disttrain.launch import locations
@@ -41,8 +40,8 @@ def resolved(text: str) -> Iterator[Meant]:
     # A store that is away takes a minute to be given up.
     typer.echo(f"reading {text}", err=True)
     with copies.checkpoint_at(text) as copy:
-        manifest = object_names.manifest(copy.manifest.number)
-        yield Meant(copy.path, f"{object_names.place_of(text).uri}/{manifest}")
+        manifest = names.manifest_object(int(copy.name))
+        yield Meant(copy, f"{names.place_of(text).uri}/{manifest}")
 
 
 def _resolve(given: Path, location: Location | None) -> Path:
@@ -61,9 +60,9 @@ def _resolve(given: Path, location: Location | None) -> Path:
     if not given.exists():
         message = f"{given}: no such folder"
         raise NoCheckpoint(message)
-    newest = Store(given).newest_folder()
+    newest = stores.in_folder(given).newest_folder()
     if newest is None and location is not None:
-        newest = Store(location.folder).newest_folder()
+        newest = stores.in_folder(location.folder).newest_folder()
     if newest is None:
         message = (
             f"{given} holds no checkpoint; name a folder such as runs/digits/checkpoints/00000003"
@@ -81,8 +80,8 @@ def require_whole(output: Path) -> Path | None:
     if location is None:
         return None
     if not location.uri:
-        newest = Store(location.folder).newest_folder()
-        return None if newest is None else store.verify(newest).path
+        newest = stores.in_folder(location.folder).newest_folder()
+        return None if newest is None else stores.verify(newest).path
     kept = stores.open_store(location)
     kept.drop_copies()
     latest = kept.latest()
@@ -91,10 +90,10 @@ def require_whole(output: Path) -> Path | None:
     return _whole_copy(kept, latest)
 
 
-def _whole_copy(kept: CheckpointStore, checkpoint: Checkpoint) -> Path:
+def _whole_copy(kept: Store, checkpoint: Checkpoint) -> Path:
     try:
         kept.bring(checkpoint)
-        return store.verify(checkpoint.path).path
+        return stores.verify(checkpoint.path).path
     except Corrupt as error:
         reason = (
             f"of what it names, {error.file} is damaged: {error.reason}; to go on from the "

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-from disttrain.checkpoint import inspection, store
+from disttrain.checkpoint import inspection, stores
 from disttrain.checkpoint.inspection import Inspection, ModelPart, ShardPart, StoredTensor
 from disttrain.cli import batch_decisions, checkpoint_folder
+from disttrain.cluster import tables
 from disttrain.coordinator.journal.state import State
+from disttrain.job import terminal_text
 
 _MOST_NAMES = 4
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -25,15 +27,16 @@ def json(checkpoint: str) -> str:
 
 def _inspect(checkpoint: str) -> tuple[Inspection, State | None]:
     with checkpoint_folder.resolved(checkpoint) as meant:
-        found = inspection.inspect(store.verify(meant.path), meant.said)
+        found = inspection.inspect(stores.verify(meant.path), meant.said)
         return found, batch_decisions.read(meant.path)
 
 
 def _text(found: Inspection, decisions: Sequence[Sequence[str]]) -> str:
     """Three tables: the checkpoint, its shards, the model's tensors. And `decisions`, if any."""
-    tables = (_summary(found), _shards(found), _tensors(found), list(decisions))
-    parts = [_table(each) for each in tables if each]
-    return "\n\n".join(parts) + "\n"
+    parts = (_summary(found), _shards(found), _tensors(found), decisions)
+    # Names come from a file, which may be a stranger's.
+    shown = ([[*map(terminal_text.one_line, row)] for row in rows] for rows in parts if rows)
+    return "\n\n".join(map(tables.text, shown)) + "\n"
 
 
 def _summary(found: Inspection) -> list[Sequence[str]]:
@@ -89,21 +92,6 @@ def _tensor(tensor: ModelPart) -> Sequence[str]:
     shape = " x ".join(map(str, tensor.shape)) or "scalar"
     names = " = ".join((tensor.name, *tensor.aliases))
     return (names, shape, tensor.dtype, f"{tensor.elements:,}", tensor.vector)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(_line(row, widths) for row in rows)
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = (_shown(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
-    return "  ".join(cells).rstrip()
-
-
-def _shown(cell: str) -> str:
-    # Names come from a file: what could steer the terminal is shown, not sent.
-    return "".join(char if char.isprintable() else "?" for char in cell)
 
 
 def _size(count: int) -> str:

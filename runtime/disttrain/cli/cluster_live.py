@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import typer
 
-from disttrain.cli.job_status import BatchMethod, JobStatus, Member
 from disttrain.cli.live import display
 from disttrain.cluster import ages, following, jobs, pods, tables
 from disttrain.cluster.errors import NotFound, Unreachable
@@ -19,43 +18,27 @@ from disttrain.cluster.pods import Pod
 from disttrain.cluster.resources import PODS
 from disttrain.job.cluster_names import shard_set
 from disttrain.job.conditions import ConditionStatus
-from disttrain.job.status import Phase, SandblasterStatus, TrainingStatus
+from disttrain.job.run_status import Member, RunStatus
+from disttrain.job.status import Phase, TrainingStatus
 from disttrain.launch.exit_code import ExitCode
-from disttrain.launcher.completion import Staleness
 from disttrain.launcher.supervision import Process, State
 
 
-def status_of(look: Look) -> JobStatus | None:
+def status_of(look: Look) -> RunStatus | None:
     """What the display shows; None before the operator has written a phase."""
-    found = look.status
+    found, why = look.status, look.why
     if found.phase is None:
         return None
-    training = found.training or TrainingStatus()
-    why = look.why
-    return JobStatus(
+    return RunStatus(
         phase=found.phase,
         reason=None if why is None else why.reason,
         message=None if why is None else why.message,
-        samples=training.samples or 0,
-        steps=training.steps or 0,
-        epoch=training.epoch or 0.0,
-        samples_per_second=training.samples_per_second or 0.0,
-        loss=training.loss,
-        progress=(training.progress_percent or 0) / 100,
-        remaining_seconds=training.estimated_remaining_seconds,
+        training=found.training or TrainingStatus(),
+        sandblaster=found.sandblaster,
         has_target="targetMetric" in look.job["spec"].get("stop", {}),
-        latest_measures=training.metrics or None,
-        object_warning=training.warning,
-        sandblaster=_batch_method(found.sandblaster),
-        staleness=Staleness(p50=_whole(training.staleness_p50), p99=_whole(training.staleness_p99)),
         limit=_limit(look),
         members=_shards(look),
     )
-
-
-def _batch_method(found: SandblasterStatus | None) -> BatchMethod | None:
-    known = None if found is None else found.model_dump(exclude_none=True)
-    return None if known is None else BatchMethod.model_validate(known, by_name=True)
 
 
 def processes(found: Sequence[Object]) -> list[Process]:
@@ -69,11 +52,11 @@ def _process(pod: Pod) -> Process:
     return Process(pod.name, state, restarts=pod.restarts)
 
 
-def _shards(look: Look) -> list[Member]:
+def _shards(look: Look) -> tuple[Member, ...]:
     server = look.status.parameter_server
     name = shard_set(look.job["metadata"]["name"])
     shards = () if server is None else server.shards
-    return [Member(name=f"{name}-{each.index}", version=each.version) for each in shards]
+    return tuple(Member(name=f"{name}-{each.index}", version=each.version) for each in shards)
 
 
 def _limit(look: Look) -> str:
@@ -83,10 +66,6 @@ def _limit(look: Look) -> str:
         if each.status is ConditionStatus.FALSE and each.type.endswith("Available")
     ]
     return "; ".join(lacking) if look.ended is None else ""
-
-
-def _whole(number: float | None) -> int | None:
-    return None if number is None else round(number)
 
 
 POLL_SECONDS = 1.0
@@ -103,13 +82,10 @@ class _Followed:
     def refresh(self) -> None:
         """Look again. Raises NotFound when the job is gone, or another has its name."""
         metadata = self.look.job["metadata"]
-        found = self.jobs.get(metadata["name"])
-        if found["metadata"]["uid"] != metadata["uid"]:
-            message = f"job {metadata['name']} was deleted, and another one has its name"
-            raise NotFound(message)
+        found = self.jobs.again(metadata["name"], metadata["uid"])
         self.look = following.look(found, ages.now())
 
-    def status(self) -> JobStatus | None:
+    def status(self) -> RunStatus | None:
         return status_of(self.look)
 
 

@@ -1,7 +1,8 @@
-"""Options that all commands on a cluster have, spelt as kubectl spells them."""
+"""Options that commands on a cluster have, and forms of objects, as kubectl has them."""
 
 import inspect
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, ParamSpec
@@ -9,9 +10,11 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from disttrain.cluster import access
+from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.target import Target
+from disttrain.cluster.resources import JOBS
 from disttrain.errors import DistTrainError
+from disttrain.job import document
 
 Options = ParamSpec("Options")
 
@@ -55,6 +58,27 @@ class Output(StrEnum):
 OutputOption = Annotated[
     Output | None, typer.Option("--output", "-o", help="Print it in this form instead.")
 ]
+
+
+def object_text(objects: Sequence[Object], output: Output) -> str:
+    """One object, or several as a List; without the notes of who wrote which field."""
+    if output is Output.NAME:
+        return "\n".join(named(each["metadata"]["name"]) for each in objects)
+    shown = [_without_managers(each) for each in objects]
+    several = {"apiVersion": "v1", "kind": "List", "items": shown}
+    whole: Object = shown[0] if len(shown) == 1 else several
+    if output is Output.JSON:
+        return json.dumps(whole, indent=4, ensure_ascii=False)
+    return document.write(whole).rstrip("\n")
+
+
+def named(job: str) -> str:
+    return f"{JOBS.word}/{job}"
+
+
+def _without_managers(found: Object) -> Object:
+    kept = {name: value for name, value in found["metadata"].items() if name != "managedFields"}
+    return {**found, "metadata": kept}
 
 
 def on_cluster(

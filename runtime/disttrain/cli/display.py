@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from disttrain.cli import wording
-from disttrain.cli.job_status import JobStatus, Member
 from disttrain.job import terminal_text
+from disttrain.job.run_status import Member, RunStatus
 from disttrain.launcher.supervision import Process, State
 
 EVENTS_SHOWN = 5
@@ -29,7 +29,7 @@ class LiveDisplay:
     """Redraws itself at each tick; leaves the last picture on the screen."""
 
     def __init__(
-        self, read: Callable[[], JobStatus | None], console: Console | None = None
+        self, read: Callable[[], RunStatus | None], console: Console | None = None
     ) -> None:
         self._read = read
         self._events: deque[str] = deque(maxlen=EVENTS_SHOWN)
@@ -50,7 +50,7 @@ class LiveDisplay:
 
 
 def picture(
-    status: JobStatus | None, processes: Sequence[Process], events: Sequence[str]
+    status: RunStatus | None, processes: Sequence[Process], events: Sequence[str]
 ) -> RenderableType:
     members = {member.name: member for member in status.members} if status else {}
     head = [Text("starting")] if status is None else _head(status)
@@ -61,12 +61,13 @@ def picture(
     )
 
 
-def _head(status: JobStatus) -> list[RenderableType]:
+def _head(status: RunStatus) -> list[RenderableType]:
     bar = Table.grid(padding=(0, 1))
+    percent = status.training.progress_percent or 0
     bar.add_row(
-        f"epoch {status.epoch:.2f}",
-        ProgressBar(total=1.0, completed=status.progress, width=40),
-        f"{status.progress:.0%}",
+        f"epoch {status.training.epoch or 0:.2f}",
+        ProgressBar(completed=percent, width=40),
+        f"{percent}%",
         wording.remaining(status),
     )
     warnings = [Text(f"warning: {text}", "yellow") for text in status.warnings]

@@ -18,9 +18,9 @@ import typer
 
 from disttrain.checkpoint.errors import CheckpointError
 from disttrain.cli import wording
-from disttrain.cli.job_status import JobStatus, read_status
 from disttrain.cli.plain_display import PlainDisplay
-from disttrain.job import manifest_file
+from disttrain.job import manifest_file, run_status
+from disttrain.job.run_status import RunStatus
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch import locations
 from disttrain.launch.errors import OutputFolderInUse
@@ -140,7 +140,7 @@ def _watched(prepare: Callable[[], Run]) -> ExitCode:
     run = prepare()
     with lasting_output(lambda error: _say_unseen(error, run)):
         typer.echo(f"{run.job.metadata.name}: output in {_shown(run.folder)}")
-        with display(lambda: read_status(run.folder.status)) as shown:
+        with display(lambda: run_status.read(run.folder.status)) as shown:
             outcome = local.run_job(run, shown)
         _conclude(outcome, run)
     return outcome.exit_code
@@ -155,7 +155,7 @@ def _say_unseen(error: OSError, run: Run) -> None:
     )
 
 
-def display(read: Callable[[], JobStatus | None]) -> Display:
+def display(read: Callable[[], RunStatus | None]) -> Display:
     """What shows a job, whose status `read` gives: a picture on a terminal, lines elsewhere."""
     if not sys.stdout.isatty():
         return PlainDisplay(read)

@@ -7,11 +7,10 @@ import typer
 from disttrain.cli.cluster_options import JobName, jobs_of, on_cluster
 from disttrain.cluster import log_following, references
 from disttrain.cluster import logs as cluster_logs
-from disttrain.cluster.errors import ClusterError
-from disttrain.cluster.interface import Object
+from disttrain.cluster.errors import ClusterError, WrongInput
+from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.logs import LogLine, Wanted
-from disttrain.cluster.target import Target
 from disttrain.job.cluster_names import CONTAINER
 from disttrain.job.names import Role
 
@@ -71,15 +70,17 @@ def logs(  # noqa: PLR0913 - One parameter per option.
         previous=previous,
         most_open=max_log_requests,
     )
-    cluster_logs.require_way(wanted, following_too=follow)
+    if previous and follow:
+        message = "--previous is the log of a life that has ended; it cannot be followed"
+        raise WrongInput(message)
     jobs = jobs_of(target)
     job = jobs.get(references.name(name))
     found = cluster_logs.chosen(jobs, job, wanted)
     named = (pod is None and (follow or len(found) > 1)) if prefix is None else prefix
     show = _Printer(container if named else "", timestamps=timestamps)
     if follow:
-        for each in log_following.follow(jobs, job, wanted):
-            show.line(each.pod, each.line)
+        for line in log_following.follow(jobs, job, wanted):
+            show.line(line)
         return
     if not found:
         typer.echo(f"No pods of job {job['metadata']['name']} are there.", err=True)
@@ -95,19 +96,19 @@ class _Printer:
         self._container = container
         self._timestamps = timestamps
 
-    def line(self, pod: str, line: LogLine) -> None:
-        prefix = cluster_logs.prefix(pod, self._container) if self._container else ""
+    def line(self, line: LogLine) -> None:
+        # As kubectl has it.
+        prefix = f"[pod/{line.pod}/{self._container}] " if self._container else ""
         stamp = f"{line.stamp} " if self._timestamps else ""
         typer.echo(f"{prefix}{stamp}{line.text}")
 
 
 def _print(jobs: Jobs, pod: Object, wanted: Wanted, show: _Printer) -> bool:
     """Print what one pod wrote; a pod without a log keeps nobody from the others."""
-    name = pod["metadata"]["name"]
     try:
         for line in cluster_logs.read(jobs, pod, wanted):
-            show.line(name, line)
+            show.line(line)
     except ClusterError as error:
-        typer.echo(f"error: pod {name}: {error}", err=True)
+        typer.echo(f"error: pod {pod['metadata']['name']}: {error}", err=True)
         return False
     return True

@@ -6,9 +6,9 @@ from typing import Self
 
 import typer
 
-from disttrain.cli.job_status import JobStatus
 from disttrain.cli.wording import measures, progress_line
 from disttrain.job import terminal_text
+from disttrain.job.run_status import RunStatus
 from disttrain.launcher.supervision import Process
 
 LINE_SECONDS = 5.0
@@ -20,7 +20,7 @@ NEWS_SECONDS = 2.0
 class PlainDisplay:
     """Prints lines to standard output."""
 
-    def __init__(self, read: Callable[[], JobStatus | None]) -> None:
+    def __init__(self, read: Callable[[], RunStatus | None]) -> None:
         self._read = read
         self._last = time.monotonic()
         self._phase = ""
@@ -45,7 +45,7 @@ class PlainDisplay:
             if warning not in self._warned:
                 self._warned.add(warning)
                 self.event(f"warning: {warning}")
-        measured = measures(status.latest_measures)
+        measured = measures(status.training.metrics)
         now = time.monotonic()
         wait = NEWS_SECONDS if measured != self._measures else LINE_SECONDS
         if status.phase != self._phase or now >= self._last + wait:

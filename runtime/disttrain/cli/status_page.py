@@ -10,7 +10,8 @@ from rich.table import Table
 
 from disttrain.cli import wording
 from disttrain.cli.display import done
-from disttrain.cli.job_status import JobStatus, read_written
+from disttrain.job import run_status
+from disttrain.job.run_status import RunStatus
 from disttrain.launch.run_folder import RunFolder
 
 WIDTH_OF_PIPES = 160
@@ -24,7 +25,7 @@ class Found:
 
     content: dict[str, Any]
     """status.json, with `running` added."""
-    status: JobStatus
+    status: RunStatus
     running: bool
 
     @property
@@ -35,7 +36,7 @@ class Found:
 def find(path: Path) -> Found | None:
     """The status of the run in a folder; None if there is none."""
     folder = RunFolder(path)
-    found = read_written(folder.status)
+    found = run_status.read_written(folder.status)
     if found is None:
         return None
     written, status = found
@@ -66,7 +67,7 @@ def _console() -> Console:
     return console
 
 
-def _table(status: JobStatus, *, running: bool) -> Table:
+def _table(status: RunStatus, *, running: bool) -> Table:
     # Nobody answers on the addresses of an ended run, or somebody else does; so with process ids.
     titles = ("process", "state", "life", "done", *(("pid", "metrics") if running else ()))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

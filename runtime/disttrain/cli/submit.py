@@ -6,14 +6,12 @@ from typing import Annotated
 
 import typer
 
-from disttrain.cli import objects
-from disttrain.cli.cluster_options import Output, on_cluster
+from disttrain.cli.cluster_options import Output, named, object_text, on_cluster
 from disttrain.cluster import access, manifests, submission
-from disttrain.cluster.interface import Object
+from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.manifests import Wish
 from disttrain.cluster.submission import DryRun
-from disttrain.cluster.target import Target
 from disttrain.job import manifest_file
 
 Manifest = Annotated[
@@ -24,8 +22,8 @@ CodeFolder = Annotated[
     typer.Option(
         "--code",
         metavar="DIR",
-        help="Folder with the task's files: packed into the ConfigMap that spec.task.source names, "
-        "NAME-code if it names none, and deleted with the job.",
+        help="Folder with the task's files: packed into a ConfigMap of the job's own, which is "
+        "deleted with it.",
     ),
 ]
 Assignments = Annotated[
@@ -102,6 +100,6 @@ def _jobs(target: Target, wish: Wish) -> Jobs:
 
 def _show(job: Object, output: Form | None, how: str) -> None:
     if output is None:
-        typer.echo(f"{objects.named(job['metadata']['name'])} created{how}")
+        typer.echo(f"{named(job['metadata']['name'])} created{how}")
     else:
-        typer.echo(objects.text([job], Output(output)))
+        typer.echo(object_text([job], Output(output)))

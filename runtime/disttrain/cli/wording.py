@@ -1,13 +1,14 @@
 """Numbers and states as people read them. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import nan
 
-from disttrain.cli.job_status import BatchMethod, JobStatus
 from disttrain.coordinator.journal.state import LIVES_PER_RUN
+from disttrain.job.run_status import RunStatus
+from disttrain.job.status import DataStatus, SandblasterStatus
 from disttrain.job.stop import Stop
 from disttrain.launch.outcome import Result
-from disttrain.launcher.completion import Completed, Staleness
+from disttrain.launcher.completion import Completed
 
 
 def count(number: float) -> str:
@@ -30,35 +31,59 @@ def measures(values: Mapping[str, float | None] | None) -> str:
     return ", ".join(f"{name} {nan if value is None else value:.4g}" for name, value in known)
 
 
-def staleness(figures: Staleness) -> str:
+def staleness(p50: float | None, p99: float | None) -> str:
     """Median and 99th percentile; empty before the first push."""
-    if figures.p50 is None or figures.p99 is None:
+    return "" if p50 is None or p99 is None else f"staleness p50 {p50:g} p99 {p99:g}"
+
+
+def counted(number: int, things: str) -> str:
+    """A number of things, with the word for one of them; empty for none."""
+    return f"{count(number)} {things}{'s' * (number > 1)}" if number else ""
+
+
+def batch_method(figures: SandblasterStatus | None) -> str:
+    """How far a batch method is; empty for other strategies."""
+    if figures is None:
         return ""
-    return f"staleness p50 {figures.p50} p99 {figures.p99}"
+    parts = (
+        known(figures.iteration, "iteration {:,}"),
+        known(figures.gradient_norm, "gradient {:.2g}"),
+    )
+    return listed(parts)
 
 
-def checkpoint_failures(number: int) -> str:
-    """What could not be saved, since the disk was full for example; empty if all could."""
-    return f"{count(number)} failed checkpoint{'s' * (number > 1)}" if number else ""
-
-
-def checkpoints_damaged(number: int) -> str:
-    """Those that a shard had to pass over for an older one; empty if it was none."""
-    return f"{count(number)} damaged checkpoint{'s' * (number > 1)}" if number else ""
-
-
-def updates_lost(number: int, *, is_exact: bool) -> str:
-    """What shards had acknowledged and lost as they died; empty if it was nothing known."""
-    least = "" if is_exact else "at least "
-    return f"{least}{count(number)} update{'s' * (number > 1)} lost" if number else ""
-
-
-def batch_method(figures: BatchMethod | None) -> str:
-    """How far a batch method is; empty in its warm start, and for other strategies."""
-    if figures is None or not figures.has_begun:
+def batch_work(figures: SandblasterStatus | None) -> str:
+    """What a batch method has done for that: `14 evaluations, 2 copies`."""
+    if figures is None:
         return ""
-    gradient = "" if figures.gradient_norm is None else f", gradient {figures.gradient_norm:.2g}"
-    return f"iteration {figures.iteration}{gradient}"
+    parts = (
+        known(figures.evaluations, "{:,} evaluations"),
+        known(figures.requeued or None, "{:,} groups given again"),
+        known(figures.copies or None, "{:,} copies"),
+    )
+    return listed(parts)
+
+
+def data(figures: DataStatus | None) -> str:
+    """What became of the portions: `96 portions done, 2 given again`."""
+    if figures is None:
+        return ""
+    parts = (
+        known(figures.portions_done, "{:,} portions done"),
+        known(figures.portions_requeued or None, "{:,} given again"),
+        known(figures.samples_repeated or None, "{:,} samples repeated"),
+    )
+    return listed(parts)
+
+
+def known(value: float | None, form: str) -> str:
+    """A figure in a form; empty if nobody knows it."""
+    return "" if value is None else form.format(value)
+
+
+def listed(parts: Iterable[str], between: str = ", ") -> str:
+    """Those that say something."""
+    return between.join(part for part in parts if part)
 
 
 def ending(result: str, reason: str | None, message: str | None) -> str:
@@ -75,10 +100,10 @@ def completed(figures: Completed) -> str:
         f"{count(figures.epochs)} epoch{'s' * (figures.epochs != 1)}",
         f"{count(figures.samples)} samples in {duration(figures.seconds)}",
         measures(figures.final_measures),
-        staleness(figures.staleness),
+        staleness(figures.staleness.p50, figures.staleness.p99),
     ]
     why = f" ({figures.reason})" if figures.reason else ""
-    return f"complete{why}: {', '.join(part for part in parts if part)}"
+    return f"complete{why}: {listed(parts)}"
 
 
 def limit(reason: str) -> str:
@@ -87,9 +112,9 @@ def limit(reason: str) -> str:
     return f"spec.stop.{name}" if name in names else "spec.strategy"
 
 
-def remaining(status: JobStatus) -> str:
+def remaining(status: RunStatus) -> str:
     """The time that is left; a target, or a batch method's tolerances, may be met before limits."""
-    left = status.remaining_seconds
+    left = status.training.estimated_remaining_seconds
     if left is None:
         return ""
     may_end_before = status.has_target or status.sandblaster is not None
@@ -104,47 +129,48 @@ def life(incarnation: int) -> str:
     return f"{number}{since}" if incarnation else ""
 
 
-def version_unit(status: JobStatus | None) -> str:
+def version_unit(status: RunStatus | None) -> str:
     """What the version of a shard counts: a batch method's coordinator gives orders to it."""
     return "orders" if status is not None and status.is_batch else "updates"
 
 
-def _rate(status: JobStatus) -> str:
+def _rate(status: RunStatus) -> str:
     """Of a job that is complete its mean, of one that trains the present one."""
     if status.phase == Result.COMPLETE:
-        return "" if status.mean_rate is None else f"mean {count(status.mean_rate)} samples/s"
+        return known(status.mean_rate, "mean {:,.0f} samples/s")
     trains = status.phase in {"Running", "Draining"}
-    return f"{count(status.samples_per_second)} samples/s" if trains else ""
+    return f"{count(status.training.samples_per_second or 0)} samples/s" if trains else ""
 
 
-def _loss(status: JobStatus) -> str:
-    """Of a batch method the mean over the whole batch, which is no replica's recent loss."""
-    name = "objective" if status.is_batch else "training loss"
-    return "" if status.loss is None else f"{name} {status.loss:.4g}"
-
-
-def _quality(status: JobStatus) -> str:
+def _quality(status: RunStatus) -> str:
     """How good the model is: of a complete job's what it was measured with."""
     if status.final_loss is not None:
         of_test = [f"loss {status.final_loss:.4g}", measures(status.final_measures)]
-        return f"test {', '.join(part for part in of_test if part)}"
-    latest = measures(status.latest_measures)
-    return " · ".join(part for part in (_loss(status), latest and f"test {latest}") if part)
+        return f"test {listed(of_test)}"
+    # Of a batch method the mean over the whole batch, which is no replica's recent loss.
+    name = "objective" if status.is_batch else "training loss"
+    loss = known(status.training.loss, f"{name} {{:.4g}}")
+    latest = measures(status.training.metrics)
+    return listed([loss, latest and f"test {latest}"], " · ")
 
 
-def progress_line(status: JobStatus) -> str:
+def progress_line(status: RunStatus) -> str:
+    found = status.training
+    # What shards had acknowledged and lost as they died.
+    lost = counted(status.updates_lost, "update")
+    least = "" if status.updates_lost_is_exact else "at least "
     parts = [
         status.phase.lower() + (" (warm start)" if status.warm_start else ""),
-        f"{status.progress:.0%}",
-        batch_method(status.sandblaster),
-        f"epoch {status.epoch:.2f}",
-        f"{count(status.samples)} samples",
+        f"{found.progress_percent or 0}%",
+        batch_method(status.sandblaster) if status.is_batch else "",
+        f"epoch {found.epoch or 0:.2f}",
+        f"{count(found.samples or 0)} samples",
         _rate(status),
         _quality(status),
-        staleness(status.staleness),
-        updates_lost(status.updates_lost, is_exact=status.updates_lost_is_exact),
-        checkpoint_failures(status.checkpoint_failures),
-        checkpoints_damaged(status.checkpoints_damaged),
+        staleness(found.staleness_p50, found.staleness_p99),
+        lost and f"{least}{lost} lost",
+        counted(status.checkpoint_failures, "failed checkpoint"),
+        counted(status.checkpoints_damaged, "damaged checkpoint"),
         remaining(status),
     ]
-    return " · ".join(part for part in parts if part)
+    return listed(parts, " · ")

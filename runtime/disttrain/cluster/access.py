@@ -1,8 +1,7 @@
 """The way in to a cluster."""
 
 from disttrain.cluster.errors import LibraryMissing
-from disttrain.cluster.interface import Api
-from disttrain.cluster.target import Target
+from disttrain.cluster.interface import Api, Target
 
 
 def connect(target: Target) -> Api:

@@ -11,7 +11,6 @@ from disttrain.cluster import (
     access,
     ages,
     following,
-    job_page,
     jobs,
     log_following,
     logs,
@@ -21,11 +20,10 @@ from disttrain.cluster import (
 )
 from disttrain.cluster.errors import JobFailed, NotFound, NotInTime
 from disttrain.cluster.following import Look
-from disttrain.cluster.interface import Object
+from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.logs import Wanted
 from disttrain.cluster.manifests import Wish
-from disttrain.cluster.target import Target
 from disttrain.job import manifest_file
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
@@ -80,12 +78,11 @@ class ClusterJob:
         wanted = Wanted(roles=roles, tail=tail)
         job = self._object()
         if follow:
-            for each in log_following.follow(self._jobs, job, wanted):
-                yield f"[{each.pod}] {each.line.text}"
-            return
-        for pod in logs.chosen(self._jobs, job, wanted):
-            name = pod["metadata"]["name"]
-            yield from (f"[{name}] {line.text}" for line in logs.read(self._jobs, pod, wanted))
+            lines = log_following.follow(self._jobs, job, wanted)
+        else:
+            chosen = logs.chosen(self._jobs, job, wanted)
+            lines = (line for pod in chosen for line in logs.read(self._jobs, pod, wanted))
+        yield from (f"[{line.pod}] {line.text}" for line in lines)
 
     def scale(self, replicas: int) -> None:
         """Ask for another number of replicas. Raises NotFound once it is deleted."""
@@ -112,11 +109,7 @@ class ClusterJob:
         return following.look(self._object(), ages.now())
 
     def _object(self) -> Object:
-        job = self._jobs.get(self.name)
-        if job["metadata"]["uid"] != self.uid:
-            message = f"job {self.name} was deleted, and another one has its name"
-            raise NotFound(message)
-        return job
+        return self._jobs.again(self.name, self.uid)
 
 
 class Client:
@@ -211,6 +204,6 @@ def _complete(look: Look, name: str) -> JobStatus:
 
 def _present(latest: list[Look]) -> str:
     if latest and latest[0].is_overlooked:
-        return job_page.NO_OPERATOR
+        return following.NO_OPERATOR
     phase = latest[0].status.phase if latest else None
     return f"it is {phase or 'new'}"

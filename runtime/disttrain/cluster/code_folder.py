@@ -1,16 +1,25 @@
-"""Reading the folder with a task's code."""
+"""The folder with a task's code, and the ConfigMap that is made of it."""
 
+import base64
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from disttrain.cluster import code_map
-from disttrain.cluster.code_map import REMEDY, Files
 from disttrain.cluster.errors import WrongInput
+from disttrain.cluster.interface import Object
 from disttrain.job.spec import KIND
 
+MOST_BYTES: Final = 2**20
+"""What Kubernetes allows in a ConfigMap."""
+BIGGEST_NAMED: Final = 5
+_KEY: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+REMEDY: Final = (
+    "bake the code into an image instead (FROM the runtime image, COPY it to /task) and name it in "
+    "spec.image"
+)
 IGNORED: Final = frozenset({"__pycache__", "node_modules", "runs", "venv", "build", "dist"})
 """Folders of caches and results. Whatever begins with a dot is ignored, too."""
 IGNORED_ENDINGS: Final = (".pyc", ".pyo", ".egg-info", ".md", "~")
@@ -22,7 +31,8 @@ _MANIFEST: Final = re.compile(rf"^kind: *{KIND} *$", re.MULTILINE)
 class Code:
     """What was found in a folder."""
 
-    files: Files
+    files: Mapping[str, bytes]
+    """Contents by name."""
     folders: tuple[str, ...]
     """Folders in it that were left out: a ConfigMap is flat. They hold no Python files."""
 
@@ -43,7 +53,7 @@ def _read(folder: Path) -> Code:
     _require_no_links_outside(folder, wanted)
     files = [entry for entry in wanted if entry.is_file() and not _is_manifest(entry)]
     # Before they are read: a folder may hold a data set.
-    code_map.require_fitting({file.name: file.stat().st_size for file in files}, str(folder))
+    require_fitting({file.name: file.stat().st_size for file in files}, str(folder))
     contents = {file.name: file.read_bytes() for file in files}
     return Code(contents, tuple(entry.name for entry in folders))
 
@@ -73,6 +83,46 @@ def _is_ignored(name: str) -> bool:
 
 
 def _is_manifest(file: Path) -> bool:
-    if file.suffix not in {".yaml", ".yml"} or file.stat().st_size > code_map.MOST_BYTES:
+    if file.suffix not in {".yaml", ".yml"} or file.stat().st_size > MOST_BYTES:
         return False
     return _MANIFEST.search(file.read_text(errors="replace")) is not None
+
+
+def config_map(name: str, files: Mapping[str, bytes]) -> Object:
+    """A ConfigMap with these files."""
+    texts, others = {}, {}
+    for file, content in files.items():
+        try:
+            texts[file] = content.decode()
+        except UnicodeDecodeError:
+            others[file] = base64.b64encode(content).decode()
+    parts = {"data": texts, "binaryData": others}
+    metadata = {"name": name, "labels": {"app.kubernetes.io/managed-by": "disttrain-cli"}}
+    kept = {part: content for part, content in parts.items() if content}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **kept}
+
+
+def require_fitting(sizes: Mapping[str, int], source: str) -> None:
+    """Raise WrongInput unless files of these names and bytes fit; it names those in the way."""
+    if not sizes:
+        message = f"--code {source} holds no files that could be packed"
+        raise WrongInput(message)
+    refused = sorted(file for file in sizes if not _KEY.fullmatch(file) or file in {".", ".."})
+    if refused:
+        message = (
+            f"--code {source}: a ConfigMap cannot hold a file named {refused[0]!r}; "
+            "names have letters, digits, '-', '_' and '.' only"
+        )
+        raise WrongInput(message)
+    if sum(sizes.values()) > MOST_BYTES:
+        raise WrongInput(_too_much(sizes, source))
+
+
+def _too_much(sizes: Mapping[str, int], source: str) -> str:
+    falling = sorted(sizes.items(), key=lambda each: (-each[1], each[0]))
+    biggest = ", ".join(f"{file} ({size:,} bytes)" for file, size in falling[:BIGGEST_NAMED])
+    return (
+        f"--code {source} holds {sum(sizes.values()):,} bytes in {len(sizes)} files, and a "
+        f"ConfigMap takes {MOST_BYTES:,}; the biggest: {biggest}. Move what the task does not "
+        f"need out of the folder, or {REMEDY}"
+    )

@@ -3,14 +3,27 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
-from disttrain.cluster import job_page, tables
+from pydantic import ValidationError
+
+from disttrain.cluster import ages, tables
+from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.interface import Object
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain.job.status import JobStatus, Phase
 
 QUIET = {ConditionType.PARAMETERS_AVAILABLE, ConditionType.REPLICAS_AVAILABLE}
 """Conditions that come and go while all is well."""
+
+NO_OPERATOR_SECONDS: Final = 10.0
+"""After which a job without a status has probably no operator."""
+
+NO_OPERATOR: Final = (
+    "no operator has looked at this job: is one running (kubectl get deployments -A "
+    "-l app.kubernetes.io/name=disttrain-operator), and does it watch this namespace "
+    "(its chart's watchNamespaces)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +42,7 @@ class Look:
             (ConditionType.COMPLETE, Phase.COMPLETE),
             (ConditionType.FAILED, Phase.FAILED),
         ):
-            if is_true(self.status, kind):
+            if _true(self.status, kind):
                 return phase
         return None
 
@@ -45,12 +58,31 @@ class Look:
         return next((found for kind in wanted if (found := _true(self.status, kind))), None)
 
 
+def status_of(job: Object) -> JobStatus:
+    """The status of a job's object; empty before the operator has written one.
+
+    Raises ClusterError for words that this release does not know.
+    """
+    try:
+        return JobStatus.model_validate(job.get("status") or {})
+    except ValidationError as error:
+        name, place = job["metadata"]["name"], ".".join(map(str, error.errors()[0]["loc"]))
+        message = (
+            f"status.{place} of job {name} is not as this release knows it; install the operator's "
+            f"release of disttrain, or see `disttrain get {name} -o yaml`"
+        )
+        raise ClusterError(message) from error
+
+
+def is_overlooked(job: Object, now: datetime) -> bool:
+    """Whether no operator has looked at a job, for longer than one would need."""
+    if job.get("status"):
+        return False
+    return ages.seconds_since(job["metadata"]["creationTimestamp"], now) > NO_OPERATOR_SECONDS
+
+
 def look(job: Object, now: datetime) -> Look:
-    return Look(job, job_page.status_of(job), job_page.is_overlooked(job, now))
-
-
-def is_true(status: JobStatus, kind: str) -> bool:
-    return _true(status, kind) is not None
+    return Look(job, status_of(job), is_overlooked(job, now))
 
 
 def news(before: Look | None, after: Look) -> list[str]:
@@ -58,7 +90,7 @@ def news(before: Look | None, after: Look) -> list[str]:
     old = JobStatus() if before is None else before.status
     lines = [*_conditions(old, after.status), *_failures(old, after.status)]
     if after.is_overlooked and not (before is not None and before.is_overlooked):
-        lines.append(job_page.NO_OPERATOR)
+        lines.append(NO_OPERATOR)
     return [tables.printable(line) for line in lines]
 
 

@@ -1,9 +1,10 @@
-"""What this package asks of an API server: one request, or the lines of a long answer."""
+"""Which API server is meant, and what is asked of it: one request, or lines of a long answer."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol
 
 Object = dict[str, Any]
@@ -11,7 +12,7 @@ Object = dict[str, Any]
 
 
 class Verb(StrEnum):
-    """The methods of requests, by their names in Kubernetes' access rules."""
+    """What is asked, by the names in Kubernetes' access rules."""
 
     GET = "get"
     LIST = "list"
@@ -19,6 +20,12 @@ class Verb(StrEnum):
     CREATE = "create"
     PATCH = "patch"
     DELETE = "delete"
+
+    @property
+    def method(self) -> str:
+        """The method of HTTP."""
+        own = {Verb.CREATE: "POST", Verb.PATCH: "PATCH", Verb.DELETE: "DELETE"}
+        return own.get(self, "GET")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +37,20 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     body: Object | None = None
     accept: str = "application/json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """What a person says about it; None everywhere means what kubectl would take."""
+
+    kubeconfig: Path | None = None
+    """File to read instead of those in $KUBECONFIG, or of ~/.kube/config."""
+
+    context: str | None = None
+    """Context of the kubeconfig instead of the current one."""
+
+    namespace: str | None = None
+    """Namespace instead of the context's."""
 
 
 class Api(Protocol):

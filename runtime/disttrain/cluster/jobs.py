@@ -37,6 +37,14 @@ class Jobs:
         """The job. Raises NotFound, which names the nearest one."""
         return self._on(name, resources.get(JOBS, self.namespace, name))
 
+    def again(self, name: str, uid: str) -> Object:
+        """This very job. Raises NotFound, also when a later one has its name."""
+        found = self.get(name)
+        if found["metadata"]["uid"] != uid:
+            message = f"job {name} was deleted, and another one has its name"
+            raise NotFound(message)
+        return found
+
     def names(self) -> list[str]:
         return [each["metadata"]["name"] for each in self.all()]
 
@@ -76,20 +84,16 @@ class Jobs:
         """Delete this very job; what belongs to it goes soon after. Raises NotFound, Conflict."""
         return self._on(name, resources.delete(JOBS, self.namespace, name, uid))
 
-    def is_there(self, name: str, uid: str) -> bool:
-        """Whether this very job still exists; a later one of the same name is another."""
-        try:
-            found = self.api.call(resources.get(JOBS, self.namespace, name))
-        except NotFound:
-            return False
-        return bool(found["metadata"]["uid"] == uid)
-
     def wait_until_gone(self, name: str, uid: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Return when neither the job nor a pod of it is there. Raises NotInTime."""
         job = {"metadata": {"name": name, "uid": uid}}
 
         def is_gone() -> bool:
-            return not self.is_there(name, uid) and not self.pods(job)
+            try:
+                self.again(name, uid)
+            except NotFound:
+                return not self.pods(job)
+            return False
 
         wait_until(is_gone, f"job {name} and its pods to be gone", seconds)
 

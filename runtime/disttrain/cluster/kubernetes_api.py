@@ -17,19 +17,9 @@ from urllib3.exceptions import HTTPError
 
 from disttrain.cluster import answers
 from disttrain.cluster.errors import NoAccess, Unreachable
-from disttrain.cluster.interface import Object, Request, Verb
-from disttrain.cluster.target import Target
-from disttrain.errors import DistTrainError
+from disttrain.cluster.interface import Object, Request, Target, Verb
 from disttrain.job import document
 
-METHODS: Final = {
-    Verb.GET: "GET",
-    Verb.LIST: "GET",
-    Verb.WATCH: "GET",
-    Verb.CREATE: "POST",
-    Verb.PATCH: "PATCH",
-    Verb.DELETE: "DELETE",
-}
 SECONDS: Final = 30.0
 """For an answer, after which the API server counts as away."""
 CONNECT_SECONDS: Final = 10.0
@@ -62,21 +52,20 @@ class KubernetesApi:
 
     def call(self, request: Request) -> Object:
         body = self.text(request)
-        try:
-            return _object(body)
-        except ValueError as error:
+        found = _object(body)
+        if found is None:
             # A proxy's page of login or of apology, for example.
             message = (
-                f"{self._server} does not answer as an API server does: {error}; "
+                f"{self._server} does not answer as an API server does: expected a JSON object, "
+                f"got {body[:100]!r}; "
                 "see what the context's server is (`kubectl config view --minify`)"
             )
-            raise Unreachable(message) from error
+            raise Unreachable(message)
+        return found
 
     def text(self, request: Request) -> str:
         with self._translated():
-            answer = self._send(request, SECONDS)
-            body = answer.read().decode(errors="replace")
-        return _checked(answer.status, body, request)
+            return _checked(self._send(request, SECONDS), request)
 
     @contextmanager
     def lines(self, request: Request) -> Iterator[Iterator[str]]:
@@ -84,7 +73,7 @@ class KubernetesApi:
         with self._translated():
             answer = self._send(request, QUIET_SECONDS)
             if answer.status >= 400:
-                _checked(answer.status, answer.read().decode(errors="replace"), request)
+                _checked(answer, request)
             try:
                 yield _lines(answer.response)
             finally:
@@ -97,7 +86,7 @@ class KubernetesApi:
             merging = request.verb is Verb.PATCH
             headers["Content-Type"] = f"application/{'merge-patch+' if merging else ''}json"
         sent = self._client.param_serialize(
-            METHODS[request.verb],
+            request.verb.method,
             request.path,
             query_params=list(request.query.items()),
             header_params=headers,
@@ -179,29 +168,20 @@ def _no_access(target: Target, error: Exception) -> NoAccess:
     )
 
 
-def _checked(code: int, body: str, request: Request) -> str:
-    if code < 400:
+def _checked(answer: _Answer, request: Request) -> str:
+    body = answer.read().decode(errors="replace")
+    if answer.status < 400:
         return body
-    raise _refusal(code, body, request)
+    said = _object(body) or {"message": body.strip()[:500]}
+    raise answers.explain(answer.status, said, request)
 
 
-def _refusal(code: int, body: str, request: Request) -> DistTrainError:
-    try:
-        answer = _object(body)
-    except ValueError:
-        answer = {"message": body.strip()[:500]}
-    return answers.explain(code, answer, request)
-
-
-def _object(body: str) -> Object:
+def _object(body: str) -> Object | None:
     try:
         found = json.loads(body)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        message = f"expected a JSON object, got {body[:100]!r}"
-        raise ValueError(message)
-    return found
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[str]:

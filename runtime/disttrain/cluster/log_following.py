@@ -25,15 +25,7 @@ _MOST_WAITING: Final = 10_000
 """Lines that nobody has read yet; whoever reads slowly slows the connections down."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line and the pod it comes from."""
-
-    pod: str
-    line: LogLine
-
-
-def follow(jobs: Jobs, job: Object, wanted: Wanted) -> Iterator[Line]:
+def follow(jobs: Jobs, job: Object, wanted: Wanted) -> Iterator[LogLine]:
     """Lines of all wanted pods as they come, until the job has ended and all is said.
 
     Raises WrongInput if more logs are wanted than may be open; of pods that come later, some wait.
@@ -59,7 +51,7 @@ class _Followed:
 
     jobs: Jobs
     wanted: Wanted
-    lines: "queue.Queue[Line]" = field(default_factory=lambda: queue.Queue(_MOST_WAITING))
+    lines: "queue.Queue[LogLine]" = field(default_factory=lambda: queue.Queue(_MOST_WAITING))
     threads: dict[str, threading.Thread] = field(default_factory=dict)
     """Of logs that are open, by the life of the container."""
     lives: set[str] = field(default_factory=set)
@@ -84,7 +76,7 @@ class _Followed:
             self.threads[life] = threading.Thread(target=self._follow, args=given, daemon=True)
             self.threads[life].start()
 
-    def arrived(self, seconds: float) -> Iterator[Line]:
+    def arrived(self, seconds: float) -> Iterator[LogLine]:
         try:
             yield self.lines.get(timeout=seconds) if seconds else self.lines.get_nowait()
             while True:
@@ -110,10 +102,10 @@ class _Followed:
                 query["sinceTime"] = last.stamp
             try:
                 with self.jobs.api.lines(logs.request(self.jobs, pod, wanted, query)) as lines:
-                    for line in map(logs.parse_line, lines):
+                    for line in (logs.parse_line(pod, each) for each in lines):
                         if logs.is_new(line, last):
                             last = line
-                            self.lines.put(Line(pod, line))
+                            self.lines.put(line)
             except Unreachable:
                 broke = True
             except ClusterError:
@@ -166,12 +158,12 @@ def _own(pod: Object, wanted: Wanted) -> Object:
 
 def _is_over(jobs: Jobs, name: str, uid: str) -> bool:
     try:
-        job = jobs.get(name)
+        job = jobs.again(name, uid)
     except Unreachable:
         return False
     except NotFound:
         return True
-    return job["metadata"]["uid"] != uid or following.look(job, ages.now()).ended is not None
+    return following.look(job, ages.now()).ended is not None
 
 
 def _too_many(number: int, most: int) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from disttrain.cluster import pods
-from disttrain.cluster.errors import NotFound, WrongInput
+from disttrain.cluster.errors import NotFound
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import PODS
@@ -20,8 +20,9 @@ API server to a node."""
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line with its time stamp, as `timestamps=true` gives it."""
+    """One line of a pod's log with its time stamp, as `timestamps=true` gives it."""
 
+    pod: str
     stamp: str
     text: str
 
@@ -32,18 +33,13 @@ class LogLine:
         return f"{whole}.{fraction:0<{_DIGITS}}"
 
 
-def parse_line(line: str) -> LogLine:
+def parse_line(pod: str, line: str) -> LogLine:
     stamp, _, text = line.partition(" ")
-    return LogLine(stamp, text)
+    return LogLine(pod, stamp, text)
 
 
 def is_new(line: LogLine, last: LogLine | None) -> bool:
     return last is None or line.key > last.key
-
-
-def prefix(pod: str, container: str) -> str:
-    """What stands before each line when several pods are shown, as kubectl has it."""
-    return f"[pod/{pod}/{container}] "
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,8 +73,9 @@ def chosen(jobs: Jobs, job: Object, wanted: Wanted) -> list[Object]:
 
 def read(jobs: Jobs, pod: Object, wanted: Wanted) -> Iterator[LogLine]:
     """The log of one pod as far as it is written. Raises ClusterError, Unreachable."""
-    text = jobs.api.text(request(jobs, pod["metadata"]["name"], wanted, {}))
-    yield from map(parse_line, text.splitlines())
+    name = pod["metadata"]["name"]
+    text = jobs.api.text(request(jobs, name, wanted, {}))
+    yield from (parse_line(name, line) for line in text.splitlines())
 
 
 def request(jobs: Jobs, pod: str, wanted: Wanted, query: dict[str, str]) -> Request:
@@ -89,13 +86,6 @@ def request(jobs: Jobs, pod: str, wanted: Wanted, query: dict[str, str]) -> Requ
         asked["previous"] = "true"
     path = PODS.path(jobs.namespace, pod, "log")
     return Request(verb=Verb.GET, path=path, query=asked, accept="*/*")
-
-
-def require_way(wanted: Wanted, *, following_too: bool) -> None:
-    """Raise WrongInput for what cannot be wanted together."""
-    if wanted.previous and following_too:
-        message = "--previous is the log of a life that has ended; it cannot be followed"
-        raise WrongInput(message)
 
 
 def _is_wanted(pod: Object, wanted: Wanted) -> bool:

@@ -65,16 +65,13 @@ def patch(resource: Resource, namespace: str, name: str, body: Object, part: str
     return Request(verb=Verb.PATCH, path=resource.path(namespace, name, part), body=body)
 
 
-def delete(resource: Resource, namespace: str, name: str, uid: str, version: str = "") -> Request:
-    """Delete this very object, not a later one of its name, and what belongs to it afterwards.
-
-    With a version only if nobody has changed it since.
-    """
+def delete(resource: Resource, namespace: str, name: str, uid: str) -> Request:
+    """Delete this very object, not a later one of its name, and what belongs to it afterwards."""
     body = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "propagationPolicy": "Background",
-        "preconditions": _given({"uid": uid, "resourceVersion": version}),
+        "preconditions": {"uid": uid},
     }
     return Request(verb=Verb.DELETE, path=resource.path(namespace, name), body=body)
 

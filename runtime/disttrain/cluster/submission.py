@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from disttrain.cluster import ages, code_folder, code_map, resources
+from disttrain.cluster import ages, code_folder, manifests, resources
 from disttrain.cluster.code_folder import Code
-from disttrain.cluster.code_map import Change
 from disttrain.cluster.errors import (
     AlreadyThere,
     ClusterError,
-    Conflict,
     Forbidden,
     NotFound,
     WrongInput,
@@ -45,8 +43,13 @@ class Submitted:
 
 
 def code_name(wish: Wish, code: Code | None) -> str | None:
-    """Name of the ConfigMap of a job's code; None when its image has the code."""
-    return wish.source or (f"{wish.name}-code" if code is not None else None)
+    """Name of the ConfigMap of a job's code; None when its image has the code.
+
+    Code that is packed gets a new name each time, so that no other job ever uses or changes it.
+    """
+    if code is None:
+        return wish.source
+    return f"{wish.source or f'{wish.name}-code'}-{manifests.random_suffix()}"
 
 
 def read_code(wish: Wish, folder: Path | None) -> Code | None:
@@ -66,9 +69,9 @@ def read_code(wish: Wish, folder: Path | None) -> Code | None:
 
 
 def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) -> Submitted:
-    """Make the job, after its ConfigMap; with `dry_run` the API server only checks.
+    """Make the job, after a ConfigMap of its code; with `dry_run` the API server only checks.
 
-    Raises WrongInput, AlreadyThere, Conflict, Forbidden and what else the API server refuses.
+    Raises WrongInput, AlreadyThere, Forbidden and what else the API server refuses.
     """
     name = code_name(wish, code)
     manifest = wish.manifest(jobs.namespace, name)
@@ -78,54 +81,21 @@ def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) 
     if code is None or name is None:
         _require_source(jobs, name)
         return Submitted(tried if dry_run else jobs.create(manifest), ())
-    config_map = code_map.config_map(name, code.files)
-    found = _find(jobs, name)
-    change = code_map.decide(config_map, found, jobs.all() if found else [])
-    notes = (*_left_out(code), f"configmap/{name} {_word(change)}")
+    notes = (*_left_out(code), f"configmap/{name} created")
     if dry_run:
         return Submitted(tried, notes)
-    stored = _store(jobs, config_map, found, change)
-    with _explained(jobs, wish), _taken_back(jobs, stored, change):
+    config_map = code_folder.config_map(name, code.files)
+    query = {"fieldManager": FIELD_MANAGER}
+    stored = jobs.api.call(resources.create(CONFIG_MAPS, jobs.namespace, config_map, query))
+    with _explained(jobs, wish), _taken_back(jobs, stored["metadata"]):
         made = jobs.create(manifest)
-    if code_map.is_ours(stored):
-        _own(jobs, stored, made)
+    owned = {"metadata": {"ownerReferences": [_owner(made)]}}
+    jobs.api.call(resources.patch(CONFIG_MAPS, jobs.namespace, name, owned))
     return Submitted(made, notes)
 
 
-def _find(jobs: Jobs, config_map: str) -> Object | None:
-    try:
-        return jobs.api.call(resources.get(CONFIG_MAPS, jobs.namespace, config_map))
-    except NotFound:
-        return None
-
-
-def _store(jobs: Jobs, wanted: Object, found: Object | None, change: Change) -> Object:
-    if found is not None and change is Change.KEEP:
-        return found
-    if found is not None:
-        _delete(jobs, found["metadata"])
-    return _create(jobs, wanted)
-
-
-def _delete(jobs: Jobs, metadata: Object) -> None:
-    """Delete a ConfigMap as it was when it was looked at; raises Conflict if it is not so now."""
-    name, uid, version = (metadata[each] for each in ("name", "uid", "resourceVersion"))
-    try:
-        jobs.api.call(resources.delete(CONFIG_MAPS, jobs.namespace, name, uid, version))
-    except Conflict as error:
-        message = (
-            f"configmap/{name} was changed just now, perhaps by a job that uses it; submit again"
-        )
-        raise Conflict(message) from error
-
-
-def _create(jobs: Jobs, config_map: Object) -> Object:
-    query = {"fieldManager": FIELD_MANAGER}
-    return jobs.api.call(resources.create(CONFIG_MAPS, jobs.namespace, config_map, query))
-
-
 @contextmanager
-def _taken_back(jobs: Jobs, stored: Object, change: Change) -> Iterator[None]:
+def _taken_back(jobs: Jobs, config_map: Object) -> Iterator[None]:
     """Leave no ConfigMap that was made for a job which is refused then: nobody would own it.
 
     After Unreachable the job may be there, and need it.
@@ -133,42 +103,17 @@ def _taken_back(jobs: Jobs, stored: Object, change: Change) -> Iterator[None]:
     try:
         yield
     except ClusterError:
-        if change is not Change.KEEP:
-            # Why the job was refused is what counts.
-            with suppress(DistTrainError):
-                _delete(jobs, stored["metadata"])
+        # Why the job was refused is what counts.
+        with suppress(DistTrainError):
+            name, uid = config_map["name"], config_map["uid"]
+            jobs.api.call(resources.delete(CONFIG_MAPS, jobs.namespace, name, uid))
         raise
 
 
-def _own(jobs: Jobs, stored: Object, job: Object) -> None:
-    name, found = stored["metadata"]["name"], stored
-    while True:
-        # A merge patch replaces the whole list of owners: only of that which was read.
-        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-        body = {"metadata": {**code_map.owned(found, job)["metadata"], **version}}
-        try:
-            jobs.api.call(resources.patch(CONFIG_MAPS, jobs.namespace, name, body))
-        except NotFound:
-            # It went with its last owner, a job that was deleted just before this one came.
-            _create(jobs, code_map.copied(stored, job))
-        except Conflict:
-            found = _found_again(jobs, stored)
-            continue
-        return
-
-
-def _found_again(jobs: Jobs, stored: Object) -> Object:
-    """A ConfigMap that somebody else changed. Raises Conflict if it has other files now."""
-    name = stored["metadata"]["name"]
-    found = _find(jobs, name) or stored
-    if not code_map.same_content(stored, found):
-        message = (
-            f"somebody else wrote other code into configmap/{name} just now, and the job that was "
-            f"made would run it; delete the job and submit it again with another "
-            f"--set spec.task.source.configMap=NAME"
-        )
-        raise Conflict(message)
-    return found
+def _owner(job: Object) -> Object:
+    """What a ConfigMap says of its job, so that it is deleted with it."""
+    metadata = {name: job["metadata"][name] for name in ("name", "uid")}
+    return {"apiVersion": job["apiVersion"], "kind": job["kind"], **metadata}
 
 
 def _require_source(jobs: Jobs, name: str | None) -> None:
@@ -212,8 +157,3 @@ def _left_out(code: Code) -> list[str]:
     if not code.folders:
         return []
     return [f"not packed, because a ConfigMap has no folders: {', '.join(code.folders)}"]
-
-
-def _word(change: Change) -> str:
-    words = {Change.CREATE: "created", Change.KEEP: "unchanged", Change.REPLACE: "replaced"}
-    return words[change]

@@ -97,28 +97,13 @@ def _add(metrics: Metrics, sample: Sample) -> None:
         metrics.values[sample.name] = metrics.values.get(sample.name, 0) + sample.value
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
-    """One pod."""
-
-    pod: Pod
-    samples_per_second: float | None = None
-    changes_per_second: float | None = None
-    """Updates that a shard applied, or orders of a batch method that it carried out."""
-    staleness: tuple[float, float] | None = None
-    """Median and 99th percentile of its gradients, or of those that it applied."""
-    resources: Object | None = None
-    """`cpu` and `memory` as the cluster measures them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """All pods of a job, and what could not be found out."""
+    """What all pods of a job do and use, and what could not be found out."""
 
-    rows: tuple[Row, ...]
+    text: str
+    """The table."""
     notes: tuple[str, ...]
-    counter: str = UPDATES
-    """What the changes of the rows are."""
 
 
 def measure(jobs: Jobs, job: Object) -> Usage:
@@ -129,51 +114,45 @@ def measure(jobs: Jobs, job: Object) -> Usage:
     after, seconds = _scrape(jobs, members), time.monotonic() - began
     used = _resources(jobs, job)
     counter = ORDERS if "sandblaster" in job["spec"]["strategy"] else UPDATES
-    rows = tuple(
-        row(pod, (first, second), seconds, (used or {}).get(pod.name), counter)
+    rows = (
+        row(pod, (first, second), seconds, (used or {}).get(pod.name, {}), counter)
         for pod, first, second in zip(members, before, after, strict=True)
     )
-    return Usage(rows, tuple(_notes(members, after, used)), counter)
+    text = tables.text([head(counter), *rows])
+    return Usage(text, tuple(_notes(members, after, used)))
+
+
+def head(counter: str) -> list[str]:
+    """Gradients of a batch method, whose shards count orders, are never stale."""
+    own = ["UPDATES/S", "STALENESS P50/P99"] if counter == UPDATES else ["ORDERS/S"]
+    return ["POD", "STATUS", "SAMPLES/S", *own, "CPU", "MEMORY"]
 
 
 def row(
     pod: Pod,
     scraped: tuple[Metrics | None, Metrics | None],
     seconds: float,
-    used: Object | None,
-    counter: str = UPDATES,
-) -> Row:
-    latest = scraped[1]
-    if latest is None:
-        return Row(pod=pod, resources=used)
-    median, high = latest.quantile(STALENESS, 0.5), latest.quantile(STALENESS, 0.99)
-    return Row(
-        pod=pod,
-        samples_per_second=_rate(scraped, SAMPLES, seconds),
-        changes_per_second=_rate(scraped, counter, seconds),
-        staleness=None if median is None or high is None else (median, high),
-        resources=used,
-    )
-
-
-def text(usage: Usage) -> str:
-    """The table. Gradients of a batch method are never stale."""
-    own = ["UPDATES/S", "STALENESS P50/P99"] if usage.counter == UPDATES else ["ORDERS/S"]
-    head = ["POD", "STATUS", "SAMPLES/S", *own, "CPU", "MEMORY"]
-    return tables.text([head, *(_cells(each, len(own)) for each in usage.rows)])
-
-
-def _cells(found: Row, own: int) -> list[str]:
-    used = found.resources or {}
-    staleness = "" if found.staleness is None else "{:g}/{:g}".format(*found.staleness)
+    used: Object,
+    counter: str,
+) -> list[str]:
+    """The cells of one pod; `used` is its `cpu` and `memory` as the cluster measures them."""
     return [
-        tables.printable(found.pod.name),
-        tables.printable(found.pod.state),
-        _count(found.samples_per_second),
-        *(_count(found.changes_per_second), staleness)[:own],
+        tables.printable(pod.name),
+        tables.printable(pod.state),
+        _count(_rate(scraped, SAMPLES, seconds)),
+        _count(_rate(scraped, counter, seconds)),
+        *([_staleness(scraped[1])] if counter == UPDATES else []),
         cores(used["cpu"]) if "cpu" in used else "",
         mebibytes(used["memory"]) if "memory" in used else "",
     ]
+
+
+def _staleness(latest: Metrics | None) -> str:
+    """Median and 99th percentile of a pod's gradients, or of those that it applied."""
+    if latest is None:
+        return ""
+    found = (latest.quantile(STALENESS, share) for share in (0.5, 0.99))
+    return "/".join(f"{each:g}" for each in found if each is not None)
 
 
 def _count(rate: float | None) -> str:

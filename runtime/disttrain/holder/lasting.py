@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from disttrain.checkpoint import names, tensor_file
 from disttrain.checkpoint.element_types import FILE_TYPES
 from disttrain.checkpoint.manifest import FileEntry, VectorEntry
 from disttrain.checkpoint.part_file import Content
-from disttrain.checkpoint.parts import Parts
-from disttrain.checkpoint.vector_file import OnDisk
+from disttrain.checkpoint.stores import Parts
 from disttrain.holder.snapshot import Snapshot
 from disttrain.holder.values import Values
 from disttrain.state.vector import Vector
@@ -24,7 +22,7 @@ class Lasting:
     """Elements of each."""
     contents: Mapping[Vector, int]
     """The numbers of their contents."""
-    on_disk: Mapping[int, OnDisk]
+    on_disk: Mapping[int, FileEntry]
     files: dict[Vector, FileEntry] = field(default_factory=dict)
     written_bytes: int = 0
 
@@ -39,19 +37,17 @@ class Lasting:
             known = self.on_disk.get(content)
             if known and parts.share(known):
                 snapshot.leave_out(vector)
-                self.files[vector] = known.entry
+                self.files[vector] = known
         for vector in self.contents.keys() - self.files.keys():
             draft = names.vector_draft(holder, vector)
             self.files[vector] = parts.write_vector(draft, self._content(vector, snapshot))
             self.written_bytes += self.files[vector].bytes
 
-    def remember(self, folder: Path) -> None:
-        """They are all in this folder now, for the next checkpoint; the shard's thread."""
-        found = {
-            content: OnDisk(entry=self.files[vector], folder=folder)
-            for vector, content in self.contents.items()
+    def remember(self) -> None:
+        """They are all on disk now, for the next checkpoint; the shard's thread."""
+        self.values.on_disk = {
+            content: self.files[vector] for vector, content in self.contents.items()
         }
-        self.values.on_disk = found
 
     def _content(self, vector: Vector, snapshot: Snapshot) -> Content:
         kind = FILE_TYPES[vector.element_type]

@@ -7,15 +7,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from disttrain.checkpoint import part_file
+from disttrain.checkpoint import reading
 from disttrain.checkpoint import restore as ranges
 from disttrain.checkpoint.errors import CheckpointRefused, Corrupt
-from disttrain.checkpoint.manifest import FileEntry, Manifest
+from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
 from disttrain.checkpoint.part_file import PartFile
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.checkpoint.restore import Restore
-from disttrain.checkpoint.stores import CheckpointStore
-from disttrain.checkpoint.vector_file import OnDisk
+from disttrain.checkpoint.stores import Store
 from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.notes import Notes, Table
 from disttrain.holder.values import Values
@@ -51,6 +50,8 @@ class Restored:
     """A holder as it was."""
 
     checkpoint: int
+    update_rule: str
+    """What the checkpoint was made with."""
     values: Values
     sources: Mapping[int, Notes]
     """By holder of that time, notes of the parts that the values are of."""
@@ -68,21 +69,19 @@ def answers_for(holder: int, holders: int, former: int) -> range:
 
 
 def newest(
-    store: CheckpointStore, job_uid: str, resume_from: Path | None
+    store: Store, job_uid: str, resume_from: Path | None
 ) -> tuple[list[Checkpoint], tuple[int, ...]]:
-    """Checkpoints to try, the best first: this run's, then the one that it began with.
+    """Checkpoints to try, the newest first: this job's, and the one that its run began with.
 
     And the numbers of those whose manifests are damaged, so that nobody knows whose they are.
     """
+    begun_with = "" if resume_from is None else resume_from.name
     # Before the list: what is committed meanwhile is not damaged.
     numbers = store.numbers()
     good = store.list()
     damaged = tuple(sorted(set(numbers) - {c.manifest.number for c in good}))
-    own = [c for c in reversed(good) if c.manifest.job.uid == job_uid]
-    if resume_from is None:
-        return own, damaged
-    first = store.read(resume_from)
-    return [c for c in own if c.manifest.number > first.manifest.number] + [first], damaged
+    own = [c for c in good if c.manifest.job.uid == job_uid or c.path.name == begun_with]
+    return own[::-1], damaged
 
 
 def restore(
@@ -132,17 +131,19 @@ def _restore(checkpoint: Checkpoint, wanted: Wanted) -> Restored:
         former = answers_for(holder, wanted.holders, len(manifest.holders))
         files = _files(manifest, sources, former)
         wanted.bring(checkpoint, files)
-        _check_hashes(checkpoint, files)
+        for entry in files:
+            reading.check(checkpoint.path / entry.name, entry)
         values = make(wanted.share, source.file(min(sources)).metadata)
         _read_values(source, values)
         if len(manifest.holders) == wanted.holders:
-            values.on_disk = _lasting(checkpoint, holder, values)
+            values.on_disk = _lasting(manifest.holders[holder], values)
         notes = {
             part: notes_of(source.file(part), manifest.holders[part].version, wanted.tables)
             for part in sorted(sources.union(former))
         }
     return Restored(
         checkpoint=manifest.number,
+        update_rule=manifest.update_rule,
         values=values,
         sources={part: notes[part] for part in sorted(sources)},
         former={part: notes[part] for part in former},
@@ -185,14 +186,6 @@ def _files(manifest: Manifest, sources: set[int], former: Iterable[int]) -> list
     return list(dict.fromkeys([*of_sources, *(holders[holder].file for holder in former)]))
 
 
-def _check_hashes(checkpoint: Checkpoint, files: Iterable[FileEntry]) -> None:
-    for entry in files:
-        file = checkpoint.path / entry.name
-        found = part_file.digest_of(file)
-        if (found.bytes, found.hash) != (entry.bytes, entry.hash):
-            raise Corrupt(file, f"its hash is {found.hash}, the manifest says {entry.hash}")
-
-
 def _read_values(source: Restore, values: Values) -> None:
     for vector in values.vectors:
         held = values.share.range_of(vector)
@@ -200,12 +193,7 @@ def _read_values(source: Restore, values: Values) -> None:
             source.read(vector, held, values.all_bytes(vector))
 
 
-def _lasting(checkpoint: Checkpoint, holder: int, values: Values) -> dict[int, OnDisk]:
+def _lasting(holder: HolderEntry, values: Values) -> dict[int, FileEntry]:
     """Files of vectors that are here as they are there; the hashes were right."""
-    files = {own.vector: own.file for own in checkpoint.manifest.holders[holder].vectors}
-    found = {content: files.get(vector) for vector, content in values.lasting.items()}
-    return {
-        content: OnDisk(entry=entry, folder=checkpoint.path)
-        for content, entry in found.items()
-        if entry is not None
-    }
+    files = {own.vector: own.file for own in holder.vectors}
+    return {content: files[vector] for vector, content in values.lasting.items() if vector in files}

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from disttrain.checkpoint.vector_file import OnDisk
+from disttrain.checkpoint.manifest import FileEntry
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
 from disttrain.transport.header import ElementType, Header
@@ -39,8 +39,8 @@ class Values:
                 self._tensors[vector].fill_(value)
         self._bytes = {vector: bytes_of(tensor) for vector, tensor in self._tensors.items()}
         self._of_senders: dict[Sender, dict[str, Tensor]] = {}
-        self.on_disk: dict[int, OnDisk] = {}
-        """Where lasting vectors lie, by the number of their content."""
+        self.on_disk: dict[int, FileEntry] = {}
+        """The files of lasting vectors, by the number of their content."""
 
     @property
     def vectors(self) -> Mapping[Vector, Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from disttrain.checkpoint import tensor_file
 from disttrain.checkpoint.element_types import FILE_TYPES
 from disttrain.checkpoint.part_file import Content, Written
-from disttrain.checkpoint.parts import Parts
+from disttrain.checkpoint.stores import Parts
 from disttrain.holder import lasting
 from disttrain.holder.lasting import Lasting
 from disttrain.holder.notes import Notes, Table

@@ -2,14 +2,13 @@
 
 import re
 from enum import StrEnum
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field
 
 from disttrain.job import object_uri
 from disttrain.job.cluster_field import ON_A_CLUSTER, ObjectName, Quantity
-from disttrain.job.section import EXACTLY_ONE, Count, Positive, Section, require_one
+from disttrain.job.section import Count, Positive, Section, refused
 
 DEFAULT_URI: Final = "checkpoints/"
 
@@ -47,7 +46,7 @@ class RetentionPolicy(Section):
 class CheckpointVolume(Section):
     """A volume that all processes of the job mount: a claim that is there, or one that is made."""
 
-    model_config = ConfigDict(json_schema_extra={EXACTLY_ONE: ["claimName", "size"]})
+    alternatives = ("claimName", "size")
 
     claim_name: ObjectName | None = None
     """A PersistentVolumeClaim of the job's namespace. Exactly one of claimName and size is
@@ -72,27 +71,12 @@ class CheckpointVolume(Section):
     retention_policy: RetentionPolicy | None = None
     """How long the claim that is made is kept. null: as the operator's default volume."""
 
-    @model_validator(mode="after")
-    def _is_one_claim(self) -> Self:
-        given = {"claimName": self.claim_name, "size": self.size}
-        require_one([name for name, value in given.items() if value is not None], list(given))
-        return self
-
-    @model_validator(mode="after")
-    def _describes_what_is_made(self) -> Self:
-        described = {
-            "storageClassName": self.storage_class_name,
-            "accessModes": self.access_modes,
-            "retentionPolicy": self.retention_policy,
-        }
-        given = [name for name, value in described.items() if value is not None]
-        if self.claim_name is None or not given:
-            return self
-        raise PydanticCustomError(
-            "claim_is_there",
-            "{given} describes a claim that is made; take it away or give size, not claimName",
-            {"given": " and ".join(given)},
-        )
+    def problem(self) -> str | None:
+        problem = super().problem()
+        made = " and ".join(name for name in self.given() if name not in self.alternatives)
+        if problem is not None or self.claim_name is None or not made:
+            return problem
+        return f"{made} describes a claim that is made; take it away or give size, not claimName"
 
 
 def _is_place(uri: str) -> str:
@@ -100,18 +84,14 @@ def _is_place(uri: str) -> str:
         return _is_path(uri)
     scheme = object_uri.scheme(uri)
     if scheme in object_uri.NO_STORES:
-        raise PydanticCustomError(
-            "not_shared",
+        raise refused(
             "must be a place that all processes reach, such as s3://bucket/prefix: what "
-            "{scheme}:// means, each would have for itself",
-            {"scheme": scheme},
+            f"{scheme}:// means, each would have for itself"
         )
     if not _OBJECT_STORE.fullmatch(uri):
-        raise PydanticCustomError(
-            "no_place",
+        raise refused(
             "must be a path, a file:// uri or one of an object store such as s3://bucket/prefix, "
-            "without any of *?[]:, got '{uri}'",
-            {"uri": uri},
+            f"without any of *?[]:, got '{uri}'"
         )
     return uri
 
@@ -119,13 +99,12 @@ def _is_place(uri: str) -> str:
 def _is_path(uri: str) -> str:
     path = object_uri.on_disk(uri)
     if "\0" in path:
-        raise PydanticCustomError("no_path", "must be a path, which holds no character NUL")
+        raise refused("must be a path, which holds no character NUL")
     longest = max(len(part.encode()) for part in path.split("/"))
     if longest > _LONGEST_NAME:
-        raise PydanticCustomError(
-            "too_long_a_name",
-            "must be a path whose folders have names of at most {most} bytes, got one of {found}",
-            {"most": _LONGEST_NAME, "found": longest},
+        raise refused(
+            f"must be a path whose folders have names of at most {_LONGEST_NAME} bytes, "
+            f"got one of {longest}"
         )
     return uri
 
@@ -154,13 +133,8 @@ class Checkpoint(Section):
     def is_object_store(self) -> bool:
         return object_uri.is_one(self.uri)
 
-    @model_validator(mode="after")
-    def _has_one_place(self) -> Self:
+    def problem(self) -> str | None:
         # The API server writes defaults out, so a given uri cannot be told from the default.
         if self.volume is None or self.uri == DEFAULT_URI:
-            return self
-        raise PydanticCustomError(
-            "two_places",
-            "volume is where checkpoints lie, so uri must be left out, got '{uri}'",
-            {"uri": self.uri},
-        )
+            return None
+        return f"volume is where checkpoints lie, so uri must be left out, got '{self.uri}'"

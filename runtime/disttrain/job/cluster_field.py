@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
+
+from disttrain.job.section import refused
 
 _MARK = "x-disttrain-cluster-only"
 
@@ -33,22 +34,16 @@ def is_marked(schema: Any) -> bool:
 def _is_object_name(name: str) -> str:
     if len(name) <= LONGEST_OBJECT_NAME and re.fullmatch(OBJECT_NAME_PATTERN[1:-1], name):
         return name
-    raise PydanticCustomError(
-        "bad_object_name",
-        "must be the name of a Kubernetes object: a-z, 0-9, '-' and '.', at most {longest} "
-        "characters, got '{name}'",
-        {"longest": LONGEST_OBJECT_NAME, "name": name},
+    raise refused(
+        "must be the name of a Kubernetes object: a-z, 0-9, '-' and '.', at most "
+        f"{LONGEST_OBJECT_NAME} characters, got '{name}'"
     )
 
 
 def _is_quantity(quantity: str) -> str:
     if len(quantity) <= LONGEST_QUANTITY and re.fullmatch(QUANTITY_PATTERN[1:-1], quantity):
         return quantity
-    raise PydanticCustomError(
-        "bad_quantity",
-        "must be an amount of bytes such as 10Gi or 500M, got '{quantity}'",
-        {"quantity": quantity},
-    )
+    raise refused(f"must be an amount of bytes such as 10Gi or 500M, got '{quantity}'")
 
 
 ObjectName = Annotated[

@@ -1,8 +1,12 @@
-"""YAML text to plain values that know their lines, and back. The only module that imports yaml."""
+"""YAML text to plain values that know their lines, and back. The only module that imports yaml.
+
+What an unquoted text means is decided here, by the core schema of YAML 1.2. No library does that:
+PyYAML follows 1.1, and ruamel.yaml takes 010 and 1_000 for numbers, 2024-01-01 for a date.
+"""
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import yaml
@@ -17,8 +21,6 @@ Scalar = None | bool | int | float | str
 MAX_DIGITS = 300
 """Digits of a whole number. A float reaches 308; Python itself gives up at 4300."""
 
-_WORDS: dict[str, bool | None] = {"": None, "~": None}
-
 MAX_BYTES = 2**20
 """Kubernetes refuses objects of more than about 1.5 MB; a manifest has a few kB."""
 
@@ -28,7 +30,7 @@ _TOO_DEEP = f"nested too deeply: {TOO_DEEP}"
 _UNQUOTED = "unquoted"
 _KNOWN_TAGS = {_UNQUOTED} | {f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")}
 
-
+_WORDS: dict[str, bool | None] = {"": None, "~": None}
 for _spelled in (str.lower, str.capitalize, str.upper):
     _WORDS |= {_spelled("null"): None, _spelled("true"): True, _spelled("false"): False}
 
@@ -48,11 +50,11 @@ def parse_scalar(text: str) -> Scalar:
         return _WORDS[text]
     if _INTEGER.fullmatch(text) or _INTEGER_WITH_BASE.fullmatch(text):
         return _whole_number(text)
-    if _NOT_FINITE.fullmatch(text):
-        return _finite_number(text, math.nan)
-    if _FLOAT.fullmatch(text):
-        return _finite_number(text, float(text))
-    return text
+    is_number = _FLOAT.fullmatch(text) is not None
+    if _NOT_FINITE.fullmatch(text) or (is_number and not math.isfinite(float(text))):
+        message = f"must be a finite number, got {text}"
+        raise ValueError(message)
+    return float(text) if is_number else text
 
 
 def _whole_number(text: str) -> int:
@@ -60,13 +62,6 @@ def _whole_number(text: str) -> int:
         message = f"must have at most {MAX_DIGITS} digits, got {len(text)}"
         raise ValueError(message)
     return int(text, 0)
-
-
-def _finite_number(text: str, number: float) -> float:
-    if math.isfinite(number):
-        return number
-    message = f"must be a finite number, got {text}"
-    raise ValueError(message)
 
 
 @dataclass(slots=True)
@@ -95,7 +90,7 @@ def read(text: str) -> list[Document]:
         return [_refused(f"must be at most {MAX_BYTES} bytes, got {num_bytes}", line=None)]
     documents: list[Document] = []
     try:
-        documents.extend(_Builder().build(node) for node in _nodes(text))
+        documents.extend(_Builder().build(node) for node in yaml.compose_all(text, _Loader))
     except yaml.MarkedYAMLError as error:
         documents.append(_refused(*_explained(error)))
     except yaml.YAMLError as error:
@@ -182,14 +177,6 @@ def _whole_characters(text: str) -> str:
     except UnicodeDecodeError as error:
         message = f"must be text, got half a character (a lone surrogate) in {text!a}"
         raise ValueError(message) from error
-
-
-def _nodes(text: str) -> Iterator[Node]:
-    loader = _Loader(text)
-    while loader.check_node():
-        node = loader.get_node()
-        if node is not None:
-            yield node
 
 
 class _Builder:

@@ -1,10 +1,9 @@
 """How often failed processes are started again, and what ends the job."""
 
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from disttrain.job import cluster_field
 from disttrain.job.names import Role
@@ -54,15 +53,11 @@ class RestartBackoff(Section):
     max_seconds: Positive = 30.0
     """The longest wait, in seconds; at least initialSeconds."""
 
-    @model_validator(mode="after")
-    def _grows(self) -> Self:
-        if self.initial_seconds <= self.max_seconds:
-            return self
-        raise PydanticCustomError(
-            "backoff_shrinks",
-            "maxSeconds must be at least initialSeconds ({initial}), got {maximum}",
-            {"initial": self.initial_seconds, "maximum": self.max_seconds},
-        )
+    def problem(self) -> str | None:
+        first, longest = self.initial_seconds, self.max_seconds
+        if first <= longest:
+            return None
+        return f"maxSeconds must be at least initialSeconds ({first}), got {longest}"
 
 
 class FailureAction(StrEnum):

@@ -9,14 +9,7 @@ from disttrain.job.errors import InvalidManifest
 from disttrain.job.finding import Finding, located_lines
 from disttrain.job.overrides import Overridden
 from disttrain.job.spec import DistTrainJob
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """One document of a file: its job, or None if there are errors; findings with their lines."""
-
-    job: DistTrainJob | None
-    findings: tuple[Finding, ...]
+from disttrain.job.validation import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +46,21 @@ def parse_accepted(
     return Accepted(parsed.job, located_lines(parsed.findings, source))
 
 
-def parse_jobs(text: str) -> list[Parsed]:
+def parse_jobs(text: str) -> list[Outcome]:
     """Return every document of a text that may hold several jobs; nothing is raised."""
     return [_parse(each, ()) for each in document.read(text)] or [_EMPTY]
 
 
-def _parse(read: Document, assignments: Sequence[str]) -> Parsed:
+def _parse(read: Document, assignments: Sequence[str]) -> Outcome:
     if read.value is None:
-        return Parsed(None, tuple(read.findings))
+        return Outcome(None, tuple(read.findings))
     changed = overrides.apply(read.value, assignments)
     outcome = validation.validate(changed.value, [*read.findings, *changed.findings])
     located = (_located(finding, read, changed) for finding in outcome.findings)
-    return Parsed(outcome.job, tuple(sorted(located, key=_order)))
+    return Outcome(outcome.job, tuple(sorted(located, key=_order)))
 
 
-_EMPTY = Parsed(None, (Finding(path=(), message="the file is empty; a job was expected"),))
+_EMPTY = Outcome(None, (Finding(path=(), message="the file is empty; a job was expected"),))
 
 
 def _located(finding: Finding, read: Document, changed: Overridden) -> Finding:

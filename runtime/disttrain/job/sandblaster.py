@@ -1,15 +1,14 @@
 """Sandblaster as a manifest describes it: batch optimisation over sharded vectors."""
 
 from enum import StrEnum
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from disttrain.job.batch_optimizer import BatchOptimizer
 from disttrain.job.downpour import Downpour, WarmStart
 from disttrain.job.optimizer import Optimizer
-from disttrain.job.section import EXACTLY_ONE, MOST, Count, Section, require_one
+from disttrain.job.section import MOST, Count, Section, refused
 from disttrain.job.update_rules.sgd import Sgd
 
 ALL: Final = "all"
@@ -19,7 +18,7 @@ ALL: Final = "all"
 class BatchWarmStart(Section):
     """Downpour or plain SGD first, as in DistBelief; the method begins where it ends."""
 
-    model_config = ConfigDict(json_schema_extra={EXACTLY_ONE: ["downpour", "sgd"]})
+    alternatives = ("downpour", "sgd")
 
     samples: Count = Field(examples=[20000])
     """Samples that all replicas together process before the method begins. They count for
@@ -33,13 +32,6 @@ class BatchWarmStart(Section):
 
     sgd: Sgd | None = None
     """By replica 0 alone, each step on the parameters that the step before has left."""
-
-    @model_validator(mode="after")
-    def _is_one_method(self) -> Self:
-        methods = {"downpour": self.downpour, "sgd": self.sgd}
-        given = [name for name, method in methods.items() if method is not None]
-        require_one(given, list(methods))
-        return self
 
     @property
     def rule(self) -> Downpour:
@@ -56,11 +48,8 @@ class BatchWarmStart(Section):
 def _size(value: object) -> object:
     if value == ALL or (type(value) is int and 1 <= value <= MOST):
         return value
-    raise PydanticCustomError(
-        "batch_size",
-        "must be all or a whole number of at least 1 and at most {most}, got {seen}",
-        {"most": MOST, "seen": str(value)[:60]},
-    )
+    seen = str(value)[:60]
+    raise refused(f"must be all or a whole number of at least 1 and at most {MOST}, got {seen}")
 
 
 BatchSize = Annotated[

@@ -1,9 +1,9 @@
 """How the learning rate changes with the samples that the job has processed."""
 
-from typing import Annotated, Self
+from itertools import pairwise
+from typing import Annotated
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from disttrain.job.section import Choice, Count, Fraction, Positive, Section, WholeNumber
 
@@ -30,16 +30,11 @@ class Steps(Section):
     factor: Positive = 0.1
     """What the rate is multiplied by at each point."""
 
-    @model_validator(mode="after")
-    def _points_increase(self) -> Self:
-        for before, after in zip(self.at_samples, self.at_samples[1:], strict=False):
+    def problem(self) -> str | None:
+        for before, after in pairwise(self.at_samples):
             if after <= before:
-                raise PydanticCustomError(
-                    "not_increasing",
-                    "atSamples must increase, got {after} after {before}",
-                    {"before": before, "after": after},
-                )
-        return self
+                return f"atSamples must increase, got {after} after {before}"
+        return None
 
 
 class Cosine(Section):
@@ -54,14 +49,11 @@ class Cosine(Section):
     warmup_samples: WholeNumber = 0
     """Samples over which the rate first grows linearly from 0; less than samples."""
 
-    @model_validator(mode="after")
-    def _warmup_ends_before(self) -> Self:
+    def problem(self) -> str | None:
         if self.warmup_samples < self.samples:
-            return self
-        raise PydanticCustomError(
-            "warmup_too_long",
-            "warmupSamples must be less than samples ({samples}), got {warmup}",
-            {"samples": self.samples, "warmup": self.warmup_samples},
+            return None
+        return (
+            f"warmupSamples must be less than samples ({self.samples}), got {self.warmup_samples}"
         )
 
 

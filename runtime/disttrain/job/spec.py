@@ -4,7 +4,6 @@ import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
-from pydantic_core import PydanticCustomError
 
 from disttrain.job.audit import Audit
 from disttrain.job.checkpoint import Checkpoint
@@ -12,7 +11,7 @@ from disttrain.job.cluster_field import ON_A_CLUSTER, ObjectName
 from disttrain.job.evaluation import Evaluation
 from disttrain.job.failure_policy import FailurePolicy
 from disttrain.job.roles import Coordinator, ParameterServer, Replicas, Transport
-from disttrain.job.section import Choice, Count, Section, WholeNumber
+from disttrain.job.section import Choice, Count, Section, WholeNumber, refused
 from disttrain.job.stop import Stop
 from disttrain.job.strategy import Strategy
 
@@ -31,11 +30,9 @@ KIND = "DistTrainJob"
 def _is_dns_label(name: str) -> str:
     if len(name) <= LONGEST_NAME and re.fullmatch(NAME_PATTERN[1:-1], name):
         return name
-    raise PydanticCustomError(
-        "bad_name",
-        "must be at most {longest} characters a-z, 0-9 and '-', begin with a letter and end "
-        "with a letter or digit, got '{name}'",
-        {"longest": LONGEST_NAME, "name": name},
+    raise refused(
+        f"must be at most {LONGEST_NAME} characters a-z, 0-9 and '-', begin with a letter and end "
+        f"with a letter or digit, got '{name}'"
     )
 
 
@@ -92,11 +89,7 @@ def _is_entrypoint(entrypoint: str) -> str:
     module, separator, class_name = entrypoint.partition(":")
     if separator and class_name.isidentifier() and all(map(str.isidentifier, module.split("."))):
         return entrypoint
-    raise PydanticCustomError(
-        "bad_entrypoint",
-        "must be 'module:Class', for example digits:Digits, got '{entrypoint}'",
-        {"entrypoint": entrypoint},
-    )
+    raise refused(f"must be 'module:Class', for example digits:Digits, got '{entrypoint}'")
 
 
 class TaskSource(Choice[str]):

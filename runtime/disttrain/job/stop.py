@@ -1,17 +1,14 @@
 """When a job is complete."""
 
-from typing import Self
+from pydantic import ConfigDict, Field
 
-from pydantic import ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
-
-from disttrain.job.section import EXACTLY_ONE, Count, Positive, Section, require_one
+from disttrain.job.section import Count, Positive, Section
 
 
 class TargetMetric(Section):
     """A measure of the evaluation, and the value at which the job is complete."""
 
-    model_config = ConfigDict(json_schema_extra={EXACTLY_ONE: ["atLeast", "atMost"]})
+    alternatives = ("atLeast", "atMost")
 
     name: str = Field(min_length=1, max_length=200, examples=["accuracy"])
     """Name of the measure, as the task returns it."""
@@ -21,12 +18,6 @@ class TargetMetric(Section):
 
     at_most: float | None = None
     """Complete when the measure is this or less."""
-
-    @model_validator(mode="after")
-    def _has_one_bound(self) -> Self:
-        bounds = {"atLeast": self.at_least, "atMost": self.at_most}
-        require_one([name for name, bound in bounds.items() if bound is not None], list(bounds))
-        return self
 
 
 class Stop(Section):
@@ -53,12 +44,10 @@ class Stop(Section):
     target_metric: TargetMetric | None = None
     """A measure of the evaluation that is good enough."""
 
-    @model_validator(mode="after")
-    def _can_stop(self) -> Self:
-        if any(getattr(self, name) is not None for name in type(self).model_fields):
-            return self
-        raise PydanticCustomError(
-            "never_stops",
-            "must say when to stop: "
-            "give epochs, steps, iterations, samples, seconds or targetMetric",
+    def problem(self) -> str | None:
+        if self.given():
+            return None
+        return (
+            "must say when to stop: give epochs, steps, iterations, samples, seconds or "
+            "targetMetric"
         )

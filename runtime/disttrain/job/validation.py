@@ -1,22 +1,20 @@
 """A plain value to a job, or everything that is wrong with it at once. Pure.
 
-Pydantic does not look at a section as a whole while one of its fields is wrong. So what is wrong
-is noted and replaced, and the rest is looked at again, until nothing new is found.
+First each field is looked at, then what is wrong with the fields of a section together, then what
+is wrong between sections.
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from pydantic import JsonValue, ValidationError
 
 from disttrain.job import fields, messages, rules
 from disttrain.job.finding import Finding, Path, Severity
+from disttrain.job.section import FIELDS_ONLY, Section
 from disttrain.job.spec import DistTrainJob
-
-MAX_ROUNDS = 10
-"""Each round repairs one level of nesting; the manifest has fewer."""
-
 
 MAX_FINDINGS = 100
 """More than a person reads, few enough that no file takes long to refuse."""
@@ -37,28 +35,39 @@ def validate(value: JsonValue, known: Sequence[Finding] = ()) -> Outcome:
 
     `known` is what was wrong with the text already; nothing is said twice about those places.
     """
-    findings = list(known)
-    value = _repaired(value, (finding.path for finding in known))
-    for _ in range(MAX_ROUNDS):
-        if len(findings) > MAX_FINDINGS:
-            return Outcome(None, (*findings[:MAX_FINDINGS], _MORE))
-        try:
-            job = DistTrainJob.model_validate(value, by_alias=True, by_name=False)
-        except ValidationError as error:
-            fresh = _findings(error)
-            findings += _not_said(fresh, findings)
-            value = _repaired(value, (finding.path for finding in fresh))
-        else:
-            return _with_rules(job, findings)
-    return Outcome(None, tuple(findings))
+    value = _repaired(value, known)
+    job, wrong = _typed(value)
+    findings = [*known, *_not_said(wrong, known)]
+    if len(findings) > MAX_FINDINGS:
+        return Outcome(None, (*findings[:MAX_FINDINGS], _MORE))
+    if job is None:
+        job, _ = _typed(_repaired(value, wrong))
+    if job is None:
+        return Outcome(None, tuple(findings))
+    findings += _not_said(list(_problems(job, ())), findings)
+    return _with_rules(job, findings)
 
 
-def _findings(error: ValidationError) -> list[Finding]:
-    details = error.errors(include_url=False)[: MAX_FINDINGS + 1]
-    return [Finding(path=each["loc"], message=messages.message_for(each)) for each in details]
+def _typed(value: JsonValue) -> tuple[DistTrainJob | None, list[Finding]]:
+    try:
+        job = DistTrainJob.model_validate(value, context=FIELDS_ONLY, by_alias=True, by_name=False)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[: MAX_FINDINGS + 1]
+        found = [Finding(path=each["loc"], message=messages.message_for(each)) for each in details]
+        return None, found
+    return job, []
 
 
-def _not_said(fresh: list[Finding], findings: list[Finding]) -> list[Finding]:
+def _problems(section: Section, path: Path) -> Iterator[Finding]:
+    """What is wrong with the direct fields of a section together, and of those within."""
+    if problem := section.problem():
+        yield Finding(path=path, message=problem)
+    for name, value in section.given().items():
+        if isinstance(value, Section):
+            yield from _problems(value, (*path, name))
+
+
+def _not_said(fresh: Sequence[Finding], findings: Sequence[Finding]) -> list[Finding]:
     """Leave out what only says again that a place, or one of its direct fields, is wrong."""
     said = {finding.path for finding in findings}
     # A list of which no item is valid counts as empty, too.
@@ -85,30 +94,23 @@ def _touches(reads: Iterable[Path], wrong: list[Path]) -> bool:
     return any(read[: len(path)] == path[: len(read)] for read in reads for path in wrong)
 
 
-def _repaired(value: JsonValue, paths: Iterable[Path]) -> JsonValue:
+def _repaired(value: JsonValue, findings: Iterable[Finding]) -> JsonValue:
     """Return a copy in which what is wrong has its default, or an example if it is required."""
     repaired = copy.deepcopy(value)
-    for path in paths:
-        _repair(repaired, _up_to_a_list(path))
+    for finding in findings:
+        _repair(repaired, finding.path)
     return repaired
 
 
-def _up_to_a_list(path: Path) -> tuple[str, ...]:
-    names: list[str] = []
-    for part in path:
-        if not isinstance(part, str):
-            break
-        names.append(part)
-    return tuple(names)
-
-
-def _repair(root: JsonValue, path: tuple[str, ...]) -> None:
+def _repair(root: JsonValue, path: Path) -> None:
+    # A list with something wrong in it is left out as a whole.
+    names = [str(part) for part in takewhile(lambda part: isinstance(part, str), path)]
     parent = root
-    for name in path[:-1]:
+    for name in names[:-1]:
         parent = parent.get(name) if isinstance(parent, dict) else None
-    if not isinstance(parent, dict) or not path:
+    if not isinstance(parent, dict) or not names:
         return
-    parent.pop(path[-1], None)
-    field = fields.field_at(path)
+    parent.pop(names[-1], None)
+    field = fields.field_at(tuple(names))
     if field and field.is_required() and field.examples:
-        parent[path[-1]] = copy.deepcopy(field.examples[0])
+        parent[names[-1]] = copy.deepcopy(field.examples[0])

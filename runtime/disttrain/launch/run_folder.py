@@ -78,11 +78,6 @@ class RunFolder:
         return self.path / "ledger"
 
     @property
-    def farewells(self) -> Path:
-        """What members wrote down as they left while there was no coordinator."""
-        return self.path / "farewells"
-
-    @property
     def model(self) -> Path:
         return self.path / "model.safetensors"
 

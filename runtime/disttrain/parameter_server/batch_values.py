@@ -76,8 +76,3 @@ def make(share: Share, description: Mapping[str, str]) -> BatchValues:
     """Room for the values that a checkpoint describes; {}: for new ones."""
     names = description.get(_PLACES, "").split()
     return BatchValues(share, names if PARAMETERS in names else (PARAMETERS,))
-
-
-def make_of_model(share: Share, _description: Mapping[str, str]) -> BatchValues:
-    """Room for the model's values alone, whatever else a checkpoint holds."""
-    return BatchValues(share)

@@ -8,18 +8,17 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from disttrain.coordinator.protocol.fields import Position
-from disttrain.parameter_server.conversation import ClientConfig, Conversation, Directory
+from disttrain.parameter_server.conversation import ClientConfig, Conversation, Directory, Task
 from disttrain.parameter_server.errors import PushRefused
 from disttrain.parameter_server.fetching import FetchClient, FetchResult
 from disttrain.parameter_server.link import ShardLink, refusal
 from disttrain.parameter_server.messages import UNKNOWN, Identity, Side, Version
-from disttrain.parameter_server.staging import Stage, StageTask
-from disttrain.parameter_server.uploading import UploadTask
+from disttrain.parameter_server.sending import Stage, StageTask, UploadTask
 from disttrain.state.placement import Range
 from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
 from disttrain.transport.header import Header, Reason, Verb
-from disttrain.transport.interface import Buffer, Destination, Message, Slice
+from disttrain.transport.interface import Buffer, Message, Slice
 
 __all__ = [
     "ClientConfig",
@@ -117,13 +116,9 @@ class PushResult:
     """Updates between the gradient's version and the one it met; -1: unknown."""
 
 
-class PushTask:
-    """See `conversation.Task`."""
-
-    destination: Destination | None = None
-
+class PushTask(Task):
     def __init__(self, link: ShardLink, identity: Identity, push: Push) -> None:
-        self.is_done = False
+        self.first_unacknowledged = push.sequence
         self.result = PushResult(shard=link.shard, version=UNKNOWN, staleness=-1)
         self.refused: PushRefused | None = None
         self._link = link
@@ -133,11 +128,6 @@ class PushTask:
         self._acknowledged = 0
         self._header = push.header(identity, link.shard)
         self._cut()
-
-    @property
-    def first_unacknowledged(self) -> int:
-        """This push: the ones before it are answered."""
-        return self._push.sequence
 
     def welcomed(self, message: Message) -> None:
         """Go on at the first chunk that is not applied."""
@@ -150,7 +140,6 @@ class PushTask:
         self._sent = self._acknowledged = header.chunk
 
     def send_more(self) -> bool:
-        """Fill the window."""
         end = min(len(self._parts), self._acknowledged + WINDOW_CHUNKS)
         first = self._sent
         while self._sent < end and self._send(self._parts[self._sent]):
@@ -158,7 +147,6 @@ class PushTask:
         return self._sent > first
 
     def take(self, message: Message) -> None:
-        """Progress, the end, or a refusal for good."""
         header = message.header
         if header.sequence != self._push.sequence:
             return
@@ -207,13 +195,11 @@ class PushTask:
         return self._link.send(header, Slice(buffer, part.offset, part.nbytes))
 
 
-class PushClient:
+class PushClient(Conversation):
     """Used by one thread, except `stop`."""
 
     def __init__(self, config: ClientConfig) -> None:
-        self._config = config
-        self._shards = len(config.placement.holders)
-        self._conversation = Conversation(config, Side.PUSH)
+        super().__init__(config, Side.PUSH)
         self._uploads = 0
 
     def push(self, push: Push) -> list[PushResult]:
@@ -222,17 +208,11 @@ class PushClient:
         Raises Fenced (end the process), PushRefused (all shards have answered; the next push may be
         fine), RequestRefused and ShardsAway.
         """
-        self._conversation.wait_for_shards(self._shards)
-        links = self._conversation.links
-        tasks = {
-            shard: PushTask(links[shard], self._config.identity, push)
-            for shard in range(self._shards)
-        }
-        self._conversation.run(tasks)
-        for task in tasks.values():
+        tasks = self.ask(lambda link: PushTask(link, self._config.identity, push))
+        for task in tasks:
             if task.refused is not None:
                 raise task.refused
-        return [tasks[shard].result for shard in range(self._shards)]
+        return [task.result for task in tasks]
 
     def stage(self, stage: Stage) -> tuple[int, ...]:
         """Send a group's gradient; the shards' incarnations, when every shard has all of it.
@@ -240,31 +220,11 @@ class PushClient:
         Blocks until then, restarts of shards included. Raises EvaluationOver (drop the attempt),
         Fenced, RequestRefused and ShardsAway.
         """
-        self._conversation.wait_for_shards(self._shards)
-        links = self._conversation.links
-        tasks = {
-            shard: StageTask(links[shard], self._config.identity, stage)
-            for shard in range(self._shards)
-        }
-        self._conversation.run(tasks)
-        return tuple(tasks[shard].incarnation for shard in range(self._shards))
+        tasks = self.ask(lambda link: StageTask(link, self._config.identity, stage))
+        return tuple(task.incarnation for task in tasks)
 
     def upload(self, values: Mapping[Vector, Buffer], shards: Collection[int]) -> None:
         """Send the initial values to these shards; blocks until they have all of them."""
         self._uploads += 1
-        self._conversation.wait_for_shards(self._shards)
-        links = self._conversation.links
-        self._conversation.run(
-            {
-                shard: UploadTask(links[shard], self._config.identity, self._uploads, values)
-                for shard in shards
-            }
-        )
-
-    def stop(self) -> None:
-        """Whatever is under way raises ShardsAway soon; any thread."""
-        self._conversation.stop()
-
-    def close(self) -> None:
-        """Drops what was not sent."""
-        self._conversation.close()
+        number = self._uploads
+        self.ask(lambda link: UploadTask(link, self._config.identity, number, values), shards)

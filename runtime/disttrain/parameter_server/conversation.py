@@ -1,10 +1,11 @@
 """Asks all shards at once and stays at it until each has answered, restarts included."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TypeVar
 
 from disttrain.coordinator.protocol.messages import ShardAddress
 from disttrain.parameter_server.errors import ShardsAway
@@ -20,32 +21,29 @@ Directory = Callable[[], Sequence[ShardAddress]]
 _TICK_SECONDS = 0.05
 
 
-class Task(Protocol):
+class Task(ABC):
     """What one shard is asked for."""
 
-    is_done: bool
+    is_done = False
+    destination: Destination | None = None
+    """Where payloads of answers go."""
+    first_unacknowledged = 0
+    """The number of the push that it is, for HELLO: those before it are answered. 0: it is none."""
 
-    @property
-    def destination(self) -> Destination | None:
-        """Where payloads of answers go."""
-        ...
-
-    @property
-    def first_unacknowledged(self) -> int:
-        """For HELLO; 0 if this is no push."""
-        ...
-
+    @abstractmethod
     def welcomed(self, message: Message) -> None:
         """The shard said where to go on."""
-        ...
 
+    @abstractmethod
     def send_more(self) -> bool:
         """Send as much as the window allows. False: nothing was to be sent."""
-        ...
 
+    @abstractmethod
     def take(self, message: Message) -> None:
-        """An answer. May raise."""
-        ...
+        """An answer. Raises the error for a refusal for good."""
+
+
+Asked = TypeVar("Asked", bound=Task)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,12 +65,44 @@ class Conversation:
     def __init__(self, config: ClientConfig, side: Side) -> None:
         self._config = config
         self._side = side
+        self._shards = len(config.placement.holders)
         self._stopped = threading.Event()
         self.links: dict[int, ShardLink] = {}
         self._follow_directory()
 
-    def run(self, tasks: Mapping[int, Task]) -> None:
-        """Returns when every task (by shard) is done. Raises Fenced, RequestRefused, ShardsAway."""
+    def ask(
+        self, task_of: Callable[[ShardLink], Asked], shards: Collection[int] | None = None
+    ) -> list[Asked]:
+        """Ask these shards, or all; the tasks, in that order, when every one is done.
+
+        Blocks until then, restarts of shards included. Raises Fenced, RequestRefused, ShardsAway.
+        """
+        self._wait_for_shards()
+        asked = range(self._shards) if shards is None else shards
+        tasks = {shard: task_of(self.links[shard]) for shard in asked}
+        self._run(tasks)
+        return list(tasks.values())
+
+    def stop(self) -> None:
+        """What is under way raises ShardsAway soon; any thread."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Drops what was not sent."""
+        for link in self.links.values():
+            link.close()
+
+    def _wait_for_shards(self) -> None:
+        end = self._config.transport.now() + self._config.patience_seconds
+        while len(self.links) < self._shards:
+            self._config.transport.wait([], _TICK_SECONDS)
+            if self._stopped.is_set() or self._config.transport.now() > end:
+                known = f"{len(self.links)} of {self._shards} shards are known"
+                message = f"{known}; are the others running?"
+                raise ShardsAway(message)
+            self._follow_directory()
+
+    def _run(self, tasks: Mapping[int, Task]) -> None:
         end = self._config.transport.now() + self._config.patience_seconds
         for shard in tasks:
             self.links[shard].expect_answer()
@@ -83,25 +113,6 @@ class Conversation:
             if pending and (self._config.transport.now() > end or self._stopped.is_set()):
                 message = f"no answer from shards {sorted(pending)}; are they running?"
                 raise ShardsAway(message)
-
-    def stop(self) -> None:
-        """`run` raises ShardsAway soon, in whatever thread it is."""
-        self._stopped.set()
-
-    def close(self) -> None:
-        """Drops what was not sent."""
-        for link in self.links.values():
-            link.close()
-
-    def wait_for_shards(self, shards: int) -> None:
-        """Returns when the directory knows so many shards. Raises ShardsAway."""
-        end = self._config.transport.now() + self._config.patience_seconds
-        while len(self.links) < shards:
-            self._config.transport.wait([], _TICK_SECONDS)
-            if self._stopped.is_set() or self._config.transport.now() > end:
-                message = f"{len(self.links)} of {shards} shards are known; are the others running?"
-                raise ShardsAway(message)
-            self._follow_directory()
 
     def _advance(self, pending: Mapping[int, Task]) -> None:
         sent = False

@@ -1,16 +1,42 @@
-"""Which lives of senders a shard may forget: those whose end no restore can undo. Pure.
+"""What the checkpoints that are kept hold, so that no restore can undo it. Pure.
 
-The account of a life is needed until the coordinator knows how far it got, and in each checkpoint
-that a shard may go back to. A life that is over is therefore forgotten when all checkpoints that
-are kept hold its end.
+The account of a sender's life is needed until the coordinator knows how far it got, and in each
+checkpoint that a shard may go back to. A life that is over is therefore forgotten when all
+checkpoints that are kept hold its end.
 """
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Generic, TypeVar
 
 from disttrain.parameter_server.deliveries import SenderLife
 
-Lives = frozenset[SenderLife]
+Noted = TypeVar("Noted")
+
+
+class Kept(Generic[Noted]):
+    """What was noted at the cut of each checkpoint of one life of a shard."""
+
+    def __init__(self, checkpoints: int) -> None:
+        """So many checkpoints are kept."""
+        self._cuts: dict[int, Noted] = {}
+        """By number, at those that are not known to be committed."""
+        self._committed: deque[Noted] = deque(maxlen=checkpoints)
+        """At committed ones, the oldest first."""
+
+    def cut(self, number: int, noted: Noted, committed: int | None) -> Noted | None:
+        """A checkpoint is being cut, after the last one that was committed.
+
+        What was noted at the oldest one that is kept, if that is another one now; None else.
+        """
+        oldest = None
+        if committed in self._cuts:
+            self._committed.append(self._cuts[committed])
+            self._cuts = {one: at for one, at in self._cuts.items() if one > committed}
+            is_full = len(self._committed) == self._committed.maxlen
+            oldest = self._committed[0] if is_full else None
+        self._cuts[number] = noted
+        return oldest
 
 
 class Coverage:
@@ -18,28 +44,19 @@ class Coverage:
 
     def __init__(self, kept: int, over: Iterable[SenderLife] = ()) -> None:
         """`kept`: how many checkpoints are. `over`: lives that ended before this shard's began."""
-        self._kept = kept
         self._over = set(over)
-        self._cuts: dict[int, Lives] = {}
-        """What was over when a checkpoint was cut that is not known to be committed."""
-        self._committed: deque[Lives] = deque()
-        """The same of committed ones, the oldest first."""
+        self._cuts: Kept[frozenset[SenderLife]] = Kept(kept)
 
     def end(self, life: SenderLife) -> None:
         """Nothing more of it is applied here, and the coordinator has journaled how far it got."""
         self._over.add(life)
 
-    def cut(self, number: int, committed: int | None) -> Lives:
+    def cut(self, number: int, committed: int | None) -> frozenset[SenderLife]:
         """A checkpoint is about to be cut, after the last one that was committed.
 
         What it gives may be forgotten before.
         """
-        if committed in self._cuts:
-            self._committed.append(self._cuts[committed])
-            self._cuts = {one: lives for one, lives in self._cuts.items() if one > committed}
-        forgotten: Lives = frozenset()
-        while len(self._committed) >= self._kept:
-            forgotten |= self._committed.popleft() & self._over
+        covered = self._cuts.cut(number, frozenset(self._over), committed) or frozenset()
+        forgotten = covered & self._over
         self._over -= forgotten
-        self._cuts[number] = frozenset(self._over)
         return forgotten

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from disttrain.parameter_server.conversation import ClientConfig, Conversation
+from disttrain.parameter_server.conversation import ClientConfig, Conversation, Task
 from disttrain.parameter_server.link import ShardLink, refusal
 from disttrain.parameter_server.messages import UNKNOWN, Identity, Side, Version
 from disttrain.state.share import Part
@@ -32,13 +32,12 @@ class FetchResult:
     """Whether buffers were fetched that may differ from those of the last fetch."""
 
 
-class FetchTask:
-    """See `conversation.Task`."""
+class FetchTask(Task):
+    """Some vectors' chunks from one shard; another life of it is asked for all of them again."""
 
     def __init__(
         self, link: ShardLink, identity: Identity, number: int, into: Mapping[Vector, Buffer]
     ) -> None:
-        self.is_done = False
         self.version = UNKNOWN
         """Of the first chunk: every other one is of this version or a later one."""
         self.samples = 0
@@ -52,11 +51,6 @@ class FetchTask:
         self._on_the_way = 0
         self._begin()
 
-    @property
-    def first_unacknowledged(self) -> int:
-        """A fetch says nothing about pushes."""
-        return 0
-
     def destination(self, header: Header) -> memoryview | None:
         """Where a chunk goes; None for what was not asked for."""
         part = self._part(header)
@@ -65,12 +59,10 @@ class FetchTask:
         return self._into[part.vector].view[part.offset : part.offset + part.nbytes]
 
     def welcomed(self, message: Message) -> None:
-        """Ask again for what is missing; for everything if this is another life of the shard."""
         del message
         self._begin()
 
     def send_more(self) -> bool:
-        """Keep the window full."""
         first = self._asked
         while self._asked < len(self._requests):
             request = self._requests[self._asked]
@@ -82,14 +74,14 @@ class FetchTask:
         return self._asked > first
 
     def take(self, message: Message) -> None:
-        """One chunk, or a refusal for good."""
         header = message.header
         if header.sequence != self._header.sequence:
             return
         if header.verb == Verb.REFUSED:
             raise refusal(self._link, message)
         part = self._part(header)
-        if part is None or not self._is_placed(part, message):
+        # The transport put it where it belongs; a chunk that came otherwise is not used.
+        if part is None or message.payload.nbytes != part.nbytes:
             return
         del self._expected[(header.vector, header.chunk)]
         self._on_the_way -= 1
@@ -120,10 +112,6 @@ class FetchTask:
         same = part is not None and (part.first, part.count) == (header.first, header.count)
         return part if same and header.incarnation == self._link.incarnation else None
 
-    def _is_placed(self, part: Part, message: Message) -> bool:
-        """The transport put it there; a chunk that came otherwise is not used."""
-        return message.payload.nbytes == part.nbytes
-
     def _send(self, request: Sequence[Part]) -> bool:
         first = request[0]
         header = self._header._replace(
@@ -149,13 +137,11 @@ def _runs(missing: Sequence[Part]) -> list[list[Part]]:
     return runs
 
 
-class FetchClient:
+class FetchClient(Conversation):
     """Used by one thread, except `stop`."""
 
     def __init__(self, config: ClientConfig) -> None:
-        self._config = config
-        self._shards = len(config.placement.holders)
-        self._conversation = Conversation(config, Side.FETCH)
+        super().__init__(config, Side.FETCH)
         self._number = 0
         self._versions: tuple[Version, ...] = ()
 
@@ -167,11 +153,11 @@ class FetchClient:
         """
         self._number += 1
         tasks = self._fetch(self._number, into)
-        versions = tuple(tasks[shard].version for shard in range(self._shards))
+        versions = tuple(task.version for task in tasks)
         has_buffers = any(vector.name == BUFFERS for vector in into)
         changed = has_buffers and versions != self._versions
         self._versions = versions
-        samples = min(task.samples for task in tasks.values())
+        samples = min(task.samples for task in tasks)
         return FetchResult(versions=versions, samples=samples, buffers_changed=changed)
 
     def fetch_trial(self, evaluation: int, trial: Vector, into: Buffer) -> None:
@@ -181,20 +167,5 @@ class FetchClient:
         """
         self._fetch(evaluation, {trial: into})
 
-    def stop(self) -> None:
-        """Whatever is under way raises ShardsAway soon; any thread."""
-        self._conversation.stop()
-
-    def close(self) -> None:
-        """Drops what was not sent."""
-        self._conversation.close()
-
-    def _fetch(self, number: int, into: Mapping[Vector, Buffer]) -> dict[int, FetchTask]:
-        self._conversation.wait_for_shards(self._shards)
-        links = self._conversation.links
-        tasks = {
-            shard: FetchTask(links[shard], self._config.identity, number, into)
-            for shard in range(self._shards)
-        }
-        self._conversation.run(tasks)
-        return tasks
+    def _fetch(self, number: int, into: Mapping[Vector, Buffer]) -> list[FetchTask]:
+        return self.ask(lambda link: FetchTask(link, self._config.identity, number, into))

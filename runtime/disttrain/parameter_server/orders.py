@@ -6,20 +6,20 @@ from concurrent.futures import Future
 from functools import partial
 
 from disttrain.checkpoint import names
-from disttrain.checkpoint.parts import Parts
+from disttrain.checkpoint.stores import Parts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.holder import writing
 from disttrain.holder.writing import Cut, Writer
 from disttrain.launch.background import Background
 from disttrain.parameter_server import reporting
-from disttrain.parameter_server.coverage import Coverage
+from disttrain.parameter_server.coverage import Coverage, Kept
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
-from disttrain.parameter_server.settled import Settled
 from disttrain.parameter_server.shard import Shard
+from disttrain.state.share import Share
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -35,7 +35,9 @@ class OrderBook:
         chunk_bytes: int,
         metrics: ServedMetrics,
         open_parts: Callable[[str], Parts],
+        reload: Callable[[int, Share], RestoredShard],
     ) -> None:
+        """`reload`: reads a shard's part of a checkpoint of this number, in a thread."""
         self.is_ended = False
         """The coordinator said that this is the end."""
         self.checkpointed = shard.state.count
@@ -43,7 +45,8 @@ class OrderBook:
         self.checkpoint = 0
         """Number of the checkpoint that they are in."""
         self.coverage = Coverage(kept=1)
-        self.settled = Settled(kept=1)
+        self.versions: Kept[int] = Kept(checkpoints=1)
+        """Up to that of the oldest checkpoint kept, the shard is never rolled back."""
         self.write: Callable[[Cut, Parts], Writer] = Writer
         """Begins to write a checkpoint."""
         self._shard = shard
@@ -51,6 +54,7 @@ class OrderBook:
         self._chunk_bytes = chunk_bytes
         self._metrics = metrics
         self._open_parts = open_parts
+        self._reload = reload
         self._writing: tuple[NumberedOrder, Writer] | None = None
         self._next: tuple[NumberedOrder, orders.Checkpoint] | None = None
         """Waits until an earlier checkpoint, which was given up, has stopped writing."""
@@ -77,13 +81,14 @@ class OrderBook:
             case orders.Checkpoint() as order:
                 return self._checkpoint(numbered, order)
             case orders.ReturnTo() as order:
-                read = self._reader.submit(partial(self._shard.reload, order.checkpoint))
+                share = self._shard.stage.values.share
+                read = self._reader.submit(partial(self._reload, order.checkpoint, share))
                 self._returns.append((numbered, order, read))
                 return None
             case orders.End():
                 self.is_ended = True
             case _:
-                return self._shard.carry_out(numbered.order)
+                return self._shard.stage.carry_out(numbered.order)
         return orders.Done()
 
     def finished(self) -> tuple[NumberedOrder, Result] | None:
@@ -101,7 +106,7 @@ class OrderBook:
             return None
         numbered, writer = self._writing
         self._writing = None
-        self._shard.protect(None)
+        self._shard.state.cut = None
         if self._next is not None:
             following, self._next = self._next, None
             self._checkpoint(*following)
@@ -135,24 +140,25 @@ class OrderBook:
             self._next = (numbered, order)
             return None
         self._shard.forget(self.coverage.cut(order.number, order.committed))
-        settled = self.settled.cut(order.number, state.count, order.committed)
+        settled = self.versions.cut(order.number, state.count, order.committed)
         if settled is not None:
             self._shard.records.settled(settled)
         made = writing.cut(order.number, state.values, state.notes())
-        self._shard.protect(made)
+        state.cut = made
         self._writing = (numbered, self.write(made, self._open_parts(order.folder)))
         return None
 
     def _written(self, writer: Writer) -> Result:
         made = writer.cut
         if made.written is None:
-            self._metrics.checkpoint_failed()
+            self._metrics.checkpoint_failures += 1
             LOG.error("a checkpoint could not be written", number=made.number, error=made.error)
             return orders.OrderFailed(message=str(made.error)[:1000])
         self.checkpointed = made.notes.version
         self.checkpoint = made.number
-        made.lasting.remember(writer.parts.committed(made.number))
-        self._metrics.checkpoint(made.seconds, made.blocking_seconds)
+        made.lasting.remember()
+        self._metrics.checkpoint_seconds.observe(made.seconds)
+        self._metrics.blocking_seconds.observe(made.blocking_seconds)
         size = made.written.bytes + made.lasting.written_bytes
         LOG.info("checkpoint written", number=made.number, bytes=size)
         return orders.ShardWritten(

@@ -38,7 +38,7 @@ class Parting:
 
     def is_due(self, now: float) -> bool:
         """Whether nobody needs the shard's answers any more; the first question begins the wait."""
-        if not self._shard.keeps_updates:
+        if not self._shard.stage.keeps_updates:
             return True
         if self._since is None:
             self._since = now
@@ -52,7 +52,7 @@ class Parting:
         `checkpoint` is the last one that has a part of this life, or that it began with.
         """
         state = self._shard.state
-        if state.values is None or not state.is_initialised or not self._shard.keeps_updates:
+        if state.values is None or not state.is_initialised or not self._shard.stage.keeps_updates:
             return False
         began = time.perf_counter()
         try:

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 from disttrain.parameter_server import counts, ledger_folding
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
@@ -15,14 +14,6 @@ from disttrain.parameter_server.ledger import Kind, Ledger, Record
 from disttrain.sandblaster.batch.orders import Order
 from disttrain.sandblaster.batch.runs import places
 from disttrain.transport.header import Header, Reason
-
-
-class ChunkApplied(NamedTuple):
-    """What only the shard knows of an applied chunk."""
-
-    version: int
-    rate: float
-    live_replicas: int
 
 
 @dataclass(slots=True)
@@ -53,6 +44,11 @@ class Records:
         now = 0 if self.acknowledged is None else len(self.acknowledged.uncounted)
         return now + (not self.losses_are_whole)
 
+    @property
+    def num_missing(self) -> int:
+        """Records that the ledger lacks, since its disk was full."""
+        return self.ledger.missing if self.ledger is not None else 0
+
     def pushed(self, header: Header, state: Delivered, rate: float) -> None:
         """A push is complete: stored before its answer leaves."""
         self.pushes += 1
@@ -62,11 +58,15 @@ class Records:
             self._acknowledge(self.acknowledged, life, state)
         self._append(self._push_record(header, state, rate))
 
-    def applied(self, header: Header, event: ChunkApplied) -> None:
+    def applied(self, header: Header, version: int, rate: float, live_replicas: int) -> None:
         """A chunk is in the values."""
         if self.every_chunk:
             record = self._chunk_record(Kind.CHUNK_APPLIED, header, header.chunk)
-            self._append(record._replace(**event._asdict(), first=header.first))
+            self._append(
+                record._replace(
+                    version=version, rate=rate, live_replicas=live_replicas, first=header.first
+                )
+            )
 
     def fetched(self, header: Header, chunk: int, live_replicas: int) -> None:
         """A chunk is being given out."""

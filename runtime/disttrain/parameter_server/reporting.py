@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from disttrain.coordinator.protocol.fields import LostUpdates, Position, SenderPosition
 from disttrain.coordinator.protocol.messages import MOST_DAMAGED, Restored, RestoredSender
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ShardReport, staleness_bucket
-from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import NOTHING, Delivered, SenderLife
 from disttrain.parameter_server.restoring import RestoredShard
@@ -58,24 +57,13 @@ class Reporter:
     def __init__(self, shard: Shard, clock: Callable[[], float]) -> None:
         self.busy_seconds = 0.0
         self.doing = "serving"
-        self._shard = shard
+        self.shard = shard
         self._clock = clock
         self._began = clock()
 
-    @property
-    def missing_records(self) -> int:
-        """That the ledger lacks, since its disk was full."""
-        ledger = self._shard.records.ledger
-        return ledger.missing if ledger is not None else 0
-
-    @property
-    def batch(self) -> BatchFigures:
-        """What a batch method takes."""
-        return self._shard.figures
-
     def report(self) -> ShardReport:
         """The counters now."""
-        state, records = self._shard.state, self._shard.records
+        state, records = self.shard.state, self.shard.records
         histogram = [0] * len(STALENESS_BOUNDS)
         for staleness, count in records.staleness.items():
             if staleness >= 0:
@@ -83,7 +71,7 @@ class Reporter:
         return ShardReport(
             version=state.count,
             applied=records.pushes,
-            refused=dict(self._shard.refused),
+            refused=dict(self.shard.refused),
             staleness=tuple(histogram),
             staleness_unknown=records.staleness.get(-1, 0),
             busy_seconds=self.busy_seconds,

@@ -32,6 +32,8 @@ class RestoredShard:
     values: Values
     version: int
     samples: int
+    update_rule: str = ""
+    """What it was made with."""
     delivered: dict[SenderLife, Delivered] = field(default_factory=dict)
     description: Mapping[str, str] = field(default_factory=dict)
     """What the file says beside its tensors; of several, one of them."""
@@ -62,6 +64,7 @@ def _shard(restored: Restored) -> RestoredShard:
     sources = list(restored.sources.values())
     return RestoredShard(
         checkpoint=restored.checkpoint,
+        update_rule=restored.update_rule,
         values=restored.values,
         version=min(notes.version for notes in sources),
         samples=min(int(notes.metadata.get("samples", "0")) for notes in sources),

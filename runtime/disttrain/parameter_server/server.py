@@ -6,6 +6,7 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
@@ -21,8 +22,8 @@ from disttrain.job.audit import Audit
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
-from disttrain.parameter_server import assembly, beginning, circumstances, ledger, reporting
-from disttrain.parameter_server.coverage import Coverage
+from disttrain.parameter_server import beginning, circumstances, ledger, reporting, strategies
+from disttrain.parameter_server.coverage import Coverage, Kept
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Ledger
 from disttrain.parameter_server.losses import Losses, note, tell
@@ -33,7 +34,6 @@ from disttrain.parameter_server.reporting import Reporter
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
 from disttrain.parameter_server.serving import Serving
-from disttrain.parameter_server.settled import Settled
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.state.share import Share
@@ -162,13 +162,17 @@ class ShardProcess:
             self.book.serve_only(latest.replicas)
 
     def _report(self) -> ShardReport:
-        self.metrics.dropped(self.listener.refused)
-        self.metrics.missing(self.reporter.missing_records)
-        self.metrics.batch(self.reporter.batch)
-        self.metrics.moved(*self.serving.take_moved_bytes())
-        report = self.reporter.report()
-        self.metrics.at_risk(report.version - self.book.checkpointed)
-        return self.metrics.observed(report)
+        served, shard = self.metrics, self.reporter.shard
+        served.report = self.reporter.report()
+        served.incarnation = self.control.member.incarnation
+        served.at_risk = served.report.version - self.book.checkpointed
+        served.pushed_bytes = self.serving.pushed_bytes
+        served.fetched_bytes = self.serving.fetched_bytes
+        served.batch = shard.stage.figures
+        served.dropped = self.listener.refused
+        served.missing = shard.records.num_missing
+        served.update()
+        return served.report
 
     def _answer(self, done: list[tuple[NumberedOrder, Result]]) -> None:
         if not done:
@@ -220,19 +224,16 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     if config.job.spec.record:
         circumstances.write(ledger_folder, circumstances.here(transport.chunk_bytes))
     note(records, restored, losses)
-    shard = _shard(config, joined, records)
-    if restored is not None:
-        shard.restore(restored)
-    _admit(shard, joined, transport.chunk_bytes)
-    metrics.life(joined.member.incarnation)
+    shard = _shard(config, joined, restored, records, transport.chunk_bytes)
     parting = _parting(config, shard, restored)
     serving = Serving(listener, shard)
     open_parts = stores.open_parts(config.checkpoints)
-    book = OrderBook(shard, serving, transport.chunk_bytes, metrics, open_parts)
+    reload = partial(beginning.reload, config)
+    book = OrderBook(shard, serving, transport.chunk_bytes, metrics, open_parts, reload)
     book.checkpoint = restored.checkpoint if restored is not None else 0
     kept = config.job.spec.checkpoint.keep_last
     book.coverage = Coverage(kept, _over(joined, restored, losses))
-    book.settled = Settled(kept)
+    book.versions = Kept(kept)
     return ShardProcess(
         transport=transport,
         listener=listener,
@@ -307,17 +308,19 @@ def _records(config: LaunchConfig, joined: Joined, losses: Losses) -> Records:
     )
 
 
-def _shard(config: LaunchConfig, joined: Joined, records: Records) -> Shard:
-    state = ShardState(
-        index=config.shard_index,
-        incarnation=joined.member.incarnation,
-    )
-    reload = beginning.reloading(config)
-    return assembly.build_for(config.job.spec, state, records, reload)
-
-
-def _admit(shard: Shard, joined: Joined, chunk_bytes: int) -> None:
-    """Nobody else may push: a rollback must not let in what was fenced before it."""
+def _shard(
+    config: LaunchConfig,
+    joined: Joined,
+    restored: RestoredShard | None,
+    records: Records,
+    chunk_bytes: int,
+) -> Shard:
+    state = ShardState(index=config.shard_index, incarnation=joined.member.incarnation)
+    shard = Shard(strategies.stages(config.job.spec, state, records))
+    if restored is not None:
+        shard.restore(restored)
+    # Nobody else may push: a rollback must not let in what was fenced before it.
     shard.admit_only(joined.replicas)
     if joined.placement is not None:
         shard.configure(joined.placement, chunk_bytes)
+    return shard

@@ -18,8 +18,9 @@ class Serving:
     def __init__(self, listener: Listener, shard: Shard) -> None:
         self.unanswered = 0
         """Answers that could not be sent: the peer is gone or does not read."""
-        self._pushed_bytes = 0
-        self._fetched_bytes = 0
+        self.pushed_bytes = 0
+        self.fetched_bytes = 0
+        """Payload since the process started."""
         self._listener = listener
         self._shard = shard
         self._peers: dict[tuple[int, int, int], tuple[int, bytes]] = {}
@@ -32,33 +33,28 @@ class Serving:
             request = self._listener.receive(0.0)
             if request is None:
                 return handled
-            self._serve(request)
+            self.serve(request)
         return REQUESTS_AT_ONCE
-
-    def take_moved_bytes(self) -> tuple[int, int]:
-        """Payload pushed and fetched since the last call."""
-        moved = self._pushed_bytes, self._fetched_bytes
-        self._pushed_bytes = self._fetched_bytes = 0
-        return moved
 
     def forget(self, sender: int, incarnation: int) -> None:
         """The connections of this life of a sender, and of earlier ones, are over."""
         for key in [k for k in self._peers if k[0] == sender and k[1] <= incarnation]:
             self._end(self._peers.pop(key)[1])
 
-    def _serve(self, request: Request) -> None:
+    def serve(self, request: Request) -> None:
+        """Handle one, unless its connection is over."""
         if request.peer in self._over:
             # A sender that connected again may still have requests in the old connection. To answer
             # such a FETCH would write into memory that the sender uses for something else by now.
             return
         header = request.header
         if header.verb in (Verb.PUSH, Verb.STAGE):
-            self._pushed_bytes += request.payload.nbytes
+            self.pushed_bytes += request.payload.nbytes
         for answer in self._shard.handle(header, request.payload):
             if answer.header.verb == Verb.WELCOME:
                 self._replace_connection(request.peer, header)
             if answer.header.verb == Verb.FETCHED:
-                self._fetched_bytes += len(answer.payload)
+                self.fetched_bytes += len(answer.payload)
             if not self._listener.reply(request, answer.header, answer.payload):
                 self.unanswered += 1
 

@@ -1,115 +1,101 @@
-"""What a shard of every strategy answers. No socket, no clock; one thread."""
+"""A shard: what it answers in every strategy, and which stage of its job is at work.
 
-from abc import ABC, abstractmethod
+No socket, no clock; one thread.
+"""
+
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from disttrain.checkpoint.errors import CheckpointError, Corrupt, NoCheckpoint
 from disttrain.coordinator.protocol import orders
 from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.values import Values
-from disttrain.holder.writing import Cut
-from disttrain.parameter_server.batch_figures import BatchFigures
 from disttrain.parameter_server.deliveries import Decision, Delivered, SenderLife
+from disttrain.parameter_server.holder_side import Answers, Handler, HolderSide
 from disttrain.parameter_server.ledger import Kind
 from disttrain.parameter_server.messages import MOST_CHUNKS_PER_FETCH, Welcome, encode_welcome
-from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.received import is_finite, tensor_of
 from disttrain.parameter_server.restoring import RestoredShard
-from disttrain.parameter_server.state import REASONS, Answer, ShardState
-from disttrain.parameter_server.upload import UploadProgress, store_chunk
+from disttrain.parameter_server.state import REASONS, Answer, Refused
 from disttrain.state.placement import Placement
-from disttrain.state.share import Part, Share
+from disttrain.state.share import Share
 from disttrain.state.vector import Vector
 from disttrain.telemetry import logs
 from disttrain.transport.header import Header, Reason, Role, Verb
 
 LOG = logs.get(__name__)
 
-Answers: TypeAlias = Iterable[Answer]
-Handler: TypeAlias = Callable[[Header, memoryview], Answers]
-Problem: TypeAlias = tuple[Reason, str]
-"""Why a request is not carried out, as a reason and as a sentence."""
 
+class Shard:
+    """Introductions, initial values and fetches; what changes the values is a stage's own."""
 
-class Shard(ABC):
-    """Introductions, initial values and fetches; what changes the values is a strategy's own."""
-
-    def __init__(self, state: ShardState, records: Records) -> None:
-        self.state = state
+    def __init__(self, stages: Sequence[HolderSide]) -> None:
+        """Of the job, with one state and the same records."""
+        self.state = stages[0].state
+        self.records = stages[0].records
         self.refused: Counter[str] = Counter()
         """Requests not carried out, by the lower-case name of the reason."""
-        self.records = records
-        self._upload: UploadProgress | None = None
+        self._stages = stages
+        self._upload: _Upload | None = None
+        self._enter(0)
+
+    def _enter(self, number: int) -> None:
+        self.stage = self._stages[number]
+        self._to_come = self._stages[number + 1 :]
         self._handlers: dict[int, Handler] = {
             Verb.HELLO: self._hello,
             Verb.UPLOAD: self._store,
             Verb.FETCH: self._fetch,
+            **self.stage.handlers,
         }
 
-    @property
-    def figures(self) -> BatchFigures:
-        """What a batch method takes, if the strategy has one."""
-        return BatchFigures()
+    def configure(self, placement: Placement, chunk_bytes: int) -> None:
+        """Learn the placement and make room. Said again, it changes nothing."""
+        if self.state.values is None:
+            share = Share(placement, self.state.index, chunk_bytes)
+            self.state.values = self.stage.room(self.stage.config, share, {})
+            self.stage.begin(self.state.values, {}, None)
 
-    @property
-    def keeps_updates(self) -> bool:
-        """Whether what was applied since the last checkpoint is of use to this shard's next life.
+    def restore(self, restored: RestoredShard) -> None:
+        """Begin with the values of a checkpoint, in the stage that has made it.
 
-        With a batch method it is not: all shards go on from one cut, a checkpoint.
+        The last stage also takes what update rules of no stage have made.
         """
-        return True
-
-    @abstractmethod
-    def make_room(self, share: Share) -> Values:
-        """The values that a job begins with: zeros, or what the strategy says."""
-
-    @abstractmethod
-    def protect(self, cut: Cut | None) -> None:
-        """Tell the cut of what is about to change from now on; None: it is complete."""
-
-    def carry_out(self, order: orders.Order) -> orders.Result:
-        """An order that is the strategy's own."""
-        return orders.OrderFailed(message=f"a shard does not know {order.kind}")
-
-    def reload(self, checkpoint: int) -> RestoredShard:
-        """This shard's part of a checkpoint that was committed. Takes long; any thread.
-
-        Raises CheckpointError, WrongSnapshot.
-        """
-        message = f"this shard does not return to checkpoint {checkpoint}"
-        raise WrongSnapshot(message)
+        names = [stage.config.name for stage in self._stages]
+        made = [number for number, name in enumerate(names) if name == restored.update_rule]
+        self._restore(restored, made[-1] if made else len(names) - 1, None)
 
     def return_to(self, checkpoint: int, read: Callable[[], RestoredShard]) -> orders.Result:
-        """Take over what `reload` has read; `read` gives that, or raises what was raised there."""
+        """Go back to a checkpoint, in the last stage from now on.
+
+        `read` gives this shard's part of it, or raises CheckpointError or WrongSnapshot.
+        """
         try:
-            self._take_over(checkpoint, read())
+            restored = read()
         except (CheckpointError, WrongSnapshot) as error:
             LOG.error("cannot return to a checkpoint", number=checkpoint, error=error)
             is_damaged = isinstance(error, Corrupt | NoCheckpoint)
             why = orders.WhyFailed.DAMAGED if is_damaged else orders.WhyFailed.OTHER
             return orders.OrderFailed(message=str(error)[:1000], why=why)
+        # What was given out in this life stays given out: versions never go back.
+        version = self.state.count
+        self._restore(restored, len(self._stages) - 1, checkpoint)
+        self.state.count = version + 1
         return orders.Done()
 
-    def _take_over(self, checkpoint: int, restored: RestoredShard) -> None:
-        del checkpoint
-        self.restore(restored)
-
-    def configure(self, placement: Placement, chunk_bytes: int) -> None:
-        """Learn the placement and make room. Said again, it changes nothing."""
-        if self.state.values is None:
-            self.state.values = self.make_room(Share(placement, self.state.index, chunk_bytes))
-
-    def restore(self, restored: RestoredShard) -> None:
-        """Begin with the values of a checkpoint."""
+    def _restore(self, restored: RestoredShard, stage: int, returned_to: int | None) -> None:
         state = self.state
-        state.values = restored.values
+        # A checkpoint that is being written is of other values, which nobody changes any more.
+        state.values, state.cut = restored.values, None
         state.count, state.samples = restored.version, restored.samples
         state.deliveries.restore(restored.delivered)
         state.is_initialised = True
+        self._enter(stage)
+        self.stage.begin(restored.values, restored.description, returned_to)
 
     def admit(self, life: SenderLife) -> None:
         """This life of a replica may push and fetch, earlier ones may not."""
+        self.stage.drop(SenderLife(life.sender, life.incarnation - 1))
         self.state.deliveries.admit(life.sender, life.incarnation)
         self.records.event(Kind.ADMITTED, life)
 
@@ -124,6 +110,7 @@ class Shard(ABC):
 
     def fence(self, life: SenderLife) -> Delivered:
         """Nothing of this life is applied from now on; what is here of it."""
+        self.stage.drop(life)
         self.records.event(Kind.FENCED, life)
         return self.state.deliveries.fence(life.sender, life.incarnation)
 
@@ -134,21 +121,38 @@ class Shard(ABC):
 
     def handle(self, header: Header, payload: memoryview) -> Answers:
         """The answers to one request. Take them one by one: a payload is the shard's own memory."""
+        try:
+            return self._handler(header)(header, payload)
+        except Refused as refused:
+            for stage in self._to_come:
+                refused = stage.too_early(header) or refused
+            self.refused[refused.reason.name.lower()] += 1
+            return [self.state.refuse(header, refused)]
+
+    def _handler(self, header: Header) -> Handler:
         handler = self._handlers.get(header.verb)
         if handler is None or header.role != Role.REPLICA:
-            return self._refuse(
-                header, Reason.NOT_ALLOWED, f"verb {header.verb} is not for a shard"
-            )
+            raise Refused(Reason.NOT_ALLOWED, f"verb {header.verb} is not for a shard")
         standing = self.state.deliveries.standing(header.sender, header.incarnation)
         if standing is not Decision.APPLY:
-            return self._refuse(header, REASONS[standing], self._standing_sentence(header))
+            sentence = f"life {header.incarnation} of replica {header.sender} is not admitted here"
+            raise Refused(REASONS[standing], sentence)
         if self.state.values is None:
-            return self._refuse(header, Reason.NOT_READY, "the model's size is not known yet")
-        return handler(header, payload)
+            raise Refused(Reason.NOT_READY, "the model's size is not known yet")
+        if header.verb not in (Verb.HELLO, Verb.UPLOAD):
+            self._check_ready(header)
+        return handler
+
+    def _check_ready(self, header: Header) -> None:
+        if not self.state.is_initialised:
+            raise Refused(Reason.NOT_READY, "the initial values are not complete")
+        life = self.state.incarnation
+        if header.receiver_incarnation != life:
+            raise Refused(Reason.WRONG_RECEIVER, f"this is life {life} of shard {self.state.index}")
 
     def _hello(self, header: Header, _payload: memoryview) -> Answers:
         known = self.state.deliveries.hello(header.sender, header.incarnation, header.sequence)
-        share = self._values.share
+        share = self.stage.values.share
         welcome = Welcome(
             holder=share.holder, epoch=share.placement.epoch, chunk_bytes=share.chunk_bytes
         )
@@ -161,50 +165,51 @@ class Shard(ABC):
         return [Answer(answer, encode_welcome(welcome))]
 
     def _store(self, header: Header, payload: memoryview) -> Answers:
-        if self.state.is_initialised:
-            return [Answer(self.state.answer(Verb.UPLOADED, header)._replace(count=0))]
-        reason = store_chunk(self._values, header, payload)
-        if reason:
-            return self._refuse(
-                header, reason, f"chunk {header.chunk} cannot be stored: {reason.name}"
-            )
-        upload = self._upload_of(SenderLife(header.sender, header.incarnation))
-        self.state.is_initialised = upload.add(header)
         if not self.state.is_initialised:
-            return []
-        self._upload = None
+            reason = store_chunk(self.stage.values, header, payload)
+            if reason:
+                sentence = f"chunk {header.chunk} cannot be stored: {reason.name}"
+                raise Refused(reason, sentence)
+            upload = self._upload_of(SenderLife(header.sender, header.incarnation))
+            upload.missing.discard((header.vector, header.chunk))
+            if upload.missing:
+                return []
+            self.state.is_initialised = True
+            self._upload = None
         return [Answer(self.state.answer(Verb.UPLOADED, header)._replace(count=0))]
 
-    def _upload_of(self, life: SenderLife) -> UploadProgress:
+    def _upload_of(self, life: SenderLife) -> "_Upload":
         """Another life begins anew: the values of two uploads never mix."""
         if self._upload is None or self._upload.life != life:
-            self._upload = UploadProgress(life, self._values)
+            self._upload = _Upload(life, self.stage.values.share)
         return self._upload
 
     def _fetch(self, header: Header, _payload: memoryview) -> Answers:
-        problem = self._unready(header) or self._unfetchable(header)
-        if problem:
-            return self._refuse(header, *problem)
-        vector = self._values.vector_of(header)
-        return [] if vector is None else self._chunks(header, vector)
-
-    def _unfetchable(self, header: Header) -> Problem | None:
-        vector, end = self._values.vector_of(header), header.chunk + header.count
-        known = vector is not None and end <= self._values.share.num_chunks(vector)
-        if known and header.count <= MOST_CHUNKS_PER_FETCH:
-            return None
-        what = f"vector {header.vector}" if vector is None else str(vector)
-        return Reason.WRONG_LAYOUT, f"chunks {header.chunk} to {end} of {what} are not here"
+        refused = self.stage.unfetchable(header)
+        if refused is not None:
+            raise refused
+        values = self.stage.values
+        vector, end = values.vector_of(header), header.chunk + header.count
+        if (
+            vector is None
+            or end > values.share.num_chunks(vector)
+            or header.count > MOST_CHUNKS_PER_FETCH
+        ):
+            what = f"vector {header.vector}" if vector is None else str(vector)
+            sentence = f"chunks {header.chunk} to {end} of {what} are not here"
+            raise Refused(Reason.WRONG_LAYOUT, sentence)
+        return self._chunks(header, vector)
 
     def _chunks(self, header: Header, vector: Vector) -> Answers:
+        share = self.stage.values.share
         answer = self.state.answer(Verb.FETCHED, header)._replace(
-            chunks=self._values.share.num_chunks(vector),
+            chunks=share.num_chunks(vector),
             element_type=vector.element_type,
             samples=self.state.samples,
         )
         for number in range(header.chunk, header.chunk + header.count):
-            part = self._values.share.chunk(vector, number)
-            payload = self._served(header, part)
+            part = share.chunk(vector, number)
+            payload = self.stage.served(header, part)
             self.records.fetched(header, number, self.state.live_replicas)
             yield Answer(
                 answer._replace(
@@ -213,30 +218,27 @@ class Shard(ABC):
                 payload,
             )
 
-    def _served(self, header: Header, part: Part) -> memoryview:
-        """What the sender of a FETCH gets for some elements."""
-        del header
-        return self._values.bytes_of(part)
 
-    @property
-    def _values(self) -> Values:
-        values = self.state.values
-        if values is None:
-            message = "a shard without values answers no request"
-            raise AssertionError(message)
-        return values
+class _Upload:
+    """One life's initial values, whose chunks come in any order and perhaps twice."""
 
-    def _unready(self, header: Header) -> Problem | None:
-        if not self.state.is_initialised:
-            return Reason.NOT_READY, "the initial values are not complete"
-        if header.receiver_incarnation != self.state.incarnation:
-            life = self.state.incarnation
-            return Reason.WRONG_RECEIVER, f"this is life {life} of shard {self.state.index}"
-        return None
+    def __init__(self, life: SenderLife, share: Share) -> None:
+        self.life = life
+        self.missing = {
+            (share.placement.number(vector), chunk)
+            for vector in share.ranges
+            if vector.is_of_a_model
+            for chunk in range(share.num_chunks(vector))
+        }
 
-    def _standing_sentence(self, header: Header) -> str:
-        return f"life {header.incarnation} of replica {header.sender} is not admitted here"
 
-    def _refuse(self, header: Header, reason: Reason, sentence: str) -> Answers:
-        self.refused[reason.name.lower()] += 1
-        return [self.state.refuse(header, reason, sentence)]
+def store_chunk(values: Values, header: Header, payload: memoryview) -> Reason:
+    """Take over one chunk of initial values, or say why not."""
+    vector = values.vector_of(header)
+    if vector is None or not vector.is_of_a_model or not values.is_whole_chunk(vector, header):
+        return Reason.WRONG_LAYOUT
+    sent = tensor_of(payload, vector.element_type)
+    if vector.is_trained and not is_finite(sent):
+        return Reason.NOT_FINITE
+    values.part(values.share.chunk(vector, header.chunk)).copy_(sent)
+    return Reason.NONE

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from disttrain.holder.notes import Notes
 from disttrain.holder.values import Values
+from disttrain.holder.writing import Cut
 from disttrain.parameter_server import restoring
 from disttrain.parameter_server.deliveries import Decision, Deliveries
 from disttrain.parameter_server.messages import Version
@@ -16,6 +17,14 @@ class Answer(NamedTuple):
 
     header: Header
     payload: bytes | memoryview = b""
+
+
+class Refused(Exception):
+    """A request is not carried out, and its sender is told why."""
+
+    def __init__(self, reason: Reason, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
 
 
 REASONS = {
@@ -44,6 +53,8 @@ class ShardState:
     live_replicas: int = 1
     description: dict[str, str] = field(default_factory=dict)
     """What else a strategy wants to find again in a checkpoint."""
+    cut: Cut | None = None
+    """The checkpoint that is being written: it is told of what is about to change."""
 
     @property
     def version(self) -> Version:
@@ -76,7 +87,6 @@ class ShardState:
             checksum=0,
         )
 
-    def refuse(self, request: Header, reason: Reason, sentence: str) -> Answer:
-        """The answer to what is not carried out."""
-        header = self.answer(Verb.REFUSED, request)._replace(reason=reason)
-        return Answer(header, sentence.encode())
+    def refuse(self, request: Header, refused: Refused) -> Answer:
+        header = self.answer(Verb.REFUSED, request)._replace(reason=refused.reason)
+        return Answer(header, str(refused).encode())

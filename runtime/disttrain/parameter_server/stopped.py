@@ -1,8 +1,8 @@
 """The exact values of a shard that was told to end, kept for its next life.
 
-Nothing is lost then, however long ago the last checkpoint is. Two files in a folder beside the
-checkpoints: the shard's, as in a checkpoint, and after it a small one that says what it is. A third
-one says which life has joined last: what older ones save after that is of no use to anybody.
+Nothing is lost then, however long ago the last checkpoint is. Two blobs beside the checkpoints: the
+shard's part, as in a checkpoint, and after it a small one that says what it is. A third one says
+which life has joined last: what older ones save after that is of no use to anybody.
 """
 
 from contextlib import suppress
@@ -12,21 +12,18 @@ from typing import ClassVar, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from disttrain.checkpoint import durable, names, part_file
-from disttrain.checkpoint.durable import DurableFile
+from disttrain.checkpoint import names, part_file, reading
+from disttrain.checkpoint.blobs import Blobs
 from disttrain.checkpoint.errors import Corrupt, NotWritten
 from disttrain.checkpoint.manifest import FileEntry, Hash, Manifest
-from disttrain.checkpoint.objects import Objects
 from disttrain.checkpoint.part_file import PartFile
+from disttrain.checkpoint.storage import Storage
 from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted, notes_of
 from disttrain.holder.values import Values
-from disttrain.parameter_server import restoring, stopped_objects
+from disttrain.parameter_server import restoring
 from disttrain.parameter_server.restoring import FormerShard, RestoredShard
 from disttrain.parameter_server.state import ShardState
-
-FOLDER = "stopped"
-"""Beside the checkpoints."""
 
 _LARGEST_BYTES = 65_536
 
@@ -79,91 +76,82 @@ _BEGUN = TypeAdapter(Begun)
 class Saver:
     """Knows whose shard it is."""
 
-    folder: Path
+    storage: Storage
     job_uid: str
     update_rule: str
-    objects: Objects | None = None
-    """Where they go from the folder; None: they stay there."""
 
     def begin(self, index: int, incarnation: int, saved_by: int) -> None:
         """Note that this life has joined, so that no older one saves anything any more.
 
         Raises CheckpointError.
         """
-        durable.make_folder(self.folder)
         self._refuse_older(index, incarnation)
-        path = self.folder / names.part_file(index)
         begun = Begun(job_uid=self.job_uid, incarnation=incarnation, saved_by=saved_by)
-        with DurableFile(_begun(path)) as file:
-            file.write(_BEGUN.dump_json(begun))
-        if self.objects is not None:
-            stopped_objects.send_begun(self.objects, _begun(path))
+        self.storage.blobs.write(_begun(index), _BEGUN.dump_json(begun))
 
     def save(self, state: ShardState, values: Values, checkpoint: int) -> None:
-        """Write everything, on disk; nothing may be applied meanwhile or after it.
+        """Write everything, durably; nothing may be applied meanwhile or after it.
 
-        `checkpoint` as in `Stop`. Raises CheckpointError.
+        `checkpoint` as in `Stop`. Raises CheckpointError; then what was saved before is still there
+        in an object store.
         """
-        durable.make_folder(self.folder)
         self._refuse_older(state.index, state.incarnation)
         cut = writing.cut(checkpoint, values, state.notes())
-        path = self.folder / names.part_file(state.index)
-        written = part_file.write(path, writing.contents(cut), writing.metadata(cut))
-        stop = Stop(
-            job_uid=self.job_uid,
-            epoch=values.share.placement.epoch,
-            holders=len(values.share.placement.holders),
-            update_rule=self.update_rule,
-            checkpoint=checkpoint,
-            version=state.count,
-            samples=state.samples,
-            bytes=written.bytes,
-            hash=written.hash,
-            incarnation=state.incarnation,
-        )
-        with DurableFile(_said(path)) as file:
-            file.write(_STOP.dump_json(stop))
-        if self.objects is not None:
-            stopped_objects.send(self.objects, _entry(path, stop), _said(path))
+        with self.storage.room(names.STOPPED) as folder:
+            path = folder / names.part_file(state.index)
+            written = part_file.write(path, writing.contents(cut), writing.metadata(cut))
+            stop = Stop(
+                job_uid=self.job_uid,
+                epoch=values.share.placement.epoch,
+                holders=len(values.share.placement.holders),
+                update_rule=self.update_rule,
+                checkpoint=checkpoint,
+                version=state.count,
+                samples=state.samples,
+                bytes=written.bytes,
+                hash=written.hash,
+                incarnation=state.incarnation,
+            )
+            self._keep(path, stop)
+
+    def _keep(self, path: Path, stop: Stop) -> None:
+        blobs, name = self.storage.blobs, self.storage.stopped(path.name, stop.hash)
+        earlier = blobs.sizes(f"{names.STOPPED}/{path.name}")
+        blobs.upload(path, name)
+        blobs.write(self.storage.stopped_note(path.name), _STOP.dump_json(stop))
+        blobs.delete(earlier.keys() - {name})
 
     def _refuse_older(self, index: int, incarnation: int) -> None:
         """What a newer life goes on from stays: this one, perhaps on a lost node, is fenced."""
-        path = self.folder / names.part_file(index)
-        if self.objects is not None:
-            stopped_objects.bring_told(self.objects, path.name, _said(path), _begun(path))
         for told in (_read_stop, _read_begun):
             with suppress(Corrupt):
-                found = told(path)
+                found = told(self.storage, index)
                 newest = 0 if found is None or found.job_uid != self.job_uid else found.incarnation
                 if newest > incarnation:
                     message = f"life {newest} of this shard has begun; life {incarnation} is over"
                     raise NotWritten(message)
 
 
-def read(
-    folder: Path, job_uid: str, wanted: Wanted, objects: Objects | None = None
-) -> RestoredShard | None:
+def read(storage: Storage, job_uid: str, wanted: Wanted) -> RestoredShard | None:
     """What the life before has saved; None if it is not of this job as it is now, or none is there.
 
     Raises Corrupt, and StoreAway or StoreDenied for an object store.
     """
-    path = folder / names.part_file(wanted.share.holder)
-    if objects is not None:
-        stopped_objects.bring_told(objects, path.name, _said(path), _begun(path))
-    stop, begun = _read_stop(path), _read_begun(path)
+    index = wanted.share.holder
+    stop, begun = _read_stop(storage, index), _read_begun(storage, index)
     if stop is None or (begun is not None and begun.has_passed_over(stop)):
         return None
     make = wanted.makers.get(stop.update_rule)
     now = (job_uid, wanted.share.placement.epoch, wanted.holders)
     if (stop.job_uid, stop.epoch, stop.holders) != now or make is None:
         return None
-    if objects is not None:
-        stopped_objects.bring(objects, _entry(path, stop), folder)
-    found = part_file.digest_of(path)
-    if (found.bytes, found.hash) != (stop.bytes, stop.hash):
-        raise Corrupt(path, f"its hash is {found.hash}, {_said(path).name} says {stop.hash}")
-    with part_file.opened(path) as file:
-        return _restored(file, stop, wanted, make)
+    with storage.room(names.STOPPED) as folder:
+        entry = FileEntry(name=names.part_file(index), bytes=stop.bytes, hash=stop.hash)
+        path = folder / entry.name
+        storage.blobs.download(storage.stopped(entry.name, entry.hash), path, entry.bytes)
+        reading.check(path, entry)
+        with part_file.opened(path) as file:
+            return _restored(file, stop, wanted, make)
 
 
 def is_newer(stopped: RestoredShard, shard: int, checkpoint: Manifest | None) -> bool:
@@ -174,33 +162,26 @@ def is_newer(stopped: RestoredShard, shard: int, checkpoint: Manifest | None) ->
     return stopped.checkpoint >= checkpoint.number and stopped.version >= at_checkpoint
 
 
-def _entry(path: Path, stop: Stop) -> FileEntry:
-    return FileEntry(name=path.name, bytes=stop.bytes, hash=stop.hash)
+def _begun(index: int) -> str:
+    return f"{names.STOPPED}/{Path(names.part_file(index)).with_suffix('.life.json')}"
 
 
-def _said(path: Path) -> Path:
-    return path.with_suffix(".json")
+def _read_stop(storage: Storage, index: int) -> Stop | None:
+    return _read(storage.blobs, storage.stopped_note(names.part_file(index)), _STOP)
 
 
-def _begun(path: Path) -> Path:
-    return path.with_suffix(".life.json")
+def _read_begun(storage: Storage, index: int) -> Begun | None:
+    return _read(storage.blobs, _begun(index), _BEGUN)
 
 
-def _read_stop(path: Path) -> Stop | None:
-    return _read(_said(path), _STOP)
-
-
-def _read_begun(path: Path) -> Begun | None:
-    return _read(_begun(path), _BEGUN)
-
-
-def _read(path: Path, adapter: TypeAdapter[Told]) -> Told | None:
-    if not path.exists():
+def _read(blobs: Blobs, name: str, adapter: TypeAdapter[Told]) -> Told | None:
+    if name not in blobs.sizes(names.STOPPED):
         return None
     try:
-        return adapter.validate_json(part_file.small_content(path, _LARGEST_BYTES))
+        return adapter.validate_json(blobs.read(name, _LARGEST_BYTES))
     except ValidationError as error:
-        raise Corrupt(path, f"it says nothing of a shard: {error.errors()[0]['msg']}") from error
+        reason = f"it says nothing of a shard: {error.errors()[0]['msg']}"
+        raise Corrupt(f"{blobs.uri}/{name}", reason) from error
 
 
 def _restored(file: PartFile, stop: Stop, wanted: Wanted, make: MakeValues) -> RestoredShard:
@@ -211,6 +192,7 @@ def _restored(file: PartFile, stop: Stop, wanted: Wanted, make: MakeValues) -> R
     delivered = restoring.delivered_of(notes_of(file, stop.version, wanted.tables))
     return RestoredShard(
         checkpoint=stop.checkpoint,
+        update_rule=stop.update_rule,
         values=values,
         version=stop.version,
         samples=stop.samples,

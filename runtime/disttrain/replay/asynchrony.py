@@ -4,9 +4,14 @@ import math
 import statistics
 from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor
+
+from disttrain.holder.values import Values
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.replay.exchange import PushUnderWay
 from disttrain.replica.work import WorkItem
+from disttrain.state.share import Part
+from disttrain.transport.header import Header
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,29 +33,63 @@ class Delays:
 
 
 @dataclass(slots=True)
-class Observer:
-    """Collects from every push that all shards have applied."""
+class PushUnderWay:
+    """One push, until every shard has answered."""
 
-    staleness: dict[int, list[int]] = field(default_factory=dict)
-    distances: dict[int, list[float]] = field(default_factory=dict)
-    relative: dict[int, list[float]] = field(default_factory=dict)
+    computed_on: Tensor
+    """A copy of the parameters of its first gradient."""
+    items: tuple[WorkItem, ...]
+    """The batches whose gradients it carries."""
+    waiting: int
+    """Shards that have not answered it."""
+    squared_distance: float = 0.0
+    """Between `computed_on` and the parameters that it met, over the chunks so far."""
+    squared_norm: float = 0.0
+    """Of the parameters that it met."""
+
+
+@dataclass(slots=True)
+class Observer:
+    """Collects from every push that all shards have answered."""
+
+    under_way: dict[tuple[SenderLife, int], PushUnderWay] = field(default_factory=dict)
+    """By sender and number."""
+    found: dict[int, list[tuple[int, float, float]]] = field(default_factory=dict)
+    """By replica, of each push: its staleness, the distance, and that over the norm."""
     order: list[tuple[WorkItem, ...]] = field(default_factory=list)
     """The batches of each push, in the order in which the last shard applied them."""
 
-    def applied(self, life: SenderLife, push: PushUnderWay, staleness: int) -> None:
-        distance = math.sqrt(push.squared_distance)
-        norm = math.sqrt(push.squared_norm)
+    def meets(self, header: Header, values: Values) -> None:
+        """A chunk of a push is about to be applied to these values."""
+        push = self.under_way[SenderLife(header.sender, header.incarnation), header.sequence]
+        vector = values.vector_of(header)
+        if vector is None or not vector.is_trained or not header.count:
+            return
+        met = values.part(Part(vector, header.chunk, header.first, header.count))
+        computed_on = push.computed_on[header.first : header.first + header.count]
+        moved = met - computed_on.to(met.device)
+        push.squared_distance += float(torch.dot(moved, moved))
+        push.squared_norm += float(torch.dot(met, met))
+
+    def answered(self, life: SenderLife, number: int, staleness: int) -> None:
+        """A shard has applied or refused a push, at this staleness."""
+        push = self.under_way[life, number]
+        push.waiting -= 1
+        if push.waiting:
+            return
+        del self.under_way[life, number]
+        distance, norm = math.sqrt(push.squared_distance), math.sqrt(push.squared_norm)
         self.order.append(push.items)
-        self.staleness.setdefault(life.sender, []).append(staleness)
-        self.distances.setdefault(life.sender, []).append(distance)
-        self.relative.setdefault(life.sender, []).append(distance / norm if norm else 0.0)
+        relative = distance / norm if norm else 0.0
+        self.found.setdefault(life.sender, []).append((staleness, distance, relative))
 
     def delays(self) -> tuple[Delays, ...]:
         """By replica."""
-        return tuple(self._of(replica) for replica in sorted(self.staleness))
+        return tuple(self._of(replica) for replica in sorted(self.found))
 
     def _of(self, replica: int) -> Delays:
-        staleness = sorted(self.staleness[replica])
+        unsorted, distances, relative = zip(*self.found[replica], strict=True)
+        staleness = sorted(unsorted)
         last = len(staleness) - 1
         return Delays(
             replica=replica,
@@ -59,7 +98,7 @@ class Observer:
             staleness_p99=staleness[math.ceil(0.99 * last)],
             staleness_max=staleness[-1],
             histogram={value: staleness.count(value) for value in sorted(set(staleness))},
-            distance_mean=statistics.fmean(self.distances[replica]),
-            distance_max=max(self.distances[replica]),
-            relative_distance_mean=statistics.fmean(self.relative[replica]),
+            distance_mean=statistics.fmean(distances),
+            distance_max=max(distances),
+            relative_distance_mean=statistics.fmean(relative),
         )

@@ -32,7 +32,7 @@ class ComparingLedger(Ledger):
 
     def __init__(self, life: SenderLife, records: Records, differences: Differences) -> None:
         super().__init__()
-        self._life = life
+        self.life = life
         self._records = records
         self._differences = differences
         self._next = 0
@@ -76,7 +76,7 @@ class ComparingLedger(Ledger):
 
     @property
     def _name(self) -> str:
-        return f"replica-{self._life.sender} (life {self._life.incarnation})"
+        return f"replica-{self.life.sender} (life {self.life.incarnation})"
 
     def _expect(self, kinds: tuple[Kind, ...], number: int) -> np.void:
         record = self.following

@@ -8,13 +8,12 @@ from torch import Tensor, nn
 
 from disttrain.job import defaults
 from disttrain.replay.recording import Recording
+from disttrain.replay.replica import Learner
 from disttrain.replay.shard import ReplayedShard
 from disttrain.replica import device, evaluation
-from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import FlatVector
 from disttrain.state.vector import Vector
 from disttrain.task.task import Split
-from disttrain.transport.memory import OrdinaryMemory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,11 +27,11 @@ class Measured:
 
 def measure(recording: Recording, values: Mapping[Vector, Tensor]) -> Measured:
     """Evaluate the task's model with these whole vectors."""
-    task, spec = recording.task, recording.spec
-    place = device.resolve(recording.device)
-    module = task.model(spec.seed)
-    _fill(FlatModel(module, OrdinaryMemory(), place, outgoing_buffers=0), values)
-    return measure_module(recording, module)
+    learner = Learner(recording, outgoing_buffers=0)
+    for vector, buffer in learner.model.first_fetch_into().items():
+        FlatVector(buffer, values[vector].dtype).host.copy_(values[vector])
+    learner.model.adopt_first_fetch()
+    return measure_module(recording, learner.module)
 
 
 def measure_module(recording: Recording, module: nn.Module) -> Measured:
@@ -55,9 +54,3 @@ def whole_values(shards: Sequence[ReplayedShard]) -> dict[Vector, Tensor]:
         for vector in shards[0].values.vectors
         if vector.is_of_a_model
     }
-
-
-def _fill(model: FlatModel, values: Mapping[Vector, Tensor]) -> None:
-    for vector, buffer in model.first_fetch_into().items():
-        FlatVector(buffer, values[vector].dtype).host.copy_(values[vector])
-    model.adopt_first_fetch()

@@ -53,7 +53,7 @@ def replay(folder: Path, wanted: Wanted) -> Outcome:
     """Replay the run in a folder. Raises NotReplayable, RecordContradicted, DistTrainError."""
     recorded = recording.read(folder)
     observer = Observer()
-    world = World(recorded, observer.applied)
+    world = World(recorded, observer)
     world.run(wanted.to_update)
     measured = serial = None
     if wanted.serial or wanted.to_update is not None:
@@ -65,7 +65,7 @@ def replay(folder: Path, wanted: Wanted) -> Outcome:
     return Outcome(
         versions=tuple(shard.state.count for shard in world.shards),
         replicas=len(world.replicas),
-        steps=sum(replica.steps for replica in world.replicas.values()),
+        steps=world.differences.losses,
         losses_compared=world.differences.losses,
         updates_compared=world.differences.updates,
         differences=tuple(world.differences.found),

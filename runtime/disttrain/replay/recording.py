@@ -11,6 +11,7 @@ from disttrain.checkpoint import stores
 from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.journal import journals
 from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.job import defaults, manifest_file, names
 from disttrain.job.audit import Audit
 from disttrain.job.roles import Device
@@ -53,21 +54,13 @@ class ShardLog:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DataOrder:
-    """How leases name samples."""
-
-    seed: int
-    portion_size: int
-    samples: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Recording:
     """A run that can be replayed."""
 
     spec: Spec
     task: TaskCalls
-    data: DataOrder
+    data: DataLedger
+    """Of the coordinator at the end of the run: how leases name samples."""
     device: Device
     replica_threads: int
     shard_threads: int
@@ -107,7 +100,7 @@ def read(folder: Path) -> Recording:
     return Recording(
         spec=job.spec,
         task=task_calls.load(job, replica.task_folder),
-        data=_data_order(state),
+        data=state.data,
         device=replica.device,
         replica_threads=replica.threads,
         shard_threads=shard.threads,
@@ -136,11 +129,6 @@ def _state(config: LaunchConfig) -> State:
         message = "the run ended before it knew its data; there is nothing to replay"
         raise NotReplayable(message)
     return replayed.state
-
-
-def _data_order(state: State) -> DataOrder:
-    data = state.data
-    return DataOrder(seed=data.seed, portion_size=data.portion_size, samples=data.samples)
 
 
 def _placement(state: State, shards: int) -> Placement:
@@ -188,7 +176,16 @@ def _shard(folder: Path, index: int) -> ShardLog:
     if np.isin(records["kind"], [shard_ledger.Kind.RESTORED, shard_ledger.Kind.LOST]).any():
         message = f"{name} began with a checkpoint; a replay follows runs from their beginning"
         raise NotReplayable(message)
-    return ShardLog(index=index, incarnation=_life(paths[0]).incarnation, records=records)
+    incarnation = _life(paths[0]).incarnation
+    return ShardLog(index=index, incarnation=incarnation, records=_without_repeats(records))
+
+
+def _without_repeats(records: Records) -> Records:
+    """A chunk that was given twice to one fetch counts as it was given first."""
+    fetched = np.flatnonzero(records["kind"] == shard_ledger.Kind.CHUNK_FETCHED)
+    names = records[["sender", "incarnation", "sequence", "vector", "chunk"]][fetched]
+    _, first = np.unique(names, return_index=True)
+    return np.delete(records, np.delete(fetched, first))
 
 
 def _replicas(folder: Path) -> dict[SenderLife, Records]:

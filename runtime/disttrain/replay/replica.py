@@ -1,80 +1,97 @@
-"""One replayed life of a replica: the real model, task and Downpour steps, driven by its log."""
+"""One replayed life of a replica: production's model, loop and exchanges, driven by its log."""
 
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from disttrain.coordinator.leases import permutation
+from disttrain.coordinator.leases.data_ledger import DataLedger
+from disttrain.coordinator.protocol.fields import Position
 from disttrain.job import defaults
-from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.replay.comparing import ComparingLedger, Differences
+from disttrain.parameter_server.client import FetchResult, Push
+from disttrain.replay.asynchrony import Observer, PushUnderWay
+from disttrain.replay.comparing import ComparingLedger
 from disttrain.replay.errors import RecordContradicted
-from disttrain.replay.exchange import PushUnderWay, ReplayedFetches, ReplayedPushes, Turns
-from disttrain.replay.exchange import Shards as ShardsAhead
-from disttrain.replay.recording import DataOrder, Recording, Records
-from disttrain.replica import device, downpour_config
+from disttrain.replay.recording import Recording
+from disttrain.replay.wires import HaltByTurns, Wires
+from disttrain.replica import device, pushes
+from disttrain.replica.connection import Connection
 from disttrain.replica.downpour import Downpour, TrainingLoop
+from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.flat_model import FlatModel
+from disttrain.replica.flat_vector import Outgoing
+from disttrain.replica.halt import Halted
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.ledger import Kind
-from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
+from disttrain.replica.pushes import PushThread
 from disttrain.replica.work import WorkItem
-from disttrain.state.share import Share
 from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.task.task import Split
 from disttrain.transport.memory import OrdinaryMemory
 
 
+class Learner:
+    """The model, data and loss of a replica."""
+
+    def __init__(self, recording: Recording, outgoing_buffers: int) -> None:
+        spec, self._task = recording.spec, recording.task
+        place = device.resolve(recording.device)
+        self.module = self._task.model(spec.seed)
+        self.model = FlatModel(
+            self.module, OrdinaryMemory(), place, outgoing_buffers=outgoing_buffers
+        )
+        self._move = device.mover(place)
+        examples = self._task.examples(Split.TRAIN, defaults.samples_per_step(spec))
+        config = PipelineConfig(seed=recording.data.seed)
+        self.batches = Batches(examples.dataset, self._task.collate, config, seeded=True)
+
+    def loss(self, batch: Any, context: LossContext) -> BatchLoss:
+        return self._task.loss(self.module, self._move(batch), context)
+
+
 class ReplayedReplica:
-    """Runs as far as somebody needs it: until a push that the shards' logs name.
+    """Goes on as far as its log goes, and the shards let it.
 
     It is the loop's source of batches too: each step that the log names.
     """
 
     dry = False
 
-    def __init__(self, life: SenderLife, recording: Recording, differences: Differences) -> None:
-        self.name = f"replica-{life.sender} (life {life.incarnation})"
-        self.life = life
-        spec, task = recording.spec, recording.task
-        place = device.resolve(recording.device)
-        self.module = task.model(spec.seed)
-        buffers = downpour_config.gradient_buffers(spec)
-        self.model = FlatModel(self.module, OrdinaryMemory(), place, outgoing_buffers=buffers)
-        self.ledger = ComparingLedger(life, _log(life, recording), differences)
-        self.steps = 0
+    def __init__(
+        self, recording: Recording, wires: Wires, ledger: ComparingLedger, observer: Observer
+    ) -> None:
+        self.ledger = ledger
         self._recording = recording
-        self._turns = Turns(self._train, recording.replica_threads)
-        self._move = device.mover(place)
-        examples = task.examples(Split.TRAIN, defaults.samples_per_step(spec))
-        config = PipelineConfig(seed=recording.data.seed)
-        self._batches = Batches(examples.dataset, task.collate, config, seeded=True)
+        self._wires = wires
+        self._observer = observer
+        self._items: list[WorkItem] = []
+        """Batches since the last push."""
+        self._computed_on: Tensor | None = None
+        """A copy of the parameters of the first of them."""
 
-    def join(self, shards: ShardsAhead, shares: list[Share]) -> None:
-        """Begin with the first fetch, once the shards are there."""
-        self.pushes = ReplayedPushes(self.model, shards, len(shares), self._turns)
-        self.fetches = ReplayedFetches(shards, shares, self.ledger, self._turns)
-        self.fetches.ask(self.model.first_fetch_into)
-        config = downpour_config.from_spec(self._recording.spec)
-        self._downpour = Downpour(self, config, NeverWaits())
-        seed, lost = self._recording.data.seed, LostLeases(frozenset)
-        self._loop = TrainingLoop(self._downpour, self._loss, self, lost, seed)
-
-    def push(self, number: int) -> PushUnderWay:
-        """A push, after the steps that lead to it."""
-        while self.pushes.sequence < number:
-            if not self._turns.go_on():
-                message = f"the shards' logs hold more of {self.name} than its own log"
-                raise RecordContradicted(message)
-        if number not in self.pushes.under_way:
-            message = f"push {number} of {self.name} is applied after all shards had answered it"
-            raise RecordContradicted(message)
-        return self.pushes.under_way[number]
-
-    def end(self) -> None:
-        """Nothing more is needed of it."""
-        self._turns.end()
+    def run(self) -> None:
+        """In the thread that computes."""
+        torch.set_num_threads(self._recording.replica_threads)
+        manifest = self._recording.spec.strategy.only_downpour
+        self._learner = Learner(self._recording, pushes.gradient_buffers(manifest))
+        model, seed = self._learner.model, self._recording.data.seed
+        connection = _Connection(self, model, self._wires)
+        self._downpour = Downpour(connection, manifest, pace=NeverWaits())
+        loop = TrainingLoop(self._downpour, self._loss, self, LostLeases(frozenset), seed)
+        connection.fetches.ask(model.first_fetch_into)
+        try:
+            first = connection.fetches.wait()
+            model.adopt_first_fetch()
+            if first is not None:
+                self._downpour.begin(first)
+            loop.train_until(self._ends)
+        except (Halted, RecordContradicted):
+            if self.ledger.following is not None:
+                raise
 
     def next(self, timeout: float) -> Loaded:
         """The batch of the step that the log names next."""
@@ -82,21 +99,32 @@ class ReplayedReplica:
         record = self.ledger.following
         assert record is not None  # noqa: S101  _ends looked
         item = work_item(record, self._recording.data)
-        if self.pushes.computed_on is None:
-            self.pushes.computed_on = self.model.parameters.detach().clone()
-        self.pushes.items.append(item)
-        self.steps += 1
-        return self._batches[item]
+        if self._computed_on is None:
+            self._computed_on = self._learner.model.parameters.detach().clone()
+        self._items.append(item)
+        return self._learner.batches[item]
 
     def drop(self) -> None:
         """A replayed replica ends with its log."""
 
-    def _train(self) -> None:
-        first = self.fetches.wait()
-        self.model.adopt_first_fetch()
-        if first is not None:
-            self._downpour.begin(first)
-        self._loop.train_until(self._ends)
+    def submits(self, push: Push) -> None:
+        """What was computed since the last push is pushed."""
+        assert self._computed_on is not None  # noqa: S101  a batch was before
+        shards = len(self._recording.shards)
+        under_way = PushUnderWay(self._computed_on, tuple(self._items), shards)
+        self._observer.under_way[self.ledger.life, push.sequence] = under_way
+        self.passes()
+
+    def passes(self) -> None:
+        """What was computed since the last push is in none any more."""
+        self._computed_on = None
+        self._items.clear()
+
+    def _loss(self, batch: Any, context: LossContext) -> BatchLoss:
+        if self.ledger.following is None:
+            # The life ended here, and perhaps of this step.
+            raise Halted
+        return self._learner.loss(batch, context)
 
     def _ends(self) -> bool:
         """Flush and fetch where the run did between two steps; whether no step follows."""
@@ -107,11 +135,43 @@ class ReplayedReplica:
                 self._downpour.fetch_now()
         return kind != Kind.STEP
 
-    def _loss(self, batch: Any, context: LossContext) -> BatchLoss:
-        return self._recording.task.loss(self.module, self._move(batch), context)
+
+class _Connection(Connection):
+    """Adopts what the record says, and tells what is pushed."""
+
+    def __init__(self, replica: ReplayedReplica, model: FlatModel, wires: Wires) -> None:
+        sides, halt = wires.sides(replica.ledger.life), HaltByTurns(wires.time)
+        self.model = model
+        self.ledger = replica.ledger
+        self.halt = halt
+        self.pushes = _Pushes(sides.push, model, halt)
+        self.pushes.replica = replica
+        self.fetches = _Fetches(sides.fetch, halt)
+        self.fetches.record = replica.ledger
 
 
-def work_item(record: np.void, data: DataOrder) -> WorkItem:
+class _Pushes(PushThread):
+    replica: ReplayedReplica
+
+    def submit(self, outgoing: Outgoing, push: Push) -> None:
+        self.replica.submits(push)
+        super().submit(outgoing, push)
+
+    def passed(self, position: Position) -> None:
+        self.replica.passes()
+        super().passed(position)
+
+
+class _Fetches(FetchThread):
+    record: ComparingLedger
+
+    def take(self, within_seconds: float = 0.0) -> FetchResult | None:
+        """What is there, or comes, if it was adopted here in the run."""
+        del within_seconds
+        return self.wait() if self.record.following_kind == Kind.ADOPTED else None
+
+
+def work_item(record: np.void, data: DataLedger) -> WorkItem:
     """The batch of a step."""
     epoch, portion = int(record["epoch"]), int(record["portion"])
     first, count = int(record["first"]), int(record["samples"])
@@ -126,10 +186,3 @@ def work_item(record: np.void, data: DataOrder) -> WorkItem:
         end_offset=int(record["lease_offset"]),
         indices=indices[first : first + count].tolist(),
     )
-
-
-def _log(life: SenderLife, recording: Recording) -> Records:
-    if life not in recording.replicas:
-        message = f"the shards know replica-{life.sender} (life {life.incarnation}), it left no log"
-        raise RecordContradicted(message)
-    return recording.replicas[life]

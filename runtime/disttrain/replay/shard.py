@@ -1,45 +1,51 @@
-"""One replayed shard: the real state and update rules, fed with chunks instead of messages."""
+"""One replayed shard: production's, which serves what replicas ask for in the order of its log."""
 
 import numpy as np
-import torch
 
 from disttrain.holder.values import Values
-from disttrain.parameter_server import assembly
-from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server import strategies
+from disttrain.parameter_server.deliveries import Decision, SenderLife
 from disttrain.parameter_server.ledger import Kind
-from disttrain.parameter_server.messages import Identity
 from disttrain.parameter_server.records import Records
-from disttrain.parameter_server.state import Answer, ShardState
+from disttrain.parameter_server.serving import Serving
+from disttrain.parameter_server.shard import Shard
+from disttrain.parameter_server.state import ShardState
 from disttrain.replay.comparing import Differences
 from disttrain.replay.errors import RecordContradicted
-from disttrain.replay.exchange import GivenChunk, PushUnderWay
 from disttrain.replay.recording import Recording, ShardLog
+from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
 from disttrain.replica.flat_vector import FlatVector
 from disttrain.state.placement import Placement
-from disttrain.state.share import Part, Share
 from disttrain.state.vector import Vector
-from disttrain.transport.header import Header, Verb
-from disttrain.transport.interface import Buffer
+from disttrain.transport.header import Verb
+from disttrain.transport.interface import Buffer, Request
+
+_VAIN_SECONDS = 5 * LOOK_AGAIN_SECONDS
+"""Of virtual time in which no shard served anything: what is waited for does not come."""
+_Name = tuple[SenderLife, Verb, int, int, int]
+"""Of a chunk: whose, PUSH or FETCH, number of the push or fetch, vector, chunk."""
 
 
 class ReplayedShard:
     """Follows the log of one shard. Values are there from the beginning, as after an upload."""
 
-    def __init__(self, recording: Recording, log: ShardLog, placement: Placement) -> None:
+    def __init__(
+        self, recording: Recording, log: ShardLog, placement: Placement, wires: Wires
+    ) -> None:
         self.index = log.index
         self.name = f"shard-{log.index}"
         self.log = log.records
         self.position = 0
-        """Records of the log that are done or being done."""
-        self.is_busy = False
-        """Within a record: the next one must wait."""
-        self._threads = recording.shard_threads
-        self.share = Share(placement, log.index, recording.chunk_bytes)
+        """Records of the log that are done."""
+        self._wires = wires
         state = ShardState(index=log.index, incarnation=log.incarnation)
-        rule = recording.spec.strategy.only_downpour.optimizer.rule
         no_records = Records(incarnation=log.incarnation)
-        self.shard = assembly.build(state, rule, no_records)
+        self.shard = Shard(strategies.stages(recording.spec, state, no_records))
         self.shard.configure(placement, recording.chunk_bytes)
+        self.listener = wires.listen(log.index)
+        self.serving = Serving(self.listener, self.shard)
+        self._waiting: dict[_Name, Request] = {}
+        """What replicas have asked for, chunk by chunk, until the log names it."""
 
     @property
     def state(self) -> ShardState:
@@ -61,33 +67,50 @@ class ReplayedShard:
     def begin_with(self, initial: dict[Vector, Buffer]) -> None:
         """Take over this shard's part of the initial values."""
         for vector, buffer in initial.items():
-            held, own = self.share.range_of(vector), self.values.tensor(vector)
+            held, own = self.values.share.range_of(vector), self.values.tensor(vector)
             own.copy_(FlatVector(buffer, own.dtype).host[held.first : held.end])
         self.state.is_initialised = True
 
     def carry_out(self, record: np.void) -> None:
         """An admission or a fence."""
-        life = sender(record)
         if record["kind"] == Kind.ADMITTED:
-            self.shard.admit(life)
+            self.shard.admit(sender(record))
         elif record["kind"] == Kind.FENCED:
-            self.shard.fence(life)
+            self.shard.fence(sender(record))
 
-    def apply(self, record: np.void, under_way: PushUnderWay) -> None:
-        """The chunk of a push that the record names, in the way of a message that has arrived."""
-        part = self._part(record, under_way)
-        self._measure(part, under_way)
-        self._count_replicas(record)
-        buffer = _source(part.vector, under_way)
-        payload = buffer.view[part.offset : part.offset + part.nbytes].toreadonly()
-        header = self._header(record, under_way, part)
-        verbs = [answer.header.verb for answer in self._handle(header, payload)]
-        if (Verb.REFUSED in verbs) != (record["kind"] == Kind.REFUSED):
+    def wait_for(self, record: np.void) -> Request:
+        """The chunk that the record names, once a replica has asked for it."""
+        life, number, chunk = sender(record), int(record["sequence"]), int(record["chunk"])
+        verb = Verb.FETCH if record["kind"] == Kind.CHUNK_FETCHED else Verb.PUSH
+        name = (life, verb, number, int(record["vector"]), chunk)
+        while name not in self._waiting:
+            request = self.listener.receive(LOOK_AGAIN_SECONDS)
+            if request is not None:
+                self._sort(request)
+            elif self._wires.idle_seconds > _VAIN_SECONDS:
+                message = (
+                    f"replica-{life.sender} (life {life.incarnation}) does not come to "
+                    f"{verb.name.lower()} {number}, chunk {chunk} of vector {record['vector']}, "
+                    f"which is next in the log of {self.name} "
+                    f"(record {self.position} of {len(self.log)})"
+                )
+                raise RecordContradicted(message)
+        return self._waiting.pop(name)
+
+    def serve(self, request: Request, record: np.void) -> None:
+        """Do what the record says with what it names."""
+        header = request.header
+        # As many as there were; an older version recorded it of some events alone.
+        self.state.live_replicas = int(record["live_replicas"]) or self.state.live_replicas
+        refused = self.shard.refused.total()
+        self.serving.serve(request)
+        if (self.shard.refused.total() > refused) != (record["kind"] == Kind.REFUSED):
             message = (
-                f"{self.name} answers chunk {part.chunk} of push {record['sequence']} of "
-                f"replica-{record['sender']} differently than in the run"
+                f"{self.name} answers chunk {header.chunk} of push or fetch {header.sequence} of "
+                f"replica-{header.sender} differently than in the run"
             )
             raise RecordContradicted(message)
+        self._wires.progressed()
 
     def compare(self, record: np.void, differences: Differences) -> None:
         """Version and staleness of a complete push."""
@@ -102,86 +125,23 @@ class ReplayedShard:
                 f"{replayed}, the run's were {recorded}"
             )
 
-    def chunk(self, record: np.void) -> GivenChunk:
-        """The chunk that a fetch is given now; its values may change afterwards."""
-        self._count_replicas(record)
-        vector = self.share.placement.vector(int(record["vector"]))
-        life = sender(record)
-        header = Identity(life.sender, life.incarnation).header(Verb.FETCH)
-        asked = header._replace(
-            receiver_incarnation=self.state.incarnation,
-            sequence=int(record["sequence"]),
-            vector=int(record["vector"]),
-            chunk=int(record["chunk"]),
-            count=1,
-        )
-        (answer,) = self._handle(asked, memoryview(b""))
-        if vector is None or answer.header.verb != Verb.FETCHED:
-            message = f"{self.name} gave out vector {record['vector']}, which the run did not have"
-            raise RecordContradicted(message)
-        return GivenChunk(
-            fetch=asked.sequence,
-            shard=self.index,
-            vector=vector,
-            chunk=asked.chunk,
-            first=answer.header.first,
-            version=self.state.version,
-            samples=self.state.samples,
-            content=memoryview(answer.payload),
-        )
-
-    def _count_replicas(self, record: np.void) -> None:
-        """As many as there were; an older version recorded it of some events alone."""
-        self.state.live_replicas = int(record["live_replicas"]) or self.state.live_replicas
-
-    def _handle(self, header: Header, payload: memoryview) -> list[Answer]:
-        before = torch.get_num_threads()
-        torch.set_num_threads(self._threads)
-        try:
-            return list(self.shard.handle(header, payload))
-        finally:
-            torch.set_num_threads(before)
-
-    def _part(self, record: np.void, under_way: PushUnderWay) -> Part:
-        pieces = under_way.push.parts(self.share)
-        number = int(record["chunk"])
-        fits = len(pieces) == record["chunks"] and number < len(pieces)
-        if not fits:
-            message = (
-                f"push {record['sequence']} of replica-{record['sender']} has {len(pieces)} "
-                f"chunks for {self.name}, the run's had {record['chunks']}"
-            )
-            raise RecordContradicted(message)
-        return pieces[number]._replace(chunk=number)
-
-    def _header(self, record: np.void, under_way: PushUnderWay, part: Part) -> Header:
-        life = sender(record)
-        of_push = under_way.push.header(Identity(life.sender, life.incarnation), self.index)
-        return of_push._replace(
-            receiver_incarnation=self.state.incarnation,
-            vector=self.share.placement.number(part.vector),
-            element_type=part.vector.element_type,
-            chunk=part.chunk,
-            chunks=int(record["chunks"]),
-            first=part.first,
-            count=part.count,
-        )
-
-    def _measure(self, part: Part, under_way: PushUnderWay) -> None:
-        """How far the parameters that the gradient meets are from those it was computed on."""
-        if not part.vector.is_trained or not part.count:
-            return
-        met = self.values.part(part)
-        moved = met - under_way.computed_on[part.first : part.first + part.count].to(met.device)
-        under_way.squared_distance += float(torch.dot(moved, moved))
-        under_way.squared_norm += float(torch.dot(met, met))
+    def _sort(self, request: Request) -> None:
+        """What asks for several chunks asks for each: the log names them one by one."""
+        header = request.header
+        life = SenderLife(header.sender, header.incarnation)
+        if header.verb == Verb.PUSH:
+            name = (life, Verb.PUSH, header.sequence, header.vector, header.chunk)
+            self._waiting[name] = request
+        elif header.verb == Verb.FETCH:
+            for chunk in range(header.chunk, header.chunk + header.count):
+                name = (life, Verb.FETCH, header.sequence, header.vector, chunk)
+                one = header._replace(chunk=chunk, count=1)
+                self._waiting[name] = request._replace(header=one)
+        # A fenced life learns nothing here: other shards may have more of it in their logs.
+        elif self.state.deliveries.standing(*life) is not Decision.OLD_INCARNATION:
+            self.serving.serve(request)
 
 
 def sender(record: np.void) -> SenderLife:
     """Whose chunk or push a record is about."""
     return SenderLife(int(record["sender"]), int(record["incarnation"]))
-
-
-def _source(vector: Vector, under_way: PushUnderWay) -> Buffer:
-    push = under_way.push
-    return push.gradient if vector.is_trained else push.buffers[vector]

@@ -1,106 +1,107 @@
-"""All replayed shards and replicas, and who goes on when.
+"""All replayed shards and replicas: each in threads of its own, which take turns.
 
-The shards follow their logs. A record that needs a push or a fetch lets the replica run until it
-has got there; a replica that needs fetched values lets the shards go on. What is needed happened
-before, in the run, so this ends.
+Shards and replicas follow their logs, and wait for one another as in the run. What is waited for
+happened before, in the run, so this ends.
 """
 
-from collections.abc import Callable
+from functools import partial
 
+import numpy as np
 import torch
 
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind
-from disttrain.replay.comparing import Differences
+from disttrain.replay.asynchrony import Observer
+from disttrain.replay.comparing import ComparingLedger, Differences
 from disttrain.replay.errors import RecordContradicted
-from disttrain.replay.exchange import FetchUnderWay, PushUnderWay
 from disttrain.replay.recording import Recording
 from disttrain.replay.replica import ReplayedReplica
 from disttrain.replay.shard import ReplayedShard, sender
-
-Applied = Callable[[SenderLife, PushUnderWay, int], None]
-"""Called with each push that all shards have applied, and its staleness on the last of them."""
+from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
+from disttrain.replica import device
+from disttrain.replica.flat_model import FlatModel
+from disttrain.transport.header import Verb
+from disttrain.transport.memory import OrdinaryMemory
+from disttrain.transport.virtual_time import Bell
 
 
 class World:
     """One replay."""
 
-    def __init__(self, recording: Recording, when_applied: Applied) -> None:
+    def __init__(self, recording: Recording, observer: Observer) -> None:
         torch.set_num_threads(recording.replica_threads)
         self.differences = Differences()
         self.replicas: dict[SenderLife, ReplayedReplica] = {}
         self._recording = recording
-        self._when_applied = when_applied
-        # All lives build the same initial values from the job's seed, so any of them can upload.
-        first = min(recording.replicas, default=SenderLife(0, 1))
-        uploader = ReplayedReplica(first, recording, self.differences)
+        self._observer = observer
+        lives = [log.incarnation for log in recording.shards]
+        self._wires = Wires(recording.placement, recording.chunk_bytes, lives)
+        self._has_come = Bell(self._wires.time)
         self.shards = [
-            ReplayedShard(recording, log, recording.placement) for log in recording.shards
+            ReplayedShard(recording, log, recording.placement, self._wires)
+            for log in recording.shards
         ]
+        # All lives build the same initial values from the job's seed, so any of them can upload.
+        module, place = recording.task.model(recording.spec.seed), device.resolve(recording.device)
+        model = FlatModel(module, OrdinaryMemory(), place, outgoing_buffers=0)
         for shard in self.shards:
-            shard.begin_with(uploader.model.values_to_upload())
-        self._join(uploader)
+            shard.begin_with(model.values_to_upload())
 
     def run(self, updates: int | None = None) -> None:
         """To the end of the logs, or until every shard has applied so many updates."""
+        time = self._wires.time
         try:
             for shard in self.shards:
-                while not shard.is_over and (updates is None or shard.state.count < updates):
-                    self._advance(shard)
+                time.start(partial(self._follow, shard, updates))
+            while not all(_has_come(shard, updates) for shard in self.shards):
+                time.wait(LOOK_AGAIN_SECONDS, [self._has_come])
         finally:
-            for replica in self.replicas.values():
-                replica.end()
+            time.close()
 
-    def finish_push(self, push: PushUnderWay) -> None:
-        while push.waiting:
-            self._advance(self.shards[min(push.waiting)])
+    def _follow(self, shard: ReplayedShard, updates: int | None) -> None:
+        """A shard that has all its updates goes on only where another one would never have its."""
+        torch.set_num_threads(self._recording.shard_threads)
+        while not shard.is_over:
+            if _has_come(shard, updates):
+                self._has_come.ring()
+                while self._wires.idle_seconds < LOOK_AGAIN_SECONDS:
+                    self._wires.time.wait(LOOK_AGAIN_SECONDS)
+            self._carry_out(shard, shard.log[shard.position])
+            shard.position += 1
+        self._has_come.ring()
 
-    def finish_fetch(self, fetch: FetchUnderWay) -> None:
-        for shard in self.shards:
-            while fetch.missing[shard.index]:
-                self._advance(shard)
+    def _carry_out(self, shard: ReplayedShard, record: np.void) -> None:
+        life, number, kind = sender(record), int(record["sequence"]), record["kind"]
+        if kind in (Kind.CHUNK_APPLIED, Kind.CHUNK_FETCHED, Kind.REFUSED):
+            self._serve(shard, record)
+        elif kind == Kind.PUSHED:
+            shard.compare(record, self.differences)
+        else:
+            shard.carry_out(record)
+        if kind in (Kind.PUSHED, Kind.REFUSED):
+            staleness = shard.state.deliveries.of(*life).staleness
+            self._observer.answered(life, number, staleness)
 
-    def _advance(self, shard: ReplayedShard) -> None:
-        if shard.is_busy or shard.is_over:
+    def _serve(self, shard: ReplayedShard, record: np.void) -> None:
+        life = sender(record)
+        if life not in self.replicas:
+            self._join(life)
+        request = shard.wait_for(record)
+        if request.header.verb == Verb.PUSH:
+            self._observer.meets(request.header, shard.values)
+        shard.serve(request, record)
+
+    def _join(self, life: SenderLife) -> None:
+        if life not in self._recording.replicas:
             message = (
-                f"the replay needs more of {shard.name} than its log holds by then "
-                f"(record {shard.position} of {len(shard.log)})"
+                f"the shards know replica-{life.sender} (life {life.incarnation}), it left no log"
             )
             raise RecordContradicted(message)
-        shard.is_busy = True
-        self._carry_out(shard)
-        shard.position += 1
-        shard.is_busy = False
+        ledger = ComparingLedger(life, self._recording.replicas[life], self.differences)
+        replica = ReplayedReplica(self._recording, self._wires, ledger, self._observer)
+        self.replicas[life] = replica
+        self._wires.time.start(replica.run)
 
-    def _carry_out(self, shard: ReplayedShard) -> None:
-        record = shard.log[shard.position]
-        match record["kind"]:
-            case Kind.CHUNK_APPLIED:
-                replica = self._replica(sender(record))
-                shard.apply(record, replica.push(int(record["sequence"])))
-            case Kind.CHUNK_FETCHED:
-                self._replica(sender(record)).fetches.give(shard.chunk(record))
-            case Kind.PUSHED:
-                shard.compare(record, self.differences)
-                self._answered(shard, sender(record), int(record["sequence"]))
-            case Kind.REFUSED:
-                replica = self._replica(sender(record))
-                shard.apply(record, replica.push(int(record["sequence"])))
-                self._answered(shard, sender(record), int(record["sequence"]))
-            case _:
-                shard.carry_out(record)
 
-    def _answered(self, shard: ReplayedShard, life: SenderLife, number: int) -> None:
-        push = self._replica(life).pushes.answered(number, shard.index)
-        if push is not None:
-            known = shard.state.deliveries.of(life.sender, life.incarnation)
-            self._when_applied(life, push, known.staleness)
-
-    def _replica(self, life: SenderLife) -> ReplayedReplica:
-        if life not in self.replicas:
-            self._join(ReplayedReplica(life, self._recording, self.differences))
-        return self.replicas[life]
-
-    def _join(self, replica: ReplayedReplica) -> None:
-        self.replicas[replica.life] = replica
-        replica.join(self, [shard.share for shard in self.shards])
+def _has_come(shard: ReplayedShard, updates: int | None) -> bool:
+    return shard.is_over or (updates is not None and shard.state.count >= updates)

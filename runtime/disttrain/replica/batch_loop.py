@@ -3,17 +3,20 @@
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from functools import partial
 
+from disttrain.parameter_server.client import Versions
 from disttrain.parameter_server.errors import EvaluationOver
 from disttrain.replica import seeding
-from disttrain.replica.batch_connection import TrialPoint
-from disttrain.replica.data import LossOfBatch
+from disttrain.replica.connection import Connection
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.gradient_check import FrozenParameters
-from disttrain.replica.group_staging import GroupStaging, GroupSum
-from disttrain.replica.held_groups import HeldGroups
+from disttrain.replica.groups import GroupStaging, GroupSum, HeldGroups
 from disttrain.replica.pipeline import Loaded, Pipeline
+from disttrain.replica.task_calls import LossOfBatch
+from disttrain.sandblaster.names import TRIAL
 from disttrain.task import checks, user_code
 from disttrain.task.errors import LossError
 from disttrain.task.loss import LossContext, LossFigures, Reported, numbers
@@ -70,6 +73,64 @@ def add_portion(
         checks.check_count(figures.count)
     unfinished.add(samples, figures)
     return figures
+
+
+class TrialPoint:
+    """At which point a replica's model computes, fetched once per evaluation.
+
+    Belongs to the compute thread.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._fetches = connection.fetches
+        self._model = connection.model
+        self._evaluation = 0
+        """Whose point the model has; 0: none's."""
+        self._asked = 0
+        self._fetching: Future[None] | None = None
+        self.waited_seconds = 0.0
+
+    def is_here(self, evaluation: int, seconds: float) -> bool:
+        """Whether the model has this evaluation's point; waits for so long at most.
+
+        Raises EvaluationOver when a shard does not have it any more.
+        """
+        if self._evaluation == evaluation:
+            return True
+        if self._fetching is None:
+            self._asked = evaluation
+            self._fetching = self._fetches.begin(partial(self._fetch, evaluation))
+        began = time.perf_counter()
+        done = wait([self._fetching], seconds).done
+        self.waited_seconds += time.perf_counter() - began
+        return bool(done) and self._adopt() == evaluation
+
+    def fetch_now(self) -> Versions:
+        """Leave the point for the shards' present parameters. Raises Halted."""
+        # A point on its way arrives before, in the same memory.
+        self._fetching = None
+        self._evaluation = 0
+        self._fetches.ask(self._model.fetch_into, self._model.land)
+        fetched = self._fetches.wait()
+        assert fetched is not None  # noqa: S101  It was asked for.
+        self._model.adopt(buffers=fetched.buffers_changed)
+        return fetched.versions
+
+    def _fetch(self, evaluation: int) -> None:
+        """In the fetch thread. Raises EvaluationOver."""
+        began, into = time.perf_counter(), self._model.trial_into()
+        self._fetches.client.fetch_trial(evaluation, self._model.vector.beside(TRIAL), into)
+        self._model.land_trial()
+        self._fetches.transfers.add(time.perf_counter() - began, into.nbytes)
+
+    def _adopt(self) -> int:
+        """Compute at the point that was fetched; whose it is."""
+        fetching, self._fetching = self._fetching, None
+        if fetching is not None:
+            fetching.result()
+            self._model.adopt(buffers=False)
+            self._evaluation = self._asked
+        return self._evaluation
 
 
 class BatchLoop:

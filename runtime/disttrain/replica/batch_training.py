@@ -9,67 +9,37 @@ from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.messages import Joined
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.job.sandblaster import Sandblaster
 from disttrain.job.spec import Spec
 from disttrain.parameter_server.client import Versions
-from disttrain.replica import data
-from disttrain.replica.batch_connection import BatchConnection, TrialPoint
-from disttrain.replica.batch_loop import BatchLoop
-from disttrain.replica.group_staging import GroupStaging
-from disttrain.replica.held_groups import HeldGroups
-from disttrain.replica.ledger import SILENT
+from disttrain.replica.batch_loop import BatchLoop, TrialPoint
+from disttrain.replica.groups import GroupStaging, HeldGroups
 from disttrain.replica.membership import Membership
-from disttrain.replica.pipeline import Pipeline
 from disttrain.replica.prepared import Prepared
-from disttrain.replica.requested_work import GroupSource
-from disttrain.replica.training import Handover
-from disttrain.replica.transfers import Transfers
-from disttrain.replica.work import Cutting
+from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task import checks
 
 
 class BatchTraining:
     """See `training.Training`."""
 
-    ledger = SILENT
-
     def __init__(
-        self,
-        spec: Spec,
-        prepared: Prepared,
-        membership: Membership,
-        joined: Joined,
-        before: Handover | None,
+        self, spec: Spec, prepared: Prepared, membership: Membership, joined: Joined
     ) -> None:
         rule = spec.strategy.sandblaster
         assert rule is not None  # noqa: S101  The registry has asked.
-        coordinator, member = membership.coordinator, joined.member
-        before = before or Handover(
-            model=membership.flat_model(joined, prepared.model, prepared.device, 0),
-            pushes=Transfers(),
-            fetches=Transfers(),
-        )
-        sides = membership.clients(joined)
-        self.pushes, self.fetches = before.pushes, before.fetches
-        transfers = self.pushes, self.fetches
-        self._connection = BatchConnection(before.model, sides, membership.halt, transfers)
+        ask, member = membership.coordinator.request, joined.member
+        self._connection = membership.connect(joined, prepared.model, prepared.device, 0)
         self._point = TrialPoint(self._connection)
-        held = HeldGroups()
-        self._staging = GroupStaging(self._connection, coordinator, member, held)
         samples, size = prepared.train.count, rule.portion_size
         portion_samples = partial(permutation.portion_samples, samples, size)
-        source = GroupSource(
-            coordinator, member, held, self.progress, portion_samples, membership.halt
-        )
-        pipeline = _pipeline(rule, prepared, joined.seed, source, membership)
-        self._loop = BatchLoop(
-            data.loss_on_device(prepared),
-            pipeline,
-            self._staging,
-            self._point,
-            held,
-            joined.seed,
-        )
+        held = HeldGroups(member, self.progress, portion_samples)
+        self._staging = GroupStaging(self._connection, ask, member, held)
+        indices = partial(permutation.portion_indices, joined.seed, samples, size)
+        cutting = Cutting(batch_size=size, portion_indices=indices)
+        source = WorkSource(ask, held, membership.halt)
+        pipeline = prepared.pipeline(joined.seed, source, cutting, membership.halt, beside=True)
+        loss = prepared.loss()
+        self._loop = BatchLoop(loss, pipeline, self._staging, self._point, held, joined.seed)
 
     @staticmethod
     def check_model(model: nn.Module) -> None:
@@ -85,9 +55,6 @@ class BatchTraining:
 
     def drain(self) -> None:
         self._loop.drain()
-
-    def upload(self, shards: tuple[int, ...]) -> None:
-        self._connection.upload(shards)
 
     def fetch_now(self) -> Versions:
         return self._point.fetch_now()
@@ -115,17 +82,5 @@ class BatchTraining:
             fetch_seconds=self._point.waited_seconds,
         )
 
-    def release(self) -> Handover:
-        self._connection.release()
-        return Handover(model=self._connection.model, pushes=self.pushes, fetches=self.fetches)
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-def _pipeline(
-    rule: Sandblaster, prepared: Prepared, seed: int, source: GroupSource, membership: Membership
-) -> Pipeline:
-    indices = partial(permutation.portion_indices, seed, prepared.train.count, rule.portion_size)
-    cutting = Cutting(batch_size=rule.portion_size, portion_indices=indices)
-    return data.pipeline_beside(prepared, seed, source, cutting, membership.halt)
+    def release(self) -> None:
+        """Nothing: no stage follows one of a batch method."""

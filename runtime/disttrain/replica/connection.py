@@ -1,4 +1,4 @@
-"""A model joined to the parameter server: its flat vectors, and the threads that move them."""
+"""A model joined to the parameter server: its flat vectors, and a thread for each direction."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,13 +30,12 @@ class Connection:
         self.pushes = PushThread(sides.push, model, halt, ledger)
         self.fetches = FetchThread(sides.fetch, halt, ledger)
         self.ledger = ledger
-        self._sides = sides
-        self._halt = halt
+        self.halt = halt
 
     def upload(self, shards: Sequence[int]) -> None:
         """Send the model's present values to these shards; return when they have them."""
         values = self.model.values_to_upload()
-        self.pushes.call(lambda: self._sides.push.upload(values, shards))
+        self.pushes.call(lambda: self.pushes.client.upload(values, shards))
 
     def first_fetch(self, meanwhile: Callable[[], None]) -> FetchResult:
         """Take over what the shards have; `meanwhile()` is called until they have answered.
@@ -46,20 +45,15 @@ class Connection:
         self.fetches.ask(self.model.first_fetch_into)
         while (fetched := self.fetches.take()) is None:
             meanwhile()
-            self._halt.check()
+            self.halt.check()
         self.model.adopt_first_fetch()
         return fetched
 
-    def release(self) -> None:
-        """End the threads, with no push under way: model and ledger go on without them."""
-        self.pushes.release()
-        self.fetches.release()
-
     def close(self) -> None:
         """End the threads; what is under way is not waited for long."""
-        self._halt.say()
-        self._sides.push.stop()
-        self._sides.fetch.stop()
+        self.halt.say()
+        self.pushes.client.stop()
+        self.fetches.client.stop()
         self.pushes.close(CLOSE_SECONDS)
         self.fetches.close(CLOSE_SECONDS)
         self.ledger.close()

@@ -7,19 +7,21 @@ from typing import Protocol
 
 from torch import Tensor
 
-from disttrain.coordinator.protocol.fields import START, Position
+from disttrain.coordinator.protocol.fields import START, Position, Progress
+from disttrain.coordinator.protocol.reports import ReplicaReport
+from disttrain.job import defaults, downpour
+from disttrain.parameter_server import schedule
 from disttrain.parameter_server.client import FetchResult, Versions
 from disttrain.replica import gradient_check, seeding
-from disttrain.replica.data import LossOfBatch
-from disttrain.replica.downpour_config import DownpourConfig
-from disttrain.replica.exchange import JoinedModel
+from disttrain.replica.connection import Connection
 from disttrain.replica.gradient_check import FrozenParameters, Verdict
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.ledger import Gradient, Kind
 from disttrain.replica.local_steps import LocalSteps
-from disttrain.replica.lost_leases import LostLeases
 from disttrain.replica.pace import MeasuredPace, Pace
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.pushes import Accrual
+from disttrain.replica.task_calls import LossOfBatch
 from disttrain.task import checks, user_code
 from disttrain.task.loss import BatchLoss, LossContext, LossFigures, Reported, numbers
 
@@ -55,20 +57,34 @@ class Downpour:
     """
 
     def __init__(
-        self, connection: JoinedModel, config: DownpourConfig, pace: Pace | None = None
+        self,
+        connection: Connection,
+        manifest: downpour.Downpour,
+        replicas: int = 1,
+        pace: Pace | None = None,
     ) -> None:
-        """`pace`: how far computing runs ahead where the manifest allows it."""
-        self._pace = pace or MeasuredPace(config.replicas, config.fetch_every)
+        """`pace`: how far computing runs ahead where the manifest allows it.
+
+        `replicas`: of the job; how long a step may wait depends on it.
+        """
+        rule = manifest.optimizer.rule
+        self._pace = pace or MeasuredPace(replicas, manifest.fetch_every)
         self._waits = False
         """This step ends when the next one's parameters are there."""
         self._model = connection.model
         self._pushes = connection.pushes
         self._fetches = connection.fetches
         self.ledger = connection.ledger
-        self._config = config
-        self._accrual = Accrual(self._model, self._pushes, config.push_every)
-        self._local_steps = LocalSteps(config.local_learning_rate, config.factor)
-        watches = config.weight_decay > 0 or config.keeps_velocity
+        self._push_every, self._fetch_every = manifest.push_every, manifest.fetch_every
+        self._waits_for_answers = manifest.max_in_flight == 0
+        self._rule = rule
+        self._accrual = Accrual(self._model, self._pushes, manifest.push_every)
+        local_rate, factor = (
+            defaults.local_learning_rate(manifest),
+            schedule.factor(rule.schedule.rule),
+        )
+        self._local_steps = LocalSteps(local_rate, factor)
+        watches = rule.weight_decay > 0 or rule.has_velocity
         self._present = self._model.watch_gradients() if watches else None
         self._frozen = FrozenParameters(self._model.tensors)
         self._versions: Versions = ()
@@ -108,7 +124,7 @@ class Downpour:
         """
         self._model.gather_gradients([parameter.grad for parameter in self._model.trainable])
         self._frozen.check_after(self.counters.steps + 1)
-        if self._present is not None and self._config.keeps_velocity:
+        if self._present is not None and self._rule.has_velocity:
             self._present.check_velocity()
         verdict, count = self._judge(gradient, loss, samples, position)
         if self._fetches_now:
@@ -117,13 +133,13 @@ class Downpour:
         self.position = position
         if not verdict.finite:
             return 0.0
-        if self._config.weight_decay > 0:
+        if self._rule.weight_decay > 0:
             verdict = self._decayed(gradient, verdict)
         return self._accrual.add(verdict, samples, count)
 
     def push(self) -> None:
         """Start pushing what is accrued, if it is time."""
-        if self.counters.steps % self._config.push_every == 0:
+        if self.counters.steps % self._push_every == 0:
             self._start_pushing()
 
     def adopt(self, gradient: Tensor, scale: float, samples: int) -> None:
@@ -159,13 +175,44 @@ class Downpour:
         self._adopt(self._fetches.wait())
         return self._versions
 
+    def progress(self, lost: LostLeases) -> Progress:
+        """What is finished: acknowledged by all shards, or given up; any thread may ask."""
+        acknowledged = self._pushes.acknowledged
+        return Progress(
+            position=acknowledged.position,
+            samples=acknowledged.samples,
+            abandoned=lost.given_up(acknowledged.position),
+        )
+
+    def report(self, lost: LostLeases) -> ReplicaReport:
+        """What a heartbeat tells the coordinator; any thread may ask."""
+        counters, pushes, fetches = self.counters, self._pushes, self._fetches
+        waited = pushes.waited_seconds + fetches.waited_seconds
+        return ReplicaReport(
+            progress=self.progress(lost),
+            steps=counters.steps,
+            pushes=pushes.acknowledged.pushes,
+            loss_sum=counters.loss_sum,
+            loss_steps=counters.loss_steps,
+            reported_sums=counters.reported.sums,
+            reported_steps=counters.reported.steps,
+            non_finite=counters.non_finite,
+            non_finite_lease=counters.non_finite_lease,
+            staleness=tuple(pushes.staleness),
+            staleness_unknown=pushes.staleness_unknown,
+            compute_seconds=max(0.0, counters.step_seconds - waited),
+            data_seconds=counters.data_seconds,
+            push_seconds=pushes.waited_seconds,
+            fetch_seconds=fetches.waited_seconds,
+        )
+
     @property
     def _fetches_now(self) -> bool:
-        return self.counters.steps % self._config.fetch_every == 0
+        return self.counters.steps % self._fetch_every == 0
 
     def _start_fetching(self) -> None:
         after_seconds = self._pace.fetch_after_seconds()
-        if self._config.waits_for_answers:
+        if self._waits_for_answers:
             self._fetches.ask(self._model.fetch_into, self._model.land)
             self._adopt(self._fetches.wait())
         else:
@@ -182,7 +229,7 @@ class Downpour:
         mean, count = (0.0, None) if figures is None else (figures.mean, figures.count)
         if count is not None:
             checks.check_count(count)
-        verdict = gradient_check.check(squared_norm, mean, self._config.clip_norm)
+        verdict = gradient_check.check(squared_norm, mean, self._rule.clip_norm)
         found = Gradient(self.counters.steps, samples, mean, squared_norm, verdict.finite)
         self.ledger.computed(found, position)
         if verdict.finite:
@@ -198,7 +245,7 @@ class Downpour:
         """Clip the gradient where it lies, for its decay is not clipped."""
         if verdict.scale != 1.0:
             gradient.mul_(verdict.scale)
-        self._model.add_decay(gradient, self._config.weight_decay)
+        self._model.add_decay(gradient, self._rule.weight_decay)
         return Verdict(1.0)
 
     def _start_pushing(self) -> None:
@@ -208,13 +255,13 @@ class Downpour:
             return
         self._computed_on = ()
         self._pushes.submit(*accrued)
-        if self._config.waits_for_answers:
+        if self._waits_for_answers:
             self._pushes.wait_answered()
 
     def _adopt_fetched(self) -> bool:
         """Whether the next step computes with fetched parameters, which replace a local step."""
-        if self._config.waits_for_answers:
-            return (self.counters.steps + 1) % self._config.fetch_every == 0
+        if self._waits_for_answers:
+            return (self.counters.steps + 1) % self._fetch_every == 0
         if self._waits:
             self._pushes.wait_answered()
             return self._adopt(self._fetches.wait())

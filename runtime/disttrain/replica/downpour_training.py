@@ -12,44 +12,35 @@ from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.parameter_server.client import Versions
-from disttrain.replica import data, downpour_config, report
+from disttrain.replica import pushes
 from disttrain.replica.downpour import Downpour, TrainingLoop
-from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.leases import HeldLeases, LostLeases
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
-from disttrain.replica.requested_work import LeaseSource
-from disttrain.replica.training import Handover
-from disttrain.replica.work import Cutting
+from disttrain.replica.work import Cutting, WorkSource
 
 
 class DownpourTraining:
     """See `training.Training`."""
 
     def __init__(
-        self,
-        spec: Spec,
-        prepared: Prepared,
-        membership: Membership,
-        joined: Joined,
-        before: Handover | None,
+        self, spec: Spec, prepared: Prepared, membership: Membership, joined: Joined
     ) -> None:
-        assert before is None  # noqa: S101  No job begins with another strategy.
         coordinator = membership.coordinator
-        buffers = downpour_config.gradient_buffers(spec)
-        self._connection = membership.connect(joined, prepared.model, prepared.device, buffers)
-        self.pushes = self._connection.pushes.transfers
-        self.fetches = self._connection.fetches.transfers
-        self.ledger = self._connection.ledger
-        self._downpour = Downpour(self._connection, downpour_config.from_spec(spec))
+        manifest = spec.strategy.only_downpour
+        buffers = pushes.gradient_buffers(manifest)
+        log = membership.open_ledger(joined)
+        self._connection = membership.connect(joined, prepared.model, prepared.device, buffers, log)
+        self._downpour = Downpour(self._connection, manifest, spec.replicas.count)
         self._lost = LostLeases(lambda: coordinator.lost_leases)
-        source = LeaseSource(coordinator, joined.member, self.progress, membership.halt)
-        self._source = source
+        held = HeldLeases(joined.member, self.progress)
+        self._source = source = WorkSource(coordinator.request, held, membership.halt)
         indices = partial(
             permutation.portion_indices, joined.seed, prepared.train.count, joined.portion_size
         )
         cutting = Cutting(batch_size=defaults.samples_per_step(spec), portion_indices=indices)
-        pipeline = data.pipeline(prepared, joined.seed, source, cutting, membership.halt)
-        loss = data.loss_on_device(prepared)
+        pipeline = prepared.pipeline(joined.seed, source, cutting, membership.halt)
+        loss = prepared.loss()
         self._loop = TrainingLoop(self._downpour, loss, pipeline, self._lost, joined.seed)
 
     @staticmethod
@@ -66,9 +57,6 @@ class DownpourTraining:
         self._source.end()
         self._loop.drain()
 
-    def upload(self, shards: tuple[int, ...]) -> None:
-        self._connection.upload(shards)
-
     def fetch_now(self) -> Versions:
         return self._downpour.fetch_now()
 
@@ -77,16 +65,10 @@ class DownpourTraining:
         self._downpour.fetch_now()
 
     def progress(self) -> Progress:
-        return report.progress(self._connection.pushes, self._lost)
+        return self._downpour.progress(self._lost)
 
     def report(self) -> ReplicaReport:
-        pushes, fetches = self._connection.pushes, self._connection.fetches
-        return report.replica_report(self._downpour.counters, pushes, fetches, self._lost)
+        return self._downpour.report(self._lost)
 
-    def release(self) -> Handover:
-        self._connection.release()
-        model = self._connection.model
-        return Handover(model=model, pushes=self.pushes, fetches=self.fetches)
-
-    def close(self) -> None:
-        self._connection.close()
+    def release(self) -> None:
+        self._connection.fetches.drop()

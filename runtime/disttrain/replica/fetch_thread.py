@@ -6,37 +6,32 @@ import time
 from collections.abc import Callable
 
 from disttrain.parameter_server.client import FetchClient, FetchResult
+from disttrain.replica.client_thread import ClientThread
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
-from disttrain.replica.transfers import Transfers
 from disttrain.state.vector import Vector
 from disttrain.transport.interface import Buffer
 
 
-class FetchThread:
+class FetchThread(ClientThread):
     """At most one fetch is under way or waits to be taken; asking again meanwhile changes nothing.
 
-    `client` is used by this thread only, the methods by the compute thread only.
+    `client` is used by this thread only.
     """
 
     def __init__(self, client: FetchClient, halt: Halt, ledger: Ledger = SILENT) -> None:
-        self._client = client
-        self._halt = halt
+        self.client = client
         self._ledger = ledger
         self._number = 0
         self._asked = False
         self._is_due = threading.Event()
         """The fetch that was asked for need not wait for its time."""
-        self._is_closing = False
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._results: queue.SimpleQueue[FetchResult] = queue.SimpleQueue()
-        self.waited_seconds = 0.0
-        """How long `take` and `wait` blocked, in all."""
-        self.transfers = Transfers()
+        self._is_dropped = False
+        """It is not to begin any more."""
+        self._results: queue.SimpleQueue[FetchResult] = halt.new_queue()
         self.last_seconds = 0.0
         """How long the latest fetch took."""
-        self._thread = threading.Thread(target=self._run, name="fetch", daemon=True)
-        self._thread.start()
+        super().__init__("fetch", client.close, halt)
 
     def ask(
         self,
@@ -53,7 +48,7 @@ class FetchThread:
         if not self._asked:
             self._asked = True
             self._is_due.clear()
-            self._requests.put((into, land, after_seconds))
+            self._acts.put(lambda: self._fetch(into, land, after_seconds))
 
     def take(self, within_seconds: float = 0.0) -> FetchResult | None:
         """What arrives within that time, once; None if nothing does. With 0 it never waits.
@@ -75,22 +70,23 @@ class FetchThread:
         """What was asked for; None if nothing was. Raises Halted."""
         if not self._asked:
             return None
-        began = time.perf_counter()
         self._is_due.set()
-        result = self._halt.get(self._results)
-        self.waited_seconds += time.perf_counter() - began
+        result = self._wait_for(self._results)
         self._asked = False
         return result
 
+    def drop(self) -> None:
+        """Forget what was asked for. Raises Halted."""
+        self._is_dropped = True
+        self._is_due.set()
+        self.call(self._there)
+        self._is_dropped = self._asked = False
+
     def close(self, timeout: float) -> None:
         """End the thread when the fetch under way has ended; one not yet due does not begin."""
-        self._tell_to_end()
-        self._thread.join(timeout)
-
-    def release(self) -> None:
-        """The same, however long it takes. Raises what ended the thread, or Halted."""
-        self._tell_to_end()
-        self._halt.joined(self._thread)
+        self._is_dropped = True
+        self._is_due.set()
+        super().close(timeout)
 
     def _there(self) -> FetchResult | None:
         try:
@@ -98,32 +94,22 @@ class FetchThread:
         except queue.Empty:
             return None
 
-    def _tell_to_end(self) -> None:
-        self._is_closing = True
-        self._is_due.set()
-        self._requests.put(None)
-
-    def _run(self) -> None:
-        try:
-            while (request := self._requests.get()) is not None:
-                into, land, after_seconds = request
-                self._is_due.wait(after_seconds)
-                if self._is_closing:
-                    return
-                began = time.perf_counter()
-                buffers = into()
-                result = self._client.fetch(buffers)
-                land()
-                nbytes = sum(buffer.nbytes for buffer in buffers.values())
-                self.last_seconds = time.perf_counter() - began
-                self.transfers.add(self.last_seconds, nbytes)
-                self._number += 1
-                self._ledger.fetched(self._number, result.versions)
-                self._results.put(result)
-        except BaseException as error:
-            self._halt.say(error)
-        finally:
-            self._client.close()
-
-
-_Request = tuple[Callable[[], dict[Vector, Buffer]], Callable[[], None], float | None]
+    def _fetch(
+        self,
+        into: Callable[[], dict[Vector, Buffer]],
+        land: Callable[[], None],
+        after_seconds: float | None,
+    ) -> None:
+        self._is_due.wait(after_seconds)
+        if self._is_dropped:
+            return
+        began = time.perf_counter()
+        buffers = into()
+        result = self.client.fetch(buffers)
+        land()
+        nbytes = sum(buffer.nbytes for buffer in buffers.values())
+        self.last_seconds = time.perf_counter() - began
+        self.transfers.add(self.last_seconds, nbytes)
+        self._number += 1
+        self._ledger.fetched(self._number, result.versions)
+        self._results.put(result)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from disttrain.replica.gradient_check import PresentGradients
 from disttrain.replica.model_tensors import ModelTensors
-from disttrain.replica.present_gradients import PresentGradients
 from disttrain.state.layout import TensorSpec, trained
 from disttrain.state.placement import Range
 from disttrain.state.vector import BUFFERS, Vector

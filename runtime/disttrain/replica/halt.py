@@ -3,8 +3,8 @@
 import queue
 import threading
 import time
-from concurrent.futures import Future, wait
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -16,7 +16,10 @@ class Halted(Exception):
 
 
 class Halt:
-    """Said once, from any thread; the waits of all threads end with `Halted`, or with its cause."""
+    """Said once, from any thread; the waits of all threads end with `Halted`, or with its cause.
+
+    Threads and queues made here wait by real time; `disttrain replay` has some that do not.
+    """
 
     def __init__(self) -> None:
         self._said = threading.Event()
@@ -27,6 +30,16 @@ class Halt:
         if not self._said.is_set():
             self.cause = cause
         self._said.set()
+
+    def start(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        """A thread that does not keep the process alive."""
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def new_queue(self) -> "queue.SimpleQueue[Any]":
+        """Between threads that `start` has begun, or the one that began them."""
+        return queue.SimpleQueue()
 
     @property
     def said(self) -> bool:
@@ -60,20 +73,3 @@ class Halt:
                 return source.get(timeout=_LOOK_AGAIN_SECONDS)
             except queue.Empty:
                 self.check()
-
-    def joined(self, thread: threading.Thread) -> None:
-        """Return when the thread has ended; raises as `check` if the process is to end."""
-        while thread.is_alive():
-            thread.join(_LOOK_AGAIN_SECONDS)
-            self.check()
-        self.check()
-
-    def settled(self, future: "Future[T]") -> "Future[T]":
-        """Return when the future is done; raises as `check` while it is not."""
-        while wait([future], _LOOK_AGAIN_SECONDS).not_done:
-            self.check()
-        return future
-
-    def result(self, future: "Future[T]") -> T:
-        """What comes of the future; raises as `check` while it is not done."""
-        return self.settled(future).result()

@@ -4,31 +4,28 @@ One file per life, `replica-{index}.i{incarnation}.bin` in the run's ledger fold
 acknowledges and which leases it began are always in it; with `record: true` also every step, fetch
 and adoption, from which `disttrain replay` repeats the run. Records of one thread are in the order
 of what happened; those of several threads are not among each other. Those that a full disk refuses
-are left out. With `audit: summary` answers are folded, see `ledger_folding`.
+are left out. With `audit: summary` answers are folded, see `fold`.
 """
 
 import itertools
 import struct
 import time
-from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job import names
 from disttrain.parameter_server.client import Push, PushResult, Version
 from disttrain.replica.work import WorkItem
-from disttrain.telemetry import record_file
+from disttrain.telemetry import folding, record_file
+from disttrain.telemetry.folding import Mask, Records, Shape
 from disttrain.telemetry.record_file import RecordFile
 
 FOLD_RECORDS = 10_000
 """Between two folds: a megabyte, folded in some milliseconds."""
-
-Fold = Callable[[NDArray[np.void]], NDArray[np.void]]
 
 _STRUCT = struct.Struct("<QBBHIIIIQQqQQQQdd")
 RECORD = np.dtype(
@@ -90,6 +87,16 @@ class Kind(IntEnum):
     none left out; the first at `lease` (ns). The last one's fields, but all `samples` together."""
 
 
+ANSWERS = Shape(
+    one=Kind.ACKNOWLEDGED,
+    folded=Kind.ANSWERS_FOLDED,
+    number="number",
+    owner="shard",
+    life="shard_incarnation",
+    began="lease",
+)
+
+
 class Record(NamedTuple):
     """One event; fields that it does not use are zero. See `Kind`."""
 
@@ -129,16 +136,13 @@ class Ledger:
         path: Path | None = None,
         *,
         records_steps: bool = False,
-        fold: Fold | None = None,
+        folds: bool = False,
     ) -> None:
-        """Open or make the file. Raises OSError.
-
-        `fold`: what becomes of all records but the first, whenever so many have come.
-        """
+        """Open or make the file; `folds`: its answers, see `fold`. Raises OSError."""
         opened = time.time_ns()
         self._file = RecordFile(path, lambda lost: _head(opened, lost)) if path else None
         self._records_steps = records_steps and path is not None
-        self._fold = fold
+        self._folds = folds
         self._numbers = itertools.count(1)
 
     @property
@@ -230,8 +234,7 @@ class Ledger:
         if self._file is None:
             return
         self._file.append(_STRUCT.pack(time.time_ns(), *record))
-        if self._fold is not None and next(self._numbers) % FOLD_RECORDS == 0:
-            fold = self._fold
+        if self._folds and next(self._numbers) % FOLD_RECORDS == 0:
             self._file.fold(lambda content: fold(np.frombuffer(content, RECORD)).tobytes())
 
 
@@ -248,6 +251,30 @@ def path_of(folder: Path, replica: int, incarnation: int) -> Path:
     return record_file.path_of(folder, names.replica_name(replica), incarnation)
 
 
-def read(path: Path) -> NDArray[np.void]:
+def read(path: Path) -> Records:
     """All whole records of a file, as `RECORD`. Raises OSError."""
     return record_file.read(path, RECORD)
+
+
+def fold(records: Records) -> Records:
+    """What becomes of a log with `audit: summary`: every answer folded, no lease as it began.
+
+    Answers to consecutive pushes of one life of a shard become one record. An answer with an older
+    version than the one before stays, for the audit.
+    """
+    kept = records[records["kind"] != Kind.LEASE_BEGUN]
+    return folding.fold(kept, ~_goes_back(kept), ANSWERS)
+
+
+def _goes_back(records: Records) -> Mask:
+    """Answers of an older life, or version, than the one of that shard before."""
+    goes_back = np.zeros(len(records), np.bool_)
+    answers = np.isin(records["kind"], [Kind.ACKNOWLEDGED, Kind.ANSWERS_FOLDED])
+    for shard in np.unique(records["shard"][answers]):
+        places = np.flatnonzero(answers & (records["shard"] == shard))
+        lives, versions = (
+            records[name][places].astype(np.int64) for name in ("shard_incarnation", "version")
+        )
+        older = (np.diff(lives) < 0) | ((np.diff(lives) == 0) & (np.diff(versions) < 0))
+        goes_back[places[1:][older]] = True
+    return goes_back

@@ -19,7 +19,7 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
 from disttrain.parameter_server.messages import Identity, Side
-from disttrain.replica import ledger, ledger_folding
+from disttrain.replica import ledger
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.errors import TooManyShards
 from disttrain.replica.flat_model import FlatModel
@@ -70,7 +70,9 @@ class Membership:
         self.farewells = address.farewells
         """Where to write down what a coordinator that is away cannot be told."""
         self._transport = open_transport(address.transport)
-        self._memories: list[Memory] = []
+        self._memory: Memory | None = None
+        self.connection: Connection | None = None
+        """To the shards, once a strategy has wanted one."""
         check_reach(address.spec.parameter_server.shards, descriptors.raise_limit())
         self.coordinator = CoordinatorClient(
             lambda: self._transport.connect(address.coordinator),
@@ -94,38 +96,44 @@ class Membership:
         return self.coordinator.join(join, report, self._join_seconds, meanwhile)
 
     def connect(
-        self, joined: Joined, model: nn.Module, device: torch.device, outgoing_buffers: int
+        self,
+        joined: Joined,
+        model: nn.Module,
+        device: torch.device,
+        outgoing_buffers: int,
+        log: Ledger = ledger.SILENT,
     ) -> Connection:
-        """Put the model into flat vectors and start the threads that push and fetch them."""
-        flat = self.flat_model(joined, model, device, outgoing_buffers)
-        log = self._ledger(joined)
-        return Connection(flat, self.clients(joined), self.halt, log)
+        """Put the model into flat vectors and start the threads that push and fetch them.
 
-    def flat_model(
-        self, joined: Joined, model: nn.Module, device: torch.device, outgoing_buffers: int
-    ) -> FlatModel:
-        """Put the model into flat vectors that the transport can send."""
-        precision = defaults.precision(self._spec)
-        memory = self._memory(joined)
-        return FlatModel(
-            model, memory, device, outgoing_buffers=outgoing_buffers, precision=precision
-        )
+        Once: later stages of a job work with the same connection.
+        """
+        if self.connection is None:
+            owner, life = names.replica_name(joined.member.index), joined.member.incarnation
+            self._memory = self._transport.memory(f"{owner}-i{life}")
+            flat = FlatModel(
+                model,
+                self._memory,
+                device,
+                outgoing_buffers=outgoing_buffers,
+                precision=defaults.precision(self._spec),
+            )
+            self.connection = Connection(flat, self._clients(joined), self.halt, log)
+        return self.connection
 
-    def _ledger(self, joined: Joined) -> Ledger:
+    def upload(self, shards: tuple[int, ...]) -> None:
+        """Send the model's present values to these shards; return when they have them."""
+        assert self.connection is not None  # noqa: S101  Its strategy has shards.
+        self.connection.upload(shards)
+
+    def open_ledger(self, joined: Joined) -> Ledger:
+        """The log of this life, as the manifest wants it."""
         audit = defaults.audit(self._spec)
         if audit is Audit.OFF:
             return ledger.SILENT
         path = ledger.path_of(self._ledger_folder, joined.member.index, joined.member.incarnation)
-        fold = ledger_folding.fold if audit is Audit.SUMMARY else None
-        return Ledger(path, records_steps=self._spec.record, fold=fold)
+        return Ledger(path, records_steps=self._spec.record, folds=audit is Audit.SUMMARY)
 
-    def _memory(self, joined: Joined) -> Memory:
-        owner = names.replica_name(joined.member.index)
-        memory = self._transport.memory(f"{owner}-i{joined.member.incarnation}")
-        self._memories.append(memory)
-        return memory
-
-    def clients(self, joined: Joined) -> Sides:
+    def _clients(self, joined: Joined) -> Sides:
         """The ways to all shards; each belongs to one thread."""
         placement = joined.placement
         if placement is None:
@@ -142,15 +150,18 @@ class Membership:
         return Sides(push=PushClient(client), fetch=FetchClient(client))
 
     def close(self) -> None:
-        """End the connection to the coordinator when it has answered everything.
+        """End the connections, that to the coordinator when it has answered everything.
 
         The model's memory is given back once nothing refers to it.
         """
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
         self.coordinator.flush(_FLUSH_SECONDS)
         self.coordinator.close()
         self._transport.close()
-        for memory in self._memories:
-            memory.close()
+        if self._memory is not None:
+            self._memory.close()
 
 
 def check_reach(shards: int, descriptors_allowed: int) -> None:

@@ -33,13 +33,13 @@ from disttrain.coordinator.protocol.orders import (
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.job import defaults, names
 from disttrain.launch import config as launch_config
+from disttrain.launch import outcome
 from disttrain.launch.run_folder import RunFolder
-from disttrain.replica import downpour_config, model_tensors, running
+from disttrain.replica import model_tensors, pushes
 from disttrain.replica.downpour import Downpour
 from disttrain.replica.errors import JobEnded, WrongStrategy
-from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.membership import JobAddress, Membership
-from disttrain.replica.report import progress, replica_report
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role
 
@@ -67,7 +67,7 @@ class DownpourOptimizer(torch.optim.Optimizer):
         """
         self._folder = folder = RunFolder(Path(run).resolve())
         config = launch_config.read(folder.config(names.Role.REPLICA))
-        running.require(folder)
+        _require_running(folder)
         self._spec = config.job.spec
         if self._spec.strategy.downpour is None:
             message = f"the job in {folder.path} gives out portions: a loop of its own has no part"
@@ -138,7 +138,6 @@ class DownpourOptimizer(torch.optim.Optimizer):
                 self._downpour.flush()
                 self._leave()
         finally:
-            self._connection.close()
             self._membership.close()
 
     def __enter__(self) -> Self:
@@ -153,18 +152,13 @@ class DownpourOptimizer(torch.optim.Optimizer):
         except JobOver as error:
             raise JobEnded(str(error)) from error
         self._member = joined.member
+        manifest = self._spec.strategy.only_downpour
         device = next(model.parameters()).device
-        buffers = downpour_config.gradient_buffers(self._spec)
-        self._connection = self._membership.connect(joined, model, device, buffers)
-        try:
-            self._begin()
-        except BaseException:
-            self._connection.close()
-            raise
-
-    def _begin(self) -> None:
+        buffers = pushes.gradient_buffers(manifest)
+        log = self._membership.open_ledger(joined)
+        self._connection = self._membership.connect(joined, model, device, buffers, log)
         super().__init__(self._connection.model.trainable, {})
-        self._downpour = Downpour(self._connection, downpour_config.from_spec(self._spec))
+        self._downpour = Downpour(self._connection, manifest, self._spec.replicas.count)
         self._joined = True
         self._downpour.begin(self._connection.first_fetch(meanwhile=self._wait_for_order))
 
@@ -178,20 +172,19 @@ class DownpourOptimizer(torch.optim.Optimizer):
         )
 
     def _still_waiting(self) -> None:
-        running.require(self._folder)
+        _require_running(self._folder)
         # A warning, as Python prints no less where a loop of one's own configures no logs.
         LOG.warning("waiting for the run's coordinator to answer", folder=self._folder.path)
 
     def _leave(self) -> None:
-        done = progress(self._connection.pushes, self._lost)
+        done = self._downpour.progress(self._lost)
         leave = Leave(member=self._member, reason="the loop ended", progress=done)
         self._membership.coordinator.request(leave)
 
     def _report(self) -> ReplicaReport:
         if not self._joined:
             return ReplicaReport()
-        pushes, fetches = self._connection.pushes, self._connection.fetches
-        return replica_report(self._downpour.counters, pushes, fetches, self._lost)
+        return self._downpour.report(self._lost)
 
     def _wait_for_order(self) -> None:
         self._carry_out_orders()
@@ -213,9 +206,21 @@ class DownpourOptimizer(torch.optim.Optimizer):
             case Drain():
                 self._downpour.flush()
                 self._ended = "it takes no more gradients"
-                return Drained(progress=progress(self._connection.pushes, self._lost))
+                return Drained(progress=self._downpour.progress(self._lost))
             case End():
                 self._ended = order.reason
             case _:
                 return OrderFailed(message=f"'{order.kind}': this replica is a loop of its own")
         return Done()
+
+
+def _require_running(folder: RunFolder) -> None:
+    """Raise JobEnded for a run that has ended, or whose launcher is no more."""
+    if (ended := outcome.read_summary(folder.summary)) is not None:
+        how = f"{ended.result} ({ended.reason})" if ended.reason else ended.result
+        message = f"the run in {folder.path} has ended: {how}; join one that runs"
+        raise JobEnded(message)
+    if not folder.is_held():
+        resume = f"disttrain resume {folder.path}"
+        message = f"nobody runs the job in {folder.path}; go on with: {resume}"
+        raise JobEnded(message)

@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from disttrain.checkpoint import copies, export
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.orders import (
     Done,
@@ -26,7 +27,7 @@ from disttrain.coordinator.protocol.orders import (
 )
 from disttrain.errors import DistTrainError
 from disttrain.parameter_server.client import Versions
-from disttrain.replica import device, evaluation, files
+from disttrain.replica import device, evaluation
 from disttrain.replica.evaluation import Sums
 from disttrain.replica.task_calls import TaskCalls
 from disttrain.task.errors import ModelError, TaskError
@@ -77,7 +78,7 @@ class Orders:
             case Evaluate():
                 return self._evaluate(order)
             case Export():
-                files.export(order.checkpoint, order.out)
+                export.export_named(order.checkpoint, order.out)
             case Drain():
                 return Drained(progress=self._abilities.drain())
             case LeaveWarmStart():
@@ -95,7 +96,7 @@ class Orders:
             versions = tuple(count for _, count in self._abilities.fetch_now())
             model = self._model
         else:
-            with files.at_hand(order.model_file) as file:
+            with copies.file_at(order.model_file) as file:
                 model = self._load(file)
         sums = self._sums(model, Split(order.split), order.batch_size)
         return Evaluated(

@@ -10,9 +10,12 @@ from disttrain.job import defaults
 from disttrain.job.spec import Spec
 from disttrain.launch.config import LaunchConfig
 from disttrain.replica import device, evaluation, model_tensors, task_calls
+from disttrain.replica.halt import Halt
 from disttrain.replica.model_tensors import ModelTensors
-from disttrain.replica.task_calls import Examples, TaskCalls
+from disttrain.replica.pipeline import Pipeline, PipelineConfig, draws_random_numbers
+from disttrain.replica.task_calls import Examples, LossOfBatch, TaskCalls
 from disttrain.replica.watchdog import Watchdog
+from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task.task import Split
 
 
@@ -26,6 +29,30 @@ class Prepared:
     train: Examples
     test: Examples
     device: torch.device
+
+    def loss(self) -> LossOfBatch:
+        """The task's loss of a batch, which is moved to the model's device first."""
+        place = device.mover(self.device)
+        return lambda batch, context: self.task.loss(self.model, place(batch), context)
+
+    def pipeline(
+        self, seed: int, source: WorkSource, cutting: Cutting, halt: Halt, *, beside: bool = False
+    ) -> Pipeline:
+        """The batches of what the source gives, read as the task wants it.
+
+        `beside`: never between the steps, so that waiting for work holds up nothing; data that
+        draws random numbers is read by a process of its own.
+        """
+        dataset, collate = self.train.dataset, self.task.collate
+        wanted = self.task.input_pipeline()
+        draws = beside and wanted.workers == 0 and draws_random_numbers(dataset, collate)
+        config = PipelineConfig(
+            workers=1 if draws else wanted.workers,
+            prefetch=wanted.prefetch,
+            pin_memory=self.device.type == "cuda",
+            seed=seed,
+        )
+        return Pipeline(dataset, collate, source, cutting, config, halt)
 
 
 def prepare(config: LaunchConfig, check_model: Callable[[Spec, nn.Module], None]) -> Prepared:

@@ -4,30 +4,38 @@ The compute thread accrues and makes each `Push`; the push thread sends it and w
 """
 
 import queue
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import START, Position
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
+from disttrain.job import defaults
+from disttrain.job.downpour import Downpour
 from disttrain.parameter_server.client import Push, PushClient, PushResult, Versions
 from disttrain.parameter_server.errors import PushRefused
-from disttrain.replica.exchange import Buffers
+from disttrain.replica.client_thread import ClientThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import ChangedBuffers, Outgoing
 from disttrain.replica.gradient_check import Verdict
 from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
-from disttrain.replica.transfers import Transfers
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
 
-T = TypeVar("T")
+
+def gradient_buffers(downpour: Downpour) -> int:
+    """How many gradients a replica has memory for: those on their way, and what it works on.
+
+    When several steps accrue, a step's gradient has to lie beside their sum. Local steps get one
+    buffer more for that; without them the step waits as soon as maxInFlight pushes are unanswered.
+    """
+    if downpour.push_every == 1:
+        return downpour.max_in_flight + 1
+    has_local_steps = defaults.local_learning_rate(downpour) > 0
+    return max(2, downpour.max_in_flight + (2 if has_local_steps else 1))
 
 
 class Accrual:
@@ -39,7 +47,7 @@ class Accrual:
     steps' batches together, times the steps in which something counted.
     """
 
-    def __init__(self, model: FlatModel, pushes: Buffers, push_every: int) -> None:
+    def __init__(self, model: FlatModel, pushes: "PushThread", push_every: int) -> None:
         self._model = model
         self._pushes = pushes
         self._is_alone = push_every == 1
@@ -130,90 +138,54 @@ class Acknowledged:
     pushes: int = 0
 
 
-class PushThread:
+class PushThread(ClientThread):
     """Sends pushes in their order, and gives each gradient buffer back when it was answered.
 
-    `client` is used by this thread only, the methods by the compute thread only; `acknowledged`
-    and the staleness may be read by any.
+    `client` is used by this thread only; `acknowledged` and the staleness may be read by any.
     """
 
     def __init__(
         self, client: PushClient, model: FlatModel, halt: Halt, ledger: Ledger = SILENT
     ) -> None:
-        self._client = client
-        self._halt = halt
+        self.client = client
         self._ledger = ledger
         self._changed = ChangedBuffers(model.tensors, model.buffer_values())
-        self._free: queue.SimpleQueue[Outgoing] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[Outgoing] = halt.new_queue()
         for outgoing in model.outgoing:
             self._free.put(outgoing)
-        self._acts: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.acknowledged = Acknowledged()
         self.staleness = [0] * len(STALENESS_BOUNDS)
         self.staleness_unknown = 0
         self.refused = 0
         """Pushes that a shard refused for what they held."""
-        self.waited_seconds = 0.0
-        """How long `acquire` and `wait_answered` blocked, in all."""
-        self.transfers = Transfers()
-        self._thread = threading.Thread(target=self._run, name="push", daemon=True)
-        self._thread.start()
+        super().__init__("push", client.close, halt)
 
     def acquire(self) -> Outgoing:
+        """A gradient buffer that nobody else uses; may wait for a push's answer."""
         try:
             return self._free.get_nowait()
         except queue.Empty:
             return self._wait_for(self._free)
 
     def submit(self, outgoing: Outgoing, push: Push) -> None:
+        """Start pushing what lies in the buffer, which comes out of `acquire` again."""
         outgoing.leave()
         self._acts.put(lambda: self._send(outgoing, push))
 
     def passed(self, position: Position) -> None:
+        """Nothing is to be pushed of what came before this position, but what is submitted."""
         self._acts.put(lambda: self._advance(position))
 
-    def call(self, act: Callable[[], None]) -> None:
-        """Let the thread do something with its client; return when it is done. Raises Halted."""
-        done: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._acts.put(act)
-        self._acts.put(lambda: done.put(None))
-        self._wait_for(done)
-
     def wait_answered(self) -> None:
-        """Raises Halted."""
+        """Return when everything submitted was answered by every shard. Raises Halted."""
         self.call(lambda: None)
-
-    def close(self, timeout: float) -> None:
-        """End the thread after what was submitted."""
-        self._acts.put(None)
-        self._thread.join(timeout)
-
-    def release(self) -> None:
-        """The same, however long it takes. Raises what ended the thread, or Halted."""
-        self._acts.put(None)
-        self._halt.joined(self._thread)
-
-    def _wait_for(self, source: "queue.SimpleQueue[T]") -> T:
-        began = time.perf_counter()
-        item = self._halt.get(source)
-        self.waited_seconds += time.perf_counter() - began
-        return item
-
-    def _run(self) -> None:
-        try:
-            while (act := self._acts.get()) is not None:
-                act()
-        except BaseException as error:
-            self._halt.say(error)
-        finally:
-            self._client.close()
 
     def _send(self, outgoing: Outgoing, push: Push) -> None:
         began = time.perf_counter()
         outgoing.wait_left()
         push.changed = self._changed.runs(outgoing.buffers.vectors)
         try:
-            self._note(push, self._client.push(push))
+            self._note(push, self.client.push(push))
             self._advance(push.position, samples=push.samples, pushes=1)
         except PushRefused as error:
             LOG.warning("push refused", sequence=push.sequence, error=error)

@@ -15,7 +15,7 @@ from disttrain.replica.halt import Halted
 from disttrain.replica.membership import Membership
 from disttrain.replica.orders import Abilities, Orders
 from disttrain.replica.prepared import Prepared
-from disttrain.replica.stages import Stages
+from disttrain.replica.training import Stages
 from disttrain.telemetry import logs
 
 LOG = logs.get(__name__)
@@ -31,8 +31,8 @@ class Replica:
     def __init__(
         self, prepared: Prepared, membership: Membership, joined: Joined, training: Stages
     ) -> None:
+        self._membership = membership
         self._coordinator = membership.coordinator
-        self._farewells = membership.farewells
         self._member = joined.member
         self._training = training
         self._halt = membership.halt
@@ -41,7 +41,7 @@ class Replica:
         self._has_begun = False
         self._postponed: list[NumberedOrder] = []
         abilities = Abilities(
-            upload=training.upload,
+            upload=membership.upload,
             fetch_now=training.fetch_now,
             drain=self._drain,
             next_stage=training.next_stage,
@@ -132,7 +132,8 @@ class Replica:
 
     def _say_goodbye(self) -> ExitCode:
         progress = self._drain()
-        self._training.ledger.left()
+        if self._membership.connection is not None:
+            self._membership.connection.ledger.left()
         self._say_farewell(progress)
         LOG.info("left", samples=progress.samples)
         return ExitCode.INTERRUPTED
@@ -141,7 +142,7 @@ class Replica:
         leave = Leave(member=self._member, reason="SIGTERM", progress=progress)
         answer = self._coordinator.request(leave)
         if wait([answer], _HEARD_SECONDS).not_done:
-            self._farewells.write(leave)
+            self._membership.farewells.write(leave)
 
 
 class _Ended(Exception):

@@ -3,68 +3,64 @@
 from collections.abc import Callable
 
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, ReplicaReport
+from disttrain.replica.client_thread import Transfers
+from disttrain.replica.connection import Connection
 from disttrain.replica.ledger import SILENT
-from disttrain.replica.transfers import Transfers
-from disttrain.telemetry import exporter, metrics
-from disttrain.telemetry.health import Health
-
-_WAITS = ("data", "push", "fetch")
+from disttrain.telemetry import metrics
+from disttrain.telemetry.exporter import Served
+from disttrain.telemetry.metrics import Metrics, counter, counters, gauge
 
 
-class ServedMetrics:
+class ServedMetrics(Served):
     """Brings the series up to date whenever a report is made; one thread at a time."""
 
     def __init__(self, address: str) -> None:
         """Serve on `address`. Raises MetricsAddressError."""
-        registry = metrics.new_registry()
-        self._metrics = metrics.ReplicaMetrics(registry)
-        self._last = ReplicaReport()
-        self.health = Health()
-        """Of the process."""
-        self.address = exporter.start(address, registry, self.health)
         self.source: Callable[[], ReplicaReport] = ReplicaReport
         """Makes the report; an empty one until the replica trains."""
-        self.pushes = Transfers()
-        self.fetches = Transfers()
+        self.report = ReplicaReport()
+        """The latest."""
+        self.loss = 0.0
+        """Mean over the steps that it has more than the one before."""
+        self.connection: Connection | None = None
         """Where the threads note what they did."""
-        self.ledger = SILENT
-        """The life's log."""
-        self._missing = 0
+        super().__init__(address, of(self))
 
     def latest_report(self) -> ReplicaReport:
         """A new report, which is also what is served from now on."""
-        now, before = self.source(), self._last
-        self._last = now
-        self._count(now, before)
-        self._observe_transfers()
-        missing, self._missing = self._missing, self.ledger.missing
-        self._metrics.ledger_records_missing.inc(self._missing - missing)
-        return now
+        before, self.report = self.report, self.source()
+        if steps := self.report.loss_steps - before.loss_steps:
+            self.loss = (self.report.loss_sum - before.loss_sum) / steps
+        self.serve(of(self))
+        return self.report
 
-    def _count(self, now: ReplicaReport, before: ReplicaReport) -> None:
-        self._metrics.samples.inc(now.progress.samples - before.progress.samples)
-        self._metrics.steps.inc(now.steps - before.steps)
-        self._metrics.non_finite_gradients.inc(now.non_finite - before.non_finite)
-        if now.loss_steps > before.loss_steps:
-            steps = now.loss_steps - before.loss_steps
-            self._metrics.loss.set((now.loss_sum - before.loss_sum) / steps)
-        for doing in ("compute", *_WAITS):
-            name = f"{doing}_seconds"
-            spent = getattr(now, name) - getattr(before, name)
-            label = "computing" if doing == "compute" else doing
-            self._metrics.step_seconds.labels(label).inc(max(0.0, spent))
-        self._observe_staleness(now.staleness, before.staleness)
 
-    def _observe_transfers(self) -> None:
-        for push in self.pushes.take():
-            self._metrics.push_seconds.observe(push.seconds)
-            self._metrics.push_bytes.inc(push.nbytes)
-        for fetch in self.fetches.take():
-            self._metrics.fetch_seconds.observe(fetch.seconds)
-            self._metrics.fetch_bytes.inc(fetch.nbytes)
-
-    def _observe_staleness(self, now: tuple[int, ...], before: tuple[int, ...]) -> None:
-        padded = (*before, *([0] * (len(now) - len(before))))
-        for bound, count, counted in zip(STALENESS_BOUNDS, now, padded, strict=False):
-            for _ in range(count - counted):
-                self._metrics.staleness.observe(bound)
+def of(served: ServedMetrics) -> Metrics:
+    report, connection = served.report, served.connection
+    pushes = Transfers() if connection is None else connection.pushes.transfers
+    fetches = Transfers() if connection is None else connection.fetches.transfers
+    ledger = SILENT if connection is None else connection.ledger
+    # All but computing is time spent waiting.
+    doing = {
+        "computing": report.compute_seconds,
+        "data": report.data_seconds,
+        "push": report.push_seconds,
+        "fetch": report.fetch_seconds,
+    }
+    return (
+        counter("samples", "Training samples processed.", report.progress.samples),
+        counter("steps", "Training steps computed.", report.steps),
+        gauge("loss", "Mean training loss since the last report.", served.loss),
+        counters("step_seconds", "Time of the training thread by what it did.", "doing", doing),
+        pushes.seconds.served("push_seconds", "From a push's start to its last reply."),
+        counter("push_bytes", "Payload bytes pushed.", pushes.nbytes),
+        fetches.seconds.served("fetch_seconds", "Time of a fetch from all shards."),
+        counter("fetch_bytes", "Payload bytes fetched.", fetches.nbytes),
+        metrics.staleness(STALENESS_BOUNDS, report.staleness),
+        counter(
+            "non_finite_gradients",
+            "Gradients not pushed because they were not finite.",
+            report.non_finite,
+        ),
+        metrics.ledger_records_missing(ledger.missing),
+    )

@@ -53,19 +53,14 @@ def _live(
     joined = membership.join(_join(config, ready, served.address), served.latest_report)
     logs.rename(names.replica_name(joined.member.index))
     training = strategies.training(config.job.spec, ready, membership, joined)
-    try:
-        with Watchdog(config.job.spec.replicas.call_timeout_seconds):
-            replica = Replica(ready, membership, joined, training)
-            served.source = training.report
-            served.pushes = training.pushes
-            served.fetches = training.fetches
-            served.ledger = training.ledger
-            patience = _LEAVE_SECONDS[config.supervisor]
-            signal.signal(signal.SIGTERM, lambda *_: replica.leave(patience))
-            served.health.is_ready = True
-            return replica.run()
-    finally:
-        training.close()
+    with Watchdog(config.job.spec.replicas.call_timeout_seconds):
+        replica = Replica(ready, membership, joined, training)
+        served.source = training.report
+        served.connection = membership.connection
+        patience = _LEAVE_SECONDS[config.supervisor]
+        signal.signal(signal.SIGTERM, lambda *_: replica.leave(patience))
+        served.health.is_ready = True
+        return replica.run()
 
 
 def _join(config: LaunchConfig, ready: Prepared, metrics_address: str) -> Join:

@@ -14,7 +14,7 @@ from disttrain.replica.batch_training import BatchTraining
 from disttrain.replica.downpour_training import DownpourTraining
 from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
-from disttrain.replica.stages import Stages
+from disttrain.replica.training import Stages
 
 _TRAININGS: Mapping[type, type[DownpourTraining | BatchTraining]] = {
     Downpour: DownpourTraining,

@@ -1,7 +1,7 @@
 """Calls the user's task, and checks what comes back where it enters."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,8 @@ from disttrain.task import checks, loading, user_code
 from disttrain.task.errors import LossError, UserCodeError
 from disttrain.task.loss import BatchLoss, LossContext, numbers
 from disttrain.task.task import InputPipeline, Split, Task
+
+LossOfBatch = Callable[[Any, LossContext], BatchLoss]
 
 _DOUBLE_DATA = (
     "The batch holds float64 tensors, and the model is float32: use .float() in the data set, or "

@@ -1,25 +1,19 @@
 """What a strategy does in a replica: the part of its life that is not the same for all."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
+from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.fields import Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
 from disttrain.parameter_server.client import Versions
-from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.ledger import Ledger
-from disttrain.replica.transfers import Transfers
+from disttrain.telemetry import logs
 
+LOG = logs.get(__name__)
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Handover:
-    """What one stage of a job leaves to the next one."""
-
-    model: FlatModel
-    pushes: Transfers
-    """Where pushes are noted."""
-    fetches: Transfers
+_IDLE_SECONDS = 0.01
 
 
 class Training(Protocol):
@@ -27,12 +21,6 @@ class Training(Protocol):
 
     Belongs to the compute thread; `report` and `progress` may be asked for by any.
     """
-
-    pushes: Transfers
-    """Of gradients to the shards."""
-    fetches: Transfers
-    """Of parameters from the shards."""
-    ledger: Ledger
 
     def begin(self, meanwhile: Callable[[], None]) -> None:
         """Take over the shards' values; `meanwhile()` is called until they are there."""
@@ -46,10 +34,6 @@ class Training(Protocol):
         """Begin nothing more; return when the shards have all that was computed. Raises Halted."""
         ...
 
-    def upload(self, shards: tuple[int, ...]) -> None:
-        """Send the model's present values to these shards; return when they have them."""
-        ...
-
     def fetch_now(self) -> Versions:
         """Give the model the shards' present values; their versions. Raises Halted."""
         ...
@@ -58,8 +42,8 @@ class Training(Protocol):
         """The values of `fetch_now` were measured, while the other replicas went on."""
         ...
 
-    def release(self) -> Handover:
-        """End the threads, after `drain`: what is left is for the next stage's training."""
+    def release(self) -> None:
+        """Leave the connection to the next stage's training, after `drain`. Raises Halted."""
         ...
 
     def progress(self) -> Progress:
@@ -70,6 +54,76 @@ class Training(Protocol):
         """The counters as they are now."""
         ...
 
-    def close(self) -> None:
-        """End the threads; what is under way is not waited for long."""
-        ...
+
+class Stages:
+    """A job's stages: one strategy's training after the other, on the same model.
+
+    As `Training`, whose methods are the present stage's.
+    """
+
+    def __init__(self, stages: Sequence[Callable[[], Training]]) -> None:
+        """Each makes a stage's training, when the one before has released the connection."""
+        first, *self._to_come = stages
+        self._at: tuple[ReplicaReport | None, Training] = (None, first())
+        """What the stages before did, and the present one's training. Written and read as one:
+        other threads ask for reports while a stage ends."""
+
+    @property
+    def _now(self) -> Training:
+        return self._at[1]
+
+    def begin(self, meanwhile: Callable[[], None]) -> None:
+        """Also a replica that joins in a later stage begins with the first one."""
+        self._now.begin(meanwhile)
+
+    def train_until(self, ends: Callable[[], bool]) -> None:
+        """The end of a stage comes within `ends()`, as a command."""
+        while self._train_stage(ends):
+            pass
+
+    def next_stage(self) -> None:
+        """Work in the next stage from now on, with the shards' values. Nothing if there is none."""
+        if not self._to_come:
+            return
+        self._now.drain()
+        self._now.release()
+        then = self._to_come.pop(0)()
+        then.begin(lambda: time.sleep(_IDLE_SECONDS))
+        done = self.report()
+        self._at = (done, then)
+        LOG.info("began the next stage", samples=done.progress.samples)
+
+    def drain(self) -> None:
+        self._now.drain()
+
+    def fetch_now(self) -> Versions:
+        return self._now.fetch_now()
+
+    def evaluated(self) -> None:
+        self._now.evaluated()
+
+    def progress(self) -> Progress:
+        done, training = self._at
+        return _together(done, training.progress())
+
+    def report(self) -> ReplicaReport:
+        done, training = self._at
+        now = training.report()
+        if done is None:
+            return now
+        return replace(reports.added(done, now), progress=_together(done, training.progress()))
+
+    def _train_stage(self, ends: Callable[[], bool]) -> bool:
+        """Train in the present stage; whether another one has begun since."""
+        stage = self._now
+        stage.train_until(lambda: ends() or self._now is not stage)
+        return self._now is not stage
+
+
+def _together(done: ReplicaReport | None, now: Progress) -> Progress:
+    if done is None:
+        return now
+    before = done.progress
+    return replace(
+        now, position=max(before.position, now.position), samples=before.samples + now.samples
+    )

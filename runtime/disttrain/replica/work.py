@@ -1,13 +1,24 @@
-"""What a replica has to do: leases from the coordinator, cut into batches."""
+"""What a replica has to do: work that the coordinator gives when asked, cut into batches."""
 
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import Lease, Position
+from disttrain.replica.halt import Halt
+
+_LOOK_AGAIN_SECONDS = 0.1
+
+Ask: TypeAlias = Callable[[messages.Request], "Future[messages.Reply]"]
+"""Sends a request to the coordinator; never blocks."""
 
 
 class WorkItem(NamedTuple):
@@ -26,23 +37,6 @@ class WorkItem(NamedTuple):
     def position(self) -> Position:
         """The replica's position after this batch."""
         return Position(lease=self.lease, offset=self.end_offset)
-
-
-class WorkSource(Protocol):
-    """Gives leases, in the order of their numbers. Used by the pipeline's thread."""
-
-    ended: bool
-    """There will be no more than what is held."""
-    dry: bool
-    """True while everything received was given out and the coordinator had no more."""
-
-    def next_now(self) -> Lease | None:
-        """The next lease if one is held already; never waits."""
-        ...
-
-    def next_within(self, seconds: float) -> Lease | None:
-        """The next lease; None when there is none in that time. Raises Halted."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,3 +60,101 @@ class Cutting:
                 end_offset=end - lease.first,
                 indices=indices[first:end].tolist(),
             )
+
+
+class Held(Protocol):
+    """What a replica has of the coordinator's work, as leases."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more is to be asked for now."""
+        ...
+
+    def wait_for_room(self, seconds: float) -> None:
+        """Return when more is to be asked for, or after so long at most."""
+        ...
+
+    def request(self) -> messages.RequestWork:
+        """What to ask."""
+        ...
+
+    def hold(self, work: messages.Work) -> None:
+        """Take in what was given."""
+        ...
+
+    def take(self) -> Lease | None:
+        """The next lease to compute; None when there is none."""
+        ...
+
+
+class WorkSource:
+    """Asks the coordinator for work ahead of need. Belongs to the thread that reads the data."""
+
+    def __init__(
+        self, ask: Ask, held: Held, halt: Halt, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.ended = False
+        """There will be no more than what is held."""
+        self.dry = False
+        """True while everything received was given out and the coordinator had no more."""
+        self._ask = ask
+        self._held = held
+        self._halt = halt
+        self._clock = clock
+        self._asked: Future[messages.Reply] | None = None
+        self._has_none = False
+        """The coordinator's answer was to wait, and nothing was given out since."""
+        self._ask_at = 0.0
+
+    def next_now(self) -> Lease | None:
+        """The next lease if one is here; asks for further ones in the background."""
+        if self._asked is not None and self._asked.done():
+            self._receive(self._asked)
+        lease = self._held.take()
+        self._has_none = self._has_none and lease is None
+        if self._asked is None and self._may_ask and self._held.has_room:
+            self._asked = self._ask(self._held.request())
+        return lease
+
+    def next_within(self, seconds: float) -> Lease | None:
+        """The next lease; None when there is none in that time. Raises Halted."""
+        end = self._clock() + seconds
+        while True:
+            lease = self.next_now()
+            self.dry = lease is None and self._has_none
+            left = end - self._clock()
+            if lease is not None or self.ended or left <= 0:
+                return lease
+            self._await_news(min(left, _LOOK_AGAIN_SECONDS))
+
+    def end(self) -> None:
+        """Ask for no more; any thread."""
+        self.ended = True
+
+    @property
+    def _may_ask(self) -> bool:
+        return not self.ended and self._clock() >= self._ask_at
+
+    def _await_news(self, seconds: float) -> None:
+        if self._asked is not None:
+            with suppress(FutureTimeout):
+                self._asked.result(seconds)
+        elif not self._may_ask:
+            self._halt.sleep(min(seconds, max(0.0, self._ask_at - self._clock())))
+        else:
+            self._held.wait_for_room(seconds)
+        self._halt.check()
+
+    def _receive(self, asked: "Future[messages.Reply]") -> None:
+        self._asked = None
+        reply = asked.result()
+        if not isinstance(reply, messages.Work):
+            self.ended = True
+            return
+        self._held.hold(reply)
+        if reply.leases or reply.groups:
+            return
+        # Never back: the compute thread may have ended it while this answer was on its way.
+        self.ended = self.ended or not reply.wait
+        self._has_none = True
+        self._ask_at = self._clock() + reply.after_seconds

@@ -1,4 +1,4 @@
-"""Serves one registry to Prometheus over HTTP, on a thread of its own, and says how the process is.
+"""Serves a process's metrics to Prometheus over HTTP, on a thread of its own, and how it is.
 
 /healthz answers 200 while the process lives and its main loop goes on, /ready when it does its
 work; both answer 503 otherwise. Every other path is the metrics. Everybody on the pod network may
@@ -8,17 +8,20 @@ connect, so what a stranger can hold is bounded: a few connections, each for a f
 import socket
 import socketserver
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
-from typing import Self
 
-from prometheus_client import CollectorRegistry, MetricsHandler
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, MetricsHandler
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from disttrain.errors import FinalError
 from disttrain.job import pod_layout
 from disttrain.telemetry.health import Health
-from disttrain.telemetry.metrics import ExporterMetrics
+from disttrain.telemetry.metrics import Metrics
 
 MOST_CONNECTIONS = 32
 """Open at once. One more ends the oldest, which a scrape, done in milliseconds, never is."""
@@ -34,6 +37,12 @@ class MetricsAddressError(FinalError):
     """The address for Prometheus is malformed or taken."""
 
 
+def connections_cut(registry: CollectorRegistry) -> Counter:
+    """By `reason`: limit, too many at once; error, the peer went or was not understood."""
+    text = "Connections to the metrics port that ended without an answer."
+    return Counter("disttrain_metrics_connections_cut", text, ["reason"], registry=registry)
+
+
 class _Server(ThreadingHTTPServer):
     """The standard server, bounded, and without its look-up of the host's name."""
 
@@ -41,9 +50,9 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def __init__(
-        self, address: tuple[str, int], handler: type[MetricsHandler], counted: ExporterMetrics
+        self, address: tuple[str, int], handler: type[MetricsHandler], cut: Counter
     ) -> None:
-        self._counted = counted
+        self._cut = cut
         self._open: dict[socket.socket, None] = {}
         self._changed = threading.Condition()
         super().__init__(address, handler)
@@ -72,53 +81,60 @@ class _Server(ThreadingHTTPServer):
     def handle_error(self, request: _Request, client_address: object) -> None:
         """A peer that went away is counted; a traceback for each would fill the log."""
         del request, client_address
-        self._counted.connections_cut.labels("error").inc()
+        self._cut.labels("error").inc()
 
     def _end(self, connection: socket.socket) -> None:
         """Its thread, which reads or writes, then closes it."""
-        self._counted.connections_cut.labels("limit").inc()
+        self._cut.labels("limit").inc()
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
 
 
-class Exporter:
-    """Answers HTTP requests with the registry's metrics until it is closed or the process ends.
+class Served(Collector):
+    """Answers with the metrics of the latest update for the rest of the process.
 
-    `address` is the real HOST:PORT. Start it after the last fork: it has a thread.
+    One thread at a time makes the updates. Start it after the last fork: it has a thread.
     """
 
-    def __init__(
-        self, address: str, registry: CollectorRegistry, health: Health | None = None
-    ) -> None:
+    def __init__(self, address: str, metrics: Metrics = ()) -> None:
+        """`address`: HOST:PORT, where 0 takes a free port. Raises MetricsAddressError."""
+        self._metrics = tuple(metrics)
+        self.health = Health()
+        """Of the process."""
+        registry = CollectorRegistry()
+        registry.register(self)
         host, port = _parse(address)
-        handler = _handler(registry, health or Health())
+        handler = _handler(registry, self.health)
         try:
-            self._server = _Server((host, port), handler, ExporterMetrics(registry))
+            server = _Server((host, port), handler, connections_cut(registry))
         except OSError as error:
             message = f"metrics cannot be served on {address}: {error.strerror}; choose port 0"
             raise MetricsAddressError(message) from error
-        self.address = f"{host}:{self._server.server_port}"
-        threading.Thread(
-            target=self._server.serve_forever, name="metrics-exporter", daemon=True
-        ).start()
+        self.address = f"{host}:{server.server_port}"
+        """The real one."""
+        threading.Thread(target=server.serve_forever, name="metrics-exporter", daemon=True).start()
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def serve(self, metrics: Metrics) -> None:
+        """Serve these from now on; what falls of a counter is kept, since its series only grow."""
+        before = {
+            _series(sample): sample.value for each in self._metrics for sample in each.samples
+        }
+        latest = tuple(metrics)
+        for each in latest:
+            if each.type == "counter":
+                each.samples = [
+                    sample._replace(value=max(sample.value, before.get(_series(sample), 0.0)))
+                    for sample in each.samples
+                ]
+        self._metrics = latest
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def collect(self) -> Iterator[prometheus_client.Metric]:
+        """Called by the threads of scrapes."""
+        return iter(self._metrics)
 
 
-def start(address: str, registry: CollectorRegistry, health: Health | None = None) -> str:
-    """Serve `registry` on `address` (HOST:PORT, 0 takes a free port) for the rest of the process.
-
-    Returns the real address. Raises MetricsAddressError when the address cannot be had.
-    """
-    return Exporter(address, registry, health).address
+def _series(sample: Sample) -> tuple[str, ...]:
+    return (sample.name, *sample.labels.values())
 
 
 def _handler(registry: CollectorRegistry, health: Health) -> type[MetricsHandler]:
@@ -129,20 +145,16 @@ def _handler(registry: CollectorRegistry, health: Health) -> type[MetricsHandler
 
         def do_GET(self) -> None:  # noqa: N802 - the base class wants this name
             path = self.path.partition("?")[0]
-            if path == pod_layout.HEALTH_PATH and health.is_alive:
-                self._say(HTTPStatus.OK, "alive")
-            elif path == pod_layout.HEALTH_PATH:
-                self._say(HTTPStatus.SERVICE_UNAVAILABLE, "hangs")
-            elif path == pod_layout.READY_PATH and health.is_ready:
-                self._say(HTTPStatus.OK, "ready")
+            if path == pod_layout.HEALTH_PATH:
+                self._say("alive", "hangs", is_well=health.is_alive)
             elif path == pod_layout.READY_PATH:
-                self._say(HTTPStatus.SERVICE_UNAVAILABLE, "not ready")
+                self._say("ready", "not ready", is_well=health.is_ready)
             else:
                 super().do_GET()
 
-        def _say(self, status: HTTPStatus, word: str) -> None:
-            content = f"{word}\n".encode()
-            self.send_response(status)
+        def _say(self, word: str, otherwise: str, *, is_well: bool) -> None:
+            content = f"{word if is_well else otherwise}\n".encode()
+            self.send_response(HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE)
             self.send_header("Content-Type", "text/plain")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -1,6 +1,6 @@
 """Messages between parts of one process, by virtual time and through weather drawn from a seed.
 
-For simulations: what runs over sockets runs over it as it is. A push is read where its
+For simulations and replays: what runs over sockets runs over it as it is. A push is read where its
 sender has it, at the moment when it is received, as with shared memory; an answer is a copy, as
 over TCP.
 """

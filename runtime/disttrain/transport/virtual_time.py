@@ -16,10 +16,11 @@ class Killed(BaseException):
     """The thread's process has died: nothing that it could still do is done."""
 
 
-class VirtualThread:
-    """One that was started by `VirtualTime.start`."""
+class VirtualThread(threading.Thread):
+    """One that was started by `VirtualTime.start`. To join it would take the others' turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Callable[[], None] | None = None) -> None:
+        super().__init__(target=run, daemon=True)
         self.is_over = False
         self.is_killed = False
         self.paused_until = 0.0
@@ -65,10 +66,10 @@ class VirtualTime:
 
     def start(self, run: Callable[[], None]) -> VirtualThread:
         """A thread that begins when this one waits. What it raises, the first one raises."""
-        started = VirtualThread()
+        started = VirtualThread(lambda: self._run(started, run))
         self._threads = [thread for thread in self._threads if not thread.is_over]
         self._threads.append(started)
-        threading.Thread(target=self._run, args=(started, run), daemon=True).start()
+        started.start()
         self.resume(started, 0)
         return started
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
+from disttrain.parameter_server.warm_started_shard import Shard
 
 from disttrain.coordinator.decisions import running, stages
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
@@ -14,7 +15,6 @@ from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.orders import NumberedOrder, Perform
 from disttrain.coordinator.protocol.orders import Result as ShardResult
 from disttrain.parameter_server.shard import Answers
-from disttrain.parameter_server.warm_started_shard import WarmStartedShard
 from disttrain.sandblaster.batch import groups
 from disttrain.sandblaster.batch.groups import Evaluation, Result, Winner, Worker
 from disttrain.sandblaster.batch.orders import OrderLog
@@ -26,7 +26,7 @@ from simulation import chaos, truth
 from simulation.chaos import Chaos, Plan
 from simulation.jobs import Kind
 from simulation.sim_shard import SimShard
-from simulation.world import Life
+from simulation.world import Life, as_any
 
 SEEDS = range(40)
 Book = Callable[[NumberedOrder], ShardResult | None]
@@ -130,7 +130,7 @@ def _end_at_an_older_checkpoint(turn: Turn, following: CoordinatorSide) -> None:
 
 _END = stages._end
 _RESTART = Restarted.apply
-_HANDLE = WarmStartedShard.handle
+_HANDLE = Shard.handle
 
 
 def _found(word: str, moment: Callable[[State], bool], act: Callable[[Chaos, Life], None]) -> bool:
@@ -183,20 +183,20 @@ def test_a_second_switch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_taking_pushes_after_the_switch_is_found(
     monkeypatch: pytest.MonkeyPatch, *, takes: bool
 ) -> None:
-    late: dict[WarmStartedShard, tuple[Header, bytes]] = {}
+    late: dict[Shard, tuple[Header, bytes]] = {}
 
-    def handle(shard: WarmStartedShard, header: Header, payload: memoryview) -> Answers:
-        if shard._now is not shard._then and header.verb == Verb.PUSH:
+    def handle(shard: Shard, header: Header, payload: memoryview) -> Answers:
+        if shard._to_come and header.verb == Verb.PUSH:
             late[shard] = header, bytes(payload)
-        elif shard._now is shard._then and shard in late:
+        elif not shard._to_come and shard in late:
             # The network brings a copy of the last one; its answers are lost.
             again, values = late.pop(shard)
             list(_HANDLE(shard, again, memoryview(values)))
             if takes:
-                shard._then.batch.vectors[PARAMETERS][0] -= 0.01
+                as_any(shard.state.values).batch[PARAMETERS][0] -= 0.01
         return _HANDLE(shard, header, payload)
 
-    monkeypatch.setattr(WarmStartedShard, "handle", handle)
+    monkeypatch.setattr(Shard, "handle", handle)
     words = "not those of an undisturbed run"
     assert _found(words, lambda _: False, lambda *_: None) == takes
     assert late == {}

@@ -5,12 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from builders.jobs import SMALL
 from builders.ledgers import LoggedRun
 from disttrain.audit import audit, report
 from disttrain.audit.finding import Finding, Standing
-from disttrain.cli import audit as command
+from disttrain.cli.app import app
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server.ledger import Kind
@@ -63,18 +64,17 @@ def _living(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def test_a_run_that_goes_on_is_called_so_first(
-    living: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def audited(run: RunFolder, *options: str) -> Result:
+    return CliRunner().invoke(app, ["audit", str(run.path), *options])
+
+
+def test_a_run_that_goes_on_is_called_so_first(living: RunFolder) -> None:
     held = living.lock()
-    assert command.run(living.path, as_json=False) == ExitCode.COMPLETE
-    first, *_ = capsys.readouterr().out.splitlines()
-    assert first == "the run is still going on: all that follows is of now"
-    command.run(living.path, as_json=True)
-    assert json.loads(capsys.readouterr().out)["running"] is True
+    done = audited(living)
+    assert done.exit_code == ExitCode.COMPLETE
+    assert done.output.startswith("the run is still going on: all that follows is of now\n")
+    assert json.loads(audited(living, "--json").output)["running"] is True
     os.close(held)
 
-    command.run(living.path, as_json=False)
-    assert "going on" not in capsys.readouterr().out
-    command.run(living.path, as_json=True)
-    assert json.loads(capsys.readouterr().out)["running"] is False
+    assert "going on" not in audited(living).output
+    assert json.loads(audited(living, "--json").output)["running"] is False

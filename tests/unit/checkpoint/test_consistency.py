@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from builders.checkpoints import a_checkpoint
-from disttrain.checkpoint import consistency
+from disttrain.checkpoint import manifest_text
 from disttrain.checkpoint.manifest import Manifest, Slice
 
 
@@ -19,10 +19,10 @@ def test_pairs_of_pieces_are_limited_over_all_tensors(
     manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[object] = []
-    monkeypatch.setattr(consistency, "_overlap", lambda *pair: compared.append(pair))
+    monkeypatch.setattr(manifest_text, "_overlap", lambda *pair: compared.append(pair))
     pieces = tuple(piece for piece in manifest.pieces for _ in range(1000))
 
-    finding = consistency.first_finding(replace(manifest, pieces=pieces))
+    finding = manifest_text.first_finding(replace(manifest, pieces=pieces))
 
     assert finding == "its pieces would have to be compared in 1498500 pairs; at most 1048576 are"
     assert not compared
@@ -38,6 +38,6 @@ def test_a_size_of_zero_hides_no_shape_that_nothing_can_hold(manifest: Manifest)
         pieces=(replace(piece, slices=slices), *pieces),
     )
 
-    assert consistency.first_finding(changed) == (
+    assert manifest_text.first_finding(changed) == (
         f"tensor {first.name!r} has the shape {shape}, which no memory can hold"
     )

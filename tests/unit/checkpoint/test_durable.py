@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from builders.checkpoints import a_layout, stage
-from disttrain.checkpoint import durable
+from disttrain.checkpoint import durable, stores
 from disttrain.checkpoint.durable import DurableFile
 from disttrain.checkpoint.errors import NotWritten
-from disttrain.checkpoint.store import Store
 
 Calls = list[tuple[str, Path]]
 
@@ -41,7 +40,7 @@ def _name_of(descriptor: int, *_: object) -> Path:
 
 
 def test_whatever_is_renamed_was_synced_after_its_last_change(tmp_path: Path, calls: Calls) -> None:
-    kept = Store(tmp_path)
+    kept = stores.in_folder(tmp_path)
     kept.commit(stage(kept.begin(1), a_layout(), 2))
     renames = [place for place, (name, _) in enumerate(calls) if name == "rename"]
     assert len(renames) == 5  # Two shards, the coordinator's file, the manifest, the folder.
@@ -54,14 +53,14 @@ def test_whatever_is_renamed_was_synced_after_its_last_change(tmp_path: Path, ca
 
 
 def test_the_folder_gets_its_number_last(tmp_path: Path, calls: Calls) -> None:
-    kept = Store(tmp_path)
+    kept = stores.in_folder(tmp_path)
     kept.commit(stage(kept.begin(1), a_layout(), 2))
     assert [path for name, path in calls if name == "rename"][-1] == tmp_path / ".staging-00000001"
     assert calls[-1] == ("fsync", tmp_path)
 
 
 def test_every_new_folder_is_on_disk_before_what_is_in_it(tmp_path: Path, calls: Calls) -> None:
-    Store(tmp_path / "run" / "checkpoints").begin(1)
+    stores.in_folder(tmp_path / "run" / "checkpoints").begin(1)
     synced = [path for name, path in calls if name == "fsync"]
     assert synced == [tmp_path, tmp_path / "run", tmp_path / "run" / "checkpoints"]
 

@@ -1,7 +1,7 @@
 import pytest
 
-from disttrain.checkpoint import object_names
-from disttrain.checkpoint.object_names import ObjectPlace
+from disttrain.checkpoint import names
+from disttrain.checkpoint.names import ObjectPlace
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from disttrain.checkpoint.object_names import ObjectPlace
 def test_a_text_names_a_job_or_one_of_its_checkpoints(
     text: str, uri: str, number: int | None
 ) -> None:
-    assert object_names.place_of(text) == ObjectPlace(uri, number)
+    assert names.place_of(text) == ObjectPlace(uri, number)

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from builders import batch_shards
-from disttrain.checkpoint import manifest_text, names, part_file, tensor_file, vector_file
+from builders.checkpoints import folder_of
+from disttrain.checkpoint import manifest_text, names, part_file, stores, tensor_file
 from disttrain.checkpoint.errors import NotWritten
 from disttrain.checkpoint.manifest import FileEntry
 from disttrain.checkpoint.manifest_text import MalformedManifest
 from disttrain.checkpoint.part_file import Content
+from disttrain.checkpoint.stores import Parts
 
 
 def a_vector(*values: float) -> Content:
@@ -22,15 +24,10 @@ def a_vector(*values: float) -> Content:
     return Content(tensor=tensor, pieces=[content.tobytes()])
 
 
-def a_folder(path: Path) -> Path:
-    path.mkdir()
-    return path
-
-
 def test_the_name_is_the_hash_of_what_is_in_it(tmp_path: Path) -> None:
-    first = vector_file.write(tmp_path, "one", a_vector(1, 2))
-    again = vector_file.write(tmp_path, "other", a_vector(1, 2))
-    other = vector_file.write(tmp_path, "other", a_vector(1, 3))
+    first = part_file.write_vector(tmp_path, "one", a_vector(1, 2))
+    again = part_file.write_vector(tmp_path, "other", a_vector(1, 2))
+    other = part_file.write_vector(tmp_path, "other", a_vector(1, 3))
 
     assert first == again != other
     assert {path.name for path in tmp_path.iterdir()} == {first.name, other.name}
@@ -41,23 +38,34 @@ def test_the_name_is_the_hash_of_what_is_in_it(tmp_path: Path) -> None:
 
 
 def test_a_link_is_another_name_of_the_same_file(tmp_path: Path) -> None:
-    old, new = a_folder(tmp_path / "old"), a_folder(tmp_path / "new")
-    entry = vector_file.write(old, "draft", a_vector(1, 2))
+    store = stores.in_folder(tmp_path)
+    entry = a_shared_vector(tmp_path)
+    old, new = tmp_path / names.folder(1), folder_of(store.begin(2))
 
-    assert vector_file.link(entry, (tmp_path / "none", old), new)
+    for _ in range(2):  # Another vector with the same elements.
+        assert Parts(store.storage, 2).share(entry)
     assert (old / entry.name).samefile(new / entry.name)
-    assert vector_file.link(entry, (old,), new), "another vector with the same elements"
     (old / entry.name).unlink()
     assert part_file.digest_of(new / entry.name).hash == entry.hash
 
 
 def test_what_is_gone_or_short_is_not_linked(tmp_path: Path) -> None:
-    old, new = a_folder(tmp_path / "old"), a_folder(tmp_path / "new")
-    entry = vector_file.write(old, "draft", a_vector(1, 2))
+    store = stores.in_folder(tmp_path)
+    entry = a_shared_vector(tmp_path)
+    old, new = tmp_path / names.folder(1), folder_of(store.begin(2))
     (old / entry.name).write_bytes((old / entry.name).read_bytes()[:-1])
 
-    assert not vector_file.link(entry, (old, tmp_path / "none"), new)
+    assert not Parts(store.storage, 2).share(entry)
+    (old / entry.name).unlink()
+    assert not Parts(store.storage, 2).share(entry)
     assert list(new.iterdir()) == []
+
+
+def a_shared_vector(folder: Path) -> FileEntry:
+    """One that is in checkpoint 1."""
+    old = folder / names.folder(1)
+    old.mkdir()
+    return part_file.write_vector(old, "draft", a_vector(1, 2))
 
 
 def test_a_draft_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
@@ -67,7 +75,7 @@ def test_a_draft_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
     content = Content(tensor=a_vector(1, 2).tensor, pieces=broken())
     with pytest.raises(NotWritten):
-        vector_file.write(tmp_path, "draft", content)
+        part_file.write_vector(tmp_path, "draft", content)
     assert list(tmp_path.iterdir()) == []
 
 

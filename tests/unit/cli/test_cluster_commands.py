@@ -16,15 +16,14 @@ from builders.api_answers import (
     a_pod,
     with_job,
 )
-from disttrain.cli import cluster_live, main, resume
+from disttrain.cli import cluster_live, main, run
 from disttrain.cli.app import app
 from disttrain.cluster import access, ages, following
 from disttrain.cluster.client import Client, ClusterJob
 from disttrain.cluster.errors import Forbidden, JobFailed, NotFound, NotInTime, WrongInput
-from disttrain.cluster.interface import Object
+from disttrain.cluster.interface import Object, Target
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import JOBS, PODS
-from disttrain.cluster.target import Target
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launcher.supervision import State
 
@@ -79,7 +78,7 @@ def test_resume_tells_a_folder_from_a_job(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a-folder").mkdir()
-    assert resume.means_cluster(which, target) is cluster
+    assert run.means_cluster(which, target) is cluster
 
 
 @pytest.mark.parametrize(
@@ -184,6 +183,12 @@ def test_kubectl_completes_the_plugin(
     assert capsys.readouterr().out.splitlines() == [shown, ":4"]
 
 
+@pytest.mark.usefixtures("api")
+def test_a_log_cannot_be_followed_into_the_past() -> None:
+    refused = typed("logs", "digits", "--previous", "--follow")
+    assert isinstance(refused.exception, WrongInput)
+
+
 def test_a_job_of_a_cluster_has_the_display_of_a_run() -> None:
     shard = {"shards": [{"index": 0, "version": 12}]}
     lacking = a_condition("ReplicasAvailable", "False", "1 of 3")
@@ -200,8 +205,7 @@ def test_a_job_of_a_cluster_has_the_display_of_a_run() -> None:
     first, second = cluster_live.processes(pods)
 
     assert status is not None
-    assert (status.phase, status.epoch, status.progress) == ("Running", 1.5, 0.75)
-    assert (status.staleness.p50, status.staleness.p99) == (2, 4)
+    assert (status.phase, status.training) == ("Running", look.status.training)
     assert status.has_target
     assert status.limit == "ReplicasAvailable: 1 of 3"
     assert [(each.name, each.version) for each in status.members] == [(first.name, 12)]

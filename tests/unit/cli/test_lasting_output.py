@@ -11,9 +11,9 @@ import typer
 
 from disttrain.cli import live
 from disttrain.cli.display import LiveDisplay
-from disttrain.cli.job_status import JobStatus
 from disttrain.cli.live import Display
 from disttrain.cli.plain_display import PlainDisplay
+from disttrain.job.run_status import RunStatus
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def test_a_display_on_a_full_disk_is_lost_once(display: type[PlainDisplay | Live
     with standard_output_on_a_full_disk(), live.lasting_output(lost.append):
         typer.echo("digits: output in runs/digits")
         shown: Display
-        with display(lambda: JobStatus(phase="Running")) as shown:
+        with display(lambda: RunStatus(phase="Running")) as shown:
             for _ in range(3):
                 shown.event("replica-0: killed by SIGKILL")
                 shown.tick([])

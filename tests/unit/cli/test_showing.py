@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from rich.console import Console
@@ -12,21 +12,27 @@ from typer.testing import CliRunner
 from disttrain.cli import status_page, wording
 from disttrain.cli.app import app
 from disttrain.cli.display import LiveDisplay
-from disttrain.cli.job_status import JobStatus, read_status
 from disttrain.cli.plain_display import PlainDisplay
+from disttrain.job import run_status
+from disttrain.job.run_status import RunStatus
 from disttrain.launch.run_folder import RunFolder
 from disttrain.launcher.supervision import Process, State
 
-STATUS: dict[str, Any] = {
-    "phase": "Running",
+GOLDEN: Final = Path(__file__).parents[2] / "golden"
+TRAINING: dict[str, Any] = {
     "samples": 12345,
     "samplesPerSecond": 5400.4,
     "epoch": 2.5,
     "loss": 0.25,
-    "progress": 0.4,
-    "remainingSeconds": 75.2,
-    "latestMeasures": {"accuracy": 0.9512},
-    "staleness": {"p50": 2, "p99": 7, "unknown": 0},
+    "progressPercent": 40,
+    "estimatedRemainingSeconds": 75.2,
+    "metrics": {"accuracy": 0.9512},
+    "stalenessP50": 2,
+    "stalenessP99": 7,
+}
+STATUS: dict[str, Any] = {
+    "phase": "Running",
+    "training": TRAINING,
     "limit": "Push: the replicas wait 40% of their time for it.",
     "members": [
         {
@@ -77,24 +83,26 @@ def test_a_life_after_a_resume_is_told_by_both_numbers_and_its_samples_are_its_o
 
 
 def test_a_measure_that_is_no_number_is_shown() -> None:
-    status = JobStatus.model_validate(STATUS | {"latestMeasures": {"accuracy": None, "f1": 0.5}})
+    training = TRAINING | {"metrics": {"accuracy": None, "f1": 0.5}}
+    status = RunStatus.model_validate(STATUS | {"training": training})
     assert " · test accuracy nan, f1 0.5 · " in wording.progress_line(status)
 
 
 def test_a_warning_of_a_measure_is_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = a_run(tmp_path, measureWarning="the measure accuracy is no number")
-    display = PlainDisplay(lambda: read_status(run.status))
+    training = TRAINING | {"warning": "the measure accuracy is no number"}
+    run = a_run(tmp_path, training=training)
+    display = PlainDisplay(lambda: run_status.read(run.status))
     for phase in ("Running", "Draining", "Complete"):
-        a_run(tmp_path, phase=phase, measureWarning="the measure accuracy is no number")
+        a_run(tmp_path, phase=phase, training=training)
         display.tick([])
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "warning: the measure accuracy is no number"
     assert len(said) == 4
     assert sum(line.startswith("warning: ") for line in said) == 1
     console = Console(force_terminal=True, width=160, record=True, color_system=None)
-    with LiveDisplay(lambda: read_status(run.status), console) as live:
+    with LiveDisplay(lambda: run_status.read(run.status), console) as live:
         live.tick([])
     assert "warning: the measure accuracy is no number" in console.export_text()
     shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output.splitlines()
@@ -105,7 +113,7 @@ def test_lines_for_pipes_come_with_news_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = a_run(tmp_path)
-    display = PlainDisplay(lambda: read_status(run.status))
+    display = PlainDisplay(lambda: run_status.read(run.status))
     for _ in range(3):
         display.tick([])
     assert capsys.readouterr().out == (
@@ -142,7 +150,7 @@ BATCH_METHOD = {"iteration": 3, "evaluations": 5, "gradientNorm": 0.02}
 def test_a_batch_method_has_an_objective_orders_and_an_upper_bound_of_time(tmp_path: Path) -> None:
     run = a_run(tmp_path, sandblaster=BATCH_METHOD)
     console = Console(force_terminal=True, width=160, record=True, color_system=None)
-    with LiveDisplay(lambda: read_status(run.status), console) as display:
+    with LiveDisplay(lambda: run_status.read(run.status), console) as display:
         display.tick([Process("shard-0", State.RUNNING)])
     shown = console.export_text()
     for text in ("objective 0.25", "at most 1 min 15 s left", "1,234 orders"):
@@ -152,18 +160,18 @@ def test_a_batch_method_has_an_objective_orders_and_an_upper_bound_of_time(tmp_p
 
 def test_a_complete_job_shows_what_its_model_was_measured_with_and_its_mean_rate() -> None:
     final = {"phase": "Complete", "finalLoss": 0.218, "finalMeasures": {"accuracy": 0.9547}}
-    status = JobStatus.model_validate(STATUS | final | {"seconds": 5.0})
+    status = RunStatus.model_validate(STATUS | final | {"seconds": 5.0})
     line = wording.progress_line(status)
     assert "· 12,345 samples · mean 2,469 samples/s · test loss 0.218, accuracy 0.9547 ·" in line
 
 
 def test_who_does_not_train_has_no_rate() -> None:
-    status = JobStatus.model_validate(STATUS | {"phase": "Evaluating"})
+    status = RunStatus.model_validate(STATUS | {"phase": "Evaluating"})
     assert "samples/s" not in wording.progress_line(status)
 
 
 def test_a_target_may_end_a_job_before_its_limits() -> None:
-    status = JobStatus.model_validate(STATUS | {"hasTarget": True})
+    status = RunStatus.model_validate(STATUS | {"hasTarget": True})
     assert wording.progress_line(status).endswith(" · at most 1 min 15 s left")
 
 
@@ -187,7 +195,7 @@ def test_an_end_says_why(tmp_path: Path, reason: str, message: str, text: str) -
     [(0, ""), (1, " · 1 failed checkpoint"), (1200, " · 1,200 failed checkpoints")],
 )
 def test_checkpoints_that_failed_are_counted(number: int, text: str) -> None:
-    line = wording.progress_line(JobStatus(phase="Running", checkpoint_failures=number))
+    line = wording.progress_line(RunStatus(phase="Running", checkpoint_failures=number))
     assert line == f"running · 0% · epoch 0.00 · 0 samples · 0 samples/s{text}"
 
 
@@ -217,10 +225,29 @@ def test_a_stop_is_said_once(message: str, text: str) -> None:
     assert wording.ending("Stopped", "Stopped", message) == text
 
 
+@pytest.mark.parametrize(
+    ("of", "shown"),
+    [
+        (
+            "v1/downpour",
+            "complete · 100% · epoch 4.00 · 256 samples · mean 103 samples/s · test loss ",
+        ),
+        ("v2/sandblaster", "complete · 100% · iteration 6, gradient 0.002 · epoch 7.50 · 1,800 "),
+    ],
+)
+def test_files_of_earlier_versions_are_shown(of: str, shown: str) -> None:
+    status = run_status.read(GOLDEN / of / "status.json")
+    assert status is not None
+    line = wording.progress_line(status)
+    assert line.startswith(shown)
+    assert " · test loss " in line
+    assert " · staleness p50 " in line
+
+
 def test_no_line_before_there_is_a_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    display = PlainDisplay(lambda: read_status(RunFolder(tmp_path).status))
+    display = PlainDisplay(lambda: run_status.read(RunFolder(tmp_path).status))
     display.tick([])
     (tmp_path / "status.json").write_text('{"phase": ')
     display.tick([])
@@ -231,13 +258,13 @@ def test_what_the_manifest_had_better_say_is_printed_once_and_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = a_run(tmp_path, sandblaster={**BATCH_METHOD, "warning": "too few groups"})
-    lines = PlainDisplay(lambda: read_status(run.status))
+    lines = PlainDisplay(lambda: run_status.read(run.status))
     for _ in range(3):
         lines.tick([])
     assert capsys.readouterr().out.count("warning: too few groups\n") == 1
 
     console = Console(force_terminal=True, width=120, record=True, color_system=None)
-    with LiveDisplay(lambda: read_status(run.status), console) as display:
+    with LiveDisplay(lambda: run_status.read(run.status), console) as display:
         display.tick([])
     assert "warning: too few groups" in console.export_text()
 
@@ -245,7 +272,7 @@ def test_what_the_manifest_had_better_say_is_printed_once_and_drawn(
 def test_a_lost_shard_is_named_in_red(tmp_path: Path) -> None:
     console = Console(force_terminal=True, width=120, record=True, color_system="standard")
     run = a_run(tmp_path, members=[{"name": "shard-0", "incarnation": 2, "state": "dead"}])
-    with LiveDisplay(lambda: read_status(run.status), console) as display:
+    with LiveDisplay(lambda: run_status.read(run.status), console) as display:
         display.tick([Process("shard-0", State.RUNNING)])
     assert "\x1b[31mdead" in console.export_text(styles=True)
 
@@ -258,7 +285,7 @@ def test_a_terminal_shows_processes_figures_and_events(tmp_path: Path) -> None:
         Process("replica-0", State.WAITING),
     ]
     run = a_run(tmp_path)
-    with LiveDisplay(lambda: read_status(run.status), console) as display:
+    with LiveDisplay(lambda: run_status.read(run.status), console) as display:
         display.event("shard-0: killed by SIGKILL; starts again [soon]")
         display.tick(processes)
     shown = console.export_text()

@@ -18,10 +18,9 @@ from disttrain.cluster.errors import (
     Unreachable,
     WrongInput,
 )
-from disttrain.cluster.interface import Object, Request, Verb
+from disttrain.cluster.interface import Object, Request, Target, Verb
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.resources import CONFIG_MAPS, JOBS, PODS
-from disttrain.cluster.target import Target
 from disttrain.errors import DistTrainError
 
 

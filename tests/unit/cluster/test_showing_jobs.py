@@ -1,19 +1,16 @@
-"""What is read from objects and shown: pages, tables, events, figures of pods."""
+"""What is read from objects and shown: pages, events, figures of pods."""
 
-import inspect
-from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from builders.api_answers import CREATED, NAMESPACE, ApiInMemory, a_condition, a_job, a_pod
-from disttrain.cluster import ages, event_table, following, job_page, logs, pods, tables, usage
+from builders.api_answers import CREATED, a_condition, a_job, a_pod
+from disttrain.cli import job_page
+from disttrain.cluster import ages, following, logs, pods, usage
 from disttrain.cluster.errors import ClusterError
 from disttrain.cluster.following import Look
 from disttrain.cluster.interface import Object
-from disttrain.cluster.jobs import Jobs
-from disttrain.cluster.resources import EVENTS
 from disttrain.job.status import Phase
 
 THEN = datetime.fromisoformat(CREATED)
@@ -73,9 +70,9 @@ def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
 
     found = rows(page)
     assert found["Phase:"] == ["Phase:", "Running"]
-    assert "Progress:    42%, epoch 3.20, 12,345 samples, 61 s left" in page
+    assert "Progress:    42%, epoch 3.20, 12,345 samples, 1 min 01 s left" in page
     assert "Measures:    loss 0.25, accuracy 0.9512" in page
-    assert "Speed:       5,400 samples/s, staleness p50 2 p99 7 updates" in page
+    assert "Speed:       5,400 samples/s, staleness p50 2 p99 7" in page
     assert "Replicas:    2 joined of 3 wanted" in page
     assert "Restarts:    shard 1" in page
     assert "Data:        8 portions done, 1 given again, 32 samples repeated" in page
@@ -113,7 +110,7 @@ def test_a_new_job_has_a_short_page_and_after_a_while_a_hint() -> None:
 
     assert "Phase:       <unknown>" in early
     assert "operator" not in early
-    assert job_page.NO_OPERATOR in late
+    assert following.NO_OPERATOR in late
 
 
 def test_a_change_that_the_operator_has_not_seen_is_named() -> None:
@@ -164,91 +161,6 @@ def test_an_instant_may_have_a_fraction() -> None:
     assert parsed == datetime(2026, 1, 1, 0, 0, 0, 123456, UTC)
 
 
-TABLE: Object = {
-    "columnDefinitions": [
-        {"name": "Name", "priority": 0},
-        {"name": "Loss", "priority": 1},
-        {"name": "Age", "priority": 0},
-    ],
-    "rows": [
-        {"cells": ["digits", 0.5, "3m"], "object": {"metadata": {"namespace": "research"}}},
-        {"cells": ["a\nb", None, "4m"], "object": {"metadata": {"namespace": "x"}}},
-    ],
-}
-
-
-def test_the_servers_columns_are_shown_by_their_priority() -> None:
-    narrow = tables.of_answer(TABLE, wide=False, namespaces=False)
-    wide = tables.of_answer(TABLE, wide=True, namespaces=True)
-    assert narrow == [["NAME", "AGE"], ["digits", "3m"], ["a b", "4m"]]
-    assert wide[0] == ["NAMESPACE", "NAME", "LOSS", "AGE"]
-    assert wide[1:] == [["research", "digits", "0.5", "3m"], ["x", "a b", "", "4m"]]
-    assert tables.text(narrow).splitlines()[1] == "digits   3m"
-
-
-def an_event(kind: str, name: str, **changes: object) -> Object:
-    return {
-        "metadata": {
-            "name": name,
-            "uid": name,
-            "resourceVersion": "1",
-            "creationTimestamp": CREATED,
-        },
-        "involvedObject": {"kind": kind, "name": name},
-        "type": "Normal",
-        "reason": "Started",
-        "message": "line\n",
-        **changes,
-    }
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "belongs"),
-    [
-        ("DistTrainJob", "a", True),
-        ("DistTrainJob", "a-shard", False),
-        ("StatefulSet", "a-shard", True),
-        ("Pod", "a-shard-0", True),
-        ("Pod", "a-coordinator-0-x7k2p", True),
-        ("ReplicaSet", "a-replica", True),
-        ("Pod", "a-replica-x7k2p", True),
-        ("PersistentVolumeClaim", "a-checkpoints", True),
-        ("Pod", "a-shard-shard-0", False),
-        ("Pod", "a-shard-replica-x7k2p", False),
-        ("Pod", "b-a-shard-0", False),
-    ],
-)
-def test_events_of_a_job_are_those_of_its_own_objects(
-    kind: str, name: str, *, belongs: bool
-) -> None:
-    assert event_table.of_job("a")(an_event(kind, name)) is belongs
-
-
-def test_events_are_dated_by_the_field_that_their_writer_chose() -> None:
-    series = {"lastObservedTime": "2026-01-01T00:04:00Z", "count": 7}
-    event = an_event("Pod", "a-shard-0", series=series)
-    assert event_table.last_seen(event) == series["lastObservedTime"]
-    assert event_table.last_seen(an_event("Pod", "x", lastTimestamp=None)) == CREATED
-    line = event_table.text([event], NOW).splitlines()[1]
-    assert line.split() == ["60s", "(x7)", "Normal", "Started", "pod/a-shard-0", "line"]
-
-
-def test_watched_events_are_told_once_and_those_that_are_gone_are_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(event_table, "PAUSE_SECONDS", 0)
-    api = ApiInMemory()
-    shown = an_event("Pod", "a-shard-0")
-    lines = event_table.watch(Jobs(api, NAMESPACE), "a", [shown])
-    assert isinstance(lines, Generator)
-    for number in range(1, 6):
-        for index in (number - 1, number):
-            api.put(EVENTS, an_event("Pod", f"a-shard-{index}"))
-        assert f"pod/a-shard-{number} " in next(lines)
-        assert len(inspect.getgeneratorlocals(lines)["told"]) == 2
-        api.objects.clear()
-
-
 METRICS = """# HELP disttrain_samples_total Training samples processed.
 disttrain_samples_total 1000.0
 disttrain_step_seconds_total{doing="push"} 1.5
@@ -287,12 +199,12 @@ def test_a_row_of_top_is_a_difference_of_two_looks() -> None:
         {"containers": [{"usage": {"cpu": "250m", "memory": "128Mi"}}, {"usage": {"cpu": "1"}}]}
     )
 
-    found = usage.row(pod, (before, after), 2, used)
-    restarted = usage.row(pod, (after, before), 2, None)
+    found = usage.row(pod, (before, after), 2, used, usage.UPDATES)
+    restarted = usage.row(pod, (after, before), 2, {}, usage.UPDATES)
 
-    shown = usage.text(usage.Usage((found, restarted), ())).splitlines()
-    assert shown[1].split() == ["digits-replica-x-y", "Running", "1,000", "2/8", "1250m", "128Mi"]
-    assert restarted.samples_per_second is None, "its counter began again"
+    assert found == ["digits-replica-x-y", "Running", "1,000", "", "2/8", "1250m", "128Mi"]
+    assert restarted[2] == "", "its counter began again"
+    assert len(usage.head(usage.UPDATES)) == len(found)
 
 
 def test_shards_of_a_batch_method_are_shown_by_their_orders() -> None:
@@ -300,11 +212,10 @@ def test_shards_of_a_batch_method_are_shown_by_their_orders() -> None:
     before = usage.parse_metrics("disttrain_orders_total 100\ndisttrain_updates_applied_total 0")
     after = usage.parse_metrics("disttrain_orders_total 103\ndisttrain_updates_applied_total 0")
 
-    found = usage.row(pod, (before, after), 2, None, usage.ORDERS)
+    found = usage.row(pod, (before, after), 2, {}, usage.ORDERS)
 
-    head, shown = usage.text(usage.Usage((found,), (), usage.ORDERS)).splitlines()
-    assert head.split() == ["POD", "STATUS", "SAMPLES/S", "ORDERS/S", "CPU", "MEMORY"]
-    assert shown.split() == ["digits-shard-0", "Running", "1.5"]
+    assert usage.head(usage.ORDERS) == ["POD", "STATUS", "SAMPLES/S", "ORDERS/S", "CPU", "MEMORY"]
+    assert found == ["digits-shard-0", "Running", "", "1.5", "", ""]
 
 
 def of_one_container(memory: str) -> Object:
@@ -330,9 +241,9 @@ def test_other_texts_are_no_quantities(text: str) -> None:
 
 def test_lines_of_a_log_are_told_apart_by_their_nanoseconds() -> None:
     # The API server leaves out zeros at the end: as texts these would come in the wrong order.
-    first = logs.parse_line("2026-01-01T00:00:00.1Z one")
-    second = logs.parse_line("2026-01-01T00:00:00.10002Z two and more")
-    whole = logs.parse_line("2026-01-01T00:00:01Z three")
+    first = logs.parse_line("pod", "2026-01-01T00:00:00.1Z one")
+    second = logs.parse_line("pod", "2026-01-01T00:00:00.10002Z two and more")
+    whole = logs.parse_line("pod", "2026-01-01T00:00:01Z three")
     assert second.text == "two and more"
     assert logs.is_new(second, first)
     assert not logs.is_new(first, second)
@@ -375,7 +286,7 @@ def test_news_cannot_steer_a_terminal() -> None:
 def test_that_there_is_no_operator_is_told_once_and_not_at_once() -> None:
     early, late = following.look(a_job(), THEN), following.look(a_job(), NOW)
     assert following.news(None, early) == []
-    assert following.news(early, late) == [job_page.NO_OPERATOR]
+    assert following.news(early, late) == [following.NO_OPERATOR]
     assert following.news(late, late) == []
 
 

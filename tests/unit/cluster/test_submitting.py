@@ -8,9 +8,8 @@ import pytest
 
 from builders.api_answers import NAMESPACE, ApiInMemory, a_job, code_of
 from builders.jobs import SMALL
-from disttrain.cluster import code_folder, code_map, manifests, submission
-from disttrain.cluster.code_map import Change
-from disttrain.cluster.errors import AlreadyThere, Conflict, Forbidden, Unreachable, WrongInput
+from disttrain.cluster import code_folder, manifests, submission
+from disttrain.cluster.errors import AlreadyThere, Forbidden, Unreachable, WrongInput
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.manifests import Wish
@@ -87,7 +86,7 @@ def test_a_folder_is_packed_without_caches_and_the_manifest(tmp_path: Path) -> N
     (tmp_path / "pictures").mkdir()
 
     code = code_folder.read(tmp_path)
-    made = code_map.config_map("digits-code", code.files)
+    made = code_folder.config_map("digits-code", code.files)
 
     assert made["data"] == {f"{a_wish().module}.py": "# the task\n", "words.txt": "ö"}
     assert base64.b64decode(made["binaryData"]["table.bin"]) == b"\xff\x00"
@@ -119,9 +118,9 @@ def test_too_much_code_is_refused_with_the_biggest_files_and_a_way_out(tmp_path:
 
 
 def test_exactly_what_fits_is_packed() -> None:
-    code_map.require_fitting({"a": code_map.MOST_BYTES - 1, "b": 1}, "here")
+    code_folder.require_fitting({"a": code_folder.MOST_BYTES - 1, "b": 1}, "here")
     with pytest.raises(WrongInput):
-        code_map.require_fitting({"a": code_map.MOST_BYTES, "b": 1}, "here")
+        code_folder.require_fitting({"a": code_folder.MOST_BYTES, "b": 1}, "here")
 
 
 @pytest.mark.parametrize(
@@ -149,52 +148,6 @@ def test_the_folder_must_have_the_module_of_the_entrypoint(tmp_path: Path) -> No
         submission.read_code(a_wish(), tmp_path)
 
 
-def a_map(files: dict[str, str], *, ours: bool = True) -> Object:
-    labels = code_map.LABELS if ours else {}
-    return {"metadata": {"name": "digits-code", "labels": labels}, "data": files}
-
-
-@pytest.mark.parametrize(
-    ("found", "jobs", "change"),
-    [
-        (None, [], Change.CREATE),
-        (a_map({"a": "1"}), [a_job()], Change.KEEP),
-        (a_map({"a": "1"}, ours=False), [a_job()], Change.KEEP),
-        (a_map({"a": "2"}), [], Change.REPLACE),
-        (a_map({"a": "2"}), [a_job(phase="Complete"), a_job(phase="Failed")], Change.REPLACE),
-    ],
-)
-def test_what_becomes_of_a_config_map(
-    found: Object | None, jobs: list[Object], change: Change
-) -> None:
-    assert code_map.decide(a_map({"a": "1"}), found, jobs) is change
-
-
-@pytest.mark.parametrize(
-    ("found", "jobs", "words"),
-    [
-        (a_map({"a": "2"}), [a_job(phase="Running")], "job digits still runs with it"),
-        (a_map({"a": "2"}), [a_job(phase="Suspended")], "job digits still runs with it"),
-        (a_map({"a": "2"}), [a_job()], "job digits still runs with it"),
-        (a_map({"a": "2"}, ours=False), [], "was not made by `disttrain submit`"),
-    ],
-)
-def test_a_config_map_of_others_is_never_replaced(
-    found: Object, jobs: list[Object], words: str
-) -> None:
-    with pytest.raises(AlreadyThere, match=words):
-        code_map.decide(a_map({"a": "1"}), found, jobs)
-
-
-def test_a_config_map_that_several_jobs_use_has_several_owners() -> None:
-    first, second = a_job("first"), a_job("second")
-    shared = a_map({"a": "1"})
-    shared["metadata"] |= code_map.owned(shared, first)["metadata"]
-    shared["metadata"] |= code_map.owned(shared, second)["metadata"]
-    again = code_map.owned(shared, first)["metadata"]["ownerReferences"]
-    assert sorted(owner["name"] for owner in again) == ["first", "second"]
-
-
 def submitted(api: ApiInMemory, folder: Path, **how: bool) -> submission.Submitted:
     wish = a_wish(name="digits")
     code = submission.read_code(wish, a_folder(folder))
@@ -204,100 +157,29 @@ def submitted(api: ApiInMemory, folder: Path, **how: bool) -> submission.Submitt
 def test_the_code_goes_with_its_job(tmp_path: Path) -> None:
     api = ApiInMemory()
     done = submitted(api, tmp_path)
-    (owner,) = code_of(api)["metadata"]["ownerReferences"]
+    code = code_of(api)
+    name = code["metadata"]["name"]
+    assert done.job["spec"]["task"]["source"] == {"configMap": name}
+    (owner,) = code["metadata"]["ownerReferences"]
     assert owner["uid"] == done.job["metadata"]["uid"]
-    assert done.notes == ("configmap/digits-code created",)
+    assert done.notes == (f"configmap/{name} created",)
 
 
-class _Forgetful(ApiInMemory):
-    """Takes the ConfigMap away with its last owner, just before it gets another."""
-
-    def _patch(self, request: Request) -> Object:
-        self.objects.pop(request.path)
-        return super()._patch(request)
-
-
-def test_code_that_went_with_a_job_deleted_just_before_is_made_again(tmp_path: Path) -> None:
-    api = _Forgetful()
-    done = submitted(api, tmp_path)
-    kept = code_of(api)
-    assert [owner["uid"] for owner in kept["metadata"]["ownerReferences"]] == [
-        done.job["metadata"]["uid"]
-    ]
-    assert f"{a_wish().module}.py" in kept["data"]
-    assert code_map.is_ours(kept)
-
-
-def an_old_map() -> Object:
-    """A ConfigMap with other code, which no job uses."""
-    old = a_map({"a": "2"})
-    return {**old, "metadata": {**old["metadata"], "uid": "old", "resourceVersion": "7"}}
-
-
-def test_code_that_no_job_uses_is_replaced(tmp_path: Path) -> None:
-    api = ApiInMemory()
-    api.put(CONFIG_MAPS, an_old_map())
-    submitted(api, tmp_path)
-    assert f"{a_wish().module}.py" in code_of(api)["data"]
-
-
-class _Quicker(ApiInMemory):
-    """Somebody else's job becomes the owner of the old code as soon as jobs were looked at."""
-
-    def _list(self, request: Request) -> Object:
-        found = super()._list(request)
-        code_of(self)["metadata"] |= {"resourceVersion": "8", **_owned()}
-        return found
-
-
-def _owned() -> dict[str, Any]:
-    owners: dict[str, Any] = code_map.owned(an_old_map(), a_job("quicker"))["metadata"]
-    return owners
-
-
-def test_code_is_not_taken_from_a_job_that_was_quicker(tmp_path: Path) -> None:
-    api = _Quicker()
-    api.put(CONFIG_MAPS, an_old_map())
-    with pytest.raises(Conflict, match="configmap/digits-code was changed just now"):
-        submitted(api, tmp_path)
-    assert code_of(api)["data"] == {"a": "2"}
-    assert list(api.objects) == [CONFIG_MAPS.path(NAMESPACE, "digits-code")]
-
-
-class _AtOnce(ApiInMemory):
-    """Another submit keeps the same code at the same time, and is quicker with its job."""
-
-    changes: Object
-
-    def _patch(self, request: Request) -> Object:
-        if self.changes:
-            there = code_of(self)
-            there["metadata"] |= {"resourceVersion": "8", **_owned()}
-            there |= self.changes
-            self.changes = {}
-        return super()._patch(request)
-
-
-def test_code_that_two_submits_keep_at_once_belongs_to_both_jobs(tmp_path: Path) -> None:
-    api = _AtOnce()
-    api.changes = {"immutable": False}
-    done = submitted(api, tmp_path)
-    owners = {owner["uid"] for owner in code_of(api)["metadata"]["ownerReferences"]}
-    assert owners == {done.job["metadata"]["uid"], "uid-of-quicker"}
-
-
-def test_code_that_somebody_else_wrote_over_meanwhile_is_told(tmp_path: Path) -> None:
-    api = _AtOnce()
-    api.changes = {"data": {"other.py": ""}}
-    with pytest.raises(Conflict, match="wrote other code into configmap/digits-code just now"):
-        submitted(api, tmp_path)
+def test_code_that_is_packed_never_has_the_name_of_other_code(tmp_path: Path) -> None:
+    code = submission.read_code(a_wish(), a_folder(tmp_path))
+    names = {submission.code_name(a_wish(), code) for _ in range(20)}
+    assert len(names) == 20
+    assert all(str(name).startswith("digits-code-") for name in names)
+    assert submission.code_name(a_wish(), None) == "digits-code"
+    unnamed = manifests.parse(SMALL, "job.yaml", ["metadata.name=other"])
+    assert str(submission.code_name(unnamed, code)).startswith("other-code-")
 
 
 def test_a_dry_run_makes_nothing(tmp_path: Path) -> None:
     api = ApiInMemory()
     done = submitted(api, tmp_path, dry_run=True)
     assert api.objects == {}
-    assert done.job["spec"]["task"]["source"] == {"configMap": "digits-code"}
+    assert done.job["spec"]["task"]["source"]["configMap"].startswith("digits-code-")
 
 
 def test_a_refused_job_leaves_no_config_map(tmp_path: Path) -> None:
@@ -334,8 +216,6 @@ def test_a_job_that_another_came_before_is_explained_and_leaves_no_code(tmp_path
     with pytest.raises(AlreadyThere, match="generateName: digits-"):
         submitted(api, tmp_path)
     assert list(api.objects) == [JOBS.path(NAMESPACE, "digits")]
-    (deleted,) = [each for each in api.asked if each.verb is Verb.DELETE]
-    assert (deleted.body or {})["preconditions"]["resourceVersion"] == "1"
 
 
 def test_code_stays_for_a_job_that_may_have_been_made(tmp_path: Path) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from builders import committed_cuts, placements
-from disttrain.checkpoint import names, part_file
+from builders import committed_cuts, downpour_shards, placements
+from builders.checkpoints import parts_at
+from disttrain.checkpoint import names, part_file, stores
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.parts import FolderParts
 from disttrain.checkpoint.reading import Checkpoint
-from disttrain.checkpoint.store import Store
 from disttrain.holder import writing
 from disttrain.holder.errors import WrongSnapshot
 from disttrain.holder.notes import Table
@@ -22,11 +21,10 @@ from disttrain.holder.restoring import Wanted, newest
 from disttrain.holder.writing import Cut
 from disttrain.job.update_rules.adagrad import Adagrad
 from disttrain.job.update_rules.sgd import Sgd
-from disttrain.parameter_server import assembly, reporting, restoring
+from disttrain.parameter_server import reporting, restoring
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
-from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.state.placement import TRAINED, Placement
 from disttrain.state.share import Share
@@ -45,7 +43,7 @@ def a_placement(holders: int = 1) -> Placement:
 
 def a_shard(config: Sgd | Adagrad, index: int = 0, shards: int = 1) -> Shard:
     state = ShardState(index=index, incarnation=1)
-    shard = assembly.build(state, config, Records(incarnation=1))
+    shard = downpour_shards.build(state, config)
     shard.configure(a_placement(shards), CHUNK_BYTES)
     shard.admit(LIFE)
     state.is_initialised = True
@@ -84,7 +82,7 @@ def push(shard: Shard, sequence: int, chunks: Sequence[int] | None = None) -> No
 def take_cut(shard: Shard, number: int = 1) -> Cut:
     assert shard.state.values is not None
     made = writing.cut(number, shard.state.values, shard.state.notes())
-    shard.protect(made)
+    shard.state.cut = made
     return made
 
 
@@ -97,7 +95,7 @@ def wanted(shard: int = 0, shards: int = 1, rule: str = "sgd") -> Wanted:
     names_of_state = ("sum_of_squares",) if rule == "adagrad" else ()
     return Wanted(
         share=Share(a_placement(shards), shard, CHUNK_BYTES),
-        makers={rule: assembly.with_state(names_of_state)},
+        makers={rule: downpour_shards.with_state(names_of_state)},
         tables=restoring.TABLES,
     )
 
@@ -140,7 +138,7 @@ def test_without_copies_the_picture_would_be_torn() -> None:
     """The test above can fail: nobody tells the snapshot of the changes here."""
     shard = a_shard(Sgd(learning_rate=1.0))
     made = take_cut(shard)
-    shard.protect(None)
+    shard.state.cut = None
     push(shard, 1)
     first = bytes(next(iter(writing.contents(made)[0].pieces)))
     assert first != torch.zeros(CHUNK).numpy().tobytes()
@@ -150,7 +148,7 @@ def test_a_file_written_by_the_thread_is_of_one_version(tmp_path: Path) -> None:
     shard = a_shard(Sgd(learning_rate=1.0))
     push(shard, 1)
     before = set(threading.enumerate())
-    writer = writing.Writer(take_cut(shard), FolderParts(tmp_path))
+    writer = writing.Writer(take_cut(shard), parts_at(tmp_path))
     sequence = 2
     while not writer.is_over:
         push(shard, sequence)
@@ -168,7 +166,7 @@ def test_a_file_written_by_the_thread_is_of_one_version(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     shard = a_shard(Sgd(learning_rate=1.0))
-    writer = writing.Writer(take_cut(shard), FolderParts(tmp_path / "no-such-folder"))
+    writer = writing.Writer(take_cut(shard), parts_at(tmp_path / "no-such-folder"))
     assert writer.wait(10)
     assert writer.cut.error is not None
     push(shard, 1)
@@ -266,7 +264,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     content = bytearray(file.read_bytes())
     content[-CHUNK_BYTES] ^= 1
     file.write_bytes(content)
-    (candidates, damaged), wants = newest(Store(tmp_path), "job", None), wanted()
+    (candidates, damaged), wants = newest(stores.in_folder(tmp_path), "job", None), wanted()
     restored = restoring.restore(candidates, wants, damaged)
     assert restored is not None
     assert (restored.checkpoint, restored.version) == (1, 1)
@@ -284,13 +282,13 @@ def test_checkpoints_without_a_good_manifest_are_told_and_no_reason_to_begin_ane
     folders = [commit(tmp_path, [take_cut(shard)], number=each).path for each in (1, 2, 3, 4)]
     for folder in (folders[0], folders[2], folders[3]):
         (folder / names.MANIFEST).write_bytes(b"")
-    candidates, damaged = newest(Store(tmp_path), "job", None)
+    candidates, damaged = newest(stores.in_folder(tmp_path), "job", None)
     restored = restoring.restore(candidates, wanted(), damaged)
     assert restored is not None
     assert (restored.checkpoint, restored.damaged) == (2, (4, 3))
 
     (folders[1] / names.MANIFEST).unlink()
-    candidates, damaged = newest(Store(tmp_path), "job", None)
+    candidates, damaged = newest(stores.in_folder(tmp_path), "job", None)
     with pytest.raises(Corrupt, match="checkpoint 4: its manifest cannot be read"):
         restoring.restore(candidates, wanted(), damaged)
 
@@ -303,7 +301,7 @@ def test_a_checkpoint_of_another_rule_is_refused(tmp_path: Path) -> None:
 
 def test_another_jobs_checkpoints_are_not_taken(tmp_path: Path) -> None:
     commit(tmp_path, [take_cut(a_shard(Sgd(learning_rate=1.0)))])
-    assert newest(Store(tmp_path), "another", None) == ([], ())
+    assert newest(stores.in_folder(tmp_path), "another", None) == ([], ())
 
 
 def test_a_join_tells_what_all_lives_of_the_shard_have_lost() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.checkpoints import a_checkpoint
 from disttrain.job.location import Location
 from disttrain.launch import outcome
 from disttrain.launch.errors import NotARunFolder, OutputFolderInUse, OutputFolderUnusable
@@ -169,9 +170,8 @@ def test_the_record_survives_its_file_and_a_torn_one_is_told(tmp_path: Path) -> 
 def test_the_newest_whole_checkpoint_is_the_restart_point(tmp_path: Path) -> None:
     assert run.latest_checkpoint(Location(tmp_path / "none")) is None
     for number in (9, 10, 11):
-        (tmp_path / f"{number:08}").mkdir()
-    for number in (9, 10):
-        (tmp_path / f"{number:08}" / "manifest.json").touch()
+        last = a_checkpoint(tmp_path, number=number)
+    (last.path / "manifest.json").unlink()
     assert run.latest_checkpoint(Location(tmp_path)) == tmp_path / "00000010"
 
 

@@ -22,21 +22,21 @@ from builders.batch_shards import (
     stage,
     stage_headers,
 )
+from builders.checkpoints import parts_at
 from disttrain.checkpoint import export, names, part_file
 from disttrain.checkpoint.errors import Corrupt
-from disttrain.checkpoint.parts import FolderParts
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
 from disttrain.holder import writing
-from disttrain.parameter_server import batch_shard, ledger
+from disttrain.parameter_server import ledger
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind, Ledger
 from disttrain.parameter_server.restoring import RestoredShard
+from disttrain.parameter_server.strategies import sandblaster
 from disttrain.sandblaster import operations as ops
 from disttrain.sandblaster.batch.orders import Decided, Order
 from disttrain.sandblaster.batch.runs import Run
 from disttrain.sandblaster.names import PARAMETERS, TRIAL
-from disttrain.state.share import Share
 from disttrain.state.vector import Vector
 from disttrain.transport.header import Reason, Verb
 
@@ -146,9 +146,9 @@ def test_a_gradient_that_is_not_finite_is_kept_for_the_line_search() -> None:
 
 
 def test_more_than_there_is_room_for_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_shard, "STAGED_BYTES", 0)
-    monkeypatch.setattr(batch_shard, "ATTEMPTS_OF_A_REPLICA", 0)
-    monkeypatch.setattr(batch_shard, "OTHER_PIECES", 1)
+    monkeypatch.setattr(sandblaster, "STAGED_BYTES", 0)
+    monkeypatch.setattr(sandblaster, "ATTEMPTS_OF_A_REPLICA", 0)
+    monkeypatch.setattr(sandblaster, "OTHER_PIECES", 1)
     shard = a_shard()
     performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=2))
     assert stage(shard, attempt=1, value=1.0, group=0)
@@ -160,8 +160,8 @@ def test_more_than_there_is_room_for_waits(monkeypatch: pytest.MonkeyPatch) -> N
     assert reasons(handle(shard, third._replace(sender=1))) == [Reason.BUSY], "it may still win"
 
     news = Decided(coordinator=1, evaluation=1, winners={0: 1})
-    assert shard.carry_out(orders.Decide(news=news)) == orders.Done()
-    assert shard.figures.staged_bytes == 4 * ELEMENTS, "the sum"
+    assert shard.stage.carry_out(orders.Decide(news=news)) == orders.Done()
+    assert shard.stage.figures.staged_bytes == 4 * ELEMENTS, "the sum"
 
 
 def test_the_point_of_another_evaluation_is_not_given_out() -> None:
@@ -188,7 +188,7 @@ def test_an_order_out_of_step_says_so(order: dict[str, object]) -> None:
     made = Order(
         **({"coordinator": 1, "number": 1, "iteration": 0, "evaluation": 0} | order)  # type: ignore[arg-type]
     )
-    failed = shard.carry_out(orders.Perform(order=made))
+    failed = shard.stage.carry_out(orders.Perform(order=made))
     assert isinstance(failed, OrderFailed)
     assert failed.why is WhyFailed.OUT_OF_STEP
     assert shard.state.count == 0
@@ -233,7 +233,7 @@ def test_a_checkpoint_comes_back_into_another_number_of_shards(
 
 
 def test_a_living_shard_returns_to_a_checkpoint(tmp_path: Path) -> None:
-    shard = a_shard(reload=lambda number, _: batch_shards.read({1: checkpoint}[number]))
+    shard = a_shard()
     batch_shards.one_iteration([shard])
     checkpoint = batch_shards.commit(tmp_path, [shard])
     then = batch_shards.vectors(shard)
@@ -241,23 +241,23 @@ def test_a_living_shard_returns_to_a_checkpoint(tmp_path: Path) -> None:
     assert stage(shard, attempt=9, value=1.0, evaluation=2)
     performed(perform(shard, 4, *ACCEPT))
 
-    assert shard.return_to(1, lambda: shard.reload(1)) == orders.Done()
+    assert shard.return_to(1, lambda: batch_shards.read(checkpoint)) == orders.Done()
 
     assert batch_shards.vectors(shard) == then
     assert shard.state.count == version + 2, "versions never go back"
-    assert shard.figures.staged_bytes == 0
+    assert shard.stage.figures.staged_bytes == 0
     performed(perform(shard, 4, *ACCEPT, evaluation=5, groups=1))
     assert stage(shard, attempt=20, value=1.0, evaluation=5)
 
 
 def test_a_checkpoint_that_is_damaged_changes_nothing(tmp_path: Path) -> None:
-    def damaged(number: int, _share: Share) -> RestoredShard:
-        raise Corrupt(tmp_path, f"checkpoint {number}")
+    def damaged() -> RestoredShard:
+        raise Corrupt(tmp_path, "checkpoint 7")
 
-    shard = a_shard(reload=damaged)
+    shard = a_shard()
     batch_shards.one_iteration([shard])
     before = batch_shards.vectors(shard)
-    failed = shard.return_to(7, lambda: shard.reload(7))
+    failed = shard.return_to(7, damaged)
     assert isinstance(failed, OrderFailed)
     assert "checkpoint 7" in failed.message
     assert failed.why is WhyFailed.DAMAGED
@@ -270,13 +270,13 @@ def test_what_is_written_is_of_one_moment_while_orders_go_on(tmp_path: Path) -> 
     assert shard.state.values is not None
     then = batch_shards.vectors(shard)
     made = writing.cut(1, shard.state.values, shard.state.notes())
-    shard.protect(made)
+    shard.state.cut = made
     for group in range(3):
         assert stage(shard, group + 5, 1.0, group, evaluation=2)
     performed(perform(shard, 4, *MEASURE, commits=(5, 6, 7)))
     performed(perform(shard, 5, *ACCEPT, ops.Combine(target="s1", terms={"s0": 2.0})))
-    writing.write(made, FolderParts(tmp_path))
-    shard.protect(None)
+    writing.write(made, parts_at(tmp_path))
+    shard.state.cut = None
 
     with part_file.opened(tmp_path / names.part_file(0)) as file:
         for name in then.keys() - {"s0"}:
@@ -307,9 +307,9 @@ def test_what_orders_take_is_counted_once() -> None:
     performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=1))
     performed(perform(shard, 1, *FIRST_POINT, evaluation=1, groups=1))
     assert stage(shard, attempt=1, value=1.0)
-    assert shard.figures.orders == 1
-    assert shard.figures.order_seconds > 0
-    assert shard.figures.staged_bytes == 4 * ELEMENTS
+    assert shard.stage.figures.orders == 1
+    assert shard.stage.figures.order_seconds > 0
+    assert shard.stage.figures.staged_bytes == 4 * ELEMENTS
 
 
 def test_commits_are_written_down_with_the_groups_own_numbers(tmp_path: Path) -> None:

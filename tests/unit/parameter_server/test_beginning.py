@@ -50,23 +50,21 @@ def test_a_shard_returns_although_the_checkpoint_that_it_began_with_is_gone(
     assert config.resume_from is not None
     shutil.rmtree(config.resume_from)
 
-    assert beginning.reloading(config)(2, SHARE).checkpoint == 2
+    assert beginning.reload(config, 2, SHARE).checkpoint == 2
 
 
 def test_it_returns_to_no_other_checkpoint_than_the_one_that_was_named(
     config: LaunchConfig,
 ) -> None:
-    reload = beginning.reloading(config)
-
-    assert reload(1, SHARE).checkpoint == 1
+    assert beginning.reload(config, 1, SHARE).checkpoint == 1
     with pytest.raises(NoCheckpoint, match="there is no checkpoint 3"):
-        reload(3, SHARE)
+        beginning.reload(config, 3, SHARE)
 
 
 def test_who_goes_on_from_a_stop_tells_of_a_damaged_checkpoint_after_it(
     config: LaunchConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    saved = beginning.reloading(config)(2, SHARE)
+    saved = beginning.reload(config, 2, SHARE)
     monkeypatch.setattr(beginning, "_saved_at_stop", lambda *_: saved)
     (config.checkpoints.folder / names.folder(3)).mkdir()
 

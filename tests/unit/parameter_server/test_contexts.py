@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from builders import downpour_shards
 from builders.interleaved import CUTS, ELEMENTS, SENDERS, Expected, Interleaved, Sender, reach
 from builders.transports import a_chunk_header
 from disttrain.job.schedule import LinearWarmup, Schedule
@@ -15,11 +16,10 @@ from disttrain.job.update_rule import UpdateRule
 from disttrain.job.update_rules.predicted_momentum import PredictedMomentum
 from disttrain.job.update_rules.sgd import Sgd
 from disttrain.job.update_rules.staleness_aware_sgd import StalenessAwareSgd
-from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
-from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.restoring import merge
 from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.strategies.downpour import PushedGradients
 from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
 from disttrain.parameter_server.update_rules import rule_for
 from disttrain.transport.header import Verb
@@ -206,20 +206,19 @@ def test_vectors_of_a_sender_last_as_long_as_its_life_may_push() -> None:
 
 
 def test_a_late_copy_of_a_fetch_changes_nothing_for_the_one_under_way() -> None:
-    shard = assembly.build(
-        ShardState(index=0, incarnation=1, is_initialised=True),
-        Sgd(learning_rate=RATE),
-        Records(incarnation=1),
-    )
+    state = ShardState(index=0, incarnation=1, is_initialised=True)
+    shard = downpour_shards.build(state, Sgd(learning_rate=RATE))
     shard.admit(SenderLife(0, 1))
     under_way = a_chunk_header(Verb.FETCH, 0, incarnation=1, sequence=2)
-    context = shard._fetch_context(under_way)
+    stage = shard.stage
+    assert isinstance(stage, PushedGradients)
+    context = stage._fetch_context(under_way)
 
     shard.state.count += 1
-    late = shard._fetch_context(under_way._replace(sequence=1))
+    late = stage._fetch_context(under_way._replace(sequence=1))
 
     assert late.steps == 1
-    assert shard._fetch_context(under_way) is context
+    assert stage._fetch_context(under_way) is context
 
 
 def test_a_rule_that_serves_the_parameters_serves_their_memory() -> None:

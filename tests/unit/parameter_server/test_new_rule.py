@@ -53,16 +53,16 @@ from builders.transports import a_chunk_header
 from builders import placements
 from disttrain.job import fields
 from disttrain_generators import crd_file, reference_page
-from disttrain.parameter_server import assembly
+from disttrain.parameter_server import strategies
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.transport.header import Verb
 
 job = a_job("spec.strategy.downpour.optimizer={halfRate: {learningRate: 1.0}}")
 state = ShardState(index=0, incarnation=1, is_initialised=True)
-rule = job.spec.strategy.only_downpour.optimizer.rule
-shard = assembly.build(state, rule, Records(incarnation=1))
+shard = Shard(strategies.stages(job.spec, state, Records(incarnation=1)))
 shard.configure(placements.a_placement({placements.PARAMETERS: 4}, 1), 16)
 shard.admit(SenderLife(0, 1))
 push = a_chunk_header(Verb.PUSH, 4, incarnation=1, receiver_incarnation=1, sequence=1)
@@ -70,7 +70,7 @@ list(shard.handle(push, torch.ones(4).numpy().data.cast("B")))
 assert state.values.tensor(placements.PARAMETERS).tolist() == [-0.5] * 4
 for text in (crd_file.plain(), reference_page.page(), fields.schema_text()):
     assert "halfRate" in text
-assert next(iter(assembly.makers(job.spec.strategy.rule))) == "half_rate"
+assert next(iter(strategies.makers(job.spec))) == "half_rate"
 """
 
 

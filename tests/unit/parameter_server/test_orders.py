@@ -2,20 +2,20 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from unittest.mock import create_autospec
 
 import pytest
 
-from builders import batch_shards, placements
+from builders import batch_shards, downpour_shards, placements
+from builders.checkpoints import parts_at
 from disttrain.checkpoint import part_file
 from disttrain.checkpoint.part_file import Content, Written
-from disttrain.checkpoint.parts import FolderParts
+from disttrain.checkpoint.reading import Checkpoint
 from disttrain.coordinator.protocol import orders
 from disttrain.coordinator.protocol.orders import NumberedOrder, Result
 from disttrain.job.update_rules.sgd import Sgd
-from disttrain.parameter_server import assembly
 from disttrain.parameter_server.acknowledged import AcknowledgedFile
 from disttrain.parameter_server.counts import Count
 from disttrain.parameter_server.coverage import Coverage
@@ -28,6 +28,7 @@ from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.state.share import Share
+from disttrain.telemetry.metrics import Histogram
 
 CHUNK_BYTES = 64
 
@@ -47,16 +48,27 @@ class HeldDisk:
 
 def a_book() -> OrderBook:
     state = ShardState(index=0, incarnation=1)
-    shard = assembly.build(state, Sgd(learning_rate=1.0), Records(incarnation=1))
+    shard = downpour_shards.build(state, Sgd(learning_rate=1.0))
     shard.configure(placements.a_placement({placements.PARAMETERS: 16}, 1), CHUNK_BYTES)
     state.is_initialised = True
     return book_of(shard)
 
 
-def book_of(shard: Shard) -> OrderBook:
+def book_of(shard: Shard, *checkpoints: Checkpoint) -> OrderBook:
+    """What it returns to are these, from number 1 on."""
+    return book_with(shard, lambda number, _: batch_shards.read(checkpoints[number - 1]))
+
+
+def book_with(shard: Shard, reload: Callable[[int, Share], RestoredShard]) -> OrderBook:
     serving = create_autospec(Serving, instance=True)
-    metrics = create_autospec(ServedMetrics, instance=True)
-    return OrderBook(shard, serving, CHUNK_BYTES, metrics, lambda at: FolderParts(Path(at)))
+    metrics = create_autospec(
+        ServedMetrics,
+        instance=True,
+        checkpoint_seconds=Histogram(),
+        blocking_seconds=Histogram(),
+        checkpoint_failures=0,
+    )
+    return OrderBook(shard, serving, CHUNK_BYTES, metrics, lambda at: parts_at(Path(at)), reload)
 
 
 def a_checkpoint(number: int) -> NumberedOrder:
@@ -87,10 +99,10 @@ def test_a_checkpoint_waits_for_the_end_of_one_that_was_given_up(
 
 
 def test_after_a_return_nothing_is_at_risk(tmp_path: Path) -> None:
-    shard = batch_shards.a_shard(reload=lambda _, __: batch_shards.read(checkpoint))
+    shard = batch_shards.a_shard()
     batch_shards.one_iteration([shard])
     checkpoint = batch_shards.commit(tmp_path, [shard], number=3)
-    book = book_of(shard)
+    book = book_of(shard, checkpoint, checkpoint, checkpoint)
 
     asked = NumberedOrder(id=1, order=orders.ReturnTo(checkpoint=3))
 
@@ -106,7 +118,7 @@ def test_lives_that_are_over_and_covered_are_forgotten_but_not_those_with_losses
     file = AcknowledgedFile(tmp_path / "acknowledged.bin")
     state = ShardState(index=0, incarnation=1)
     records = Records(incarnation=1, acknowledged=file)
-    shard = assembly.build(state, Sgd(learning_rate=1.0), records)
+    shard = downpour_shards.build(state, Sgd(learning_rate=1.0), records)
     shard.configure(placements.a_placement({placements.PARAMETERS: 16}, 1), CHUNK_BYTES)
     state.is_initialised = True
     for life in (over, with_losses, lives):
@@ -136,12 +148,12 @@ def test_a_shard_goes_on_while_a_checkpoint_is_read_to_return_to(tmp_path: Path)
         assert goes_on.wait(20)
         return batch_shards.read(checkpoints[number])
 
-    shard = batch_shards.a_shard(reload=reload)
+    shard = batch_shards.a_shard()
     batch_shards.one_iteration([shard])
     checkpoints = {
         number: batch_shards.commit(tmp_path, [shard], number=number) for number in (1, 2)
     }
-    book = book_of(shard)
+    book = book_with(shard, reload)
     asked = [
         NumberedOrder(id=number, order=orders.ReturnTo(checkpoint=number)) for number in (1, 2)
     ]
@@ -159,7 +171,7 @@ def test_a_shard_goes_on_while_a_checkpoint_is_read_to_return_to(tmp_path: Path)
 def test_what_no_kept_checkpoint_can_take_back_is_folded_at_the_next_one(tmp_path: Path) -> None:
     state = ShardState(index=0, incarnation=1)
     records = create_autospec(Records, instance=True)
-    shard = assembly.build(state, Sgd(learning_rate=1.0), records)
+    shard = downpour_shards.build(state, Sgd(learning_rate=1.0), records)
     shard.configure(placements.a_placement({placements.PARAMETERS: 16}, 1), CHUNK_BYTES)
     state.is_initialised = True
     book = book_of(shard)

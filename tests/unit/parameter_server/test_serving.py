@@ -2,13 +2,11 @@
 
 from collections import Counter, deque
 
-from builders import placements
+from builders import downpour_shards, placements
 from builders.transports import a_header
 from disttrain.job.update_rules.sgd import Sgd
-from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.messages import Side
-from disttrain.parameter_server.records import Records
 from disttrain.parameter_server.serving import Serving
 from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
@@ -49,7 +47,7 @@ class Served:
 
     def __init__(self) -> None:
         state = ShardState(index=0, incarnation=1)
-        self.shard: Shard = assembly.build(state, Sgd(learning_rate=1.0), Records(incarnation=1))
+        self.shard: Shard = downpour_shards.build(state, Sgd(learning_rate=1.0))
         self.shard.configure(placements.a_placement({placements.PARAMETERS: 4}, 1), 16)
         self.shard.admit(SenderLife(0, 1))
         self.wire = Wire()

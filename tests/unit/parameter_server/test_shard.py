@@ -3,14 +3,12 @@
 import pytest
 import torch
 
-from builders import placements
+from builders import downpour_shards, placements
 from builders.transports import a_chunk_header, a_header
 from disttrain.job.update_rules.momentum import Momentum
 from disttrain.job.update_rules.sgd import Sgd
-from disttrain.parameter_server import assembly
 from disttrain.parameter_server.deliveries import SenderLife
-from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
-from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.transport.header import Header, Reason, Verb
 
@@ -19,7 +17,7 @@ ELEMENTS = 16
 
 def a_shard(*, is_initialised: bool = True, chunk_bytes: int = 4 * ELEMENTS) -> Shard:
     state = ShardState(index=0, incarnation=1, is_initialised=is_initialised)
-    shard = assembly.build(state, Sgd(learning_rate=1.0), Records(incarnation=1))
+    shard = downpour_shards.build(state, Sgd(learning_rate=1.0))
     shard.configure(placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1), chunk_bytes)
     for sender in range(2):
         shard.admit(SenderLife(sender, 1))
@@ -104,7 +102,7 @@ def test_an_upload_goes_on_where_its_sender_was() -> None:
 def test_what_the_update_rule_keeps_can_be_fetched() -> None:
     state = ShardState(index=0, incarnation=1, is_initialised=True)
     rule = Momentum(learning_rate=1.0, momentum=0.5)
-    shard = assembly.build(state, rule, Records(incarnation=1))
+    shard = downpour_shards.build(state, rule)
     placement = placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1, rule.kept)
     shard.configure(placement, 4 * ELEMENTS)
     shard.admit(SenderLife(0, 1))
@@ -123,7 +121,7 @@ def test_what_the_update_rule_keeps_can_be_fetched() -> None:
 def test_a_vector_that_is_not_kept_here_cannot_be_fetched(number: int) -> None:
     """The table may name one that only a later phase of the job has."""
     state = ShardState(index=0, incarnation=1, is_initialised=True)
-    shard = assembly.build(state, Sgd(learning_rate=1.0), Records(incarnation=1))
+    shard = downpour_shards.build(state, Sgd(learning_rate=1.0))
     shard.configure(placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1, ("trial",)), 64)
     shard.admit(SenderLife(0, 1))
     header = a_header(Verb.FETCH, vector=number, count=1, incarnation=1, receiver_incarnation=1)

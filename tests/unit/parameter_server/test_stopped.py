@@ -7,19 +7,19 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from builders import placements
+from builders import downpour_shards, placements
 from builders.checkpoints import a_layout, a_manifest
 from builders.flaky_objects import Fault, FlakyObjects
 from disttrain.checkpoint import names
 from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.manifest import FileEntry, HolderEntry, Manifest
+from disttrain.checkpoint.storage import FolderStorage, Storage
 from disttrain.holder.restoring import Wanted
 from disttrain.job.update_rules.momentum import Momentum
-from disttrain.parameter_server import assembly, beginning, restoring, server, stopped
+from disttrain.parameter_server import beginning, restoring, server, stopped
 from disttrain.parameter_server.deliveries import Delivered, SenderLife
-from disttrain.parameter_server.downpour_shard import DownpourShard as Shard
 from disttrain.parameter_server.parting import LINGER_SECONDS, QUIET_SECONDS, Parting
-from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.shard import Shard
 from disttrain.parameter_server.state import ShardState
 from disttrain.parameter_server.stopped import Saver
 from disttrain.state.share import Share
@@ -36,14 +36,14 @@ def a_share(holders: int = 2) -> Share:
 
 WANTED = Wanted(
     share=a_share(),
-    makers={"momentum": assembly.with_state(("momentum",))},
+    makers={"momentum": downpour_shards.with_state(("momentum",))},
     tables=restoring.TABLES,
 )
 
 
 def a_shard() -> Shard:
     state = ShardState(index=1, incarnation=4)
-    shard = assembly.build(state, Momentum(learning_rate=1.0), Records(incarnation=4))
+    shard = downpour_shards.build(state, Momentum(learning_rate=1.0))
     shard.configure(a_share().placement, CHUNK_BYTES)
     assert state.values is not None
     state.values.vectors[placements.PARAMETERS][:] = torch.arange(32.0)
@@ -55,7 +55,7 @@ def a_shard() -> Shard:
 
 
 def a_saver(folder: Path) -> Saver:
-    return Saver(folder=folder, job_uid="job", update_rule="momentum")
+    return Saver(storage=FolderStorage(folder), job_uid="job", update_rule="momentum")
 
 
 def save(folder: Path, checkpoint: int = 6) -> Shard:
@@ -66,7 +66,7 @@ def save(folder: Path, checkpoint: int = 6) -> Shard:
 
 def test_the_next_life_has_everything(tmp_path: Path) -> None:
     saved = save(tmp_path).state
-    found = stopped.read(tmp_path, "job", WANTED)
+    found = stopped.read(FolderStorage(tmp_path), "job", WANTED)
     assert found is not None
     assert saved.values is not None
     for vector, values in saved.values.vectors.items():
@@ -86,7 +86,7 @@ def test_what_a_newer_life_has_saved_stays(tmp_path: Path) -> None:
 
     assert not Parting(a_shard(), a_saver(tmp_path)).save(6)
 
-    found = stopped.read(tmp_path, "job", WANTED)
+    found = stopped.read(FolderStorage(tmp_path), "job", WANTED)
     assert found is not None
     assert found.version == 12
     newer.state.count = 13
@@ -102,8 +102,13 @@ def a_parting(folder: Path, objects: FlakyObjects | None, incarnation: int) -> P
     """Of a life whose values are those of `a_shard`, on a node of its own with an object store."""
     shard = a_shard()
     shard.state.incarnation = incarnation
-    own = folder if objects is None else folder / str(incarnation)
-    return Parting(shard, replace(a_saver(own), objects=objects))
+    storage = a_storage_at(folder, objects, incarnation)
+    return Parting(shard, replace(a_saver(folder), storage=storage))
+
+
+def a_storage_at(folder: Path, objects: FlakyObjects | None, node: int = 1) -> Storage:
+    """Where shards of a job save, as a process on this node reaches it."""
+    return FolderStorage(folder) if objects is None else Storage(objects, folder / str(node))
 
 
 def test_an_older_life_saves_nothing_once_a_newer_one_has_joined(
@@ -116,7 +121,7 @@ def test_an_older_life_saves_nothing_once_a_newer_one_has_joined(
     zombie.begin(0)
 
     assert not zombie.save(6)
-    assert stopped.read(tmp_path / "6", "job", WANTED, objects) is None
+    assert stopped.read(a_storage_at(tmp_path, objects, 6), "job", WANTED) is None
     assert a_parting(tmp_path, objects, 5).save(6)
 
 
@@ -127,7 +132,7 @@ def test_what_an_older_life_saved_as_a_newer_one_joined_is_passed_over(
     assert a_parting(tmp_path, objects, 4).save(6)
     a_parting(tmp_path, objects, 5).begin(0)
 
-    assert stopped.read(tmp_path, "job", WANTED, objects) is None
+    assert stopped.read(a_storage_at(tmp_path, objects), "job", WANTED) is None
 
 
 def test_a_shard_that_joins_notes_that_it_has(
@@ -144,7 +149,7 @@ def test_what_was_saved_is_gone_on_from_again_after_a_death(
 ) -> None:
     assert a_parting(tmp_path, objects, 4).save(6)
     for incarnation in (5, 6):
-        found = stopped.read(tmp_path, "job", WANTED, objects)
+        found = stopped.read(a_storage_at(tmp_path, objects), "job", WANTED)
         assert found is not None
         assert found.saved_by == 4
         a_parting(tmp_path, objects, incarnation).begin(found.saved_by)
@@ -160,24 +165,24 @@ def test_what_is_not_of_this_job_as_it_is_now_is_passed_over(
     save(tmp_path)
     wanted = Wanted(
         share=a_share(shards),
-        makers={rule: assembly.with_state(())},
+        makers={rule: downpour_shards.with_state(())},
         tables=restoring.TABLES,
     )
-    assert stopped.read(tmp_path, job_uid, wanted) is None
+    assert stopped.read(FolderStorage(tmp_path), job_uid, wanted) is None
 
 
 def test_damage_is_named(tmp_path: Path) -> None:
-    assert stopped.read(tmp_path, "job", WANTED) is None
+    assert stopped.read(FolderStorage(tmp_path), "job", WANTED) is None
     save(tmp_path)
-    file = tmp_path / names.part_file(1)
+    file = tmp_path / names.STOPPED / names.part_file(1)
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
     with pytest.raises(Corrupt, match=r"part-00001\.safetensors"):
-        stopped.read(tmp_path, "job", WANTED)
+        stopped.read(FolderStorage(tmp_path), "job", WANTED)
     file.with_suffix(".json").write_text("{}")
     with pytest.raises(Corrupt, match=r"part-00001\.json"):
-        stopped.read(tmp_path, "job", WANTED)
+        stopped.read(FolderStorage(tmp_path), "job", WANTED)
 
 
 def test_without_values_there_is_nothing_to_save(tmp_path: Path) -> None:
@@ -234,17 +239,17 @@ def test_what_was_saved_at_the_stop_counts_until_a_later_checkpoint(
     tmp_path: Path, checkpoint: Manifest | None, *, is_newer: bool
 ) -> None:
     save(tmp_path, checkpoint=6)
-    found = stopped.read(tmp_path, "job", WANTED)
+    found = stopped.read(FolderStorage(tmp_path), "job", WANTED)
     assert found is not None
     assert stopped.is_newer(found, 1, checkpoint) is is_newer
 
 
 def test_in_an_object_store_the_next_life_needs_nothing_of_the_folder(tmp_path: Path) -> None:
     objects = FlakyObjects()
-    saver = replace(a_saver(tmp_path / "first"), objects=objects)
+    saver = replace(a_saver(tmp_path), storage=Storage(objects, tmp_path / "first"))
     for checkpoint in (5, 6):
         assert Parting(a_shard(), saver).save(checkpoint)
-    found = stopped.read(tmp_path / "second", "job", WANTED, objects)
+    found = stopped.read(Storage(objects, tmp_path / "second"), "job", WANTED)
     assert found is not None
     assert (found.version, found.checkpoint) == (17, 6)
     assert len(objects.there) == 2, "what was saved before is deleted"
@@ -253,6 +258,6 @@ def test_in_an_object_store_the_next_life_needs_nothing_of_the_folder(tmp_path: 
 def test_what_could_not_be_uploaded_was_not_saved(tmp_path: Path) -> None:
     for place in (0, 1):
         objects = FlakyObjects(faults=[None] * place + [Fault.REFUSED])
-        saver = replace(a_saver(tmp_path), objects=objects)
+        saver = replace(a_saver(tmp_path), storage=Storage(objects, tmp_path))
         assert not Parting(a_shard(), saver).save(6)
-        assert stopped.read(tmp_path, "job", WANTED, objects) is None
+        assert stopped.read(a_storage_at(tmp_path, objects), "job", WANTED) is None

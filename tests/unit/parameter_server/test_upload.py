@@ -8,7 +8,7 @@ import torch
 from builders import placements
 from builders.transports import a_chunk_header
 from disttrain.holder.values import Values
-from disttrain.parameter_server import upload
+from disttrain.parameter_server import shard
 from disttrain.state.vector import Vector
 from disttrain.transport.header import Reason, Verb
 
@@ -27,4 +27,4 @@ def test_a_mask_may_be_infinite_and_a_trained_parameter_may_not(
     share = placements.a_share({placements.PARAMETERS: 4, vector: 4}, chunk_bytes=16)
     header = a_chunk_header(Verb.UPLOAD, 4, vector=share.placement.number(vector))
     mask = memoryview(torch.full((4,), -math.inf).numpy().tobytes())
-    assert upload.store_chunk(Values(share), header, mask) is expected
+    assert shard.store_chunk(Values(share), header, mask) is expected

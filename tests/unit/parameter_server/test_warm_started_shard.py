@@ -9,11 +9,13 @@ from builders.batch_shards import CHUNK_BYTES, ELEMENTS, FIRST_POINT
 from builders.jobs import a_batch_job
 from builders.transports import a_header
 from disttrain.checkpoint.element_types import DTYPES
+from disttrain.checkpoint.errors import Corrupt
 from disttrain.checkpoint.reading import Checkpoint
+from disttrain.checkpoint.storage import FolderStorage
 from disttrain.coordinator.protocol import orders
 from disttrain.holder import writing
 from disttrain.holder.restoring import MakeValues, Wanted
-from disttrain.parameter_server import assembly, restoring, stopped
+from disttrain.parameter_server import restoring, stopped, strategies
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.parting import Parting
 from disttrain.parameter_server.records import Records
@@ -42,7 +44,7 @@ def wanted(share: Share, makers: dict[str, MakeValues]) -> Wanted:
     return Wanted(share=share, makers=makers, tables=restoring.TABLES)
 
 
-MAKERS = assembly.makers(SPEC.strategy.rule)
+MAKERS = strategies.makers(SPEC)
 
 
 class Story:
@@ -57,13 +59,12 @@ class Story:
 
     def another(self) -> Shard:
         state = ShardState(index=0, incarnation=1)
-        shard = assembly.build_for(SPEC, state, Records(incarnation=1), self.reload)
+        shard = Shard(strategies.stages(SPEC, state, Records(incarnation=1)))
         shard.admit(SenderLife(0, 1))
         return shard
 
-    def reload(self, number: int, _share: Share) -> RestoredShard:
-        assert number == 1
-        return self.read(assembly.makers_of_method(SPEC.strategy.rule))
+    def reload(self) -> RestoredShard:
+        return self.read(strategies.makers(SPEC, is_return=True))
 
     def read(self, makers: dict[str, MakeValues]) -> RestoredShard:
         assert self.checkpoint is not None
@@ -78,7 +79,7 @@ class Story:
         self.checkpoint = committed_cuts.commit(self.folder, [cut], model, "adagrad", 1)
 
     def returns(self) -> orders.Result:
-        return self.shard.return_to(1, lambda: self.shard.reload(1))
+        return self.shard.return_to(1, self.reload)
 
     def headers(self, verb: Verb) -> list[Header]:
         staged = batch_shards.stage_headers(self.shard, attempt=1)
@@ -124,7 +125,7 @@ def test_versions_do_not_go_back_and_what_was_delivered_is_known(tmp_path: Path)
 
     assert story.shard.state.count > before
     assert story.shard.state.deliveries.of(0, 1).pushes == 1
-    assert not story.shard.keeps_updates
+    assert not story.shard.stage.keeps_updates
 
 
 def test_what_is_of_an_evaluation_is_refused_before(tmp_path: Path) -> None:
@@ -142,7 +143,23 @@ def test_what_is_of_an_evaluation_is_refused_before(tmp_path: Path) -> None:
     for header in (story.headers(Verb.STAGE)[0], fetch):
         (answer,) = batch_shards.handle(story.shard, header)
         assert answer.header.reason == Reason.WRONG_EVALUATION
-    assert story.shard.keeps_updates
+    assert story.shard.stage.keeps_updates
+
+
+def test_a_return_that_fails_leaves_it_where_it_is(tmp_path: Path) -> None:
+    story = Story(tmp_path, placements.PARAMETERS)
+    story.push()
+    reached = story.parameters()
+
+    def damaged() -> RestoredShard:
+        raise Corrupt(tmp_path, "checkpoint 1")
+
+    assert isinstance(story.shard.return_to(1, damaged), orders.OrderFailed)
+
+    assert story.parameters() == reached
+    assert story.shard.stage.keeps_updates
+    (answer,) = batch_shards.handle(story.shard, story.headers(Verb.STAGE)[0])
+    assert answer.header.reason == Reason.WRONG_EVALUATION
 
 
 def test_its_next_life_begins_where_the_checkpoint_is(tmp_path: Path) -> None:
@@ -154,11 +171,11 @@ def test_its_next_life_begins_where_the_checkpoint_is(tmp_path: Path) -> None:
     story.shard = story.another()
     story.shard.restore(story.read(MAKERS))
     assert story.parameters() == reached
-    assert story.shard.keeps_updates
+    assert story.shard.stage.keeps_updates
     assert set(story.push()) == {Verb.PUSHED}
 
     assert isinstance(story.returns(), orders.Done)
-    assert not story.shard.keeps_updates
+    assert not story.shard.stage.keeps_updates
 
 
 def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_method(
@@ -168,10 +185,14 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
     story.push()
     reached = story.parameters()
     story.save()
-    parting = Parting(story.shard, Saver(folder=folder, job_uid="job", update_rule="adagrad"))
+    parting = Parting(
+        story.shard, Saver(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad")
+    )
 
     assert parting.save(1)
-    saved = stopped.read(folder, "job", wanted(a_share(placements.PARAMETERS), MAKERS))
+    saved = stopped.read(
+        FolderStorage(folder), "job", wanted(a_share(placements.PARAMETERS), MAKERS)
+    )
     assert saved is not None
     story.shard = story.another()
     story.shard.restore(saved)
@@ -179,6 +200,8 @@ def test_who_is_told_to_end_keeps_its_updates_but_not_one_shards_part_of_a_metho
     assert set(story.push()) == {Verb.PUSHED}
 
     story.returns()
-    parting = Parting(story.shard, Saver(folder=folder, job_uid="job", update_rule="adagrad"))
+    parting = Parting(
+        story.shard, Saver(storage=FolderStorage(folder), job_uid="job", update_rule="adagrad")
+    )
     assert not parting.save(1)
     assert parting.is_due(0.0)

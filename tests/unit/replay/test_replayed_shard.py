@@ -1,71 +1,189 @@
-"""A replayed shard gives out what the run's shard gave, by the update rule's own way."""
+"""A replayed shard serves replicas as the run's did: by its update rule, in its log's order."""
 
+from collections.abc import Iterator
 from typing import cast
 
 import numpy as np
 import pytest
-import torch
 
 from builders import placements
 from builders.jobs import a_job
-from builders.transports import a_chunk_header
+from disttrain.parameter_server.client import FetchResult, Push, PushResult, Version
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import RECORD, Kind
+from disttrain.replay import recording
 from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.recording import Recording, ShardLog
 from disttrain.replay.shard import ReplayedShard
+from disttrain.replay.wires import Wires
 from disttrain.state.placement import TRAINED
-from disttrain.transport.header import Verb
+from disttrain.transport.interface import Buffer
+from disttrain.transport.memory import OrdinaryMemory
 
 ELEMENTS = 4
+CHUNK_ELEMENTS = 2
 RULE = "{predictedMomentum: {learningRate: 1.0, momentum: 0.5}}"
+FIRST, SECOND = SenderLife(0, 1), SenderLife(1, 1)
 
 
 class Recorded:
     """As much of a recording as a shard asks for."""
 
     spec = a_job(f"spec.strategy.downpour.optimizer={RULE}").spec
-    shard_threads = 1
-    chunk_bytes = 4 * ELEMENTS
+    chunk_bytes = 4 * CHUNK_ELEMENTS
 
 
-def a_shard() -> ReplayedShard:
-    log = ShardLog(index=0, incarnation=1, records=np.zeros(0, RECORD))
-    placement = placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1, ("velocity",))
-    shard = ReplayedShard(cast("Recording", Recorded()), log, placement)
-    shard.state.is_initialised = True
-    shard.shard.admit(SenderLife(0, 1))
-    return shard
+class Replay:
+    """One shard and the replicas that talk to it, each in a thread of its own."""
+
+    def __init__(self) -> None:
+        placement = placements.a_placement({placements.PARAMETERS: ELEMENTS}, 1, ("velocity",))
+        self.wires = Wires(placement, Recorded.chunk_bytes, [1])
+        log = ShardLog(index=0, incarnation=1, records=np.zeros(0, RECORD))
+        self.shard = ReplayedShard(cast("Recording", Recorded()), log, placement, self.wires)
+        self.shard.state.is_initialised = True
+        for life in (FIRST, SECOND):
+            self.shard.shard.admit(life)
+        self.place = a_buffer(0.0)
+        self.answers: list[PushResult] = []
+        self.fetched: list[FetchResult] = []
+
+    def push(self, life: SenderLife) -> None:
+        push = Push(sequence=1, gradient=a_buffer(1.0), versions=[Version(1, 0)])
+        client = self.wires.sides(life).push
+        self.wires.time.start(lambda: self.answers.extend(client.push(push)))
+
+    def fetch(self, life: SenderLife) -> None:
+        client = self.wires.sides(life).fetch
+        into = {placements.PARAMETERS: self.place}
+        self.wires.time.start(lambda: self.fetched.append(client.fetch(into)))
+
+    def follow(self, *records: np.void) -> None:
+        for record in records:
+            self.shard.serve(self.shard.wait_for(record), record)
+        self.wires.time.wait(1.0)
+
+    def values(self) -> list[float]:
+        found: list[float] = self.shard.values.tensor(placements.PARAMETERS).tolist()
+        return found
 
 
-def a_fetched_chunk(vector: int) -> np.void:
-    record = np.zeros(1, RECORD)
-    record["kind"], record["vector"], record["incarnation"] = Kind.CHUNK_FETCHED, vector, 1
-    record["live_replicas"] = 3
-    chunk: np.void = record[0]
-    return chunk
+@pytest.fixture
+def replay() -> Iterator[Replay]:
+    made = Replay()
+    yield made
+    made.wires.time.close()
 
 
-def test_a_chunk_is_given_as_the_update_rule_serves_it() -> None:
-    shard = a_shard()
-    push = a_chunk_header(
-        Verb.PUSH,
-        ELEMENTS,
-        incarnation=1,
-        receiver_incarnation=1,
-        version_incarnation=1,
-        sequence=1,
-    )
-    list(shard.shard.handle(push, torch.ones(ELEMENTS).numpy().data.cast("B")))
+def a_buffer(value: float) -> Buffer:
+    buffer = OrdinaryMemory().allocate("values", 4 * ELEMENTS)
+    np.frombuffer(buffer.view, np.float32)[:] = value
+    return buffer
 
-    given = shard.chunk(a_fetched_chunk(TRAINED))
+
+def a_record(kind: Kind, life: SenderLife, chunk: int, vector: int = TRAINED) -> np.void:
+    records = np.zeros(1, RECORD)
+    records["kind"], records["vector"], records["chunk"] = kind, vector, chunk
+    records["sender"], records["incarnation"] = life
+    records["sequence"], records["live_replicas"] = 1, 3
+    records["chunks"] = 0 if kind == Kind.CHUNK_FETCHED else ELEMENTS // CHUNK_ELEMENTS
+    record: np.void = records[0]
+    return record
+
+
+def applied(life: SenderLife, chunk: int) -> np.void:
+    return a_record(Kind.CHUNK_APPLIED, life, chunk)
+
+
+def given(life: SenderLife, chunk: int) -> np.void:
+    return a_record(Kind.CHUNK_FETCHED, life, chunk)
+
+
+def test_chunks_are_given_as_the_update_rule_serves_them(replay: Replay) -> None:
+    replay.push(FIRST)
+    replay.follow(applied(FIRST, 0), applied(FIRST, 1))
+    replay.fetch(FIRST)
+
+    replay.follow(given(FIRST, 0), given(FIRST, 1))
 
     # The velocity is -1, and the sender's mean staleness 0.
-    assert np.frombuffer(given.content, np.float32).tolist() == [-1.5] * ELEMENTS
-    assert shard.values.tensor(placements.PARAMETERS).tolist() == [-1.0] * ELEMENTS
-    assert shard.state.live_replicas == 3
+    assert np.frombuffer(replay.place.view, np.float32).tolist() == [-1.5] * ELEMENTS
+    assert replay.values() == [-1.0] * ELEMENTS
+    assert replay.fetched[0].versions == (Version(1, 1),)
+    assert replay.shard.state.live_replicas == 3
 
 
-def test_a_vector_that_the_run_did_not_have_contradicts_the_record() -> None:
-    with pytest.raises(RecordContradicted, match="gave out vector 9"):
-        a_shard().chunk(a_fetched_chunk(9))
+def test_what_replicas_ask_for_at_once_is_done_in_the_order_of_the_log(replay: Replay) -> None:
+    for life in (FIRST, SECOND):
+        replay.push(life)
+
+    replay.follow(*(applied(life, chunk) for chunk in (0, 1) for life in (SECOND, FIRST)))
+
+    versions = [replay.shard.state.deliveries.of(*life).version for life in (FIRST, SECOND)]
+    assert versions == [2, 1]
+
+
+def test_the_log_comes_between_two_chunks_that_are_asked_for_together(replay: Replay) -> None:
+    replay.fetch(FIRST)
+    replay.push(SECOND)
+
+    replay.follow(given(FIRST, 0), applied(SECOND, 0), applied(SECOND, 1), given(FIRST, 1))
+
+    given_values = np.frombuffer(replay.place.view, np.float32).tolist()
+    assert given_values[:CHUNK_ELEMENTS] == [0.0] * CHUNK_ELEMENTS
+    assert given_values[CHUNK_ELEMENTS:] != [0.0] * CHUNK_ELEMENTS
+
+
+def test_nothing_is_done_that_the_log_does_not_name(replay: Replay) -> None:
+    replay.push(FIRST)
+    replay.fetch(SECOND)
+    replay.push(SECOND)
+
+    replay.follow(applied(SECOND, 0), applied(SECOND, 1))
+
+    assert replay.shard.state.count == 1
+    assert replay.fetched == []
+
+
+def test_a_fenced_life_goes_on_with_what_other_shards_name(replay: Replay) -> None:
+    replay.shard.shard.fence(FIRST)
+
+    replay.push(FIRST)
+    replay.push(SECOND)
+
+    # A client that is refused raises Fenced, and gives up what is under way elsewhere.
+    replay.follow(applied(SECOND, 0), applied(SECOND, 1))
+
+    assert len(replay.answers) == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "what"),
+    [
+        (a_record(Kind.CHUNK_FETCHED, FIRST, 0, vector=9), "fetch 1, chunk 0 of vector 9"),
+        (applied(FIRST, 5), "push 1, chunk 5 of vector"),
+    ],
+)
+def test_what_nobody_asks_for_contradicts_the_record(
+    replay: Replay, record: np.void, what: str
+) -> None:
+    replay.push(FIRST)
+    replay.fetch(FIRST)
+
+    with pytest.raises(RecordContradicted, match=rf"replica-0 \(life 1\) does not come to {what}"):
+        replay.follow(record)
+
+
+def test_a_push_that_was_refused_in_the_run_alone_contradicts_the_record(replay: Replay) -> None:
+    replay.push(FIRST)
+
+    with pytest.raises(RecordContradicted, match="chunk 0 of push or fetch 1 of replica-0 diff"):
+        replay.follow(a_record(Kind.REFUSED, FIRST, 0))
+
+
+def test_a_chunk_that_was_given_twice_counts_as_the_first_time() -> None:
+    log = np.stack([given(FIRST, 0), applied(SECOND, 0), given(FIRST, 0), given(SECOND, 0)])
+
+    kept = recording._without_repeats(log)
+
+    assert kept.tolist() == log[[0, 1, 3]].tolist()

@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from builders import placements
 from disttrain.coordinator.protocol import messages
-from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.messages import Acknowledged, GroupDone, GroupLease
+from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId
+from disttrain.coordinator.protocol.messages import Acknowledged, GroupDone, GroupLease, Work
 from disttrain.job.sandblaster import Precision
 from disttrain.parameter_server.client import (
     FetchClient,
@@ -21,15 +21,12 @@ from disttrain.parameter_server.client import (
     Version,
 )
 from disttrain.parameter_server.errors import EvaluationOver
-from disttrain.replica.batch_connection import BatchConnection, TrialPoint
-from disttrain.replica.batch_loop import BatchLoop
-from disttrain.replica.connection import Sides
+from disttrain.replica.batch_loop import BatchLoop, TrialPoint
+from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.flat_model import FlatModel
-from disttrain.replica.group_staging import GroupStaging
+from disttrain.replica.groups import GroupStaging, HeldGroups
 from disttrain.replica.halt import Halt
-from disttrain.replica.held_groups import HeldGroups
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.transfers import Transfers
 from disttrain.replica.work import WorkItem
 from disttrain.state.vector import Vector
 from disttrain.task import checks
@@ -136,11 +133,12 @@ class Replica:
         )
         self.vector, self.trial = VECTORS[precision]
         self.shards = Shards(flat.parameters.detach().clone())
-        self.coordinator, self.pipeline, self.held = Coordinator(), Batches(), HeldGroups()
+        self.coordinator, self.pipeline = Coordinator(), Batches()
         sides = Sides(push=self.shards, fetch=self.shards)
-        self.connection = BatchConnection(flat, sides, Halt(), (Transfers(), Transfers()))
+        self.connection = Connection(flat, sides, Halt())
         member = MemberId(role=Role.REPLICA, index=0, incarnation=1)
-        self.staging = GroupStaging(self.connection, self.coordinator, member, self.held)
+        self.held = HeldGroups(member, lambda: NO_PROGRESS, lambda _: 3)
+        self.staging = GroupStaging(self.connection, self.coordinator.request, member, self.held)
         self.point = TrialPoint(self.connection)
         loop = BatchLoop(self.loss, self.pipeline, self.staging, self.point, self.held, 5)  # type: ignore[arg-type]
         self.loop = loop
@@ -158,11 +156,11 @@ class Replica:
             portions=(0, portions),
             shards=(7,),
         )
-        number = self.held.take(group)
-        assert number is not None
-        for portion in range(portions):
-            item = WorkItem(number, 0, portion, 0, 3, [0, 1, 2])
-            self.pipeline.loaded.append(Loaded(item, a_batch(portion, self.shards.point.dtype)))
+        self.held.hold(Work(groups=(group,)))
+        while (lease := self.held.take()) is not None:
+            item = WorkItem(lease.id, 0, lease.portion, 0, 3, [0, 1, 2])
+            batch = a_batch(lease.portion, self.shards.point.dtype)
+            self.pipeline.loaded.append(Loaded(item, batch))
         return group
 
     def run_until(self, holds: Callable[[], bool]) -> None:

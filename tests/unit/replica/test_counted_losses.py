@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from builders import placements
+from builders.downpours import a_downpour
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
-from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.pace import NeverWaits
@@ -80,8 +80,8 @@ def test_a_push_is_the_gradient_over_its_batches_together_times_the_steps_that_c
     flat = FlatModel(model, OrdinaryMemory(), torch.device("cpu"), outgoing_buffers=3)
     connection = Connection(flat, Sides(push=server, fetch=server), Halt())
     connection.upload([0])
-    config = DownpourConfig(push_every=push_every, fetch_every=100)
-    downpour = Downpour(connection, config, NeverWaits())
+    config = a_downpour(push_every=push_every, fetch_every=100)
+    downpour = Downpour(connection, config, pace=NeverWaits())
     downpour.begin(connection.first_fetch(meanwhile=lambda: None))
     server.fetch_gate.clear()
     before = server.values[placements.PARAMETERS].clone()

@@ -11,19 +11,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from builders import placements
+from builders.downpours import a_downpour
 from builders.jobs import a_job
 from builders.networks import a_network, a_normalised_network
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
+from disttrain.job import downpour
 from disttrain.parameter_server.client import FetchResult
-from disttrain.replica import downpour_config, gradient_check, seeding
+from disttrain.replica import gradient_check, pushes, seeding
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour, TrainingLoop
-from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.gradient_check import Verdict
 from disttrain.replica.halt import Halt
-from disttrain.replica.lost_leases import LostLeases
+from disttrain.replica.leases import LostLeases
 from disttrain.replica.pace import NeverWaits, Pace
 from disttrain.replica.pipeline import Loaded
 from disttrain.replica.work import WorkItem
@@ -33,7 +34,7 @@ from disttrain.task.loss import BatchLoss, LossContext
 from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
 
-AWAITED = DownpourConfig(waits_for_answers=True, local_learning_rate=0.05)
+AWAITED = a_downpour(waits_for_answers=True, local_learning_rate=0.05)
 
 
 _NEVER_WAITS = NeverWaits()
@@ -63,7 +64,7 @@ class Trained:
         self,
         model: nn.Module,
         server: OneShard,
-        config: DownpourConfig,
+        config: downpour.Downpour,
         *,
         in_flight: int = 0,
         pace: Pace | None = _NEVER_WAITS,
@@ -76,7 +77,7 @@ class Trained:
         )
         self.connection = Connection(flat, Sides(push=server, fetch=server), self.halt)
         self.connection.upload([0])
-        self.loop = Downpour(self.connection, config, pace)
+        self.loop = Downpour(self.connection, config, pace=pace)
         self.loop.begin(self.connection.first_fetch(meanwhile=lambda: None))
 
     def step(self, loaded: Loaded, first: Callable[[], object] = lambda: None) -> None:
@@ -196,7 +197,7 @@ def test_batch_norm_with_answers_awaited_equals_a_plain_loop() -> None:
 
 def test_the_first_push_holds_one_gradient_and_the_others_push_every() -> None:
     server = OneShard(0.05)
-    trained = Trained(a_network(), server, DownpourConfig(push_every=3), in_flight=1)
+    trained = Trained(a_network(), server, a_downpour(push_every=3), in_flight=1)
 
     for loaded in batches(8):
         trained.step(loaded)
@@ -208,7 +209,7 @@ def test_the_first_push_holds_one_gradient_and_the_others_push_every() -> None:
 
 
 def test_a_step_whose_loss_is_not_known_counts_for_no_loss() -> None:
-    trained = Trained(a_network(), OneShard(0.05), DownpourConfig(), in_flight=1)
+    trained = Trained(a_network(), OneShard(0.05), a_downpour(), in_flight=1)
     batch = next(batches(1))
     trained.step(batch)
     loss = trained.loop.counters.loss_sum
@@ -226,7 +227,7 @@ def test_a_loss_that_clears_the_gradients_is_trained_like_any_other(push_every: 
     plain = copy.deepcopy(model)
     plainly(plain, 6)
     server = OneShard(0.05)
-    config = DownpourConfig(push_every=push_every, fetch_every=push_every, local_learning_rate=0.05)
+    config = a_downpour(push_every=push_every, fetch_every=push_every, local_learning_rate=0.05)
     trained = Trained(model, server, config, in_flight=2)
     server.fetch_gate.clear()
 
@@ -244,7 +245,7 @@ def test_a_frozen_parameter_that_the_loss_changes_ends_the_training_by_name(when
     model = a_network()
     last = model[5]
     last.requires_grad_(requires_grad=False)
-    trained = Trained(model, OneShard(0.05), DownpourConfig(), in_flight=1)
+    trained = Trained(model, OneShard(0.05), a_downpour(), in_flight=1)
     steps = batches(3)
     trained.step(next(steps))
     trained.step(next(steps))
@@ -272,8 +273,8 @@ def test_a_frozen_parameter_that_the_loss_changes_ends_the_training_by_name(when
 def test_accrued_gradients_are_sums() -> None:
     once, accrued = OneShard(1.0), OneShard(1.0)
     for server, config in (
-        (once, DownpourConfig(push_every=1, fetch_every=100)),
-        (accrued, DownpourConfig(push_every=4, fetch_every=100)),
+        (once, a_downpour(push_every=1, fetch_every=100)),
+        (accrued, a_downpour(push_every=4, fetch_every=100)),
     ):
         trained = Trained(a_network(), server, config, in_flight=1)
         # Never answered, so that all gradients are those of the initial parameters.
@@ -291,7 +292,7 @@ def test_accrued_gradients_are_sums() -> None:
 
 def test_only_steps_that_fetch_wait_for_answers_and_are_measured() -> None:
     server, pace = OneShard(0.05), AlwaysWaits()
-    trained = Trained(a_network(), server, DownpourConfig(fetch_every=3), in_flight=3, pace=pace)
+    trained = Trained(a_network(), server, a_downpour(fetch_every=3), in_flight=3, pace=pace)
     steps = list(batches(4))
 
     trained.step(steps[0])
@@ -310,7 +311,7 @@ def test_only_steps_that_fetch_wait_for_answers_and_are_measured() -> None:
 
 def test_a_job_begins_with_steps_that_wait() -> None:
     server = OneShard(0.05)
-    trained = Trained(a_network(), server, DownpourConfig(), in_flight=1, pace=None)
+    trained = Trained(a_network(), server, a_downpour(), in_flight=1, pace=None)
 
     for number, loaded in enumerate(batches(4), start=1):
         trained.step(loaded)
@@ -321,7 +322,7 @@ def test_a_job_begins_with_steps_that_wait() -> None:
 
 def test_a_step_is_computed_when_its_gradient_was_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     pace = AlwaysWaits()
-    trained = Trained(a_network(), OneShard(0.05), DownpourConfig(), in_flight=1, pace=pace)
+    trained = Trained(a_network(), OneShard(0.05), a_downpour(), in_flight=1, pace=pace)
     judge = gradient_check.check
 
     def check(squared_norm: float, loss: float, clip_norm: float | None) -> Verdict:
@@ -341,7 +342,7 @@ def test_a_local_step_is_taken_while_no_fetch_arrives() -> None:
     plainly(plain, 5)
     server = OneShard(0.05)
     trained = Trained(
-        model, server, DownpourConfig(fetch_every=100, local_learning_rate=0.05), in_flight=1
+        model, server, a_downpour(fetch_every=100, local_learning_rate=0.05), in_flight=1
     )
     server.fetch_gate.clear()
 
@@ -357,7 +358,7 @@ def test_without_a_local_rate_parameters_change_only_by_fetching() -> None:
     model = a_network()
     before = flat(model)
     server = OneShard(0.05)
-    trained = Trained(model, server, DownpourConfig(fetch_every=100), in_flight=1)
+    trained = Trained(model, server, a_downpour(fetch_every=100), in_flight=1)
     server.fetch_gate.clear()
 
     for loaded in batches(5):
@@ -374,7 +375,7 @@ def test_without_a_local_rate_parameters_change_only_by_fetching() -> None:
 @pytest.mark.parametrize("in_flight", [1, 2])
 def test_computing_goes_on_until_max_in_flight_pushes_are_unanswered(in_flight: int) -> None:
     server = OneShard(0.05)
-    trained = Trained(a_network(), server, DownpourConfig(), in_flight=in_flight)
+    trained = Trained(a_network(), server, a_downpour(), in_flight=in_flight)
     waited = trained.connection.pushes.waited_seconds
     server.gate.clear()
 
@@ -393,7 +394,7 @@ def test_the_step_after_max_in_flight_waits_and_says_how_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = OneShard(0.05)
-    trained = Trained(a_network(), server, DownpourConfig(), in_flight=1)
+    trained = Trained(a_network(), server, a_downpour(), in_flight=1)
     waited = trained.connection.pushes.waited_seconds
     server.gate.clear()
     steps = list(batches(3))
@@ -427,7 +428,7 @@ def test_the_step_after_max_in_flight_waits_and_says_how_long(
 @pytest.mark.parametrize("in_flight", [1, 2])
 def test_accruing_goes_on_until_max_in_flight_pushes_are_unanswered(in_flight: int) -> None:
     server = OneShard(0.05)
-    trained = Trained(a_network(), server, DownpourConfig(push_every=2), in_flight=in_flight)
+    trained = Trained(a_network(), server, a_downpour(push_every=2), in_flight=in_flight)
     waited = trained.connection.pushes.waited_seconds
     server.gate.clear()
 
@@ -447,7 +448,7 @@ def test_local_steps_between_pushes_of_several_steps_are_clipped_like_a_plain_lo
     plain = copy.deepcopy(model)
     plainly(plain, 6, clip=0.1)
     server = OneShard(0.05)
-    config = DownpourConfig(push_every=2, fetch_every=100, local_learning_rate=0.05, clip_norm=0.1)
+    config = a_downpour(push_every=2, fetch_every=100, local_learning_rate=0.05, clip_norm=0.1)
     trained = Trained(model, server, config, in_flight=2)
     server.fetch_gate.clear()
 
@@ -477,7 +478,7 @@ def test_a_gradient_buffer_more_is_made_only_to_accrue_with_local_steps(
 ) -> None:
     job = a_job(*(f"spec.strategy.downpour.{assignment}" for assignment in assignments))
 
-    assert downpour_config.gradient_buffers(job.spec) == buffers
+    assert pushes.gradient_buffers(job.spec.strategy.only_downpour) == buffers
 
 
 def test_a_clipped_gradient_travels_unscaled_with_its_factor() -> None:
@@ -485,7 +486,7 @@ def test_a_clipped_gradient_travels_unscaled_with_its_factor() -> None:
     plain = copy.deepcopy(model)
     plainly(plain, 20, clip=0.1)
     server = OneShard(0.05)
-    config = DownpourConfig(waits_for_answers=True, clip_norm=0.1)
+    config = a_downpour(waits_for_answers=True, clip_norm=0.1)
     trained = Trained(model, server, config)
 
     for loaded in batches(20):
@@ -502,7 +503,7 @@ def test_each_step_is_clipped_by_itself_when_gradients_accrue() -> None:
     trained = Trained(
         a_network(),
         server,
-        DownpourConfig(push_every=4, fetch_every=100, clip_norm=1e-3),
+        a_downpour(push_every=4, fetch_every=100, clip_norm=1e-3),
         in_flight=1,
     )
     before = server.values[placements.PARAMETERS].clone()
@@ -521,7 +522,7 @@ def test_each_step_is_clipped_by_itself_when_gradients_accrue() -> None:
 def test_a_gradient_that_is_not_finite_is_counted_and_reaches_nothing(push_every: int) -> None:
     model = a_network()
     server = OneShard(0.05)
-    config = DownpourConfig(push_every=push_every, local_learning_rate=0.05)
+    config = a_downpour(push_every=push_every, local_learning_rate=0.05)
     trained = Trained(model, server, config, in_flight=1)
 
     for number, loaded in enumerate(batches(5)):
@@ -539,7 +540,7 @@ def test_a_gradient_that_is_not_finite_is_counted_and_reaches_nothing(push_every
 
 def test_a_gradient_that_is_not_finite_still_moves_the_position_on() -> None:
     server = OneShard(0.05)
-    trained = Trained(a_network(), server, DownpourConfig(), in_flight=1)
+    trained = Trained(a_network(), server, a_downpour(), in_flight=1)
 
     for loaded in batches(3):
         bad = loaded.batch[0] * float("inf")
@@ -555,7 +556,7 @@ def test_a_gradient_that_is_not_finite_still_moves_the_position_on() -> None:
 
 def test_pushes_name_the_version_that_their_gradient_was_computed_on() -> None:
     server = OneShard(0.05)
-    trained = Trained(a_network(), server, DownpourConfig(waits_for_answers=True))
+    trained = Trained(a_network(), server, a_downpour(waits_for_answers=True))
 
     for loaded in batches(4):
         trained.step(loaded)
@@ -572,7 +573,7 @@ def test_an_error_of_the_fetch_thread_ends_the_loop_though_pushes_are_answered()
                 raise ConnectionError("shard 0 is gone")
             return super().fetch(into)
 
-    trained = Trained(a_network(), Failing(0.05), DownpourConfig(), in_flight=1)
+    trained = Trained(a_network(), Failing(0.05), a_downpour(), in_flight=1)
 
     def train() -> None:
         for loaded in batches(1000):
@@ -588,7 +589,7 @@ def test_an_error_of_the_push_thread_ends_the_loop_with_its_cause() -> None:
         def push(self, push: object) -> list[object]:  # type: ignore[override]  # noqa: ARG002
             raise ConnectionError("shard 0 is gone")
 
-    trained = Trained(a_network(), Failing(0.05), DownpourConfig(waits_for_answers=True))
+    trained = Trained(a_network(), Failing(0.05), a_downpour(waits_for_answers=True))
 
     with pytest.raises(ConnectionError, match="shard 0 is gone"):
         trained.step(next(batches(1)))

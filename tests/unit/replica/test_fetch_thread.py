@@ -128,3 +128,28 @@ def test_a_fetch_that_is_not_due_does_not_begin_at_the_end(
 
     assert shards.closed.wait(60)
     assert not shards.asked.is_set()
+
+
+def test_what_is_dropped_does_not_begin_and_the_next_fetch_does(
+    shards: Shards, fetches: FetchThread
+) -> None:
+    ask(fetches, None)
+
+    fetches.drop()
+
+    assert not shards.asked.is_set()
+    assert fetches.wait() is None
+    ask(fetches, None)
+    assert fetches.wait() == FETCHED
+
+
+def test_what_is_dropped_when_it_has_begun_is_not_taken(
+    shards: Shards, fetches: FetchThread
+) -> None:
+    ask(fetches, 0.0)
+    assert shards.asked.wait(60)
+
+    fetches.drop()
+    ask(fetches, None)
+
+    assert fetches.take() is None

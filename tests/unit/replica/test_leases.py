@@ -5,10 +5,11 @@ from concurrent.futures import Future
 import pytest
 
 from disttrain.coordinator.protocol import messages
-from disttrain.coordinator.protocol.fields import NO_PROGRESS, Lease, MemberId
+from disttrain.coordinator.protocol.fields import NO_PROGRESS, START, Lease, MemberId, Position
 from disttrain.coordinator.protocol.messages import RefusalReason, Refused, Work
 from disttrain.replica.halt import Halt, Halted
-from disttrain.replica.requested_work import LeaseSource
+from disttrain.replica.leases import HeldLeases, LostLeases
+from disttrain.replica.work import WorkItem, WorkSource
 from disttrain.transport.header import Role
 
 
@@ -43,12 +44,12 @@ def a_source(
     coordinator: Coordinator,
     halt: Halt | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> LeaseSource:
-    member = MemberId(role=Role.REPLICA, index=0, incarnation=1)
-    return LeaseSource(coordinator, member, lambda: NO_PROGRESS, halt or Halt(), clock)
+) -> WorkSource:
+    held = HeldLeases(MemberId(role=Role.REPLICA, index=0, incarnation=1), lambda: NO_PROGRESS)
+    return WorkSource(coordinator.request, held, halt or Halt(), clock)
 
 
-def numbers(source: LeaseSource, count: int) -> list[int]:
+def numbers(source: WorkSource, count: int) -> list[int]:
     leases = [source.next_within(20) for _ in range(count)]
     return [lease.id for lease in leases if lease is not None]
 
@@ -151,3 +152,52 @@ def test_an_answer_that_comes_after_the_end_does_not_begin_it_anew() -> None:
 
 def test_nothing_is_waited_for_when_asked_for_what_is_held() -> None:
     assert a_source(Coordinator()).next_now() is None
+
+
+def a_batch(lease: int) -> WorkItem:
+    return WorkItem(lease, 0, 0, 0, 8, [0])
+
+
+def test_batches_of_a_lease_that_others_have_are_skipped() -> None:
+    lost = LostLeases(lambda: {3})
+
+    assert lost.skips(a_batch(3), START)
+    assert not lost.skips(a_batch(4), START)
+
+
+def test_where_a_lost_lease_ended_is_told_once() -> None:
+    lost = LostLeases(lambda: {3, 4})
+
+    lost.skips(a_batch(3), Position(lease=3, offset=16))
+    lost.skips(a_batch(3), Position(lease=3, offset=16))
+    lost.skips(a_batch(4), Position(lease=3, offset=16))
+
+    assert lost.abandoned == (Position(lease=3, offset=16), Position(lease=4, offset=0))
+
+
+def test_what_the_coordinator_has_heard_is_told_no_more() -> None:
+    named = {3}
+    lost = LostLeases(lambda: named)
+    assert lost.skips(a_batch(3), START)
+    named.clear()
+
+    assert lost.skips(a_batch(3), START), "batches of it that were prepared may still follow"
+    assert not lost.skips(a_batch(4), START)
+
+    assert lost.abandoned == ()
+
+
+def test_what_the_coordinator_has_not_heard_is_told_again() -> None:
+    lost = LostLeases(lambda: {3})
+    lost.skips(a_batch(3), START)
+
+    assert not lost.skips(a_batch(4), START)
+
+    assert lost.abandoned == (Position(lease=3),)
+
+
+def test_a_lost_lease_is_told_as_given_up_when_its_pushes_are_answered() -> None:
+    lost = LostLeases(lambda: {3, 4})
+    lost.abandoned = (Position(lease=3, offset=8), Position(lease=4, offset=0))
+    assert lost.given_up(Position(lease=3, offset=4)) == lost.abandoned[1:]
+    assert lost.given_up(Position(lease=3, offset=8)) == lost.abandoned

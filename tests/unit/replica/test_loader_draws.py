@@ -7,10 +7,10 @@ from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.replica.halt import Halt
 from disttrain.replica.pipeline import Pipeline, PipelineConfig
-from disttrain.replica.work import Cutting
+from disttrain.replica.work import Cutting, WorkSource
 
 
-class TwoLeases:
+class TwoLeases(WorkSource):
     """Gives a lease, then waits for the next: the loader begins twice."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from builders.jobs import SMALL
-from disttrain.coordinator.protocol.farewells import FolderFarewells
+from disttrain.coordinator.protocol import farewells
 from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.protocol.messages import Joined
 from disttrain.job.parsing import parse_job
@@ -29,7 +29,7 @@ def segments() -> int:
     return found
 
 
-def test_a_life_that_has_left_keeps_no_shared_memory(tmp_path: Path) -> None:
+def test_a_life_that_has_left_keeps_no_connection_and_no_shared_memory(tmp_path: Path) -> None:
     before = segments()
     folder = RunFolder(tmp_path)
     folder.ledger.mkdir()
@@ -41,7 +41,7 @@ def test_a_life_that_has_left_keeps_no_shared_memory(tmp_path: Path) -> None:
         coordinator=f"ipc://{tmp_path}/coordinator",
         join_seconds=1.0,
         folder=folder,
-        farewells=FolderFarewells(tmp_path / "farewells"),
+        farewells=farewells.in_folder(tmp_path),
     )
     membership = Membership(address)
     model = nn.Linear(8, 8)
@@ -52,10 +52,11 @@ def test_a_life_that_has_left_keeps_no_shared_memory(tmp_path: Path) -> None:
     )
     connection = membership.connect(joined, model, torch.device("cpu"), outgoing_buffers=2)
     assert segments() > before
+    assert membership.connect(joined, model, torch.device("cpu"), 0) is connection
 
-    connection.close()
     membership.close()
 
+    assert connection.halt.said
     assert model.weight.sum().isfinite()
     del connection, model
     gc.collect()

@@ -20,23 +20,23 @@ from builders import launches
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.replica.halt import Halt
 from disttrain.replica.pipeline import Loaded, Pipeline, PipelineConfig, draws_random_numbers, read
-from disttrain.replica.work import Cutting
+from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task.errors import UserCodeError
 
 
-class Leases:
+class Leases(WorkSource):
     """Gives its leases one by one; `held` of them without waiting."""
 
     def __init__(self, *leases: Lease, held: int = 0) -> None:
         self._leases = list(leases)
-        self._held = held
+        self._at_once = held
         self.waited = 0
         self.ended = self.dry = False
 
     def next_now(self) -> Lease | None:
-        if self._held == 0 or not self._leases:
+        if self._at_once == 0 or not self._leases:
             return None
-        self._held -= 1
+        self._at_once -= 1
         return self._leases.pop(0)
 
     def next_within(self, seconds: float) -> Lease | None:  # noqa: ARG002  It never waits.

@@ -4,6 +4,7 @@ import queue
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -67,7 +68,7 @@ class WaitsForShards:
 
 def ended_with(coordinator: Coordinator) -> ExitCode:
     halt = Halt()
-    membership = SimpleNamespace(coordinator=coordinator, farewells=None, halt=halt)
+    membership = MagicMock(coordinator=coordinator, halt=halt)
     prepared = SimpleNamespace(task=None, model=None, device=None)
     training = WaitsForShards(halt, coordinator)
     made = Replica(cast(Any, prepared), cast(Any, membership), JOINED, cast(Any, training))

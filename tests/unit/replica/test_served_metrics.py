@@ -1,20 +1,30 @@
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from builders.scraping import scraped
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.replica.ledger import Ledger
+from disttrain.replica.client_thread import Transfers
+from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.replica.served_metrics import ServedMetrics
+
+
+def a_connection(ledger: Ledger) -> Any:
+    """As far as metrics look at one."""
+    threads = (SimpleNamespace(transfers=Transfers()) for _ in range(2))
+    return SimpleNamespace(pushes=next(threads), fetches=next(threads), ledger=ledger)
 
 
 def test_pushes_and_fetches_are_served_once_each() -> None:
     served = ServedMetrics("127.0.0.1:0")
-    served.pushes.add(0.02, 1000)
-    served.fetches.add(0.01, 400)
-    served.fetches.add(0.01, 400)
+    served.connection = connection = a_connection(SILENT)
+    connection.pushes.transfers.add(0.02, 1000)
+    connection.fetches.transfers.add(0.01, 400)
+    connection.fetches.transfers.add(0.01, 400)
 
     served.latest_report()
     served.latest_report()
@@ -46,14 +56,15 @@ def test_records_that_the_ledger_lacks_are_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = ServedMetrics("127.0.0.1:0")
-    served.ledger = Ledger(tmp_path / "replica-0.i1.bin")
+    ledger = Ledger(tmp_path / "replica-0.i1.bin")
+    served.connection = a_connection(ledger)
     with monkeypatch.context() as disk:
         disk.setattr(os, "write", _full)
-        served.ledger.refused(1)
-        served.ledger.refused(2)
+        ledger.refused(1)
+        ledger.refused(2)
     served.latest_report()
     served.latest_report()
-    served.ledger.close()
+    ledger.close()
 
     assert "disttrain_ledger_records_missing_total 2.0" in scraped(served.address)
 

@@ -11,11 +11,12 @@ from torch.nn import functional
 from torch.optim import SGD, Optimizer
 
 from builders import placements
+from builders.downpours import a_downpour
 from builders.parameter_servers import OneShard
 from disttrain.coordinator.protocol.fields import Position
+from disttrain.job import downpour
 from disttrain.replica.connection import Connection, Sides
 from disttrain.replica.downpour import Downpour
-from disttrain.replica.downpour_config import DownpourConfig
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.halt import Halt
 from disttrain.replica.pace import NeverWaits
@@ -59,7 +60,7 @@ def in_turn(step: int) -> int:
 
 
 def ours(
-    model: TwoHeads, config: DownpourConfig, steps: int, head: Callable[[int], int] = first
+    model: TwoHeads, config: downpour.Downpour, steps: int, head: Callable[[int], int] = first
 ) -> Tensor:
     """What the shards have after the steps. No fetch arrives before, unless it is waited for."""
     server = OneShard(RATE)
@@ -67,19 +68,19 @@ def ours(
     joined = FlatModel(model, memory, torch.device("cpu"), outgoing_buffers=3)
     connection = Connection(joined, Sides(push=server, fetch=server), Halt())
     connection.upload([0])
-    downpour = Downpour(connection, config, NeverWaits())
-    downpour.begin(connection.first_fetch(meanwhile=lambda: None))
-    if not config.waits_for_answers:
+    loop = Downpour(connection, config, pace=NeverWaits())
+    loop.begin(connection.first_fetch(meanwhile=lambda: None))
+    if config.max_in_flight > 0:
         server.fetch_gate.clear()
     for step, (values, labels) in enumerate(batches(steps)):
-        gradient = downpour.begin_step()
+        gradient = loop.begin_step()
         loss = model.loss(values, labels, head(step))
         loss.backward()  # type: ignore[no-untyped-call]
         position = Position(lease=1, offset=8 * step + 8)
-        scale = downpour.accrue(gradient, BatchLoss(loss), 8, position)
-        downpour.push()
-        downpour.adopt(gradient, scale, 8)
-    downpour.flush()
+        scale = loop.accrue(gradient, BatchLoss(loss), 8, position)
+        loop.push()
+        loop.adopt(gradient, scale, 8)
+    loop.flush()
     server.fetch_gate.set()
     connection.close()
     return server.values[placements.PARAMETERS]
@@ -108,7 +109,7 @@ def test_decay_has_the_bits_of_torch_where_there_is_a_gradient_and_no_effect_els
 ) -> None:
     model = TwoHeads()
     plain = copy.deepcopy(model)
-    config = DownpourConfig(waits_for_answers=True, weight_decay=DECAY)
+    config = a_downpour(waits_for_answers=True, weight_decay=DECAY)
 
     found = ours(model, config, 50, head)
 
@@ -122,7 +123,7 @@ def test_a_push_of_several_local_steps_decays_like_as_many_steps_of_torch(
 ) -> None:
     model = TwoHeads()
     plain = copy.deepcopy(model)
-    config = DownpourConfig(
+    config = a_downpour(
         push_every=push_every,
         fetch_every=1000,
         local_learning_rate=RATE,
@@ -145,10 +146,10 @@ def test_a_push_of_several_steps_on_the_same_parameters_decays_for_each_of_them(
     nothing = copy.deepcopy(model)
     before = flat(model)
     steps = 2 * push_every + 1
-    config = DownpourConfig(push_every=push_every, fetch_every=1000, weight_decay=1e-3)
+    config = a_downpour(push_every=push_every, fetch_every=1000, weight_decay=1e-3)
 
     decayed = ours(model, config, steps)
-    plain = ours(nothing, DownpourConfig(push_every=push_every, fetch_every=1000), steps)
+    plain = ours(nothing, a_downpour(push_every=push_every, fetch_every=1000), steps)
 
     used = slice(0, 30 + 21)  # The body and the first head; the second has no gradient.
     lost = (plain - decayed)[used]
@@ -157,14 +158,14 @@ def test_a_push_of_several_steps_on_the_same_parameters_decays_for_each_of_them(
 
 
 def test_a_velocity_that_would_move_a_parameter_without_a_gradient_is_refused_by_name() -> None:
-    config = DownpourConfig(waits_for_answers=True, keeps_velocity=True)
+    config = a_downpour(waits_for_answers=True, keeps_velocity=True)
 
     with pytest.raises(LossError, match=r"'heads\.0\.weight' had a gradient in earlier steps"):
         ours(TwoHeads(), config, 2, in_turn)
 
 
 def test_a_parameter_that_never_had_a_gradient_has_no_velocity() -> None:
-    config = DownpourConfig(waits_for_answers=True, keeps_velocity=True, weight_decay=DECAY)
+    config = a_downpour(waits_for_answers=True, keeps_velocity=True, weight_decay=DECAY)
     before = flat(TwoHeads())
 
     found = ours(TwoHeads(), config, 5)

@@ -6,21 +6,20 @@ import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
 from builders import launches
-from disttrain.telemetry import exporter, metrics
+from disttrain.telemetry import exporter
+from disttrain.telemetry.exporter import Served
 
 _HALF_REQUESTS = 300
 
 
 @pytest.fixture
-def served() -> Iterator[exporter.Exporter]:
-    with exporter.Exporter("127.0.0.1:0", metrics.new_registry()) as served:
-        yield served
+def served() -> Served:
+    return Served("127.0.0.1:0")
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_hundreds_of_half_requests_hold_few_threads_and_a_scrape_still_answers(
-    patient: None, served: exporter.Exporter
+    patient: None, served: Served
 ) -> None:
     threads, descriptors = threading.active_count(), _descriptors()
     with ExitStack() as open_ones:
@@ -49,19 +48,16 @@ def test_hundreds_of_half_requests_hold_few_threads_and_a_scrape_still_answers(
 
 
 def test_a_connection_that_says_nothing_is_closed(
-    served: exporter.Exporter, monkeypatch: pytest.MonkeyPatch
+    served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exporter, "_SILENCE_SECONDS", 0.05)
-    with (
-        exporter.Exporter("127.0.0.1:0", metrics.new_registry()) as impatient,
-        _connection(impatient.address) as peer,
-    ):
+    with _connection(Served("127.0.0.1:0").address) as peer:
         assert peer.recv(1) == b""
     assert _scrape(served.address)
 
 
 def test_a_peer_that_breaks_off_is_counted_and_leaves_no_traceback(
-    served: exporter.Exporter, capfd: pytest.CaptureFixture[str]
+    served: Served, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with _connection(served.address) as peer:
         # Closing with a linger of 0 resets the connection under the reader.

@@ -4,17 +4,16 @@ import json
 import logging
 import re
 import stat
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from builders import scraping
-from disttrain.telemetry import exporter, logs, metrics
-from disttrain.telemetry.exporter import MetricsAddressError
-from disttrain.telemetry.health import Health
+from disttrain.telemetry import logs, metrics
+from disttrain.telemetry.exporter import MetricsAddressError, Served
 from disttrain.transport.header import Reason
+from disttrain_monitoring import metrics_page
 
 
 @pytest.fixture(autouse=True)
@@ -29,69 +28,50 @@ def _logging() -> Iterator[None]:
     root.setLevel(level)
 
 
-@pytest.mark.parametrize(
-    "group",
-    [
-        metrics.ReplicaMetrics,
-        metrics.ShardMetrics,
-        metrics.CoordinatorMetrics,
-        metrics.ExporterMetrics,
-    ],
-)
-def test_every_metric_has_the_prefix_and_a_text(
-    group: type[
-        metrics.ReplicaMetrics
-        | metrics.ShardMetrics
-        | metrics.CoordinatorMetrics
-        | metrics.ExporterMetrics
-    ],
-) -> None:
-    registry = metrics.new_registry()
-    group(registry)
-    families = list(registry.collect())
-    assert all(family.name.startswith("disttrain_") for family in families)
-    assert all(family.documentation.endswith(".") for family in families)
+def test_every_metric_has_the_prefix_and_a_text() -> None:
+    metrics = [metric for group in metrics_page.groups().values() for metric in group]
+    assert len(metrics) > 50
+    assert all(metric.name.startswith("disttrain_") for metric in metrics)
+    assert all(metric.means.endswith(".") for metric in metrics)
 
 
-def test_the_exporter_serves_what_was_counted_on_a_free_port() -> None:
-    registry = metrics.new_registry()
-    replica = metrics.ReplicaMetrics(registry)
-    replica.samples.inc(32)
-    replica.staleness.observe(3)
-    replica.step_seconds.labels("push").inc(0.5)
-    with (
-        exporter.Exporter("127.0.0.1:0", registry) as served,
-        urllib.request.urlopen(f"http://{served.address}/metrics", timeout=5) as answer,
-    ):
-        text = answer.read().decode()
-    assert "disttrain_samples_total 32.0" in text
-    assert 'disttrain_step_seconds_total{doing="push"} 0.5' in text
-    assert 'disttrain_gradient_staleness_updates_bucket{le="3.0"} 1.0' in text
+def test_a_counter_that_falls_is_served_as_it_was() -> None:
+    served = Served("127.0.0.1:0")
+    for counted in (3, 2):
+        served.serve(
+            (
+                metrics.counter("lost", "Lost.", counted),
+                metrics.counters("done", "Done.", "by", {"one": counted, "other": 3 - counted}),
+                metrics.gauge("members", "Members.", counted),
+            )
+        )
+    page = scraping.scraped(served.address)
+    assert "disttrain_lost_total 3.0" in page
+    assert 'disttrain_done_total{by="one"} 3.0' in page
+    assert 'disttrain_done_total{by="other"} 1.0' in page
+    assert "disttrain_members 2.0" in page
 
 
 def test_a_process_lives_at_once_and_is_ready_when_it_says_so() -> None:
-    health = Health()
-    with exporter.Exporter("127.0.0.1:0", metrics.new_registry(), health) as served:
-        assert scraping.answered(served.address, "/healthz") == 200
-        assert scraping.answered(served.address, "/ready") == 503
-        health.is_ready = True
-        assert scraping.answered(served.address, "/ready?verbose") == 200
-        health.begin(limit_seconds=-1.0)
-        assert scraping.answered(served.address, "/healthz") == 503
+    served = Served("127.0.0.1:0")
+    assert scraping.answered(served.address, "/healthz") == 200
+    assert scraping.answered(served.address, "/ready") == 503
+    served.health.is_ready = True
+    assert scraping.answered(served.address, "/ready?verbose") == 200
+    served.health.begin(limit_seconds=-1.0)
+    assert scraping.answered(served.address, "/healthz") == 503
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000"])
 def test_a_malformed_address_is_refused(address: str) -> None:
     with pytest.raises(MetricsAddressError, match=r"must be HOST:PORT"):
-        exporter.start(address, metrics.new_registry())
+        Served(address)
 
 
 def test_a_taken_address_is_refused() -> None:
-    with (
-        exporter.Exporter("127.0.0.1:0", metrics.new_registry()) as served,
-        pytest.raises(MetricsAddressError, match="choose port 0"),
-    ):
-        exporter.start(served.address, metrics.new_registry())
+    served = Served("127.0.0.1:0")
+    with pytest.raises(MetricsAddressError, match="choose port 0"):
+        Served(served.address)
 
 
 def test_an_event_is_one_line(tmp_path: Path) -> None:

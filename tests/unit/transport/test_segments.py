@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from disttrain.transport import segments
-from disttrain.transport.attachments import Attachments
 from disttrain.transport.config import Limits
 from disttrain.transport.errors import SegmentRefused
 from disttrain.transport.segments import Access, Description, SegmentMemory
+from disttrain.transport.shared_memory import Attachments
 
 JOB = 0x77
 

@@ -18,10 +18,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from disttrain.checkpoint import durable
+from disttrain.checkpoint import durable, names
+from disttrain.checkpoint.blobs import FolderBlobs
+from disttrain.checkpoint.errors import NotWritten
 from disttrain.coordinator.errors import JournalDamaged, Superseded
 from disttrain.coordinator.journal import entries, lines, owners, state
-from disttrain.coordinator.journal.owners import OwnerFolder
+from disttrain.coordinator.journal.owners import Claims
 from disttrain.coordinator.journal.state import State
 from disttrain.telemetry import logs
 
@@ -99,9 +101,7 @@ class Journal:
         """How many of them are on disk."""
         self._taken = 0
         """The highest number that is this journal's, whatever has become of its file."""
-        self._owners = OwnerFolder(folder / owners.FOLDER)
-        self._claim = 0
-        """0: nobody else is looked for."""
+        self._claims = Claims(FolderBlobs(folder))
         self._unowned = False
         """Claims could not be read: a newer one may have replayed less than was written here."""
 
@@ -116,32 +116,24 @@ class Journal:
         return False
 
     def claim(self, identity: str) -> None:
-        """See `DecisionJournal`. Raises also OSError."""
-        self._claim = self._owners.claim(identity)
+        self._claims.claim(identity)
 
     def require_owner(self) -> bool:
         """See `DecisionJournal`. Raises JournalDamaged, too, when the whole journal is gone."""
-        if not self._claim:
-            return True
-        try:
-            claims = self._owners.numbers()
-        except FileNotFoundError as error:
-            if self._folder.exists():
-                return False
+        if self._claims.mine and not self._folder.exists():
             message = (
                 f"{self._folder} was deleted or renamed while the job ran; resume the job from its "
                 "last checkpoint, if that is still there"
             )
-            raise JournalDamaged(message) from error
-        except OSError:
-            return False
-        owners.require_newest(self._claim, claims)
-        return True
+            raise JournalDamaged(message)
+        has_claims = not self._claims.mine or (self._folder / names.OWNERS).exists()
+        return has_claims and self._claims.is_newest()
 
     def begin(self, found: State) -> None:
         """Begins a new file with a snapshot; the older ones are deleted.
 
-        Raises OSError: then the journal goes on in the old file, or is behind. Raises Superseded.
+        Raises OSError and NotWritten: then the journal goes on in the old file, or is behind.
+        Raises Superseded.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self.require_owner()
@@ -151,7 +143,7 @@ class Journal:
             owners.require_newest(self._taken, {newest})
         number = 1 + (self._number or newest) if self._taken == self._number else self._taken
         file = self._folder / f"{number:08d}{_SUFFIX}"
-        unfinished = file.with_suffix(f".{self._claim}{_UNFINISHED}")
+        unfinished = file.with_suffix(f".{self._claims.mine}{_UNFINISHED}")
         snapshot = lines.line(state.to_json(found))
         self._take(_write_durably(unfinished, snapshot), len(snapshot))
         # From here on a replay may read the new file, but after a crash of the machine also the
@@ -188,7 +180,7 @@ class Journal:
 
     def catch_up(self, found: State) -> None:
         """Writes what is missing, if the disk takes it now; `found`: what was decided until now."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, NotWritten):
             if self._doubtful:
                 self.begin(found)
             else:
@@ -267,9 +259,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _take_name(file: Path) -> None:
-    """Makes the file, empty, which nobody else may have done. Raises Superseded, OSError."""
+    """Makes the file, empty, which nobody else may have done. Raises Superseded, NotWritten."""
     try:
-        file.open("xb").close()
+        durable.take_name(file)
     except FileExistsError as error:
         message = f"another coordinator of this job has begun {file}"
         raise Superseded(message) from error

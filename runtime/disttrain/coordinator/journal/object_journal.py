@@ -21,12 +21,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
-from disttrain.checkpoint import object_names
+from disttrain.checkpoint import names
 from disttrain.checkpoint.errors import AlreadyThere, CheckpointError, Corrupt, StoreAway
 from disttrain.checkpoint.objects import Objects
 from disttrain.coordinator.errors import JournalDamaged, Superseded
 from disttrain.coordinator.journal import entries, lines, owners, state
 from disttrain.coordinator.journal.journal import Replayed, replayed
+from disttrain.coordinator.journal.owners import Claims
 from disttrain.coordinator.journal.state import State
 from disttrain.telemetry import logs
 
@@ -78,8 +79,7 @@ class ObjectJournal:
         """The last sync."""
         self._doubtful = False
         """Only a new generation can be trusted."""
-        self._claim = 0
-        """0: nobody else is looked for."""
+        self._claims = Claims(objects)
         self._is_conditional = False
         """Whether the store is known to refuse what is there already."""
 
@@ -92,30 +92,21 @@ class ObjectJournal:
         return self._segment > _MOST_SEGMENTS and not self.is_behind
 
     def claim(self, identity: str) -> None:
-        """See `DecisionJournal`. Raises also StoreAway, StoreDenied and NotWritten."""
-        claims = self._claims()
-        whose = {number: self._whose(number) for number in claims}
-        owners.require_not_replaced(identity, whose)
-        content = identity.encode()[: owners.LONGEST_BYTES]
-        number = 1 + max(claims, default=0)
-        self._create(object_names.owner(number), content)
-        self._claim = number
-        self._objects.delete(map(object_names.owner, owners.old(claims)))
-        self._is_conditional = self._refuses(object_names.owner(number))
+        self._claims.claim(identity)
+        self._is_conditional = self._claims.refuses_another()
+        if not self._is_conditional:
+            LOG.warning(
+                "this store knows no conditional writes: that there is one coordinator, Kubernetes "
+                "alone sees to",
+                uri=self._objects.uri,
+            )
         generations = _generations(self._objects)
         self._generation = max(generations, default=0)
         if self._generation and self._is_conditional:
             self._seal(max(generations[self._generation]))
 
     def require_owner(self) -> bool:
-        if not self._claim:
-            return True
-        try:
-            claims = self._claims()
-        except CheckpointError:
-            return False
-        owners.require_newest(self._claim, claims)
-        return True
+        return self._claims.is_newest()
 
     def begin(self, found: State) -> None:
         """See `DecisionJournal`. Raises also StoreAway and StoreDenied."""
@@ -198,30 +189,9 @@ class ObjectJournal:
                 continue
             return
 
-    def _refuses(self, name: str) -> bool:
-        """Whether the store keeps what is there: asked with another content."""
-        try:
-            self._objects.create(name, self._objects.read(name, owners.LONGEST_BYTES) + b" ")
-        except AlreadyThere:
-            return True
-        LOG.warning(
-            "this store knows no conditional writes: that there is one coordinator, Kubernetes "
-            "alone sees to",
-            uri=self._objects.uri,
-        )
-        return False
-
-    def _claims(self) -> set[int]:
-        found = (name.rpartition("/")[2] for name in self._objects.sizes(object_names.OWNERS))
-        return {int(name) for name in found if name.isdecimal()}
-
-    def _whose(self, claim: int) -> str:
-        content = self._objects.read(object_names.owner(claim), owners.LONGEST_BYTES + 1)
-        return content.decode(errors="replace").rstrip(" ")
-
 
 def _name(generation: int, segment: int) -> str:
-    return f"{object_names.JOURNAL}/{generation:010d}-{segment:06d}"
+    return f"{names.JOURNAL}/{generation:010d}-{segment:06d}"
 
 
 def _said(objects: Objects, generation: int, segment: int) -> str:
@@ -230,7 +200,7 @@ def _said(objects: Objects, generation: int, segment: int) -> str:
 
 def _generations(objects: Objects) -> _Generations:
     found: _Generations = defaultdict(dict)
-    for name, size in objects.sizes(object_names.JOURNAL).items():
+    for name, size in objects.sizes(names.JOURNAL).items():
         match = _NAME.fullmatch(name.rpartition("/")[2])
         if match is not None:
             found[int(match["generation"])][int(match["segment"])] = size

@@ -2,25 +2,21 @@
 
 A claim is a number that nobody else gets, and says whose it is. A coordinator claims before it
 replays, and the older one looks for newer claims before it answers, begins a new file or commits a
-checkpoint: so what it told anybody is in what the newer one replays. Pure, but for `OwnerFolder`.
+checkpoint: so what it told anybody is in what the newer one replays.
 """
 
-import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from contextlib import suppress
 
-from disttrain.checkpoint import durable
+from disttrain.checkpoint import names
+from disttrain.checkpoint.blobs import Blobs
+from disttrain.checkpoint.errors import AlreadyThere, CheckpointError
 from disttrain.coordinator.errors import Superseded
 
-FOLDER = "owners"
 LONGEST_BYTES = 1000
 """Of a claim's content."""
 _KEPT = 32
 """Claims, so that a place that was replaced long ago is known again."""
-
-
-def old(claims: Iterable[int]) -> list[int]:
-    return sorted(claims)[:-_KEPT]
 
 
 def require_newest(mine: int, claims: Iterable[int]) -> None:
@@ -45,45 +41,54 @@ def require_not_replaced(identity: str, claims: Mapping[int, str]) -> None:
         require_newest(mine, others)
 
 
-class OwnerFolder:
-    """The claims on a folder: one file each."""
+class Claims:
+    """Those on one journal, one blob each. Raises as `Blobs` do."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        self.mine = 0
+        """0: nobody else is looked for."""
 
-    def claim(self, identity: str) -> int:
-        """A new claim; its number. Raises Superseded, OSError."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+    def claim(self, identity: str) -> None:
+        """Take a new one. Raises Superseded."""
         while True:
             claims = {number: self._whose(number) for number in self.numbers()}
             require_not_replaced(identity, claims)
             number = 1 + max(claims, default=0)
-            try:
-                self._create(number, identity)
-            except FileExistsError:
-                continue
-            for each in old(claims):
-                self._path(each).unlink(missing_ok=True)
-            return number
+            with suppress(AlreadyThere):
+                self._blobs.create(_name(number), identity.encode()[:LONGEST_BYTES])
+                break
+        self._blobs.delete(map(_name, sorted(claims)[:-_KEPT]))
+        self.mine = number
+
+    def is_newest(self) -> bool:
+        """Raises Superseded if somebody has claimed it since; False if that is not known now."""
+        if not self.mine:
+            return True
+        try:
+            claims = self.numbers()
+        except CheckpointError:
+            return False
+        require_newest(self.mine, claims)
+        return True
 
     def numbers(self) -> set[int]:
-        """All claims. Raises OSError."""
-        with os.scandir(self._folder) as found:
-            return {int(each.name) for each in found if each.name.isdecimal()}
+        found = (name.rpartition("/")[2] for name in self._blobs.sizes(names.OWNERS))
+        return {int(name) for name in found if name.isdecimal()}
 
-    def _create(self, number: int, identity: str) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(self._path(number), flags, 0o600)
+    def refuses_another(self) -> bool:
+        """Whether the blobs keep what is there: asked with another content."""
+        name = _name(self.mine)
         try:
-            os.write(descriptor, identity.encode()[:LONGEST_BYTES])
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        durable.sync_folder(self._folder)
+            self._blobs.create(name, self._blobs.read(name, LONGEST_BYTES) + b" ")
+        except AlreadyThere:
+            return True
+        return False
 
-    def _whose(self, number: int) -> str:
-        with self._path(number).open("rb") as file:
-            return file.read(LONGEST_BYTES).decode(errors="replace")
+    def _whose(self, claim: int) -> str:
+        content = self._blobs.read(_name(claim), LONGEST_BYTES + 1)
+        return content.decode(errors="replace").rstrip(" ")
 
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number:08d}"
+
+def _name(claim: int) -> str:
+    return f"{names.OWNERS}/{claim:08d}"

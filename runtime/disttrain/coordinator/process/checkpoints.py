@@ -12,7 +12,7 @@ from disttrain.checkpoint.manifest import (
     Manifest,
     VectorEntry,
 )
-from disttrain.checkpoint.stores import CheckpointStore
+from disttrain.checkpoint.stores import Store
 from disttrain.coordinator.decisions.turn import (
     AbandonCheckpoint,
     BeginCheckpoint,
@@ -39,7 +39,7 @@ class Job:
 class Checkpoints:
     """Belongs to the coordinator's thread."""
 
-    store: CheckpointStore
+    store: Store
     job: Job
     _ledgers: dict[int, FileEntry] = field(default_factory=dict)
 

@@ -8,12 +8,11 @@ import queue
 import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from http import HTTPStatus
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from disttrain.coordinator.status.cluster_status import JobObject, Json, Patches
 from disttrain.job import spec
@@ -110,40 +109,43 @@ class ApiServer:
         self._access = access
         place = f"/apis/{spec.API_VERSION}/namespaces/{quote(job.namespace)}/{PLURAL}"
         options = f"fieldManager={COORDINATOR_FIELD_MANAGER}&force=true"
-        self._url = f"{access.server}{place}/{quote(job.name)}/status?{options}"
+        self._path = f"{place}/{quote(job.name)}/status?{options}"
 
     def apply(self, patch: bytes) -> None:
         """Server-side apply of the status subresource. Raises OSError, and nothing else.
 
         StatusRefused where the fault is the patch's, its sender's or its job's.
         """
-        token = self._access.token.read_text(errors="replace").strip()
-        request = urllib.request.Request(  # noqa: S310 - https, from the pod's environment
-            self._url,
-            data=patch,
-            method="PATCH",
-            headers={
-                "Authorization": f"Bearer {token}",
-                "Content-Type": "application/apply-patch+yaml",
-                "Accept": "application/json",
-            },
-        )
-        context = ssl.create_default_context(cafile=str(self._access.authority))
-        opener = urllib.request.build_opener(
-            # A proxy in the environment is for the task, not for the cluster's own address.
-            urllib.request.ProxyHandler({}),
-            urllib.request.HTTPSHandler(context=context),
-        )
         try:
-            with opener.open(request, timeout=_ATTEMPT_SECONDS) as answer:
-                answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                message = f"{error.code} {error.reason}: {error.read(500).decode(errors='replace')}"
-            refused = HTTPStatus.BAD_REQUEST <= error.code < HTTPStatus.INTERNAL_SERVER_ERROR
-            later = error.code == HTTPStatus.TOO_MANY_REQUESTS
-            raise (StatusRefused if refused and not later else OSError)(message) from error
+            code, words = self._answer(patch)
         except (http.client.HTTPException, ValueError) as error:
             # An answer that broke off, or a token that no header can hold.
             message = f"the request failed: {error!r}"
             raise OSError(message) from error
+        if code < HTTPStatus.MULTIPLE_CHOICES:
+            return
+        refused = HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR
+        later = code == HTTPStatus.TOO_MANY_REQUESTS
+        raise (StatusRefused if refused and not later else OSError)(words)
+
+    def _answer(self, patch: bytes) -> tuple[int, str]:
+        token = self._access.token.read_text(errors="replace").strip()
+        server = urlsplit(self._access.server)
+        # No proxy: one in the environment is for the task, not for the cluster's own address.
+        connection = http.client.HTTPSConnection(
+            server.hostname or "",
+            server.port,
+            timeout=_ATTEMPT_SECONDS,
+            context=ssl.create_default_context(cafile=str(self._access.authority)),
+        )
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/apply-patch+yaml",
+            "Accept": "application/json",
+        }
+        with closing(connection):
+            connection.request("PATCH", server.path + self._path, patch, headers)
+            answer = connection.getresponse()
+            is_taken = answer.status < HTTPStatus.MULTIPLE_CHOICES
+            words = (answer.read() if is_taken else answer.read(500)).decode(errors="replace")
+            return answer.status, f"{answer.status} {answer.reason}: {words}"

@@ -20,7 +20,7 @@ from disttrain.coordinator.journal.checkpoint_entries import (
 from disttrain.coordinator.process.cluster_status import ClusterStatus
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
-from disttrain.coordinator.status import cluster_status, status
+from disttrain.coordinator.status import sections, status
 from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.telemetry import logs
 
@@ -90,8 +90,7 @@ class Reporting:
             members = len(machine.watch.heard)
             self._next_status = now + max(_STATUS_SECONDS, members * _STATUS_SECONDS_PER_MEMBER)
             self._files.write_status(self._status(now))
-            self._metrics.update(machine, now)
-            self._metrics.dropped(dropped)
+            self._metrics.update(machine, now, dropped)
             if self._cluster is not None:
                 self._cluster.offer(lambda: self._cluster_fields(now), now)
         if now >= self._next_line and machine.state.began is not None:
@@ -143,7 +142,7 @@ class Reporting:
 
     def _cluster_fields(self, now: float) -> dict[str, Any]:
         machine = self._machine
-        return cluster_status.fields(machine.state, machine.stages, machine.watch, now)
+        return sections.of_object(machine.state, machine.stages, machine.watch, now)
 
     def _note_member(self, entry: _OfMember) -> None:
         name = totals.name(entry.member.role, entry.member.index)
@@ -158,7 +157,7 @@ class Reporting:
         state = self._machine.state
         self._files.add_metrics({"time": now, **status.evaluation_line(state)})
         LOG.info("evaluated", **entry.evaluation.measures, loss=entry.evaluation.loss)
-        warning = status.measure_warning(state)
+        warning = sections.measure_warning(state)
         if warning and warning != self._measure_warning:
             LOG.warning(warning)
             self._measure_warning = warning
@@ -171,7 +170,7 @@ class Reporting:
     def _checkpoint_ended(self, entry: CheckpointEnded, now: float) -> None:
         LOG.info("checkpoint", number=entry.number, failure=entry.message or "none")
         if entry.committed and self._checkpoint_began:
-            self._metrics.checkpoint_took(now - self._checkpoint_began)
+            self._metrics.checkpoint_seconds.observe(now - self._checkpoint_began)
 
     def _note_method(self, entry: _OfMethod) -> None:
         if isinstance(entry, batch_entries.WarmStartEnded):

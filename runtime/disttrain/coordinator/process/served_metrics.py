@@ -1,122 +1,147 @@
-"""The coordinator's Prometheus metrics, set from its state and served over HTTP."""
+"""The coordinator's Prometheus metrics, read from its state and served over HTTP."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 
 from disttrain.coordinator.decisions.machine import Coordinator
+from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.settings import Settings
 from disttrain.coordinator.status import progress
 from disttrain.job.roles import Durability
-from disttrain.telemetry import exporter, metrics
-from disttrain.telemetry.health import Health
-from disttrain.transport.header import Role
+from disttrain.sandblaster.method import Progress
+from disttrain.telemetry import metrics
+from disttrain.telemetry.exporter import Served
+from disttrain.telemetry.metrics import Histogram, Metrics, counter, counters, gauge, gauges
 
 _MOST_MEASURES = 50
 """A task chooses their names, and each is a series that a scraper keeps."""
 
 
-class ServedMetrics:
-    """Counters follow the state's, which never go back within a process."""
+class ServedMetrics(Served):
+    """Counters follow the state's; nothing is served before the first update."""
 
     def __init__(self, address: str) -> None:
         """Serve on `address`. Raises MetricsAddressError."""
-        registry = metrics.new_registry()
-        self._metrics = metrics.CoordinatorMetrics(registry)
-        self._batch = metrics.BatchMetrics(registry)
-        self._counted: dict[str, float] = {}
-        self._dropped: dict[str, int] = {}
-        self._measured: set[str] = set()
-        self.health = Health()
-        """Of the process."""
-        self.address = exporter.start(address, registry, self.health)
-        for role in (Role.REPLICA, Role.SHARD):
-            # So that the first restart is an increase, too.
-            self._metrics.restarts.labels(role=role.name.lower())
+        super().__init__(address)
+        self.checkpoint_seconds = Histogram()
+        """Of whole checkpoints, from the ledger's cut to the manifest."""
 
-    def update(self, machine: Coordinator, now: float) -> None:
-        """Sets everything; at most a few times a second."""
-        self._update_gauges(machine, now)
-        self._update_expectations(machine.state, machine.settings)
-        state, found = machine.state, self._metrics
-        counters = {
-            "portions_done": (found.portions_done, state.data.portions_done),
-            "portions_requeued": (found.portions_requeued, state.data.portions_requeued),
-            "samples_repeated": (found.samples_repeated, state.data.samples_repeated),
-            "updates_lost": (found.updates_lost, sum(state.totals.updates_lost.values())),
-            "failures": (found.checkpoint_failures, state.totals.checkpoint_failures),
-            "damaged": (found.checkpoints_damaged, len(state.totals.damaged_checkpoints)),
-        }
-        for name, (counter, value) in counters.items():
-            self._count(name, counter.inc, value)
-        self._update_batch(state)
-        for role, value in state.totals.restarts.items():
-            found.restarts.labels(role=role).inc(max(0.0, value - self._counted.get(role, 0.0)))
-            self._counted[role] = value
+    def update(self, machine: Coordinator, now: float, dropped: Mapping[str, int]) -> None:
+        """Sets everything; at most a few times a second.
 
-    def checkpoint_took(self, seconds: float) -> None:
-        """A whole checkpoint, from the ledger's cut to the manifest."""
-        self._metrics.checkpoint_seconds.observe(seconds)
+        `dropped`: what the transport has dropped so far, by reason.
+        """
+        checkpoints = self.checkpoint_seconds.served(
+            "job_checkpoint_seconds", "Time of whole checkpoints."
+        )
+        self.serve((*of(machine, now), checkpoints, metrics.messages_dropped(dropped)))
 
-    def dropped(self, refused: Mapping[str, int]) -> None:
-        """What the transport has dropped so far, by reason."""
-        for reason, count in refused.items():
-            counted = self._dropped.get(reason, 0)
-            self._metrics.messages_dropped.labels(reason).inc(count - counted)
-            self._dropped[reason] = count
 
-    def _count(self, name: str, add: Callable[[float], None], value: float) -> None:
-        # A loss may be taken back; a counter goes only up, and counts none of them twice.
-        known = self._counted.get(name, 0.0)
-        add(max(0.0, value - known))
-        self._counted[name] = max(value, known)
+def of(machine: Coordinator, now: float) -> Metrics:
+    return (
+        *_progress(machine, now),
+        *_counters(machine.state),
+        *_expectations(machine.state, machine.settings),
+        *_batch(machine.state.batch),
+    )
 
-    def _update_batch(self, state: State) -> None:
-        batch, found = state.batch, self._batch
-        if batch is None:
-            return
-        progress = batch.course.method.progress
-        found.iteration.set(progress.iteration)
-        found.evaluations.set(progress.evaluations)
-        found.objective.set(progress.loss)
-        found.gradient_norm.set(progress.largest)
-        found.returns.set(batch.returns)
-        self._count("groups_done", found.groups_done.inc, batch.all_groups_done)
-        self._count("groups_requeued", found.groups_requeued.inc, batch.all_requeued)
-        self._count("groups_copied", found.groups_copied.inc, batch.all_copies)
 
-    def _update_gauges(self, machine: Coordinator, now: float) -> None:
-        state, watch, found = machine.state, machine.watch, self._metrics
-        speed = watch.samples_per_second()
-        estimate = progress.estimate(state, machine.stages[-1], now, speed)
-        for role, lives in ((Role.REPLICA, state.replicas), (Role.SHARD, state.shards)):
-            count = sum(life.live for life in lives.values())
-            found.members.labels(role=role.name.lower()).set(count)
-        for phase in Phase:
-            found.phase.labels(phase=phase.value).set(phase is state.phase)
-        found.samples.set(state.samples)
-        found.epoch.set(progress.epochs_processed(state))
-        found.progress.set(estimate.fraction)
-        found.remaining_seconds.set(estimate.remaining_seconds or 0.0)
-        found.samples_per_second.set(speed)
-        loss = machine.strategy.loss(state, watch)
-        found.loss.set(loss if loss is not None else 0.0)
-        if state.evaluations:
-            measures = dict(islice(state.evaluations[-1].measures.items(), _MOST_MEASURES))
-            # One by one: a scrape meanwhile must not miss those that stay.
-            for name in self._measured - measures.keys():
-                found.measure.remove(name)
-            self._measured = set(measures)
-            for name, value in measures.items():
-                found.measure.labels(name=name).set(value)
+def _progress(machine: Coordinator, now: float) -> Metrics:
+    state, watch = machine.state, machine.watch
+    speed = watch.samples_per_second()
+    estimate = progress.estimate(state, machine.stages[-1], now, speed)
+    left = estimate.remaining_seconds or 0.0
+    epochs = progress.epochs_processed(state)
+    loss = machine.strategy.loss(state, watch) or 0.0
+    measures = state.evaluations[-1].measures if state.evaluations else {}
+    shown = dict(islice(measures.items(), _MOST_MEASURES))
+    phases = {phase.value: float(phase is state.phase) for phase in Phase}
+    roles = {"replica": state.replicas, "shard": state.shards}
+    members = {role: sum(one.live for one in lives.values()) for role, lives in roles.items()}
+    return (
+        gauges("job_phase", "1 for the phase that the job is in, else 0.", "phase", phases),
+        gauges("members", "Members that live, by role.", "role", members),
+        gauge("job_samples", "Training samples that the job has processed.", state.samples),
+        gauge("epoch", "Epochs done, with the fraction of the current one.", epochs),
+        gauge("progress_ratio", "How much of the job is done, from 0 to 1.", estimate.fraction),
+        gauge("remaining_seconds", "Estimated time to the end.", left),
+        gauge("samples_per_second", "Samples per second of all replicas.", speed),
+        gauge(
+            "job_loss",
+            "Mean training loss over the replicas; of a batch method its objective.",
+            loss,
+        ),
+        gauges("measure", "Latest measures on the test split.", "name", shown),
+    )
 
-    def _update_expectations(self, state: State, settings: Settings) -> None:
-        found = self._metrics
-        replicas = state.num_live_replicas
-        found.shards_wanted.set(settings.shards)
-        found.staleness_bound.set(settings.staleness_bound * max(replicas, 1))
-        saved, never = state.saved, settings.durability is Durability.NONE
-        safe = saved.time if saved is not None else state.began
-        found.checkpoint_timestamp.set(math.nan if safe is None else safe)
-        found.checkpoint_interval.set(math.inf if never else settings.checkpoint_seconds)
+
+def _counters(state: State) -> Metrics:
+    data, totals = state.data, state.totals
+    # With zeros, so that the first restart is an increase, too.
+    restarts = {"replica": 0, "shard": 0, **totals.restarts}
+    lost, damaged = sum(totals.updates_lost.values()), len(totals.damaged_checkpoints)
+    return (
+        counters("restarts", "Restarts of processes by role.", "role", restarts),
+        counter("portions_done", "Portions processed completely.", data.portions_done),
+        counter("portions_requeued", "Portions given out again.", data.portions_requeued),
+        counter("samples_repeated", "Samples processed more than once.", data.samples_repeated),
+        counter(
+            "updates_lost",
+            "Acknowledged updates lost with a shard; on a cluster at least so many.",
+            lost,
+        ),
+        counter("job_checkpoint_failures", "Checkpoints that failed.", totals.checkpoint_failures),
+        counter("job_checkpoints_damaged", "Checkpoints that a shard found damaged.", damaged),
+    )
+
+
+def _expectations(state: State, settings: Settings) -> Metrics:
+    bound = settings.staleness_bound * max(state.num_live_replicas, 1)
+    safe = state.saved.time if state.saved is not None else state.began
+    never = settings.durability is Durability.NONE
+    return (
+        gauge("shards_wanted", "Shards that the job asks for.", settings.shards),
+        gauge(
+            "staleness_bound_updates",
+            "Staleness that replicas of about equal speed stay far below.",
+            bound,
+        ),
+        # Since 1970; NaN before training.
+        gauge(
+            "job_checkpoint_timestamp_seconds",
+            "When the last complete checkpoint was begun, or training before the first.",
+            math.nan if safe is None else safe,
+        ),
+        gauge(
+            "job_checkpoint_interval_seconds",
+            "Time between checkpoints that the job asks for.",
+            math.inf if never else settings.checkpoint_seconds,
+        ),
+    )
+
+
+def _batch(batch: Batch | None) -> Metrics:
+    """Zeros for other strategies."""
+    seen, counts = Progress(loss=0.0, largest=0.0), (0, 0, 0, 0)
+    if batch is not None:
+        seen = batch.course.method.progress
+        counts = batch.returns, batch.all_groups_done, batch.all_requeued, batch.all_copies
+    returns, done, requeued, copies = counts
+    return (
+        gauge("batch_iteration", "Points that a batch method has accepted.", seen.iteration),
+        gauge("batch_evaluations", "Evaluations of loss and gradient.", seen.evaluations),
+        gauge("batch_objective", "Loss over the batch at the accepted point.", seen.loss),
+        gauge(
+            "batch_gradient_norm",
+            "Largest absolute value of the gradient's elements there.",
+            seen.largest,
+        ),
+        gauge("batch_returns", "How often all went back to a checkpoint.", returns),
+        counter("batch_groups_done", "Groups of portions that count.", done),
+        counter("batch_groups_requeued", "Groups that came back without a result.", requeued),
+        counter(
+            "batch_groups_copied", "Backup tasks: copies of groups that somebody had begun.", copies
+        ),
+    )

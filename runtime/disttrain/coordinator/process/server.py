@@ -4,12 +4,11 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
-from disttrain.checkpoint import object_names, stores
+from disttrain.checkpoint import names, stores
 from disttrain.checkpoint.errors import StoreAway, StoreDenied
-from disttrain.checkpoint.stores import CheckpointStore
+from disttrain.checkpoint.stores import Store
 from disttrain.coordinator import strategies
 from disttrain.coordinator.decisions.machine import Coordinator
 from disttrain.coordinator.decisions.turn import Places
@@ -49,16 +48,6 @@ _EXIT_CODES = {
 }
 """A full disk may take no summary: then this is all that the launcher hears. Of a job that goes on
 later, INTERRUPTED."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Surroundings:
-    """What a coordinator reaches beside its members and the job's folder."""
-
-    reporting: Callable[[Coordinator], Reporting]
-    farewells: FarewellWatch
-    clock: Callable[[float], Callable[[], float]]
-    """As `steady_clock`."""
 
 
 def main(config: LaunchConfig) -> int:
@@ -121,18 +110,19 @@ def _was_let_in(config: LaunchConfig) -> bool:
 
 
 def _parts(config: LaunchConfig) -> tuple[Parts, Origin]:
-    surroundings = Surroundings(
-        reporting=partial(_reporting, config),
-        farewells=FarewellWatch(farewells.open_farewells(config)),
-        clock=steady_clock,
-    )
-    return open_parts(config, surroundings)
+    watch = FarewellWatch(farewells.open_farewells(config))
+    return open_parts(config, partial(_reporting, config), watch, steady_clock)
 
 
-def open_parts(config: LaunchConfig, surroundings: Surroundings) -> tuple[Parts, Origin]:
+def open_parts(
+    config: LaunchConfig,
+    reporting: Callable[[Coordinator], Reporting],
+    watch: FarewellWatch,
+    clock: Callable[[float], Callable[[], float]],
+) -> tuple[Parts, Origin]:
     """What the loop joins, from what the job has on disk. Claims its journal.
 
-    Raises as `start.first_state` does, and Superseded.
+    `clock`: as `steady_clock`. Raises as `start.first_state` does, and Superseded.
     """
     store = stores.open_store(config.checkpoints)
     kept = journals.open_journal(config.checkpoints)
@@ -149,16 +139,16 @@ def open_parts(config: LaunchConfig, surroundings: Surroundings) -> tuple[Parts,
         machine=machine,
         journal=kept,
         checkpoints=Checkpoints(store, _job(config)),
-        reporting=surroundings.reporting(machine),
+        reporting=reporting(machine),
         leaving=Leaving(machine, kept),
-        farewells=surroundings.farewells,
+        farewells=watch,
         supervisor=config.supervisor,
-        clock=surroundings.clock(begun.state.latest_time),
+        clock=clock(begun.state.latest_time),
     )
     return parts, begun.origin
 
 
-def _places(config: LaunchConfig, store: CheckpointStore) -> Places:
+def _places(config: LaunchConfig, store: Store) -> Places:
     return Places(
         model_file=_model_file(config),
         staging=store.staging,
@@ -170,7 +160,7 @@ def _model_file(config: LaunchConfig) -> str:
     uri = config.checkpoints.uri
     if uri and config.supervisor is Supervisor.NODE:
         # The run's folder is that of one pod, and ends with it.
-        return f"{uri}/{object_names.MODEL}"
+        return f"{uri}/{names.MODEL}"
     return str(RunFolder(config.run_folder).model)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from disttrain.checkpoint.errors import CheckpointRefused
-from disttrain.checkpoint.stores import CheckpointStore
+from disttrain.checkpoint.stores import Store
 from disttrain.coordinator.errors import JournalDamaged, ManifestChanged, WrongJournal
 from disttrain.coordinator.journal import changes, journals, resume, state
 from disttrain.coordinator.journal.state import State
@@ -32,7 +32,7 @@ class Start:
     origin: Origin
 
 
-def first_state(config: LaunchConfig, store: CheckpointStore) -> Start:
+def first_state(config: LaunchConfig, store: Store) -> Start:
     """A checkpoint to resume comes before the journal, which belongs to the run that ended.
 
     Raises JournalDamaged, WrongJournal, ManifestChanged, and CheckpointError for a store that does
@@ -44,7 +44,7 @@ def first_state(config: LaunchConfig, store: CheckpointStore) -> Start:
     return start
 
 
-def _found(config: LaunchConfig, store: CheckpointStore) -> Start:
+def _found(config: LaunchConfig, store: Store) -> Start:
     checkpoint, shards = config.resume_from, config.job.spec.parameter_server.shards
     if checkpoint is not None:
         ledger = _read_ledger(store, checkpoint)
@@ -60,7 +60,7 @@ def _found(config: LaunchConfig, store: CheckpointStore) -> Start:
     return Start(state=State(), origin=Origin.NEW)
 
 
-def _require_none_of_its_own(store: CheckpointStore, config: LaunchConfig) -> None:
+def _require_none_of_its_own(store: Store, config: LaunchConfig) -> None:
     """Without a journal a job that has checkpoints would begin anew, and delete them in time."""
     own = [one.manifest for one in store.list() if one.manifest.job.uid == config.job_uid]
     if own:
@@ -86,7 +86,7 @@ def _check_job(found: State, job_uid: str, folder: str) -> None:
         raise WrongJournal(message)
 
 
-def _read_ledger(store: CheckpointStore, checkpoint: Path) -> State:
+def _read_ledger(store: Store, checkpoint: Path) -> State:
     try:
         return state.from_json(store.ledger(store.read(checkpoint)))
     except (CheckpointRefused, ValidationError) as error:

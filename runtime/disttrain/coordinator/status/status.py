@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from disttrain.coordinator.journal import totals
@@ -10,8 +11,7 @@ from disttrain.coordinator.journal.totals import Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.protocol.reports import ShardReport
-from disttrain.coordinator.status import limiting, progress
+from disttrain.coordinator.status import limiting, progress, sections
 from disttrain.coordinator.status.stages import Stage, at_work
 from disttrain.coordinator.status.watch import Watch
 
@@ -20,26 +20,16 @@ Json = dict[str, Any]
 
 def status(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
     """Everything about a running job, whose stages these are."""
-    number, last = at_work(stages, state), stages[-1]
-    is_first_of_more = stages[number] is not last
-    speed = watch.samples_per_second()
-    estimate = progress.estimate(state, last, now, speed)
-    replicas = list(watch.replicas.values())
-    shares = limiting.time_shares(replicas)
+    stage, last = stages[at_work(stages, state)], stages[-1]
+    shares = limiting.time_shares(list(watch.replicas.values()))
     found: Json = {
         **_result(state, last, watch, now),
-        "epoch": progress.epochs_processed(state),
-        "samplesPerSecond": speed,
-        "loss": stages[number].loss(state, watch),
-        "progress": estimate.fraction,
-        "remainingSeconds": estimate.remaining_seconds,
+        "training": sections.training(state, stages, watch, now).as_json(),
         "hasTarget": last.settings.stop.target_metric is not None,
         "liveReplicas": state.num_live_replicas,
-        "warmStart": is_first_of_more or stages[number].is_warming_up(state),
+        "warmStart": stage is not last or stage.is_warming_up(state),
         "checkpoint": state.last_checkpoint,
-        "timeShares": None if shares is None else _shares(shares),
-        "measureWarning": measure_warning(state),
-        "checkpointWarning": checkpoint_warning(state),
+        "timeShares": None if shares is None else asdict(shares),
         "limit": limiting.limit(shares, limiting.busiest(list(watch.shards.values()))),
         "members": [_member(life, watch, now) for life in _lives(state)],
     }
@@ -51,7 +41,7 @@ def summary(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> 
 
 
 def metrics_line(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
-    histogram = _staleness(state, watch)
+    histogram = sections.staleness(state, watch)
     return finite(
         {
             "seconds": state.seconds(now),
@@ -66,28 +56,6 @@ def metrics_line(state: State, stages: Sequence[Stage], watch: Watch, now: float
         }
         | ({"reported": reported} if (reported := watch.reported()) else {})
     )
-
-
-def measure_warning(state: State) -> str | None:
-    """What to say of the latest evaluation's measures that are no finite numbers; None of none."""
-    measures = state.evaluations[-1].measures if state.evaluations else {}
-    names = [name for name, value in measures.items() if not math.isfinite(value)]
-    if not names:
-        return None
-    which = f"the measure {names[0]}" if len(names) == 1 else f"the measures {', '.join(names)}"
-    return (
-        f"{which} of the latest evaluation {'is' if len(names) == 1 else 'are'} no finite number; "
-        "look at what Task.measure() divides by, and at the model's outputs"
-    )
-
-
-def checkpoint_warning(state: State) -> str | None:
-    """That what was trained lately is not saved, and why; None when the latest checkpoint is."""
-    if not state.checkpoint_failure or state.phase.ended:
-        return None
-    last = state.last_checkpoint
-    what = "nothing is saved yet" if last is None else f"nothing since checkpoint {last} is saved"
-    return f"{what}: {state.checkpoint_failure}"
 
 
 def counts_every_loss(state: State, watch: Watch) -> bool:
@@ -138,7 +106,7 @@ def _result(state: State, last: Stage, watch: Watch, now: float) -> Json:
         **_measures(state),
         "evaluations": state.totals.evaluations,
         **last.status(state),
-        "staleness": staleness_figures(state, watch),
+        "staleness": _staleness(state, watch),
         "restarts": _restarts(state.totals),
         **_portions(state.data),
         **_faults_and_checkpoints(state),
@@ -148,11 +116,10 @@ def _result(state: State, last: Stage, watch: Watch, now: float) -> Json:
 
 def _measures(state: State) -> Json:
     final = next((item for item in state.evaluations if item.final), None)
-    latest = state.evaluations[-1] if state.evaluations else None
     return {
         "finalMeasures": final.measures if final else None,
         "finalLoss": final.loss if final else None,
-        "latestMeasures": latest.measures if latest else None,
+        "latestMeasures": sections.latest_measures(state) or None,
         "bestMeasures": {
             name: {"lowest": item.lowest, "highest": item.highest}
             for name, item in state.best.items()
@@ -189,9 +156,9 @@ def _faults_and_checkpoints(state: State) -> Json:
     }
 
 
-def staleness_figures(state: State, watch: Watch) -> Json:
+def _staleness(state: State, watch: Watch) -> Json:
     """The pushes of all lives so far: quantiles, and the histogram by lower bounds."""
-    histogram = _staleness(state, watch)
+    histogram = sections.staleness(state, watch)
     unknown = [*watch.shards.values(), *state.totals.shard_reports.values()]
     return {
         "p50": reports.staleness_quantile(histogram, 0.5),
@@ -202,22 +169,6 @@ def staleness_figures(state: State, watch: Watch) -> Json:
             for bound, count in zip(reports.STALENESS_BOUNDS, histogram, strict=False)
             if count
         },
-    }
-
-
-def _staleness(state: State, watch: Watch) -> tuple[int, ...]:
-    whole = ShardReport()
-    for report in (*watch.shards.values(), *state.totals.shard_reports.values()):
-        whole = reports.added(whole, report)
-    return whole.staleness
-
-
-def _shares(shares: limiting.TimeShares) -> Json:
-    return {
-        "computing": shares.computing,
-        "data": shares.data,
-        "push": shares.push,
-        "fetch": shares.fetch,
     }
 
 

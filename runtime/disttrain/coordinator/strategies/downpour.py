@@ -10,6 +10,7 @@ from disttrain.coordinator.journal.state import Phase, State
 from disttrain.coordinator.leases import portions
 from disttrain.coordinator.protocol.fields import Lease, MemberId
 from disttrain.coordinator.protocol.messages import RequestWork, Work
+from disttrain.coordinator.protocol.orders import Upload
 from disttrain.coordinator.settings import Settings
 from disttrain.job import defaults
 from disttrain.job.downpour import Downpour
@@ -94,7 +95,12 @@ class Asynchronous(CoordinatorSide):
         return granted
 
     def _may_work(self, turn: Turn, member: MemberId) -> bool:
-        """All do after the warm start, before it the lowest living replica."""
+        """All do after the warm start, before it the lowest living replica.
+
+        Not who owes an empty shard its values: a push would wait for them, and they for the push.
+        """
+        if any(issued.member == member for issued in turn.open_orders(Upload)):
+            return False
         lowest = next((replica.index for replica in turn.live_replicas()), None)
         return not self.is_warming_up(turn.state) or member.index == lowest
 

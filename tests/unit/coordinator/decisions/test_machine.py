@@ -306,6 +306,25 @@ def test_who_may_wait_for_an_empty_shard_is_not_asked_for_its_values() -> None:
     assert (machine.state.shards[0].member, shard.incarnation) == (new_shard, 1)
 
 
+def test_who_owes_an_empty_shard_its_values_gets_no_work_before_it_has_sent_them() -> None:
+    """A push to the empty shard would be on its way before the values, and wait for them."""
+    machine = Machine()
+    _, one, two = machine.running()
+    machine.muted |= {one, two}
+    machine.request(messages.MemberDied(role=Role.SHARD, index=0, pid=2, exit_code=-9))
+    empty = messages.Restored(initialised=False, checkpoint=None, version=0)
+    machine.member(Role.SHARD, 0, "s0-again", restored=empty)
+    machine.obey()
+    assert [issued.member for issued in machine.state.orders.values()] == [one]
+
+    owing = machine.work(one)
+    assert (owing.leases, owing.wait) == ((), True)
+
+    machine.muted.clear()
+    machine.obey()
+    assert machine.work(one).leases
+
+
 def _evaluating() -> tuple[Machine, MemberId, MemberId, MemberId]:
     """A shard and two replicas; the second has done an epoch, which the first was told to measure.
 
@@ -573,7 +592,7 @@ def test_status_names_members_speed_and_limit() -> None:
     assert isinstance(reply, messages.StatusReply)
     found = reply.status
     assert [member["name"] for member in found["members"]] == ["shard-0", "replica-0", "replica-1"]
-    assert found["loss"] == 1.5
+    assert found["training"]["loss"] == 1.5
     assert found["timeShares"]["computing"] == 0.7
     assert found["limit"].startswith("Data")
     assert found["staleness"]["histogram"] == {"0": 3, "1": 1}

@@ -4,7 +4,7 @@ from builders.batch_machines import BatchMachine, batch_method
 from builders.machines import asynchronous
 from disttrain.coordinator.protocol import messages, orders
 from disttrain.coordinator.protocol.fields import MemberId
-from disttrain.coordinator.status import cluster_status
+from disttrain.coordinator.status import sections
 from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.job.stop import Stop
 from disttrain.sandblaster.batch.driver import Stage
@@ -52,7 +52,7 @@ def switched() -> tuple[BatchMachine, list[MemberId]]:
 def test_the_object_tells_the_progress_of_the_whole_job() -> None:
     machine, _, _ = processed()
     coordinator = machine.coordinator
-    told = cluster_status.fields(machine.state, coordinator.stages, coordinator.watch, machine.now)
+    told = sections.of_object(machine.state, coordinator.stages, coordinator.watch, machine.now)
     assert told["training"]["progressPercent"] == 0
 
 

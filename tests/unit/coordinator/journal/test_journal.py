@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from disttrain.checkpoint import names
 from disttrain.coordinator.errors import JournalDamaged, Superseded
-from disttrain.coordinator.journal import entries, job_entries, journal, owners, state
+from disttrain.coordinator.journal import entries, job_entries, journal, state
 from disttrain.coordinator.journal.journal import Journal
 from disttrain.coordinator.journal.state import Evaluation, Phase, State
 
@@ -249,7 +250,7 @@ def test_an_old_file_that_stays_harms_nobody(
 def test_what_is_synced_counts_as_written_once_it_is_known_whose_the_journal_is(
     tmp_path: Path, *, is_claimed: bool
 ) -> None:
-    written, claims = Journal(tmp_path), tmp_path / owners.FOLDER
+    written, claims = Journal(tmp_path), tmp_path / names.OWNERS
     written.claim("first")
     written.begin(State())
     written.append(_change(Phase.RUNNING, 1.0))

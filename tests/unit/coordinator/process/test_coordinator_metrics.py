@@ -14,7 +14,7 @@ from disttrain.transport.header import Role
 
 def page(machine: Machine) -> str:
     served = ServedMetrics("127.0.0.1:0")
-    served.update(machine.coordinator, machine.now)
+    served.update(machine.coordinator, machine.now, dropped={})
     return scraping.scraped(served.address)
 
 
@@ -91,7 +91,7 @@ def test_measures_are_those_of_the_latest_evaluation_and_no_more_than_fifty() ->
             epoch=1, samples=10, seconds=1.0, loss=0.5, measures=dict.fromkeys(names, 0.5)
         )
         machine.state.evaluations.append(evaluation)
-        served.update(machine.coordinator, machine.now)
+        served.update(machine.coordinator, machine.now, dropped={})
         lines = scraping.scraped(served.address).splitlines()
         counts.append(sum(line.startswith("disttrain_measure{") for line in lines))
     assert counts == [1, 50, 1]

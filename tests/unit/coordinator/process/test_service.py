@@ -15,7 +15,7 @@ from builders import scraping
 from builders.batch_machines import RULES, BatchMachine
 from builders.control_members import LAYOUT
 from builders.machines import BASE, Machine
-from disttrain.checkpoint.store import Store
+from disttrain.checkpoint import stores
 from disttrain.coordinator.errors import Superseded
 from disttrain.coordinator.journal import journal
 from disttrain.coordinator.journal.journal import Journal
@@ -27,8 +27,7 @@ from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
 from disttrain.coordinator.process.service import Parts, Service
-from disttrain.coordinator.protocol import messages, orders, payloads
-from disttrain.coordinator.protocol.farewells import FolderFarewells
+from disttrain.coordinator.protocol import farewells, messages, orders, payloads
 from disttrain.coordinator.protocol.fields import NO_PROGRESS, MemberId, Position, Progress
 from disttrain.coordinator.protocol.messages import HeartbeatReply
 from disttrain.job.sandblaster import BackupTasks
@@ -110,7 +109,7 @@ class Served:
     ) -> None:
         self.now = 100.0
         self.folder = folder
-        self.farewells = FolderFarewells(folder / "farewells")
+        self.farewells = farewells.in_folder(folder)
         self.members = members or Machine()
         self.machine = self.members.coordinator
         self.journal = Journal(folder / "journal")
@@ -125,7 +124,7 @@ class Served:
         parts = Parts(
             machine=self.machine,
             journal=self.journal,
-            checkpoints=Checkpoints(Store(folder), job),
+            checkpoints=Checkpoints(stores.in_folder(folder), job),
             reporting=self.reporting,
             leaving=self.leaving,
             farewells=FarewellWatch(self.farewells),

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from builders.flaky_objects import Fault, FlakyObjects
-from disttrain.checkpoint import object_names
+from disttrain.checkpoint import names
+from disttrain.checkpoint.blobs import FolderBlobs
 from disttrain.checkpoint.errors import StoreAway
-from disttrain.coordinator.protocol import payloads
-from disttrain.coordinator.protocol.farewells import Farewells, FolderFarewells, ObjectFarewells
+from disttrain.coordinator.protocol import farewells, payloads
+from disttrain.coordinator.protocol.farewells import Farewells
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
 from disttrain.coordinator.protocol.messages import Heartbeat, Leave
 from disttrain.transport.header import Role
@@ -34,9 +35,9 @@ def a_leave(incarnation: int = 1) -> Leave:
 @pytest.fixture(name="place", params=["folder", "objects"])
 def _place(request: pytest.FixtureRequest, tmp_path: Path) -> Farewells:
     if request.param == "folder":
-        return FolderFarewells(tmp_path / "farewells")
+        return farewells.in_folder(tmp_path)
     objects = FlakyObjects()
-    return ObjectFarewells(lambda: objects)
+    return Farewells(lambda: objects)
 
 
 def test_what_is_written_is_there_until_it_is_forgotten(place: Farewells) -> None:
@@ -67,9 +68,10 @@ def test_who_leaves_twice_is_heard_once(place: Farewells) -> None:
 def test_what_is_no_farewell_is_left_out_and_forgotten(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "replica-9.i1.json").write_bytes(content)
-    objects = FlakyObjects(there={f"{object_names.FAREWELLS}/replica-9.i1.json": content})
-    for place in (FolderFarewells(tmp_path), ObjectFarewells(lambda: objects)):
+    name = f"{names.FAREWELLS}/replica-9.i1.json"
+    FolderBlobs(tmp_path).write(name, content)
+    objects = FlakyObjects(there={name: content})
+    for place in (farewells.in_folder(tmp_path), Farewells(lambda: objects)):
         place.write(a_leave())
         assert list(place.read().values()) == [a_leave()]
         caplog.clear()
@@ -79,10 +81,10 @@ def test_what_is_no_farewell_is_left_out_and_forgotten(
 
 def test_a_store_that_takes_nothing_makes_it_a_death_without_a_word() -> None:
     objects = FlakyObjects(faults=[Fault.REFUSED])
-    place = ObjectFarewells(lambda: objects)
+    place = Farewells(lambda: objects)
     place.write(a_leave())
     assert place.read() == {}
 
 
 def test_in_a_store_that_is_away_there_is_none_for_now() -> None:
-    assert ObjectFarewells(Away).read() == {}
+    assert Farewells(Away).read() == {}

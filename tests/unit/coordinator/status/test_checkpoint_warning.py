@@ -5,7 +5,7 @@ from typing import Any
 from builders.machines import Machine
 from disttrain.coordinator.journal import checkpoint_entries
 from disttrain.coordinator.journal.state import Phase
-from disttrain.coordinator.status import cluster_status, status
+from disttrain.coordinator.status import sections, status
 
 FULL = "checkpoints/.staging-00000002/shard-0 could not be written: No space left on device"
 
@@ -26,14 +26,14 @@ def test_a_failed_checkpoint_is_warned_of_until_one_is_committed() -> None:
     machine.running()
     machine.state.last_checkpoint = None
     ended(machine, 1, committed=False)
-    assert told(machine)["checkpointWarning"] == f"nothing is saved yet: {FULL}"
+    assert told(machine)["training"]["warning"] == f"nothing is saved yet: {FULL}"
     ended(machine, 2, committed=True)
-    assert told(machine)["checkpointWarning"] is None
+    assert "warning" not in told(machine)["training"]
     ended(machine, 3, committed=False)
     warning = f"nothing since checkpoint 2 is saved: {FULL}"
-    assert told(machine)["checkpointWarning"] == warning
+    assert told(machine)["training"]["warning"] == warning
     found = machine.coordinator
-    wanted = cluster_status.fields(found.state, found.stages, found.watch, machine.now)
+    wanted = sections.of_object(found.state, found.stages, found.watch, machine.now)
     assert wanted["training"]["warning"] == warning
 
 
@@ -42,4 +42,4 @@ def test_a_job_that_has_ended_says_so_in_its_message_only() -> None:
     machine.running()
     ended(machine, 1, committed=False)
     machine.state.phase = Phase.FAILED
-    assert told(machine)["checkpointWarning"] is None
+    assert "warning" not in told(machine)["training"]

@@ -12,7 +12,7 @@ from builders.batch_machines import RULES, BatchMachine
 from builders.machines import Machine
 from disttrain.coordinator.journal.state import Evaluation, Saved
 from disttrain.coordinator.protocol.reports import ShardReport
-from disttrain.coordinator.status import cluster_status
+from disttrain.coordinator.status import cluster_status, sections
 from disttrain.coordinator.status.cluster_status import (
     EVERY_SECONDS,
     LARGEST_BYTES,
@@ -29,7 +29,7 @@ JOB = JobObject(name="digits", namespace="team", uid="u-1")
 
 def fields(machine: Machine) -> dict[str, Any]:
     coordinator = machine.coordinator
-    return cluster_status.fields(machine.state, coordinator.stages, coordinator.watch, machine.now)
+    return sections.of_object(machine.state, coordinator.stages, coordinator.watch, machine.now)
 
 
 def an_evaluation(**measures: float) -> Evaluation:
@@ -192,7 +192,7 @@ def test_a_batch_method_has_a_section_of_its_own() -> None:
     machine.evaluate(first, second)
     coordinator = machine.coordinator
 
-    found = cluster_status.fields(
+    found = sections.of_object(
         coordinator.state, coordinator.stages, coordinator.watch, machine.now
     )
 

@@ -11,7 +11,7 @@ from disttrain.coordinator.journal.state import Evaluation, State
 from disttrain.coordinator.process.reporting import Reporting
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
-from disttrain.coordinator.status import status
+from disttrain.coordinator.status import sections, status
 
 
 def an_evaluation(**measures: float) -> Evaluation:
@@ -29,12 +29,12 @@ def an_evaluation(**measures: float) -> Evaluation:
 def test_measures_that_are_no_numbers_are_named(
     measures: dict[str, float], said: str | None
 ) -> None:
-    found = status.measure_warning(State(evaluations=[an_evaluation(**measures)]))
+    found = sections.measure_warning(State(evaluations=[an_evaluation(**measures)]))
     assert found is said is None or (said is not None and (found or "").startswith(said))
 
 
 def test_before_any_evaluation_nothing_is_said() -> None:
-    assert status.measure_warning(State()) is None
+    assert sections.measure_warning(State()) is None
 
 
 def test_the_log_and_the_status_warn_and_the_log_once(
@@ -48,6 +48,6 @@ def test_the_log_and_the_status_warn_and_the_log_once(
         machine.state.evaluations.append(evaluation)
         reporting.note(checkpoint_entries.EvaluationEnded(evaluation=evaluation), now=1.0)
 
-    told = status.status(machine.state, machine.stages, machine.watch, now=1.0)
-    assert "Task.measure()" in told["measureWarning"]
-    assert [line.message for line in caplog.records].count(told["measureWarning"]) == 1
+    told = status.status(machine.state, machine.stages, machine.watch, now=1.0)["training"]
+    assert "Task.measure()" in told["warning"]
+    assert [line.message for line in caplog.records].count(told["warning"]) == 1

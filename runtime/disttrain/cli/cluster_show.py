@@ -1,0 +1,164 @@
+"""What jobs of a cluster are and do: `disttrain list`, `get`, `events` and `top`."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import typer
+
+from disttrain.cli.cluster_options import (
+    AllNamespaces,
+    JobName,
+    Output,
+    OutputOption,
+    Selector,
+    Watching,
+    jobs_of,
+    object_text,
+    on_cluster,
+)
+from disttrain.cluster import ages, references, resources, server_tables
+from disttrain.cluster import jobs as cluster_jobs
+from disttrain.cluster.interface import Object, Target
+from disttrain.cluster.jobs import Jobs
+from disttrain.cluster.resources import EVENTS, JOBS
+from disttrain.cluster.server_tables import Table, Wanted
+from disttrain.job import cluster_names
+from disttrain.job.spec import KIND
+
+
+@on_cluster
+def list_jobs(
+    target: Target,
+    *,
+    all_namespaces: AllNamespaces = False,
+    selector: Selector = "",
+    output: OutputOption = None,
+    watch: Watching = False,
+) -> None:
+    """List the jobs of a namespace with the columns of `kubectl get disttrainjobs`.
+
+    Example: disttrain list -A
+
+    Example: disttrain list -n research -l team=vision --watch
+    """
+    jobs = jobs_of(target)
+    namespace = None if all_namespaces else jobs.namespace
+    if output in {Output.JSON, Output.YAML, Output.NAME}:
+        request = resources.listing(JOBS, namespace, labelSelector=selector)
+        found = list(cluster_jobs.items(jobs.api, request))
+        typer.echo(object_text(found, Output(output)))
+        return
+    wide = output is Output.WIDE
+    wanted = Wanted(resource=JOBS, namespace=namespace, selector=selector, wide=wide)
+    nothing = f"No jobs found in {namespace or 'any'} namespace."
+    _show(jobs, wanted, server_tables.read(jobs.api, wanted), nothing, watch=watch)
+
+
+@on_cluster
+def get(
+    target: Target, name: JobName, *, output: OutputOption = None, watch: Watching = False
+) -> None:
+    """Show how a job is and why: conditions, progress, shards, replicas, failures, checkpoint.
+
+    With --watch it shows the progress until the job ends, and exits like `disttrain run`.
+
+    Example: disttrain get digits
+
+    Example: disttrain get dtj/digits -n research --watch
+    """
+    jobs = jobs_of(target)
+    job = jobs.get(references.name(name))
+    # Both are slow to import, and the other commands do without them.
+    if watch:
+        from disttrain.cli import cluster_live  # noqa: PLC0415
+
+        raise typer.Exit(cluster_live.follow(jobs, job))
+    if output in {None, Output.WIDE}:
+        from disttrain.cli import job_page  # noqa: PLC0415
+
+        typer.echo(job_page.text(job, jobs.visible_pods(job), ages.now()))
+    else:
+        typer.echo(object_text([job], Output(output)))
+
+
+@on_cluster
+def events(target: Target, name: JobName, *, watch: Watching = False) -> None:
+    """Show the events of a job, of its pods and of what makes them, the latest last.
+
+    Example: disttrain events digits --watch
+    """
+    jobs = jobs_of(target)
+    chosen = references.name(name)
+    jobs.get(chosen)
+    wanted = Wanted(resource=EVENTS, namespace=jobs.namespace, belongs=events_of(chosen))
+    found = server_tables.read(jobs.api, wanted)
+    ordered = sorted(found.rows, key=lambda row: last_seen(row.found))
+    nothing = f"No events of job {chosen}; the API server keeps them for an hour."
+    _show(jobs, wanted, replace(found, rows=ordered), nothing, watch=watch)
+
+
+@on_cluster
+def top(target: Target, name: JobName) -> None:
+    """Show per pod samples per second, staleness of gradients, processor time and memory.
+
+    Samples per second are measured over two seconds.
+
+    Example: disttrain top digits
+    """
+    jobs = jobs_of(target)
+    from disttrain.cluster import usage  # noqa: PLC0415 - It needs the extra, as `jobs_of` does.
+
+    found = usage.measure(jobs, jobs.get(references.name(name)))
+    typer.echo(found.text)
+    for note in found.notes:
+        typer.echo(note, err=True)
+
+
+def _show(jobs: Jobs, wanted: Wanted, table: Table, nothing: str, *, watch: bool) -> None:
+    if not table.rows:
+        typer.echo(nothing, err=True)
+    elif not watch:
+        typer.echo(table.text)
+    if watch:
+        for line in server_tables.watch(jobs.api, wanted, table):
+            typer.echo(line)
+
+
+def events_of(name: str) -> Callable[[Object], bool]:
+    """A test whether an event is about a job: itself, what was made for it, or a pod of it."""
+    own = {
+        cluster_names.service(name),
+        cluster_names.shard_set(name),
+        cluster_names.replica_set(name),
+        cluster_names.coordinator_job(name),
+        cluster_names.checkpoints_claim(name),
+    }
+    # A pod that is gone has no labels to look at any more, only its name.
+    ending = "[a-z0-9]+"
+    pods = re.compile(
+        f"{re.escape(cluster_names.shard_set(name))}-[0-9]+"
+        f"|{re.escape(cluster_names.coordinator_job(name))}-0-{ending}"
+        f"|{re.escape(cluster_names.replica_set(name))}-{ending}"
+    )
+
+    def belongs(event: Object) -> bool:
+        about = event["involvedObject"]
+        found = str(about.get("name") or "")
+        if about.get("kind") == KIND:
+            return found == name
+        return found in own or pods.fullmatch(found) is not None
+
+    return belongs
+
+
+def last_seen(event: Object) -> str:
+    """When an event was last seen, in RFC 3339; whoever wrote it chose one of several fields."""
+    series = event.get("series") or {}
+    moments = (
+        series.get("lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event["metadata"].get("creationTimestamp"),
+    )
+    return str(next((each for each in moments if each), ""))

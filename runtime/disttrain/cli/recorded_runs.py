@@ -1,0 +1,67 @@
+"""Commands on what a run has recorded: `disttrain audit` and `replay`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disttrain.audit.errors import NothingToAudit
+from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.run_folder import RunFolder
+
+RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a run.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+
+
+def audit(folder: RunPath, *, as_json: AsJson = False) -> None:
+    """Check the promises of the design from a run's own logs, and say what held.
+
+    Reads the ledgers of all processes, the journal, the summary and the checkpoints. Exits with 0
+    when nothing was violated, 1 when something was or the logs lack records, 2 when DIR is no run.
+
+    Example: disttrain audit runs/digits
+    """
+    # They import torch, with the processes.
+    from disttrain.audit import audit as promises  # noqa: PLC0415
+    from disttrain.audit import reading, report  # noqa: PLC0415
+
+    # Asked first: a run that ends meanwhile has not ended in all that is read.
+    running = RunFolder(folder).is_held()
+    try:
+        findings = promises.audit(reading.read(folder))
+    except NothingToAudit as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(ExitCode.USAGE) from error
+    shown = report.to_json if as_json else report.text
+    typer.echo(shown(findings, running=running), nl=False)
+    raise typer.Exit(ExitCode.COMPLETE if promises.is_clean(findings) else ExitCode.FAILED)
+
+
+ToUpdate = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Stop when every shard has applied N updates."),
+]
+Serial = Annotated[
+    bool,
+    typer.Option(
+        "--serial", help="Also train on the same samples in the same order without staleness."
+    ),
+]
+
+
+def replay(
+    folder: RunPath, to_update: ToUpdate = None, *, serial: Serial = False, as_json: AsJson = False
+) -> None:
+    """Reproduce an asynchronous run bit for bit, and say what asynchrony did.
+
+    The run must have been made with spec.record: true, and its shards must have lived through it.
+    Runs the task's code of today. Exits with 0 when everything is the same to the bit, 1 when
+    something differs or the run cannot be replayed.
+
+    Example: disttrain replay runs/digits --serial
+    """
+    from disttrain.replay import outcome, report  # noqa: PLC0415 - They import torch.
+
+    found = outcome.replay(folder, outcome.Wanted(to_update=to_update, serial=serial))
+    typer.echo(report.to_json(found) if as_json else report.text(found), nl=False)
+    raise typer.Exit(ExitCode.COMPLETE if found.is_same else ExitCode.FAILED)

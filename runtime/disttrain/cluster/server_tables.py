@@ -1,0 +1,137 @@
+"""Tables of objects as the API server makes them, and their rows that change."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from disttrain.cluster import jobs, resources, tables
+from disttrain.cluster.errors import ClusterError, Unreachable
+from disttrain.cluster.interface import Api, Object, Request
+from disttrain.cluster.resources import TABLE, Resource
+
+PAUSE_SECONDS: Final = 2.0
+"""Before a watch that ended, or that is not allowed, is opened again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """Which objects, and which of their columns."""
+
+    resource: Resource
+    namespace: str | None
+    """None: all namespaces."""
+    selector: str = ""
+    belongs: Callable[[Object], bool] | None = None
+    """Whether a whole object that was selected is one of them."""
+    wide: bool = False
+
+    def table(self, request: Request) -> Request:
+        """The same request for the table; the API server leaves out objects unless it is told."""
+        whole = {"includeObject": "Object"} if self.belongs is not None else {}
+        return replace(request, query={**request.query, **whole}, accept=TABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One object."""
+
+    cells: list[str]
+    found: Object
+    """As much of it as was asked for."""
+
+    @property
+    def uid(self) -> str:
+        return str(self.found["metadata"]["uid"])
+
+    @property
+    def version(self) -> str:
+        return str(self.found["metadata"]["resourceVersion"])
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What was listed."""
+
+    head: list[str]
+    rows: list[Row]
+    columns: Sequence[int]
+    """Numbers of the cells that are shown."""
+    version: str
+    """From which a watch goes on."""
+
+    @property
+    def text(self) -> str:
+        return tables.text([self.head, *(row.cells for row in self.rows)])
+
+    @property
+    def versions(self) -> dict[str, str]:
+        return {row.uid: row.version for row in self.rows}
+
+
+def read(api: Api, wanted: Wanted) -> Table:
+    """List the objects. Raises ClusterError, Unreachable."""
+    listing = resources.listing(wanted.resource, wanted.namespace, labelSelector=wanted.selector)
+    answers = list(jobs.pages(api, wanted.table(listing)))
+    # Only the first page says the columns.
+    columns = answers[0].get("columnDefinitions") or []
+    shown = [index for index, each in enumerate(columns) if wanted.wide or not each.get("priority")]
+    head = [str(columns[index]["name"]).upper() for index in shown]
+    rows = [row for answer in answers for row in _rows(answer, shown, wanted)]
+    version = str((answers[-1].get("metadata") or {}).get("resourceVersion") or "")
+    namespaces = ["NAMESPACE"] if wanted.namespace is None else []
+    return Table([*namespaces, *head], rows, shown, version)
+
+
+def watch(api: Api, wanted: Wanted, first: Table) -> Iterator[str]:
+    """The lines of a table, and then a line for each object that is new or changes, for ever."""
+    cells = [first.head, *(row.cells for row in first.rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    yield from (tables.line(each, widths) for each in cells)
+    table, told = first, first.versions
+    while True:
+        for row in _changes(api, wanted, table):
+            told[row.uid] = row.version
+            yield tables.line(row.cells, widths)
+        time.sleep(PAUSE_SECONDS)
+        try:
+            table = read(api, wanted)
+        except Unreachable:
+            continue
+        # A watch that ended may have missed something: show what is new since then.
+        news = [row for row in table.rows if told.get(row.uid) != row.version]
+        yield from (tables.line(row.cells, widths) for row in news)
+        told = table.versions
+
+
+def _changes(api: Api, wanted: Wanted, table: Table) -> Iterator[Row]:
+    request = resources.watch(
+        wanted.resource,
+        wanted.namespace,
+        labelSelector=wanted.selector,
+        resourceVersion=table.version,
+    )
+    try:
+        with api.lines(wanted.table(request)) as lines:
+            for line in lines:
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    return
+                if event["type"] != "DELETED":
+                    yield from _rows(event["object"], table.columns, wanted)
+    except (Unreachable, ClusterError):
+        return
+
+
+def _rows(answer: Object, columns: Sequence[int], wanted: Wanted) -> Iterator[Row]:
+    for each in answer.get("rows") or ():
+        found = each["object"]
+        if wanted.belongs is not None and not wanted.belongs(found):
+            continue
+        # As kubectl: what the object does not say yet is left empty.
+        chosen = (each["cells"][index] for index in columns)
+        cells = ["" if cell is None else tables.printable(cell) for cell in chosen]
+        if wanted.namespace is None:
+            cells = [tables.printable(found["metadata"].get("namespace")), *cells]
+        yield Row(cells, found)

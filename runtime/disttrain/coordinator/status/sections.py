@@ -1,0 +1,155 @@
+"""The coordinator's sections of a status: in status.json, and in the job's object. Pure."""
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from disttrain.checkpoint import names
+from disttrain.coordinator.journal.state import Saved, State
+from disttrain.coordinator.protocol import reports
+from disttrain.coordinator.protocol.reports import ShardReport
+from disttrain.coordinator.settings import Settings
+from disttrain.coordinator.status import progress
+from disttrain.coordinator.status.stages import Stage, at_work
+from disttrain.coordinator.status.watch import Watch
+from disttrain.job import object_uri
+from disttrain.job.status import (
+    CheckpointStatus,
+    DataStatus,
+    JobStatus,
+    ParameterServerStatus,
+    ShardStatus,
+    TrainingStatus,
+)
+from disttrain.job.status_section import LONGEST_TEXT
+
+_MOST_MEASURES = 50
+
+
+def of_object(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> dict[str, Any]:
+    """All of them, as the job's object has them."""
+    saved, uri = state.saved, stages[-1].settings.checkpoint_uri
+    sections = {
+        "training": training(state, stages, watch, now),
+        "data": _data(state),
+        "parameter_server": _parameter_server(state, watch),
+        "checkpoint": None if saved is None else _checkpoint(saved, uri),
+        **stages[-1].status(state),
+    }
+    whole = JobStatus.model_validate(sections)
+    return whole.model_dump(mode="json", by_alias=True, exclude_none=True, include=set(sections))
+
+
+def training(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> TrainingStatus:
+    stage, last = stages[at_work(stages, state)], stages[-1]
+    speed = watch.samples_per_second()
+    estimate = progress.estimate(state, last, now, speed)
+    histogram = staleness(state, watch)
+    loss = stage.loss(state, watch)
+    warnings = (checkpoint_warning(state), measure_warning(state))
+    measures = dict(list(latest_measures(state).items())[:_MOST_MEASURES])
+    return TrainingStatus(
+        epoch=progress.epochs_processed(state),
+        steps=state.data.steps_done,
+        samples=state.samples,
+        samples_per_second=speed,
+        speed=_readable(speed),
+        loss=loss,
+        recent_loss=None if loss is None else _readable(loss),
+        metrics=measures,
+        measure=_measure(stage.settings, measures),
+        warning="; ".join(text for text in warnings if text)[:LONGEST_TEXT] or None,
+        staleness_p50=reports.staleness_quantile(histogram, 0.5),
+        staleness_p99=reports.staleness_quantile(histogram, 0.99),
+        progress_percent=math.floor(estimate.fraction * 100),
+        estimated_remaining_seconds=estimate.remaining_seconds,
+    )
+
+
+def measure_warning(state: State) -> str | None:
+    """What to say of the latest evaluation's measures that are no finite numbers; None of none."""
+    found = latest_measures(state).items()
+    spoiled = [name for name, value in found if not math.isfinite(value)]
+    if not spoiled:
+        return None
+    one = len(spoiled) == 1
+    return (
+        f"the measure{'' if one else 's'} {', '.join(spoiled)} of the latest evaluation "
+        f"{'is' if one else 'are'} no finite number; "
+        "look at what Task.measure() divides by, and at the model's outputs"
+    )
+
+
+def checkpoint_warning(state: State) -> str | None:
+    """That what was trained lately is not saved, and why; None when the latest checkpoint is."""
+    if not state.checkpoint_failure or state.phase.ended:
+        return None
+    last = state.last_checkpoint
+    what = "nothing is saved yet" if last is None else f"nothing since checkpoint {last} is saved"
+    return f"{what}: {state.checkpoint_failure}"
+
+
+def staleness(state: State, watch: Watch) -> tuple[int, ...]:
+    """The histogram of all lives' pushes so far, over `reports.STALENESS_BOUNDS`."""
+    whole = ShardReport()
+    for report in (*watch.shards.values(), *state.totals.shard_reports.values()):
+        whole = reports.added(whole, report)
+    return whole.staleness
+
+
+def _readable(number: float) -> str:
+    """Three digits that count, and of large numbers the whole part."""
+    return f"{number:,.0f}" if 100 <= abs(number) < math.inf else f"{number:.3g}"
+
+
+def latest_measures(state: State) -> dict[str, float]:
+    return state.evaluations[-1].measures if state.evaluations else {}
+
+
+def _measure(settings: Settings, measures: dict[str, float]) -> str | None:
+    target = settings.stop.target_metric
+    name = target.name if target is not None else next(iter(measures), None)
+    if name is None or name not in measures:
+        return None
+    return f"{name} {measures[name]:.4g}"
+
+
+def _data(state: State) -> DataStatus:
+    return DataStatus(
+        portions_done=state.data.portions_done,
+        portions_requeued=state.data.portions_requeued,
+        samples_repeated=state.data.samples_repeated,
+    )
+
+
+def _parameter_server(state: State, watch: Watch) -> ParameterServerStatus:
+    ready = [shard for shard in state.shards.values() if shard.live and shard.initialised]
+    shards = tuple(_shard(state, watch, index) for index in sorted(state.shards))
+    return ParameterServerStatus(
+        ready=len(ready),
+        updates_at_risk=sum(shard.updates_at_risk or 0 for shard in shards),
+        shards=shards,
+    )
+
+
+def _shard(state: State, watch: Watch, index: int) -> ShardStatus:
+    report = watch.shards.get(state.shards[index].member)
+    saved = state.saved.versions.get(index) if state.saved is not None else None
+    version = report.version if report is not None else None
+    return ShardStatus(
+        index=index,
+        version=version,
+        checkpoint_version=saved,
+        updates_at_risk=None if version is None else max(0, version - (saved or 0)),
+    )
+
+
+def _checkpoint(saved: Saved, uri: str) -> CheckpointStatus:
+    is_object = object_uri.is_one(uri)
+    name = names.manifest_object(saved.number) if is_object else names.folder(saved.number)
+    return CheckpointStatus(
+        path=f"{uri.rstrip('/')}/{name}"[:LONGEST_TEXT],
+        time=datetime.fromtimestamp(saved.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        samples=saved.samples,
+    )

@@ -1,0 +1,53 @@
+"""The holder's side of each strategy, one module each; nothing else here knows which there are."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from disttrain.holder.restoring import MakeValues
+from disttrain.holder.values import Values
+from disttrain.job import defaults, subclasses
+from disttrain.job.spec import Spec
+from disttrain.parameter_server.holder_side import HolderSide
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.state import ShardState
+from disttrain.state.share import Share
+
+# mypy wants a class that could be made; the base is only compared with.
+_SIDES = {
+    side.of: side
+    for side in subclasses.found(__name__, HolderSide)  # type: ignore[type-abstract]
+}
+
+
+def stages(spec: Spec, state: ShardState, records: Records) -> tuple[HolderSide, ...]:
+    """A job's strategies one after another, on one shard."""
+    return tuple(side.made(stage, state, records) for stage, side in _of(spec))
+
+
+def keeper_of_updates(spec: Spec) -> str | None:
+    """The update rule with which a job begins, if a shard's updates are of use to its next life."""
+    stage, side = _of(spec)[0]
+    return stage.strategy.rule.optimizer.rule.name if side.keeps_updates else None
+
+
+def makers(spec: Spec, *, is_return: bool = False) -> dict[str, MakeValues]:
+    """How room is made for what a checkpoint holds, by its update rule; the job's own comes first.
+
+    Who returns to a checkpoint is in the last stage from then on: of one that an earlier stage has
+    made it takes the model's values, and no state.
+    """
+    *earlier, (last, side) = _of(spec)
+    own = last.strategy.rule.optimizer.rule
+    found: dict[str, MakeValues] = {own.name: partial(side.room, own)}
+
+    def of_model(share: Share, _description: Mapping[str, str]) -> Values:
+        return side.room(own, share, {})
+
+    for stage, before in earlier:
+        config = stage.strategy.rule.optimizer.rule
+        found[config.name] = of_model if is_return else partial(before.room, config)
+    return found | dict.fromkeys(side.kin - found.keys(), of_model)
+
+
+def _of(spec: Spec) -> list[tuple[Spec, type[HolderSide]]]:
+    return [(stage, _SIDES[type(stage.strategy.rule)]) for stage in defaults.stages(spec)]

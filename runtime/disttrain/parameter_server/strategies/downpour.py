@@ -1,0 +1,243 @@
+"""A shard of Downpour: every push changes the parameters at once, chunk by chunk.
+
+Each chunk is applied at most once, and only if it is sound.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn, Self
+
+import torch
+from torch import Tensor
+
+from disttrain.holder.values import Values, bytes_of
+from disttrain.job.downpour import Downpour
+from disttrain.job.spec import Spec
+from disttrain.job.update_rule import UpdateRule
+from disttrain.parameter_server import schedule, update_rules
+from disttrain.parameter_server.deliveries import ChunkName, Decision, Delivered, SenderLife
+from disttrain.parameter_server.holder_side import Answers, HolderSide
+from disttrain.parameter_server.messages import ACKNOWLEDGE_EVERY
+from disttrain.parameter_server.received import is_finite, tensor_of
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.state import REASONS, Answer, Refused, ShardState
+from disttrain.parameter_server.update_rule import Chunk, FetchContext, PushContext, Rule
+from disttrain.state.share import Part, Share
+from disttrain.state.vector import BUFFERS
+from disttrain.transport.header import Header, Reason, Verb
+
+
+class PushedGradients(HolderSide):
+    """Versions count the pushes that are in the values."""
+
+    of = Downpour
+
+    def __init__(self, rule: Rule[Any], state: ShardState, records: Records) -> None:
+        super().__init__(rule.config, state, records)
+        self._rule = rule
+        self._factor = schedule.factor(rule.config.schedule.rule)
+        self._scratch = torch.zeros(0)
+        self._fetches: dict[SenderLife, tuple[int, FetchContext]] = {}
+        """The number of each sender's latest fetch of parameters, and what it is served by."""
+        self.handlers[Verb.PUSH] = self._push
+
+    @classmethod
+    def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
+        rule = update_rules.rule_for(stage.strategy.only_downpour.optimizer.rule)
+        return cls(rule, state, records)
+
+    @staticmethod
+    def room(config: UpdateRule, share: Share, description: Mapping[str, str]) -> Values:
+        del description
+        return Values(share, config.initial_state)
+
+    def drop(self, life: SenderLife) -> None:
+        for known in [known for known in self._fetches if known.sender == life.sender]:
+            if known.incarnation <= life.incarnation:
+                del self._fetches[known]
+        if self.state.values is not None:
+            self.state.values.drop_sender(life)
+
+    def _push(self, header: Header, payload: memoryview) -> Answers:
+        """Decide first: the payload of a repeated chunk may be long gone and is not touched."""
+        name = ChunkName(header.sequence, header.chunk, header.chunks)
+        decision = self.state.deliveries.decide(header.sender, header.incarnation, name)
+        if decision is Decision.APPLY:
+            return self._apply(header, payload)
+        if decision is Decision.DUPLICATE:
+            return self._repeated(header)
+        sentence = f"chunk {header.chunk} of push {header.sequence}: {decision.name}"
+        raise Refused(REASONS[decision], sentence)
+
+    def _apply(self, header: Header, payload: memoryview) -> Answers:
+        _check_sound(header, self.state)
+        part = _part(self.values, header)
+        sent = tensor_of(payload, part.vector.element_type)
+        if not is_finite(sent):
+            self._give_up(header)
+        if header.chunk == 0:
+            self._begin(header)
+        context = self._push_context(header)
+        if self.state.cut is not None:
+            self.state.cut.before_change(part)
+        if not part.vector.is_trained:
+            merge(self.values.part(part), sent, self.state.live_replicas)
+        elif header.count:
+            gradient = sent if header.scale == 1.0 else self._scaled(sent, header.scale)
+            self._rule.apply(self._chunk(part, header), gradient, context)
+        return self._applied(header, context.rate)
+
+    def _begin(self, header: Header) -> None:
+        state = self.state
+        state.deliveries.begin(
+            SenderLife(header.sender, header.incarnation),
+            chunks=header.chunks,
+            samples=state.samples,
+            steps=state.count,
+            staleness=self._staleness(header),
+            live_replicas=state.live_replicas,
+        )
+
+    def _push_context(self, header: Header) -> PushContext:
+        """As it was at the push's first chunk: its sender's mean changes when it is complete."""
+        delivered = self.state.deliveries.of(header.sender, header.incarnation)
+        return PushContext(
+            sender=header.sender,
+            staleness=delivered.first_staleness,
+            mean_staleness=delivered.mean_staleness,
+            steps=delivered.first_steps,
+            rate=self._rate(delivered.schedule_samples),
+            live_replicas=delivered.first_live_replicas,
+        )
+
+    def _chunk(self, part: Part, header: Header) -> Chunk:
+        values, names = self.values, self.config.kept_of_sender
+        life = SenderLife(header.sender, header.incarnation)
+        of_sender = values.of_sender(life, names, part) if names else {}
+        return Chunk(values.part(part), values.beside(part), of_sender)
+
+    def served(self, header: Header, part: Part) -> memoryview:
+        if not (part.vector.is_trained and self._rule.serves_anew):
+            return super().served(header, part)
+        context = self._fetch_context(header)
+        return bytes_of(self._rule.serve(self._chunk(part, header), context))
+
+    def _fetch_context(self, header: Header) -> FetchContext:
+        life = SenderLife(header.sender, header.incarnation)
+        number, context = self._fetches.get(life, (-1, None))
+        if context is None or number != header.sequence:
+            context = FetchContext(
+                sender=header.sender,
+                mean_staleness=self.state.deliveries.of(*life).mean_staleness,
+                steps=self.state.count,
+                rate=self._rate(self.state.samples),
+                live_replicas=self.state.live_replicas,
+            )
+            # A copy of an earlier request that comes late is no news of the fetch under way.
+            if header.sequence > number:
+                self._fetches[life] = header.sequence, context
+        return context
+
+    def _applied(self, header: Header, rate: float) -> Answers:
+        self.records.applied(header, self.state.count, rate, self.state.live_replicas)
+        if self.state.deliveries.applied(header.sender, header.incarnation):
+            return [self._complete(header, rate)]
+        if header.chunk % ACKNOWLEDGE_EVERY == ACKNOWLEDGE_EVERY - 1:
+            return [self._pushed(header, -1)]
+        return []
+
+    def _complete(self, header: Header, rate: float) -> Answer:
+        state = self.state
+        staleness = self._staleness(header)
+        state.count += 1
+        state.samples += header.samples
+        after = Delivered(
+            lease=header.lease,
+            lease_offset=header.lease_offset,
+            samples=header.samples,
+            version=state.count,
+            staleness=staleness,
+        )
+        delivered = state.deliveries.complete(header.sender, header.incarnation, after)
+        self.records.pushed(header, delivered, rate)
+        return self._pushed(header, staleness)
+
+    def _repeated(self, header: Header) -> Answers:
+        """The answer to a last chunk may have been lost; nobody waits for the others'."""
+        if header.chunk + 1 < header.chunks:
+            return []
+        delivered = self.state.deliveries.of(header.sender, header.incarnation)
+        latest = delivered.sequence == header.sequence
+        return [self._pushed(header, delivered.staleness if latest else -1)]
+
+    def _pushed(self, header: Header, staleness: int) -> Answer:
+        answer = self.state.answer(Verb.PUSHED, header)
+        return Answer(answer._replace(staleness=staleness, count=0, first=0))
+
+    def _give_up(self, header: Header) -> NoReturn:
+        self.state.deliveries.give_up(header.sender, header.incarnation)
+        self.records.refused(header, Reason.NOT_FINITE)
+        sentence = (
+            f"chunk {header.chunk} of push {header.sequence} holds values that are not finite"
+        )
+        raise Refused(Reason.NOT_FINITE, sentence)
+
+    def _rate(self, samples: int) -> float:
+        rate: float = self.config.learning_rate
+        return rate * self._factor(samples)
+
+    def _staleness(self, header: Header) -> int:
+        """Updates since the version that a gradient was computed on; -1: it was of another life."""
+        known = header.version_incarnation == self.state.incarnation
+        return self.state.count - header.version if known else -1
+
+    def _scaled(self, sent: Tensor, scale: float) -> Tensor:
+        if self._scratch.numel() < sent.numel():
+            self._scratch = torch.zeros_like(sent)
+        return torch.mul(sent, scale, out=self._scratch[: sent.numel()])
+
+
+def _check_sound(header: Header, state: ShardState) -> None:
+    """Raises Refused for what no honest sender would say."""
+    if not 0 < header.scale <= 1:
+        # Clipping only makes smaller: anything else would overflow or climb.
+        raise Refused(Reason.MALFORMED, f"scale {header.scale} is not above 0 and at most 1")
+    if header.version_incarnation == state.incarnation and header.version > state.count:
+        sentence = f"computed on version {header.version}, this life has reached {state.count}"
+        raise Refused(Reason.MALFORMED, sentence)
+
+
+def _part(values: Values, header: Header) -> Part:
+    """What a chunk changes. Raises Refused for one that does not fit.
+
+    The parameters' chunks come first, cut as everywhere; then parts of the buffers.
+    """
+    vector = values.vector_of(header)
+    if vector is not None and values.holds(vector, header):
+        part = Part(vector, header.chunk, header.first, header.count)
+        if _is_chunk(part, header, values):
+            return part
+    end = header.first + header.count
+    sentence = f"elements {header.first} to {end} are not chunk {header.chunk}"
+    raise Refused(Reason.WRONG_LAYOUT, sentence)
+
+
+def _is_chunk(part: Part, header: Header, values: Values) -> bool:
+    parameter_chunks = values.share.num_chunks(values.trained)
+    if part.chunk >= parameter_chunks:
+        return part.vector.name == BUFFERS
+    is_whole = part.vector.is_trained and part == values.share.chunk(part.vector, part.chunk)
+    return is_whole and header.chunks >= parameter_chunks
+
+
+def merge(present: Tensor, sent: Tensor, live_replicas: int) -> None:
+    """Move a shard's copy of the model's buffers towards what a replica sent. In place.
+
+    Floating point: by 1 / live replicas, so that each of them counts alike; one alone is copied
+    exactly. Whole numbers are counters: the maximum.
+    """
+    if not present.is_floating_point():
+        torch.maximum(present, sent, out=present)
+    elif live_replicas <= 1:
+        present.copy_(sent)
+    else:
+        present.lerp_(sent, 1.0 / live_replicas)

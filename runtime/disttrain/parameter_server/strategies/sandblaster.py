@@ -1,0 +1,219 @@
+"""A shard of Sandblaster: gradients of groups are staged, orders change the vectors."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from disttrain.coordinator.protocol import orders
+from disttrain.coordinator.protocol.orders import OrderFailed, WhyFailed
+from disttrain.holder.values import Values
+from disttrain.job.batch_optimizer import ConjugateGradient, GradientDescent, Lbfgs
+from disttrain.job.sandblaster import Sandblaster
+from disttrain.job.spec import Spec
+from disttrain.parameter_server import batch_values
+from disttrain.parameter_server.batch_values import NUMBER_TYPES, BatchValues
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.holder_side import Answers, BatchFigures, HolderSide
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.state import Answer, Refused, ShardState
+from disttrain.sandblaster.batch.groups import Worker
+from disttrain.sandblaster.batch.orders import Decided, Order, OrderLog
+from disttrain.sandblaster.batch.shard import BatchShard
+from disttrain.sandblaster.batch.staging import Chunk, Layout
+from disttrain.sandblaster.errors import (
+    NotStaged,
+    OrderRefused,
+    StagingFull,
+    UnknownVector,
+    WrongChunk,
+    WrongEvaluation,
+)
+from disttrain.sandblaster.names import TRIAL
+from disttrain.state.share import Share
+from disttrain.telemetry import logs
+from disttrain.transport.header import Header, Reason, Verb
+
+LOG = logs.get(__name__)
+
+STAGED_BYTES = 1 << 30
+"""Of gradients that are not committed there may be so many bytes. If all attempts that replicas
+hold are more, then those: shards that are full of different ones would wait for ever."""
+ATTEMPTS_OF_A_REPLICA = 2
+OTHER_PIECES = 32
+"""Of replicas that are gone, winners that were not told yet, and sums of neighbouring groups: about
+as many as the groups' number has digits."""
+
+_COORDINATOR, _LAST_ORDER = "coordinator", "order"
+
+_REASONS = {
+    WrongEvaluation: Reason.WRONG_EVALUATION,
+    WrongChunk: Reason.WRONG_LAYOUT,
+    StagingFull: Reason.BUSY,
+}
+
+
+class BatchVectors(HolderSide):
+    """Versions count what has changed the vectors: orders, and returns.
+
+    All shards go on from one cut, a checkpoint: what one of them has done since is of no use.
+    """
+
+    of = Sandblaster
+    keeps_updates = False
+    kin = frozenset(kind.name for kind in (Lbfgs, ConjugateGradient, GradientDescent))
+
+    def __init__(self, config: Any, state: ShardState, records: Records, *, replicas: int) -> None:
+        super().__init__(config, state, records)
+        self._most_pieces = ATTEMPTS_OF_A_REPLICA * replicas + OTHER_PIECES
+        self._orders = 0
+        self._order_seconds = 0.0
+        self._batch: BatchShard | None = None
+        self.handlers[Verb.STAGE] = self._stage
+
+    @classmethod
+    def made(cls, stage: Spec, state: ShardState, records: Records) -> Self:
+        method = stage.strategy.rule.optimizer.rule
+        return cls(method, state, records, replicas=stage.replicas.count)
+
+    @staticmethod
+    def room(config: Any, share: Share, description: Mapping[str, str]) -> Values:
+        del config
+        return batch_values.make(share, description)
+
+    @property
+    def batch(self) -> BatchShard:
+        """Vectors, staged gradients and the log of orders."""
+        if self._batch is None:
+            message = "a shard without values carries nothing out"
+            raise AssertionError(message)
+        return self._batch
+
+    @property
+    def figures(self) -> BatchFigures:
+        return BatchFigures(
+            staged_bytes=0 if self._batch is None else self._batch.staged_bytes,
+            orders=self._orders,
+            order_seconds=self._order_seconds,
+        )
+
+    def begin(
+        self, values: Values, description: Mapping[str, str], returned_to: int | None
+    ) -> None:
+        super().begin(values, description, returned_to)
+        if not isinstance(values, BatchValues):
+            message = f"{type(values).__name__} is no room for a batch method"
+            raise TypeError(message)
+        share, trained = values.share, values.trained
+        layout = Layout(
+            elements=share.ranges[trained].count,
+            chunk_elements=share.chunk_elements(trained),
+            element_type=NUMBER_TYPES[trained.element_type],
+        )
+        most = max(STAGED_BYTES, self._most_pieces * layout.bytes)
+        # What was heard in this life stays so: a coordinator that is over does not come back.
+        heard = 0 if self._batch is None else self._batch.log.coordinator
+        log = OrderLog(
+            coordinator=max(heard, int(description.get(_COORDINATOR, "0"))),
+            last=int(description.get(_LAST_ORDER, "0")),
+        )
+        self._batch = BatchShard(layout, most, values.batch, log)
+        self._describe()
+        if returned_to is not None:
+            self.records.returned(returned_to, log.last)
+            LOG.info("returned to a checkpoint", number=returned_to, order=log.last)
+
+    def drop(self, life: SenderLife) -> None:
+        if self._batch is not None:
+            self._batch.forget(Worker(life.sender, life.incarnation))
+
+    def too_early(self, header: Header) -> Refused | None:
+        """From a replica that does not know yet that this life of the shard is a new one."""
+        is_trial = header.verb == Verb.FETCH and self._is_trial(header)
+        if header.verb == Verb.STAGE or is_trial:
+            return Refused(Reason.WRONG_EVALUATION, "no evaluation is under way")
+        return None
+
+    def carry_out(self, order: orders.Order) -> orders.Result:
+        if self._batch is None or not self.state.is_initialised:
+            return OrderFailed(message="the initial values are not complete")
+        match order:
+            case orders.Perform():
+                return self._perform(order.order)
+            case orders.Decide():
+                return self._decide(order.news)
+            case _:
+                return super().carry_out(order)
+
+    def _perform(self, order: Order) -> orders.Result:
+        log, evaluation = self.batch.log, self.batch.evaluation
+        is_new = order.number > log.last
+        if is_new and self.state.cut is not None:
+            changing = self.batch.vectors.changed_by(order.operations, order.committed)
+            self.state.cut.before_change_of([torch.from_numpy(values) for values in changing])
+        began = time.perf_counter()
+        try:
+            performed = self.batch.carry_out(order)
+        except (NotStaged, OrderRefused, UnknownVector) as error:
+            LOG.warning("an order cannot be carried out", number=order.number, error=error)
+            return OrderFailed(message=str(error)[:1000], why=WhyFailed.OUT_OF_STEP)
+        if is_new:
+            self._orders += 1
+            self._order_seconds += time.perf_counter() - began
+            self.records.committed(evaluation, order)
+            self.state.count += 1
+            self._describe()
+        return orders.Performed(performed=performed)
+
+    def _decide(self, news: Decided) -> orders.Result:
+        try:
+            self.batch.decide(news)
+        except (NotStaged, OrderRefused) as error:
+            return OrderFailed(message=str(error)[:1000], why=WhyFailed.OUT_OF_STEP)
+        return orders.Done()
+
+    def _describe(self) -> None:
+        log = self.batch.log
+        self.state.description = {_LAST_ORDER: str(log.last), _COORDINATOR: str(log.coordinator)}
+
+    def _stage(self, header: Header, payload: memoryview) -> Answers:
+        self._check_chunk(header)
+        chunk = Chunk(
+            sender=Worker(header.sender, header.incarnation),
+            evaluation=header.sequence,
+            group=header.lease_offset,
+            attempt=header.lease,
+            number=header.chunk,
+        )
+        kind = NUMBER_TYPES[self.values.trained.element_type]
+        try:
+            is_complete = self.batch.stage(chunk, np.frombuffer(payload, kind))
+        except (WrongEvaluation, WrongChunk, StagingFull) as error:
+            raise Refused(_REASONS[type(error)], str(error)) from error
+        return [self._staged(header)] if is_complete else []
+
+    def _staged(self, header: Header) -> Answer:
+        answer = self.state.answer(Verb.STAGED, header)
+        return Answer(answer._replace(chunk=header.chunks - 1, count=0, first=0))
+
+    def _check_chunk(self, header: Header) -> None:
+        values, trained = self.values, self.values.trained
+        if values.vector_of(header) == trained and values.is_whole_chunk(trained, header):
+            return
+        end = header.first + header.count
+        sentence = f"elements {header.first} to {end} are not chunk {header.chunk} of {trained}"
+        raise Refused(Reason.WRONG_LAYOUT, sentence)
+
+    def unfetchable(self, header: Header) -> Refused | None:
+        now = self.batch.evaluation
+        if self._is_trial(header) and header.sequence != now:
+            sentence = f"evaluation {now} is under way, wanted the point of {header.sequence}"
+            return Refused(Reason.WRONG_EVALUATION, sentence)
+        return None
+
+    def _is_trial(self, header: Header) -> bool:
+        values = self.state.values
+        fetched = None if values is None else values.share.placement.vector(header.vector)
+        return fetched is not None and fetched.name == TRIAL

@@ -1,0 +1,103 @@
+"""What joins shards and replicas in one process: memory, and threads that take turns."""
+
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from disttrain.coordinator.protocol.messages import ShardAddress
+from disttrain.job import names
+from disttrain.parameter_server.client import ClientConfig, FetchClient, PushClient
+from disttrain.parameter_server.deliveries import SenderLife
+from disttrain.parameter_server.messages import Identity
+from disttrain.replica.connection import Sides
+from disttrain.replica.halt import Halt
+from disttrain.state.placement import Placement
+from disttrain.transport.config import TransportConfig, TransportKind
+from disttrain.transport.header import Role
+from disttrain.transport.in_memory import InMemoryTransport, Network, Weather
+from disttrain.transport.interface import Listener
+from disttrain.transport.virtual_time import Bell, VirtualTime
+
+T = TypeVar("T")
+
+LOOK_AGAIN_SECONDS = 1.0
+"""Of virtual time: nobody waits for so long while anything goes on."""
+_ON_THE_WAY_SECONDS = 0.0001
+
+
+class Wires:
+    """One network, whose time the thread that makes it belongs to."""
+
+    def __init__(self, placement: Placement, chunk_bytes: int, incarnations: Sequence[int]) -> None:
+        """`incarnations`: the life of each shard."""
+        self.time = VirtualTime()
+        weather = Weather(shortest=_ON_THE_WAY_SECONDS, longest=_ON_THE_WAY_SECONDS)
+        network = Network(self.time, weather=weather, chunk_bytes=chunk_bytes)
+        config = TransportConfig(kind=TransportKind.TCP, job_uid="replay", role=Role.SHARD)
+        self.transport = InMemoryTransport(network, config)
+        self._placement = placement
+        self._progressed_at = 0.0
+        self._directory = [
+            ShardAddress(index=index, incarnation=life, address=names.shard_name(index))
+            for index, life in enumerate(incarnations)
+        ]
+
+    def listen(self, shard: int) -> Listener:
+        """Where a shard's requests arrive."""
+        return self.transport.listen(names.shard_name(shard))
+
+    def sides(self, life: SenderLife) -> Sides:
+        """A replica's ways to all shards."""
+        config = ClientConfig(
+            transport=self.transport,
+            identity=Identity(*life),
+            directory=lambda: self._directory,
+            placement=self._placement,
+        )
+        return Sides(push=PushClient(config), fetch=FetchClient(config))
+
+    def progressed(self) -> None:
+        """Something was served."""
+        self._progressed_at = self.time.now
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long nothing was served."""
+        return self.time.now - self._progressed_at
+
+
+class HaltByTurns(Halt):
+    """Its threads take turns by virtual time, and so do waits for its queues."""
+
+    def __init__(self, time: VirtualTime) -> None:
+        super().__init__()
+        self._time = time
+
+    def start(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        del name
+        return self._time.start(run)
+
+    def new_queue(self) -> "SimpleQueue[Any]":
+        return _Queue(self._time)
+
+
+class _Queue(SimpleQueue[T]):
+    """Also raises queue.Empty by virtual time."""
+
+    def __init__(self, time: VirtualTime) -> None:
+        super().__init__()
+        self._time = time
+        self._bell = Bell(time)
+
+    def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002
+        super().put(item, block, timeout)
+        self._bell.ring()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> T:  # noqa: FBT001, FBT002
+        del block
+        end = None if timeout is None else self._time.now + timeout
+        while self.empty() and (end is None or self._time.now < end):
+            seconds = LOOK_AGAIN_SECONDS if end is None else end - self._time.now
+            self._time.wait(seconds, [self._bell])
+        return self.get_nowait()

@@ -1,0 +1,26 @@
+"""Shards of Downpour without a process."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from disttrain.holder.restoring import MakeValues
+from disttrain.holder.values import Values
+from disttrain.job.update_rule import UpdateRule
+from disttrain.parameter_server.records import Records
+from disttrain.parameter_server.shard import Shard
+from disttrain.parameter_server.state import ShardState
+from disttrain.parameter_server.strategies.downpour import PushedGradients
+from disttrain.parameter_server.update_rule import Rule
+from disttrain.parameter_server.update_rules import rule_for
+
+
+def build(state: ShardState, rule: UpdateRule | Rule[Any], records: Records | None = None) -> Shard:
+    """Without values; see `Shard.configure`."""
+    arithmetic = rule_for(rule) if isinstance(rule, UpdateRule) else rule
+    kept = records or Records(incarnation=state.incarnation)
+    return Shard([PushedGradients(arithmetic, state, kept)])
+
+
+def with_state(names: Sequence[str]) -> MakeValues:
+    """Room for an update rule's state vectors, too."""
+    return lambda share, _: Values(share, dict.fromkeys(names, 0.0))

@@ -1,0 +1,79 @@
+"""Blobs in a folder. What they share with objects is in the contracts of stores and journals."""
+
+from pathlib import Path
+
+import pytest
+
+from disttrain.checkpoint.blobs import FolderBlobs
+from disttrain.checkpoint.errors import AlreadyThere, Corrupt, NotWritten
+
+
+@pytest.fixture(name="blobs")
+def _blobs(tmp_path: Path) -> FolderBlobs:
+    return FolderBlobs(tmp_path / "not" / "there")
+
+
+def test_what_is_written_is_listed_and_read_until_it_is_deleted(blobs: FolderBlobs) -> None:
+    assert blobs.sizes("a") == {}
+    blobs.write("a/b", b"old")
+    blobs.write("a/b", b"content")
+    blobs.write("a/c/d", b"")
+    assert blobs.sizes("a") == {"a/b": 7, "a/c/d": 0}
+    assert blobs.read_all({"a/b": 7}) == {"a/b": b"content"}
+    assert blobs.delete(["a/b", "a/none"]) == frozenset()
+    assert set(blobs.sizes("a")) == {"a/c/d"}
+    with pytest.raises(Corrupt):
+        blobs.read("a/b", 10)
+
+
+def test_who_comes_second_creates_nothing(blobs: FolderBlobs) -> None:
+    blobs.create("a/b", b"first")
+    for content in (b"first", b"second"):
+        with pytest.raises(AlreadyThere, match="a/b is there already"):
+            blobs.create("a/b", content)
+    assert blobs.holds("a/b", b"first")
+    assert not blobs.holds("a/b", b"second")
+
+
+def test_what_is_being_written_and_a_file_of_the_folders_name_are_not_listed(
+    blobs: FolderBlobs,
+) -> None:
+    blobs.write("a/.b.partial", b"half")
+    blobs.write("c", b"whole")
+    assert blobs.sizes("a") == blobs.sizes("c") == {}
+
+
+def test_a_link_is_no_blob(blobs: FolderBlobs, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    blobs.write("a/b", b"content")
+    (blobs.folder / "a" / "c").symlink_to(tmp_path / "secret")
+    assert set(blobs.sizes("a")) == {"a/b"}
+    with pytest.raises(Corrupt):
+        blobs.read("a/c", 10)
+
+
+def test_a_file_becomes_a_blob_and_comes_back(blobs: FolderBlobs, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"content")
+    blobs.upload(file, "a/b")
+    assert not file.exists()
+    blobs.download("a/b", file, 7)
+    assert file.read_bytes() == b"content"
+    with pytest.raises(Corrupt, match="it has 7 bytes, the manifest says 8"):
+        blobs.download("a/b", file, 8)
+
+
+def test_its_own_file_stays_where_it_is(blobs: FolderBlobs) -> None:
+    blobs.write("a/b", b"content")
+    own = blobs.folder / "a" / "b"
+    blobs.upload(own, "a/b")
+    blobs.download("a/b", own)
+    assert own.read_bytes() == b"content"
+
+
+def test_where_nothing_can_be_written_the_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    blobs = FolderBlobs(tmp_path / "file")
+    for put in (blobs.write, blobs.create):
+        with pytest.raises(NotWritten, match="file"):
+            put("a/b", b"content")
