@@ -58,7 +58,7 @@ def main() -> None:
     figures = {
         "simulated_seconds": seconds,
         "pushes": len(world.pushed),
-        "fetches": sum(replica.fetched for replica in replicas),
+        "fetches": sum(replica.work.fetched for replica in replicas if replica.work),
     }
     bar = Bar("CPU seconds", spent, MOST_SECONDS * seconds / HOUR, at_least=False)
     print_report("simulated hour", {"job": figures}, [bar])

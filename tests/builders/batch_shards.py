@@ -34,7 +34,6 @@ from disttrain.transport.header import ElementType, Header, Reason, Verb
 
 ELEMENTS = 40
 CHUNK_BYTES = 64
-NUMBER_TYPES = {placements.PARAMETERS: np.float32, placements.PARAMETERS_FLOAT64: np.float64}
 
 FIRST_POINT: tuple[Operation, ...] = (ops.Copy(source=PARAMETERS, target=TRIAL),)
 MEASURE: tuple[Operation, ...] = (ops.Dots(vector=ARRIVED, others=(ARRIVED,)),)

@@ -16,6 +16,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/parameter_server/test_contexts.py",),
     ),
     Mutant(
+        name="a checkpoint of a batch method that follows on the last one for ever",
+        file=f"{_R}/coordinator/strategies/sandblaster.py",
+        old="saves = _has_gone_on(batch) and running",
+        new="saves = running",
+        tests=(f"{_UNIT}/coordinator/strategies/test_batch.py",),
+    ),
+    Mutant(
         name="workers that are started as the interpreter's version has it",
         file=f"{_R}/replica/pipeline.py",
         old='multiprocessing_context="fork" if several else None,',

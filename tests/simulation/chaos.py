@@ -4,21 +4,25 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import safetensors.numpy
 
-from builders.jobs import a_job
+from disttrain.coordinator.journal.batch_entries import CourseBegun
+from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.control import ControlConnection
+from disttrain.job.names import Role as JobRole
+from disttrain.job.spec import DistTrainJob
 from disttrain.launch.run_folder import RunFolder
 from disttrain.transport.header import Role
 from disttrain.transport.in_memory import InMemoryTransport, Network, Weather
 from disttrain.transport.virtual_time import Bell, VirtualTime
-from simulation import told
+from simulation import batch, jobs, told
+from simulation.jobs import Kind
 from simulation.sim_coordinator import SimCoordinator
 from simulation.sim_replica import SimReplica
 from simulation.sim_shard import SimShard
@@ -45,6 +49,7 @@ class Plan:
     """What kind of run."""
 
     seed: int
+    kind: Kind = Kind.DOWNPOUR
     shard_faults: bool = True
     target: bool = False
     """An accuracy that any update may reach, or lose again, ends the job."""
@@ -53,13 +58,21 @@ class Plan:
     """How long it takes without faults, about; they come in this time."""
     faults: int | None = None
     """None: few, drawn."""
+    is_quiet: bool = False
+    """Nothing goes wrong."""
+    stop_at: float | None = None
+    """When somebody stops the job."""
+    more: tuple[str, ...] = ()
+    """Assignments to the manifest."""
 
 
 class Chaos:
     """One run."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, before: "Chaos | None" = None) -> None:
+        """`before`: a run that was stopped, whose job goes on in the same folder."""
         self.plan = plan
+        self.before = before
         self.chance = random.Random(plan.seed)
         self.time = VirtualTime()
         chance = self.chance
@@ -70,26 +83,32 @@ class Chaos:
             overtaking=0.2 * bad * (chance.random() < 0.5),
             crash_loss=0.5,
             shortest=0.001,
-            longest=chance.choice([0.02, 0.1, 0.6]),
+            longest=chance.choice([0.02, 0.1, 0.6] if self.is_downpour else [0.01, 0.03, 0.1]),
         )
+        if plan.is_quiet:
+            weather = Weather(shortest=0.001, longest=0.01)
         chance = random.Random(plan.seed + 1_000_003)
         network = Network(
             self.time, chance=chance, weather=weather, route=self._route, chunk_bytes=CHUNK_BYTES
         )
         self.replicas, self.shards = self.chance.randint(1, 3), self.chance.randint(1, 2)
-        epochs = 3 if plan.target else 2
+        epochs = jobs.epochs(target=plan.target)
         steps = self.chance.uniform(0.5, 1.0) * plan.seconds / 0.3 * self.replicas
         self.world = World(
             network=network,
             folder=Path(),
-            job=a_job(*self._assignments(epochs)),
-            samples=max(24, int(4 * steps / epochs)),
-            parameters=self.chance.randint(20, 100),
+            job=self._job(),
+            samples=max(24, int(4 * steps / epochs)) if self.is_downpour else batch.SAMPLES,
+            parameters=self.chance.randint(20, 100) if self.is_downpour else batch.DIMENSIONS,
             push_every=self.chance.choice([1, 1, 2]),
             queue=self.chance.choice([8, 16]),
-            checkpoint_failure=0.1 * (self.chance.random() < 0.2),
-            commit_crash=0.02,
+            checkpoint_failure=0.1 * (self.chance.random() < 0.2) * (not plan.is_quiet),
+            commit_crash=0.02 * (not plan.is_quiet),
         )
+        self.replicas = self.world.job.spec.replicas.count
+        if not self.is_downpour:
+            self.world.start, self.world.rate = float(batch.START[0]), jobs.WARM_RATE
+            self.world.write_seconds = 0.05
         self.coordinator = SimCoordinator(self.world)
         self.members: dict[str, Life] = {}
         self.shard_lives = [0] * self.shards
@@ -100,29 +119,75 @@ class Chaos:
         self.told: list[Told] = []
         self.exported = np.zeros(0, np.float32)
         """The model that the job has made."""
+        self.control: ControlConnection
+        """The launcher's."""
+        self.has_acted = False
         self._over = Bell(self.time)
 
-    def run(self) -> "Chaos":
-        """Runs to the end of the job, or of patience."""
+    def run(self, then: "Callable[[Chaos], Chaos] | None" = None) -> "Chaos":
+        """Runs to the end of the job, or of patience.
+
+        Gives what `then` makes of it, while the folder is there.
+        """
         where = str(_IN_MEMORY) if _IN_MEMORY.is_dir() else None
-        self.world.folder = Path(tempfile.mkdtemp(dir=where))
+        if self.before is not None:
+            self._go_on(self.before.world)
+        else:
+            self.world.folder = Path(tempfile.mkdtemp(dir=where))
         try:
             self._run()
             self._look()
+            self.time.close()
+            return self if then is None else then(self)
         finally:
             self.time.close()
-            shutil.rmtree(self.world.folder)
-        return self
+            if self.before is None:
+                shutil.rmtree(self.world.folder)
+
+    def _go_on(self, before: World) -> None:
+        self.world.folder, self.world.cuts = before.folder, before.cuts
+        checkpoints = self.world.config(JobRole.COORDINATOR, 0).checkpoints.folder
+        self.world.resume_from = max(checkpoints.glob("[0-9]*"))
+        RunFolder(before.folder).resumed.parent.mkdir()
+
+    @property
+    def is_downpour(self) -> bool:
+        return self.plan.kind is Kind.DOWNPOUR
+
+    @property
+    def plan_without_stop(self) -> Plan:
+        return replace(self.plan, stop_at=None)
 
     def _run(self) -> None:
         self.coordinator.start()
         self.time.start(self._launch)
         few = self.chance.choice([0, 1, 1, 2, 3, 4])
-        for _ in range(few if self.plan.faults is None else self.plan.faults):
+        planned = few if self.plan.faults is None else self.plan.faults
+        for _ in range(0 if self.plan.is_quiet else planned):
             self._plan_fault()
+        if self.plan.stop_at is not None:
+            self.time.after(self.plan.stop_at, self._stop)
         if self.plan.takeover is not None:
             self.time.after(self.plan.takeover.at, self._take_over)
         self.time.wait(LONGEST, [self._over])
+
+    def at(self, moment: Callable[[State], bool], act: Callable[[Life], None]) -> None:
+        """Do something to the job once, when the journal has come to a moment.
+
+        `act` gets the coordinator, whose thread it is.
+        """
+
+        self.has_acted = False
+
+        def look(life: Life) -> None:
+            if not self.has_acted and moment(self.coordinator.state):
+                self.has_acted = True
+                act(life)
+
+        self.coordinator.when_decided = look
+
+    def _stop(self) -> None:
+        self.control.request(messages.Stop(reason="enough"))
 
     def _take_over(self) -> None:
         if self.coordinator.life.is_alive and not self.coordinator.state.phase.ended:
@@ -131,7 +196,9 @@ class Chaos:
 
     def _look(self) -> None:
         """What is to be known of the job's folder before it is deleted."""
-        self.told = [told.read(self.world, shard) for shard in range(self.shards)]
+        begun = [one for one in self.coordinator.entries() if isinstance(one, CourseBegun)]
+        cut = begun[0].cut if begun else None
+        self.told = [told.read(self.world, shard, cut) for shard in range(self.shards)]
         model = RunFolder(self.world.folder).model
         if model.exists():
             self.exported = safetensors.numpy.load_file(model)["parameters"]
@@ -146,27 +213,14 @@ class Chaos:
                 life = self.replaced
         return f"{COORDINATOR}-{life}"
 
-    def _assignments(self, epochs: int) -> list[str]:
-        found = [
-            "spec.strategy.downpour.optimizer.sgd.learningRate=1",
-            f"spec.replicas.count={self.replicas}",
-            f"spec.parameterServer.shards={self.shards}",
-            "spec.batchSize=4",
-            "spec.portionSize=8",
-            f"spec.stop.epochs={epochs}",
-            "spec.checkpoint.everySeconds=3",
-            "spec.coordinator.leaseSeconds=4",
-            "spec.coordinator.memberTimeoutSeconds=10",
-            "spec.audit=full",
-            "spec.record=true",
-            f"spec.evaluation.everySeconds={2 if self.plan.target else 5}",
-        ]
+    def _job(self) -> DistTrainJob:
+        size = jobs.Size(replicas=self.replicas, shards=self.shards)
+        if not self.is_downpour:
+            return jobs.of_a_method(self.plan.kind, size, *self.plan.more)
+        more = [*self.plan.more]
         if self.chance.random() < 0.3:
-            found.append("spec.strategy.downpour.warmStart.samples=12")
-        if self.plan.target:
-            found.append("spec.stop.targetMetric.name=accuracy")
-            found.append("spec.stop.targetMetric.atLeast=0.7")
-        return found
+            more.append("spec.strategy.downpour.warmStart.samples=12")
+        return jobs.of_downpour(size, *more, target=self.plan.target)
 
     def _plan_fault(self) -> None:
         kinds: list[Callable[[], None]] = [
@@ -208,7 +262,8 @@ class Chaos:
         life = Life(self.world, Role.LAUNCHER)
         channel = life.transport.connect(COORDINATOR)
         chance = self.world.chance.random
-        control = ControlConnection(channel, Role.LAUNCHER, 1.0, self.time_now, chance)
+        control = ControlConnection(channel, Role.LAUNCHER, 1.0, life.transport.now, chance)
+        self.control = control
         for index in range(self.shards):
             self._start(f"shard-{index}")
         for index in range(self.replicas):
@@ -227,9 +282,6 @@ class Chaos:
                 del due[name]
                 self._start(name)
         self._over.ring()
-
-    def time_now(self) -> float:
-        return self.time.now
 
     def _look_after_coordinator(self, due: dict[str, float]) -> None:
         if not self.coordinator.life.is_alive and COORDINATOR not in due:

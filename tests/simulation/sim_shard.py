@@ -1,12 +1,22 @@
 """A shard's process, whose disk fails now and then and is slow."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from disttrain.checkpoint.errors import NotWritten
 from disttrain.checkpoint.part_file import Content, Written
 from disttrain.checkpoint.stores import Parts
+from disttrain.coordinator.protocol.orders import (
+    NumberedOrder,
+    OrderFailed,
+    Perform,
+    Performed,
+    Result,
+    WhyFailed,
+)
 from disttrain.holder.writing import Cut, Writer
 from disttrain.job.names import Role
 from disttrain.parameter_server import server
@@ -14,7 +24,11 @@ from disttrain.parameter_server.ledger import RECORD
 from disttrain.parameter_server.server import ShardProcess, Surroundings
 from disttrain.parameter_server.shard import Shard
 from disttrain.transport.header import Role as TransportRole
-from simulation.world import TICK_SECONDS, Life, World, as_any, silent
+from simulation.world import TICK_SECONDS, InTurn, Life, World, as_any, silent
+
+T = TypeVar("T")
+
+_NOT_STAGED = ("do not make evaluation", "are not staged here")
 
 
 class SimShard(Life):
@@ -25,6 +39,8 @@ class SimShard(Life):
         self.index = index
         self.shard: Shard | None = None
         """Once it has joined."""
+        self._heard = 0
+        """The newest coordinator that has ordered something of a batch method."""
         self.run(self._serve)
 
     def _serve(self) -> None:
@@ -40,10 +56,28 @@ class SimShard(Life):
     def _disturb(self, process: ShardProcess) -> None:
         book = process.book
         self.shard = book._shard
-        open_parts = book._open_parts
+        self.shard.records.every_chunk = True
+        open_parts, carry_out = book._open_parts, book.carry_out
+        as_any(book).carry_out = partial(self._carry_out, carry_out)
+        book._reader = as_any(_SlowReader(self))
         book.write = self._write
         process.idle_seconds = TICK_SECONDS
         book._open_parts = lambda folder: as_any(_SlowParts(open_parts(folder), self.world))
+
+    def _carry_out(
+        self, carry_out: Callable[[NumberedOrder], Result | None], order: NumberedOrder
+    ) -> Result | None:
+        """A good coordinator makes no shard fail because something is not staged."""
+        result = carry_out(order)
+        if isinstance(result, OrderFailed) and result.why is WhyFailed.OUT_OF_STEP:
+            if any(words in result.message for words in _NOT_STAGED):
+                self.world.violations.append(f"shard {self.index}: {result.message}")
+        elif isinstance(order.order, Perform) and isinstance(result, Performed):
+            coordinator = order.order.order.coordinator
+            if coordinator < self._heard:
+                self.world.violations.append(f"shard {self.index} obeyed an old coordinator")
+            self._heard = max(self._heard, coordinator)
+        return result
 
     def _write(self, made: Cut, parts: Parts) -> Writer:
         assert self.shard is not None
@@ -52,6 +86,17 @@ class SimShard(Life):
         records = ledger._file._whole_bytes // RECORD.itemsize
         self.world.cuts[made.number, self.index] = (self.shard.state.incarnation, records)
         return Writer(made, parts, start=self.run)
+
+
+class _SlowReader(InTurn):
+    """Reads checkpoints."""
+
+    def submit(self, call: Callable[[], T]) -> "Future[T]":
+        def read() -> T:
+            self.life.world.network.time.wait(self.life.world.chance.uniform(0.0, 0.3))
+            return call()
+
+        return super().submit(read)
 
 
 class _SlowParts:
@@ -72,7 +117,9 @@ class _SlowParts:
 
     def _slowly(self, content: Content) -> Iterator[Any]:
         for piece in content.pieces:
-            self._world.network.time.wait(self._world.chance.uniform(0.0, 0.2))
+            self._world.network.time.wait(
+                self._world.chance.uniform(0.0, self._world.write_seconds)
+            )
             yield piece
 
     def __getattr__(self, name: str) -> Any:

@@ -7,13 +7,23 @@ import pytest
 from disttrain.coordinator.journal import entries, state
 from disttrain.coordinator.journal.state import State
 from simulation.chaos import Chaos, Plan
+from simulation.jobs import Kind
 from simulation.sim_coordinator import SimCoordinator
 from simulation.world import JOB_UID
 
 
-@pytest.mark.parametrize("seed", [48, 99, 100])
+@pytest.mark.parametrize(
+    ("seed", "kind"),
+    [
+        (48, Kind.DOWNPOUR),
+        (99, Kind.DOWNPOUR),
+        (100, Kind.DOWNPOUR),
+        (1, Kind.BATCHES),
+        (2, Kind.AFTER_DOWNPOUR),
+    ],
+)
 def test_every_prefix_of_the_journal_gives_the_state_of_its_time(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     states: list[bytes] = []
     append = SimCoordinator._append
@@ -24,7 +34,7 @@ def test_every_prefix_of_the_journal_gives_the_state_of_its_time(
             states.append(_content(self.state))
 
     monkeypatch.setattr(SimCoordinator, "_append", noting)
-    chaos = Chaos(Plan(seed=seed))
+    chaos = Chaos(Plan(seed=seed, kind=kind))
     monkeypatch.setattr(chaos, "_kill_coordinator", lambda: None)
     chaos.world.commit_crash = 0.0
     chaos.run()

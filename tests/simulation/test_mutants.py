@@ -27,26 +27,15 @@ from disttrain.parameter_server.sending import UploadTask
 from disttrain.transport.header import Verb
 from disttrain.transport.interface import Message
 from simulation import chaos, truth
+from simulation.world import Life
 
 SEEDS = range(60)
 
 
 def _found(
-    *,
-    word: str,
-    seeds: Iterable[int] = SEEDS,
-    shard_faults: bool = False,
-    **plan: Any,
+    *, word: str, seeds: Iterable[int] = SEEDS, shard_faults: bool = False, **plan: Any
 ) -> bool:
-    """Whether a seed fails with this word in what it says."""
-    for seed in seeds:
-        try:
-            run = chaos.run(seed, shard_faults=shard_faults, **plan)
-        except (AssertionError, KeyError):
-            continue
-        if any(word in violation for violation in truth.violations(run)):
-            return True
-    return False
+    return truth.is_found(word, seeds, shard_faults=shard_faults, **plan)
 
 
 _DECIDE = Deliveries.decide
@@ -108,8 +97,19 @@ def test_forgetting_lives_that_no_checkpoint_covers_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Coverage, "cut", _all_at_once)
-    # A shard must die while a checkpoint is written, before which it forgot.
-    assert _found(word="updates lost", shard_faults=True, faults=12, seeds=(25,))
+    run = chaos.Chaos(chaos.Plan(seed=1, is_quiet=True, more=("spec.replicas.count=3",)))
+
+    def kill_a_replica(_: Life) -> None:
+        run.members["replica-0"].kill()
+        begun = run.coordinator.state.next_checkpoint
+        run.at(lambda state: state.next_checkpoint > begun and not state.fencings, kill_a_shard)
+
+    def kill_a_shard(_: Life) -> None:
+        """While it writes the checkpoint, before which it has forgotten what nothing covers."""
+        run.time.after(0.1, run.members["shard-0"].kill)
+
+    run.at(lambda state: state.data.samples_done >= 16, kill_a_replica)
+    assert any("updates lost" in violation for violation in truth.violations(run.run()))
 
 
 def _forget_the_rest(_: DataLedger, held: OpenLease) -> None:
@@ -132,19 +132,24 @@ _SETTLE = DataLedger.settle
 
 
 @pytest.mark.parametrize(
-    ("method", "mutant", "word"),
+    ("method", "mutant", "word", "seeds"),
     [
-        ("_requeue_rest", _forget_the_rest, "did not complete"),
-        ("_touch", _count_no_repeats, "samples repeated"),
-        ("settle", _settle_at_the_highest, "processed"),
+        ("_requeue_rest", _forget_the_rest, "did not complete", SEEDS),
+        ("_touch", _count_no_repeats, "samples repeated", SEEDS),
+        # A replica must die between two shards' answers to its push, and leave nothing to do again.
+        ("settle", _settle_at_the_highest, "processed", (69,)),
     ],
 )
 def test_wrong_accounts_are_found(
-    monkeypatch: pytest.MonkeyPatch, method: str, mutant: Callable[..., None], word: str
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    mutant: Callable[..., None],
+    word: str,
+    seeds: Iterable[int],
 ) -> None:
     monkeypatch.setattr(DataLedger, method, mutant)
     monkeypatch.setattr(chaos, "LONGEST", 120.0)
-    assert _found(word=word, faults=8)
+    assert _found(word=word, seeds=seeds, faults=8)
 
 
 def test_an_end_at_a_target_that_the_model_misses_is_found(
@@ -180,7 +185,7 @@ def test_a_coordinator_that_asks_no_shard_about_the_dead_is_found(
 def test_calling_lost_what_comes_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "after_push", _without_doubt)
     # A shard must die between an answer that is lost on the way and its repetition.
-    assert _found(word="updates lost", shard_faults=True, faults=12, seeds=(18,))
+    assert _found(word="updates lost", shard_faults=True, faults=12, seeds=(60,))
 
 
 def _without_doubt(count: Count, delivered: Delivered) -> Count:

@@ -3,9 +3,10 @@
 import pytest
 
 from simulation import chaos, truth
+from simulation.jobs import Kind
 
 BLOCK = 20
-BEFORE_A_PUSH = 10
+BEFORE_A_PUSH = 4
 """Blocks; of the others each landing sees all."""
 
 
@@ -22,7 +23,8 @@ def test_every_role_may_die_and_replicas_may_sleep_at_any_time(block: int) -> No
         assert truth.violations(run) == [], f"seed {seed}"
 
 
-def test_a_seed_gives_the_same_run_again() -> None:
-    first, second = (chaos.run(7) for _ in range(2))
+@pytest.mark.parametrize("kind", [Kind.DOWNPOUR, Kind.AFTER_DOWNPOUR])
+def test_a_seed_gives_the_same_run_again(kind: Kind) -> None:
+    first, second = (chaos.run(7, kind=kind) for _ in range(2))
     assert first.time.now == second.time.now
     assert first.told == second.told

@@ -1,4 +1,4 @@
-"""What the ledgers of a shard say was applied, and what of that is in its values at the end."""
+"""What the ledgers of a shard say was applied, and what of that is in its values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,14 +22,14 @@ class Told:
     ever: list[PushName] = field(default_factory=list)
     """Every complete push, rolled back or not."""
     held: list[PushName] = field(default_factory=list)
-    """Those in the values at the end."""
+    """Those in the values at the end, or with which the warm start has ended."""
     chunks: list[Chunk] = field(default_factory=list)
-    """In the values at the end."""
+    """In the same values."""
     after_fence: list[PushName] = field(default_factory=list)
 
 
-def read(world: World, shard: int) -> Told:
-    """From the job's folder, while it is there."""
+def read(world: World, shard: int, cut: int | None = None) -> Told:
+    """From the job's folder, while it is there. `cut`: with which a warm start has ended."""
     found, fenced = Told(), set[tuple[int, int]]()
     records: dict[int, Records] = {}
     values: dict[int, Records] = {}
@@ -47,7 +47,7 @@ def read(world: World, shard: int) -> Told:
             elif record["kind"] == Kind.CHUNK_APPLIED and sender in fenced:
                 found.after_fence.append(_push(record))
         found.ever += [_push(record) for record in _of(records[life], Kind.PUSHED)]
-    last = values[max(values)]
+    last = values[max(values)] if cut is None else _saved(world, shard, cut, values)
     found.held = [_push(record) for record in _of(last, Kind.PUSHED)]
     applied = _of(last, Kind.CHUNK_APPLIED)
     found.chunks = [(_push(record), int(record["chunk"])) for record in applied]
@@ -59,10 +59,15 @@ def _values(world: World, shard: int, mine: Records, before: dict[int, Records])
     restored = [int(record["sequence"]) for record in _of(mine, Kind.RESTORED)]
     if not restored:
         return mine
-    writer, records = world.cuts[restored[0], shard]
+    return np.concatenate([_saved(world, shard, restored[0], before), mine])
+
+
+def _saved(world: World, shard: int, checkpoint: int, values: dict[int, Records]) -> Records:
+    """What the values in a checkpoint are made of."""
+    writer, records = world.cuts[checkpoint, shard]
     # Those of the writer come behind those that it began with itself.
-    begun = len(before[writer]) - len(_own(world, shard, writer))
-    return np.concatenate([before[writer][: begun + records], mine])
+    begun = len(values[writer]) - len(_own(world, shard, writer))
+    return values[writer][: begun + records]
 
 
 def _own(world: World, shard: int, life: int) -> Records:

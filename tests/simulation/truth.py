@@ -1,18 +1,26 @@
 """What must hold of every run, counted from what the shards really applied."""
 
 from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from disttrain.coordinator.decisions.stop_rules import is_target_met
+from disttrain.coordinator.journal.batch_entries import CourseBegun
+from disttrain.coordinator.journal.batch_state import Batch
 from disttrain.coordinator.journal.state import Phase, StopReason
 from disttrain.coordinator.journal.work_entries import LeaseGranted
 from disttrain.coordinator.protocol.fields import Lease
 from disttrain.coordinator.protocol.messages import FailureReason
 from disttrain.state.share import Share
+from simulation import batch
+from simulation import chaos as runs
+from simulation.batch import Point, Serial
 from simulation.chaos import CHUNK_BYTES, Chaos
-from simulation.world import accuracy, updates_in
+from simulation.jobs import WARM_SAMPLES
+from simulation.world import accuracy
 
 Sample = tuple[int, int, int]
 """Epoch, portion, place in the portion."""
@@ -25,17 +33,32 @@ def violations(chaos: Chaos) -> list[str]:
         twice = [chunk for chunk, times in Counter(said.chunks).items() if times > 1]
         found += [f"shard {shard} applied {chunk} twice" for chunk in twice]
         found += [f"shard {shard} applied {push} after the fence" for push in said.after_fence]
+    begun = [one for one in chaos.coordinator.entries() if isinstance(one, CourseBegun)]
+    if len(begun) > 1:
+        found.append(f"the method began {len(begun)} times")
     state = chaos.coordinator.state
     if state.reason == FailureReason.CHECKPOINT_FAILED and chaos.world.checkpoint_failure:
         return found
     if state.phase is not Phase.COMPLETE:
         return [*found, f"the job did not complete: {state.phase} {state.reason} {state.message}"]
-    found += _samples(chaos)
     found += _updates_lost(chaos)
-    found += _model(chaos)
+    found += _measures(chaos)
+    found += _of_downpour(chaos) if chaos.is_downpour else _of_a_method(chaos)
     if any(state.data.leases.values()):
         found.append("leases are open at the end")
     return found
+
+
+def is_found(word: str, seeds: Iterable[int], **plan: Any) -> bool:
+    """Whether a seed fails with this word in what it says."""
+    for seed in seeds:
+        try:
+            run = runs.run(seed, **plan)
+        except (AssertionError, KeyError):
+            continue
+        if any(word in violation for violation in violations(run)):
+            return True
+    return False
 
 
 def leases(chaos: Chaos) -> dict[int, Lease]:
@@ -92,24 +115,81 @@ def _updates_lost(chaos: Chaos) -> list[str]:
     return [f"{lost} updates lost, {counted} counted"] if counted != lost else []
 
 
-def _model(chaos: Chaos) -> list[str]:
-    """The exported model holds every update, is the one measured, and reaches the target."""
-    found = []
-    state = chaos.coordinator.state
-    assert state.placement is not None
-    for shard, said in enumerate(chaos.told):
-        applied = Counter(chunk for _, chunk in said.chunks)
-        share = Share(state.placement, shard, CHUNK_BYTES)
-        for part in share.all_chunks([share.trained]):
-            values = chaos.exported[part.first : part.first + part.count]
-            if not np.array_equal(values, np.full(part.count, -applied[part.chunk])):
-                words = f"{applied[part.chunk]} updates, the model {values}"
-                found.append(f"chunk {part.chunk} of shard {shard} has {words}")
-    target = chaos.world.job.spec.stop.target_metric
+def _measures(chaos: Chaos) -> list[str]:
+    """The exported model is the one measured."""
+    measures = chaos.coordinator.state.evaluations[-1].measures
+    if measures["accuracy"] != pytest.approx(accuracy(chaos.exported)):
+        return [f"the final measures are {measures}, not those of the exported model"]
+    return []
+
+
+def _of_downpour(chaos: Chaos) -> list[str]:
+    """Everything was done; the model holds every update, and reaches the target."""
+    found = _samples(chaos)
+    wanted = _applied(chaos)
+    if not np.array_equal(chaos.exported, wanted):
+        found.append(f"the model is {chaos.exported}, and its updates make {wanted}")
+    state, target = chaos.coordinator.state, chaos.world.job.spec.stop.target_metric
     measures = state.evaluations[-1].measures
-    if measures["accuracy"] != pytest.approx(accuracy(updates_in(chaos.exported))):
-        found.append(f"the final measures are {measures}, not those of the exported model")
     at_target = state.reason == StopReason.TARGET_METRIC
     if target is not None and at_target and not is_target_met(target, measures):
         found.append(f"the job ended at its target, which its model misses: {measures}")
+    return found
+
+
+def _applied(chaos: Chaos) -> Point:
+    """What the updates in the shards' values make of the first ones."""
+    world, placement = chaos.world, chaos.coordinator.state.placement
+    assert placement is not None
+    made = np.full(world.parameters, world.start)
+    for shard, said in enumerate(chaos.told):
+        applied = Counter(chunk for _, chunk in said.chunks)
+        share = Share(placement, shard, CHUNK_BYTES)
+        for part in share.all_chunks([share.trained]):
+            made[part.first : part.first + part.count] -= world.rate * applied[part.chunk]
+    return made
+
+
+def undisturbed(chaos: Chaos) -> Serial:
+    """How a job's batch method goes from where it began, if nothing happens meanwhile."""
+    spec = chaos.world.job.spec
+    rules = spec.strategy.sandblaster
+    assert rules is not None
+    return batch.of_job(rules, spec.seed, chaos.shards, _applied(chaos).tobytes())
+
+
+def _of_a_method(chaos: Chaos) -> list[str]:
+    """The method began once, where its warm start had ended, and went as it goes undisturbed."""
+    state, serial = chaos.coordinator.state, undisturbed(chaos)
+    if state.batch is None or state.reason != StopReason.CONVERGED:
+        return [f"the method did not go on to its end: {state.reason}"]
+    found = []
+    if chaos.plan.kind.has_warm_start:
+        found += _warm_start(chaos, state.batch)
+    else:
+        points = {accuracy(np.frombuffer(point)) for point in serial.points}
+        measured = {one.measures["accuracy"] for one in state.evaluations}
+        if any(one != pytest.approx(min(points, key=lambda p: abs(p - one))) for one in measured):
+            found.append("a point was measured that an undisturbed run does not come to")
+    if chaos.exported.tobytes() != serial.points[-1]:
+        found.append("the parameters are not those of an undisturbed run")
+    return found
+
+
+def _warm_start(chaos: Chaos, method: Batch) -> list[str]:
+    """Each sample of the warm start was in the updates, and as often as is said."""
+    any_shard, all_shards = processings(chaos)
+    data, processed = chaos.coordinator.state.data, len(all_shards)
+    rolled_back = any(lives > 1 for lives in chaos.shard_lives)
+    # What a rollback took of a dead replica is done again, and not always the very same samples.
+    processed = min(processed, WARM_SAMPLES) if rolled_back else processed
+    found = []
+    if (processed, method.before.samples) != (WARM_SAMPLES, WARM_SAMPLES):
+        counted = method.before.samples
+        found.append(f"{processed} processed, {counted} counted, not {WARM_SAMPLES}")
+    if len([sample for sample in all_shards if sample[0] == 0]) != chaos.world.samples:
+        found.append("the first epoch of the warm start is not whole")
+    repeated = sum(any_shard.values()) - len(any_shard)
+    if not rolled_back and repeated != data.samples_repeated:
+        found.append(f"{repeated} samples repeated, {data.samples_repeated} counted")
     return found

@@ -1,26 +1,32 @@
 """What outlives the simulated processes: time, the network, the job's folder, what was pushed."""
 
 import random
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from builders import placements
 from disttrain.coordinator.errors import CoordinatorError
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
 from disttrain.launch.config import LaunchConfig
-from disttrain.parameter_server.errors import Fenced
+from disttrain.parameter_server.errors import Fenced, RequestRefused
+from disttrain.state.vector import Vector
 from disttrain.telemetry.health import Health
 from disttrain.telemetry.metrics import Histogram
 from disttrain.transport.config import Limits, TransportConfig, TransportKind
 from disttrain.transport.header import Role as TransportRole
 from disttrain.transport.in_memory import InMemoryTransport, Network
 from disttrain.transport.virtual_time import Killed, VirtualThread
+
+T = TypeVar("T")
 
 JOB_UID = "simulated"
 COORDINATOR = "coordinator"
@@ -42,14 +48,9 @@ class PushName:
     sequence: int
 
 
-def accuracy(updates: int) -> float:
-    """Of a model with so many updates: one more may make it much better or worse."""
-    return random.Random(updates).random()
-
-
-def updates_in(values: NDArray[np.float32]) -> int:
-    """Of a model: each chunk of a push takes one from each of its elements."""
-    return round(-float(values.sum()))
+def accuracy(values: NDArray[np.floating[Any]]) -> float:
+    """Of a model: one more update may make it much better or worse."""
+    return random.Random(values.tobytes()).random()
 
 
 @dataclass(slots=True)
@@ -65,6 +66,13 @@ class World:
     queue: int = 16
     """Messages to one peer that wait on each side of a connection."""
     step_seconds: float = 0.2
+    write_seconds: float = 0.2
+    """For a piece of a checkpoint, at most."""
+    start: float = 0.0
+    """What each parameter is at first."""
+    rate: float = 1.0
+    """What a chunk of a push takes from each of its elements."""
+    resume_from: Path | None = None
     checkpoint_failure: float = 0.0
     commit_crash: float = 0.0
     """That the coordinator dies when a checkpoint is there, and before it notes that."""
@@ -82,6 +90,17 @@ class World:
     def now(self) -> float:
         return self.network.time.now
 
+    @property
+    def vector(self) -> Vector:
+        """What is trained."""
+        of_a_batch = self.job.spec.strategy.sandblaster is not None
+        return placements.PARAMETERS_FLOAT64 if of_a_batch else placements.PARAMETERS
+
+    @property
+    def numbers(self) -> type[np.float32 | np.float64]:
+        """Of which the parameters are."""
+        return np.float64 if self.vector == placements.PARAMETERS_FLOAT64 else np.float32
+
     def config(self, role: Role, index: int, place: str = "") -> LaunchConfig:
         return LaunchConfig(
             job=self.job,
@@ -93,6 +112,7 @@ class World:
             coordinator_address=COORDINATOR,
             transport=TransportKind.TCP,
             threads=1,
+            resume_from=self.resume_from,
             place=place,
         )
 
@@ -122,7 +142,11 @@ class Life:
                 body()
             except (CoordinatorError, Fenced):
                 self.kill()
+            except RequestRefused as error:
+                self.world.violations.append(str(error))
+                self.kill()
 
+        self._threads = [thread for thread in self._threads if not thread.is_over]
         self._threads.append(self.world.network.time.start(guarded))
 
     def kill(self) -> None:
@@ -144,6 +168,37 @@ class Life:
     def end(self) -> None:
         """It has done what it was told, and leaves."""
         self.is_over = True
+
+
+class InTurn:
+    """As an executor, or `Background`, of one thread: one call after the other."""
+
+    def __init__(self, life: Life, done: Callable[[], None] = lambda: None) -> None:
+        self.life = life
+        self._done = done
+        self._calls: deque[Callable[[], None]] = deque()
+        self._runs = False
+
+    def submit(self, call: Callable[[], T]) -> "Future[T]":
+        future: Future[T] = Future()
+
+        def carry_out() -> None:
+            try:
+                future.set_result(call())
+            except Exception as error:
+                future.set_exception(error)
+            self._done()
+
+        self._calls.append(carry_out)
+        if not self._runs:
+            self._runs = True
+            self.life.run(self._run)
+        return future
+
+    def _run(self) -> None:
+        while self._calls:
+            self._calls.popleft()()
+        self._runs = False
 
 
 class _Silent(SimpleNamespace):

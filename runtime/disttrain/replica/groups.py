@@ -44,7 +44,9 @@ class HeldGroups:
         member: MemberId,
         progress: Callable[[], Progress],
         portion_samples: Callable[[int], int],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._member = member
         self._progress = progress
         self._portion_samples = portion_samples
@@ -116,7 +118,7 @@ class HeldGroups:
 
     def wait_for_room(self, seconds: float) -> None:
         with self._room:
-            pause = self._pause_until - time.monotonic()
+            pause = self._pause_until - self._clock()
             self._room.wait_for(self._has_room, min(pause, seconds) if pause > 0 else seconds)
 
     @property
@@ -130,7 +132,7 @@ class HeldGroups:
             if any(held.attempt == group.attempt for held in self._groups.values()):
                 return None
             if group.evaluation <= self._over:
-                self._pause_until = time.monotonic() + _PAUSE_SECONDS
+                self._pause_until = self._clock() + _PAUSE_SECONDS
             self._taken += 1
             self._groups[self._taken] = group
             return self._taken
@@ -143,7 +145,7 @@ class HeldGroups:
         return len(self._groups) - len(self._computed)
 
     def _has_room(self) -> bool:
-        return self._to_compute() < HELD and time.monotonic() >= self._pause_until
+        return self._to_compute() < HELD and self._clock() >= self._pause_until
 
     def _forget(self, number: int) -> None:
         self._groups.pop(number, None)

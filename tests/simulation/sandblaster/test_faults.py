@@ -1,20 +1,26 @@
-"""A thousand small jobs with faults drawn from a seed: each ends with the bits of a quiet run."""
+"""Batch methods, also with a warm start, and faults drawn from a seed: the bits of a quiet run."""
 
 import pytest
 
-from simulation.sandblaster import chaos
-from simulation.sandblaster.problem import Kind
+from simulation import chaos, truth
+from simulation.jobs import Kind
 
-BLOCK = 100
+BLOCK = 10
+BLOCKS = 11
+BEFORE_A_PUSH = 1
+"""Blocks; of the others each landing sees all."""
 
 
-@pytest.mark.parametrize("block", range(11))
-def test_every_process_may_die_or_sleep_at_any_time(block: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "block"),
+    [
+        pytest.param(kind, block, marks=pytest.mark.landing if block >= BEFORE_A_PUSH else ())
+        for kind in Kind
+        for block in range(BLOCKS)
+        if kind is not Kind.DOWNPOUR
+    ],
+)
+def test_every_role_may_die_or_sleep_at_any_time(kind: Kind, block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
-        assert chaos.run(seed).violations == [], f"seed {seed}"
-
-
-@pytest.mark.parametrize("block", range(4))
-def test_so_it_is_with_batches_that_are_smaller_than_the_data(block: int) -> None:
-    for seed in range(block * BLOCK, (block + 1) * BLOCK):
-        assert chaos.run(seed, Kind.BATCHES).violations == [], f"seed {seed}"
+        run = chaos.run(seed, kind=kind, faults=4)
+        assert truth.violations(run) == [], f"seed {seed}"

@@ -1,22 +1,41 @@
 """The simulator finds what it is for: each promise broken on purpose makes some seed fail."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 import pytest
 
+from disttrain.coordinator.decisions import running, stages
+from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
+from disttrain.coordinator.journal.batch_entries import WarmStartDrained
+from disttrain.coordinator.journal.job_entries import Restarted
+from disttrain.coordinator.journal.state import State
+from disttrain.coordinator.protocol.orders import NumberedOrder, Perform
+from disttrain.coordinator.protocol.orders import Result as ShardResult
+from disttrain.parameter_server.holder_side import Answers
+from disttrain.parameter_server.shard import Shard
 from disttrain.sandblaster.batch import groups
 from disttrain.sandblaster.batch.groups import Evaluation, Result, Winner, Worker
-from disttrain.sandblaster.batch.orders import Order, OrderLog, Performed
+from disttrain.sandblaster.batch.orders import OrderLog
 from disttrain.sandblaster.batch.staging import Chunk, Staging
 from disttrain.sandblaster.kernels import Array
-from simulation.sandblaster import chaos
+from disttrain.sandblaster.names import PARAMETERS
+from disttrain.transport.header import Header, Verb
+from simulation import chaos, truth
+from simulation.chaos import Chaos, Plan
+from simulation.jobs import Kind
+from simulation.sim_shard import SimShard
+from simulation.world import Life, as_any
 
-SEEDS = range(100)
+SEEDS = range(40)
+Book = Callable[[NumberedOrder], ShardResult | None]
 
 
-def found(word: str) -> bool:
-    """Whether a seed fails with this word in what it says."""
-    return any(word in violation for seed in SEEDS for violation in chaos.run(seed).violations)
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that is broken may stand still."""
+    monkeypatch.setattr(chaos, "LONGEST", 120.0)
 
 
 def test_committing_two_winners_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +57,7 @@ def test_committing_two_winners_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(groups, "take", take)
     monkeypatch.setattr(groups, "winners", lambda one: (*winners(one), *second.pop(one.number, [])))
 
-    assert found("attempts do not make evaluation")
+    assert truth.is_found("attempts do not make evaluation", SEEDS, kind=Kind.BATCHES, faults=4)
 
 
 def test_committing_before_all_is_staged_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,18 +69,134 @@ def test_committing_before_all_is_staged_is_found(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Staging, "stage", hasty)
 
-    assert found("are not staged here")
+    assert truth.is_found("are not staged here", SEEDS, kind=Kind.BATCHES, faults=4)
 
 
-def test_accepting_an_old_coordinator_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    carry_out = OrderLog.carry_out
+@pytest.mark.parametrize("trusts", [False, True])
+def test_accepting_an_old_coordinator_is_found(
+    monkeypatch: pytest.MonkeyPatch, *, trusts: bool
+) -> None:
+    old: dict[SimShard, tuple[int, NumberedOrder]] = {}
+    carry_out = SimShard._carry_out
 
-    def trusting(
-        self: OrderLog, order: Order, perform: Callable[[Order], tuple[float, ...]]
-    ) -> Performed:
-        self.coordinator = 0
-        return carry_out(self, order, perform)
+    def twice(shard: SimShard, to_book: Book, numbered: NumberedOrder) -> ShardResult | None:
+        result = carry_out(shard, to_book, numbered)
+        if isinstance(numbered.order, Perform):
+            coordinator = numbered.order.order.coordinator
+            before, late = old.get(shard, (coordinator, numbered))
+            if before < coordinator:
+                # What an earlier life has ordered last comes again.
+                carry_out(shard, to_book, late)
+            old[shard] = coordinator, numbered
+        return result
 
-    monkeypatch.setattr(OrderLog, "carry_out", trusting)
+    monkeypatch.setattr(SimShard, "_carry_out", twice)
+    if trusts:
+        monkeypatch.setattr(OrderLog, "check", lambda *_: None)
+    run = Chaos(Plan(seed=1, kind=Kind.BATCHES, is_quiet=True))
+    run.at(_is_under_way, lambda coordinator: coordinator.die())
 
-    assert found("obeyed an old coordinator")
+    violations = truth.violations(run.run())
+
+    assert any("obeyed an old" in violation for violation in violations) == trusts
+    assert max(coordinator for coordinator, _ in old.values()) > 1
+
+
+def _is_under_way(state: State) -> bool:
+    """An order that some shard has carried out, and that the next life gives again."""
+    return state.batch is not None and 0 < len(state.batch.course.answers) < 2
+
+
+def _end_without_drain(turn: Turn, following: CoordinatorSide) -> None:
+    state = turn.state
+    if state.fencings or state.checkpoint is not None or not turn.holders_ready():
+        return
+    if state.warm_start.cut is None:
+        turn.record(WarmStartDrained(checkpoint=state.next_checkpoint))
+    if (state.last_checkpoint or 0) >= (state.warm_start.cut or 0):
+        turn.stage += 1
+        following.begin(turn, state.last_checkpoint)
+    else:
+        running.begin_checkpoint(turn)
+
+
+def _end_at_an_older_checkpoint(turn: Turn, following: CoordinatorSide) -> None:
+    if turn.state.last_checkpoint is None:
+        _END(turn, following)
+    elif turn.holders_ready() and turn.state.checkpoint is None:
+        turn.stage += 1
+        following.begin(turn, turn.state.last_checkpoint)
+
+
+_END = stages._end
+_RESTART = Restarted.apply
+_HANDLE = Shard.handle
+
+
+def _found(word: str, moment: Callable[[State], bool], act: Callable[[Chaos, Life], None]) -> bool:
+    """Whether a job to which this is done at a moment says the word."""
+    more = ("spec.replicas.count=3",)
+    for seed in range(5):
+        run = Chaos(Plan(seed=seed, kind=Kind.AFTER_DOWNPOUR, is_quiet=True, more=more))
+        run.at(moment, partial(act, run))
+        with suppress(AssertionError, KeyError):
+            if any(word in violation for violation in truth.violations(run.run())):
+                return True
+    return False
+
+
+def _pause_a_replica(seconds: float) -> Callable[[Chaos, Life], None]:
+    return lambda run, _: run.members["replica-0"].pause(seconds)
+
+
+def _has_begun(state: State) -> bool:
+    """The warm start; a replica is in the midst of a step."""
+    return state.data.samples_done >= 8
+
+
+@pytest.mark.parametrize(
+    ("mutant", "word"),
+    [
+        (_end_without_drain, "is not for a shard"),
+        (_end_at_an_older_checkpoint, "updates lost"),
+    ],
+)
+def test_a_switch_before_all_is_saved_is_found(
+    monkeypatch: pytest.MonkeyPatch, mutant: Callable[[Turn], None], word: str
+) -> None:
+    monkeypatch.setattr(stages, "_end", mutant)
+    # Long enough to lose its leases, too short to be taken for dead.
+    assert _found(word, _has_begun, _pause_a_replica(9.0))
+
+
+def test_a_second_switch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(entry: Restarted, state: State) -> None:
+        _RESTART(entry, state)
+        state.batch = None
+
+    monkeypatch.setattr(Restarted, "apply", forgetful)
+    words = "the method began 2 times"
+    assert _found(words, lambda state: state.batch is not None, lambda _, life: life.die())
+
+
+@pytest.mark.parametrize("takes", [False, True])
+def test_taking_pushes_after_the_switch_is_found(
+    monkeypatch: pytest.MonkeyPatch, *, takes: bool
+) -> None:
+    late: dict[Shard, tuple[Header, bytes]] = {}
+
+    def handle(shard: Shard, header: Header, payload: memoryview) -> Answers:
+        if shard._to_come and header.verb == Verb.PUSH:
+            late[shard] = header, bytes(payload)
+        elif not shard._to_come and shard in late:
+            # The network brings a copy of the last one; its answers are lost.
+            again, values = late.pop(shard)
+            list(_HANDLE(shard, again, memoryview(values)))
+            if takes:
+                as_any(shard.state.values).batch[PARAMETERS][0] -= 0.01
+        return _HANDLE(shard, header, payload)
+
+    monkeypatch.setattr(Shard, "handle", handle)
+    words = "not those of an undisturbed run"
+    assert _found(words, lambda _: False, lambda *_: None) == takes
+    assert late == {}

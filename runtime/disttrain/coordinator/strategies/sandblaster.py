@@ -229,18 +229,24 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
     if turn.state.checkpoint is not None or turn.open_orders(Evaluate):
         return True
     stop = _why_stop(turn)
-    is_due = stop is not None or running.is_checkpoint_due(turn) or _is_evaluation_due(turn, batch)
+    saves = _has_gone_on(batch) and running.is_checkpoint_due(turn)
+    is_due = stop is not None or saves or _is_evaluation_due(turn, batch)
     if is_due and batch.course.request.settles:
         # Whatever is due reads the parameters: they have to be the point accepted last.
         turn.record(batch_entries.CourseSettled())
         return False
     if stop is not None:
         turn.go_to(Phase.DRAINING, stop)
-    elif running.is_checkpoint_due(turn):
+    elif saves:
         running.begin_checkpoint(turn)
     elif is_due:
         running.evaluate(turn, turn.workers())
     return is_due or _needs_a_cut(turn, batch)
+
+
+def _has_gone_on(batch: Batch) -> bool:
+    """Since the checkpoint: one that takes longer than `everySeconds` is due again at its end."""
+    return batch.cut is None or batch.cut.order.number != batch.course.order.number
 
 
 def _why_stop(turn: Turn) -> StopReason | None:

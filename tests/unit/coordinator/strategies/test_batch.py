@@ -39,6 +39,26 @@ def test_no_order_is_given_before_there_is_a_checkpoint() -> None:
     assert machine.batch.cut_number == 1
 
 
+class SlowDisk(BatchMachine):
+    """Each checkpoint takes longer than until the next one is due."""
+
+    def _result(self, order: orders.Order, member: MemberId) -> orders.Result:
+        if isinstance(order, orders.Checkpoint):
+            self.now += 11.0
+        return super()._result(order, member)
+
+
+def test_between_two_checkpoints_something_is_done_however_long_they_take() -> None:
+    machine = SlowDisk(checkpoint_seconds=10.0)
+    _, first, second = machine.running()
+    for _ in range(3):
+        assert machine.batch.course.stage is Stage.COMPUTING
+        machine.evaluate(first, second)
+
+    assert machine.batch.cut_number == 4
+    assert machine.batch.course.method.progress.evaluations == 3
+
+
 def test_a_job_that_goes_on_with_another_manifest_goes_by_its_rules() -> None:
     machine = BatchMachine()
     _, first, second = machine.running()

@@ -1,16 +1,25 @@
 """A coordinator's course through a method; the faults are in `tests/simulation/sandblaster`."""
 
 from disttrain.sandblaster.batch import driver as driving
-from disttrain.sandblaster.batch.driver import Stage
+from disttrain.sandblaster.batch.driver import Driver, DriverRules, Stage
 from disttrain.sandblaster.batch.groups import Worker
 from disttrain.sandblaster.batch.orders import Performed
-from simulation.sandblaster import chaos, problem
+from disttrain.sandblaster.descent import Descent, DescentRules
+from disttrain.sandblaster.lbfgs import Lbfgs
+from disttrain.sandblaster.line_search.strong_wolfe import WolfeRules
+from simulation import batch
 
 ANNA = Worker(0, 1)
 
 
+def a_driver() -> Driver:
+    """Of seven groups."""
+    rules = DescentRules(search=WolfeRules(), change_tolerance=1e-5, exact_every=3)
+    return Driver(Descent(rules, Lbfgs(history=2)), DriverRules(groups=7))
+
+
 def test_an_evaluation_costs_two_orders_but_for_exact_products() -> None:
-    course, _ = chaos.serial()
+    course = batch.serial(a_driver()).course
 
     progress = course.method.progress
     exact = (progress.iteration - 1) // 3  # Where it ends nothing is formed any more.
@@ -19,7 +28,7 @@ def test_an_evaluation_costs_two_orders_but_for_exact_products() -> None:
 
 
 def test_groups_are_given_out_when_every_shard_has_the_trial_point() -> None:
-    driver = problem.driver()
+    driver = a_driver()
     course = driver.begin(1, (1, 1))
     performed = Performed(number=1, scalars=())
 
@@ -33,7 +42,7 @@ def test_groups_are_given_out_when_every_shard_has_the_trial_point() -> None:
 
 
 def test_a_new_life_decides_nothing_before_all_shards_have_heard_of_it() -> None:
-    driver = problem.driver()
+    driver = a_driver()
     course = driver.begin(1, (1, 1))
     for shard in range(2):
         driver.answered(course, shard, Performed(number=1, scalars=()))
