@@ -5,7 +5,6 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from disttrain.parameter_server.warm_started_shard import Shard
 
 from disttrain.coordinator.decisions import running, stages
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
@@ -14,7 +13,8 @@ from disttrain.coordinator.journal.job_entries import Restarted
 from disttrain.coordinator.journal.state import State
 from disttrain.coordinator.protocol.orders import NumberedOrder, Perform
 from disttrain.coordinator.protocol.orders import Result as ShardResult
-from disttrain.parameter_server.shard import Answers
+from disttrain.parameter_server.holder_side import Answers
+from disttrain.parameter_server.shard import Shard
 from disttrain.sandblaster.batch import groups
 from disttrain.sandblaster.batch.groups import Evaluation, Result, Winner, Worker
 from disttrain.sandblaster.batch.orders import OrderLog
