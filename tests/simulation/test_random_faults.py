@@ -6,7 +6,7 @@ from simulation import chaos, truth
 from simulation.jobs import Kind
 
 BLOCK = 20
-BEFORE_A_PUSH = 4
+BEFORE_A_PUSH = 8
 """Blocks; of the others each landing sees all."""
 
 
