@@ -44,8 +44,9 @@ def validate(value: JsonValue, known: Sequence[Finding] = ()) -> Outcome:
         job, _ = _typed(_repaired(value, wrong))
     if job is None:
         return Outcome(None, tuple(findings))
-    findings += _not_said(list(_problems(job, ())), findings)
-    return _with_rules(job, findings)
+    problems = list(_problems(job, ()))
+    wrong_paths = [finding.path for finding in (*findings, *problems)]
+    return _with_rules(job, [*findings, *_not_said(problems, findings)], wrong_paths)
 
 
 def _typed(value: JsonValue) -> tuple[DistTrainJob | None, list[Finding]]:
@@ -75,8 +76,8 @@ def _not_said(fresh: Sequence[Finding], findings: Sequence[Finding]) -> list[Fin
     return [finding for finding in fresh if finding.path not in said]
 
 
-def _with_rules(job: DistTrainJob, findings: list[Finding]) -> Outcome:
-    wrong = [finding.path for finding in findings]
+def _with_rules(job: DistTrainJob, findings: list[Finding], wrong: list[Path]) -> Outcome:
+    """`wrong`: also where something is wrong that another finding says already."""
     broken = [rules.apply(rule, job) for rule in rules.RULES if _can_be_checked(rule, wrong)]
     findings += [finding for finding in broken if finding is not None]
     refused = any(finding.severity is Severity.ERROR for finding in findings)

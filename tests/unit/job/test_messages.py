@@ -255,3 +255,10 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
 )
 def test_one_mistake_gives_one_finding(old: str, new: str, expected: str) -> None:
     assert complaints(edited(old, new)) == [f"job.yaml:{expected}"]
+
+
+def test_a_strategy_that_is_misspelt_is_named_alone() -> None:
+    text = edited("    downpour:\n      optimizer: {sgd: {learningRate: 0.1}}", "    downpuor: {}")
+    text = text.replace("  batchSize: 32\n", "")
+    words = "spec.strategy.downpuor: unknown field; did you mean 'downpour'?"
+    assert complaints(text) == [f"job.yaml:7: {words}"]
