@@ -39,8 +39,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a manifest whose fields are looked at one by one alone",
         file=f"{_R}/job/validation.py",
-        old="    findings += _not_said(list(_problems(job, ())), findings)\n",
-        new="",
+        old="[*findings, *_not_said(problems, findings)]",
+        new="findings",
+        tests=(f"{_UNIT}/job/test_messages.py",),
+    ),
+    Mutant(
+        name="a rule that is asked about a strategy of which nothing is chosen",
+        file=f"{_R}/job/validation.py",
+        old="for finding in (*findings, *problems)]",
+        new="for finding in findings]",
         tests=(f"{_UNIT}/job/test_messages.py",),
     ),
     Mutant(

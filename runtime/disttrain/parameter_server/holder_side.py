@@ -40,11 +40,8 @@ class HolderSide(ABC):
     keeps_updates: ClassVar[bool] = True
     """Whether what was applied since the last checkpoint is of use to this shard's next life."""
 
-    kin: ClassVar[frozenset[str]] = frozenset()
+    takes_model_from: ClassVar[frozenset[str]] = frozenset()
     """Names of update rules of whose checkpoints it takes the model's values, and no state."""
-
-    values: Values
-    """The shard's, from `begin` on."""
 
     def __init__(self, config: Any, state: ShardState, records: Records) -> None:
         """`config`: the update rule or method, as the manifest has it."""
@@ -66,16 +63,23 @@ class HolderSide(ABC):
     def begin(
         self, values: Values, description: Mapping[str, str], returned_to: int | None
     ) -> None:
-        """With values that are new, or of a checkpoint that says this of them.
+        """Begin with values that are new, or were read from a checkpoint with this description.
 
-        `returned_to`: the number of the checkpoint to which a living shard went back.
+        They are those of the state. `returned_to`: the number of the checkpoint to which a living
+        shard went back.
         """
-        del description, returned_to
-        self.values = values
+        del values, description, returned_to
+
+    @property
+    def values(self) -> Values:
+        """The shard's, from `begin` on."""
+        values = self.state.values
+        assert values is not None, "a stage begins with values"  # noqa: S101 - for ourselves.
+        return values
 
     @abstractmethod
     def drop(self, life: SenderLife) -> None:
-        """This life of a sender and earlier ones may do nothing more."""
+        """Forget what is kept of this life of a sender and of earlier ones."""
 
     def carry_out(self, order: orders.Order) -> orders.Result:
         """An order that is the strategy's own."""

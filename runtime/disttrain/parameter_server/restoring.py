@@ -32,7 +32,7 @@ class RestoredShard:
     values: Values
     version: int
     samples: int
-    update_rule: str = ""
+    update_rule: str
     """What it was made with."""
     delivered: dict[SenderLife, Delivered] = field(default_factory=dict)
     description: Mapping[str, str] = field(default_factory=dict)

@@ -33,7 +33,10 @@ class Connection:
         self.halt = halt
 
     def upload(self, shards: Sequence[int]) -> None:
-        """Send the model's present values to these shards; return when they have them."""
+        """Send the model's present values to these shards; return when they have them.
+
+        A refusal ends the process, as that of a push does.
+        """
         values = self.model.values_to_upload()
         self.pushes.call(lambda: self.pushes.client.upload(values, shards))
 

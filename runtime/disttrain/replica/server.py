@@ -17,7 +17,7 @@ from disttrain.replica.membership import Membership
 from disttrain.replica.prepared import Prepared
 from disttrain.replica.replica import Replica
 from disttrain.replica.served_metrics import ServedMetrics
-from disttrain.replica.training import Surroundings
+from disttrain.replica.training import TrainingInputs
 from disttrain.replica.watchdog import Watchdog
 from disttrain.telemetry import logs
 from disttrain.transport.header import Role
@@ -53,7 +53,7 @@ def _live(
 ) -> int:
     joined = membership.join(_join(config, ready, served.address), served.latest_report)
     logs.rename(names.replica_name(joined.member.index))
-    training = strategies.training(Surroundings(config.job.spec, ready, membership, joined))
+    training = strategies.training(TrainingInputs(config.job.spec, ready, membership, joined))
     with Watchdog(config.job.spec.replicas.call_timeout_seconds):
         replica = Replica(ready, membership, joined, training)
         served.source = training.report

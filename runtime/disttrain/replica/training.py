@@ -25,7 +25,7 @@ LOG = logs.get(__name__)
 _IDLE_SECONDS = 0.01
 
 
-class Surroundings(NamedTuple):
+class TrainingInputs(NamedTuple):
     """What a training works with."""
 
     spec: Spec
@@ -45,7 +45,7 @@ class Training(ABC):
     """The manifest's type for it."""
 
     @abstractmethod
-    def __init__(self, given: Surroundings) -> None: ...
+    def __init__(self, given: TrainingInputs) -> None: ...
 
     @staticmethod
     def check_model(model: nn.Module) -> None:

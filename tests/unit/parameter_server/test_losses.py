@@ -37,6 +37,7 @@ def a_checkpoint(shard: int, shards: int, tables: Mapping[int, Table]) -> Restor
     is_divided_anew = len(tables) != shards
     return RestoredShard(
         checkpoint=1,
+        update_rule="sgd",
         values=Values(placements.a_share({placements.PARAMETERS: 0}, 64)),
         version=1,
         samples=1,

@@ -1,5 +1,7 @@
 """A shard that is one of Downpour until it is told to begin the batch method."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -113,6 +115,18 @@ def test_it_applies_pushes_and_then_carries_out_orders(tmp_path: Path, trainable
     assert set(story.push()) == {Reason.NOT_ALLOWED}
     batch_shards.performed(batch_shards.perform(story.shard, 1, *FIRST_POINT, evaluation=1))
     assert batch_shards.fetch(story.shard, trainable.beside(TRIAL), 1).tolist() == reached
+
+
+def test_values_of_a_stage_that_is_over_take_no_memory(tmp_path: Path) -> None:
+    story = Story(tmp_path, placements.PARAMETERS)
+    story.push()
+    story.save()
+    former = weakref.ref(story.shard.stage.values)
+
+    story.returns()
+    gc.collect()
+
+    assert former() is None
 
 
 def test_versions_do_not_go_back_and_what_was_delivered_is_known(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def makers(spec: Spec, *, is_return: bool = False) -> dict[str, MakeValues]:
     for stage, before in earlier:
         config = _config(stage)
         found[config.name] = of_model if is_return else partial(before.room, config)
-    return found | dict.fromkeys(side.kin - found.keys(), of_model)
+    return found | dict.fromkeys(side.takes_model_from - found.keys(), of_model)
 
 
 def _config(stage: Spec) -> Any:

@@ -63,7 +63,7 @@ class BatchVectors(HolderSide):
 
     of = Sandblaster
     keeps_updates = False
-    kin = frozenset(kind.name for kind in (Lbfgs, ConjugateGradient, GradientDescent))
+    takes_model_from = frozenset(kind.name for kind in (Lbfgs, ConjugateGradient, GradientDescent))
 
     def __init__(self, config: Any, state: ShardState, records: Records, *, replicas: int) -> None:
         super().__init__(config, state, records)

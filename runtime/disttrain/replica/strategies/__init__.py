@@ -6,12 +6,12 @@ from torch import nn
 
 from disttrain.job import defaults, subclasses
 from disttrain.job.spec import Spec
-from disttrain.replica.training import Stages, Surroundings, Training
+from disttrain.replica.training import Stages, Training, TrainingInputs
 
 _TRAININGS = {training.of: training for training in subclasses.found(__name__, Training)}
 
 
-def training(given: Surroundings) -> Stages:
+def training(given: TrainingInputs) -> Stages:
     """What a replica of the job does."""
     return Stages(
         [

@@ -12,7 +12,7 @@ from disttrain.parameter_server.client import Versions
 from disttrain.replica import pushes
 from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.leases import HeldLeases, LostLeases
-from disttrain.replica.training import Surroundings, Training
+from disttrain.replica.training import Training, TrainingInputs
 from disttrain.replica.work import Cutting, WorkSource
 
 
@@ -21,7 +21,7 @@ class DownpourTraining(Training):
 
     of = manifests.Downpour
 
-    def __init__(self, given: Surroundings) -> None:
+    def __init__(self, given: TrainingInputs) -> None:
         spec, prepared, membership, joined = given
         coordinator = membership.coordinator
         manifest = spec.strategy.only_downpour

@@ -12,7 +12,7 @@ from disttrain.job.strategies.sandblaster import Sandblaster
 from disttrain.parameter_server.client import Versions
 from disttrain.replica.batch_loop import BatchLoop, TrialPoint
 from disttrain.replica.groups import GroupStaging, HeldGroups
-from disttrain.replica.training import Surroundings, Training
+from disttrain.replica.training import Training, TrainingInputs
 from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task import checks
 
@@ -22,7 +22,7 @@ class BatchTraining(Training):
 
     of = Sandblaster
 
-    def __init__(self, given: Surroundings) -> None:
+    def __init__(self, given: TrainingInputs) -> None:
         spec, prepared, membership, joined = given
         rule = spec.strategy.rule
         assert isinstance(rule, Sandblaster)  # noqa: S101  The registry has asked.

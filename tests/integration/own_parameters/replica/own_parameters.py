@@ -21,7 +21,7 @@ from disttrain.job import defaults
 from disttrain.replica import seeding
 from disttrain.replica.leases import HeldLeases, LostLeases
 from disttrain.replica.pipeline import Loaded
-from disttrain.replica.training import Surroundings, Training
+from disttrain.replica.training import Training, TrainingInputs
 from disttrain.replica.work import Cutting, WorkSource
 from disttrain.task.loss import LossContext, numbers
 
@@ -33,7 +33,7 @@ class Descent(Training):
 
     of = OwnParameters
 
-    def __init__(self, given: Surroundings) -> None:
+    def __init__(self, given: TrainingInputs) -> None:
         spec, prepared, membership, joined = given
         coordinator, self._seed = membership.coordinator, joined.seed
         self._done = ReplicaReport()
