@@ -1,7 +1,8 @@
 """A strategy that is in no file of the product, and without a shard: replicas that keep their own.
 
 It lies in `own_parameters`. What the product's three packages of strategies find there is all that
-programs are told of it.
+programs are told of it. The promises of `disttrain audit` are of shards, so that it refuses these
+runs.
 """
 
 import json
