@@ -14,7 +14,7 @@ from disttrain.parameter_server.deliveries import SenderLife
 Noted = TypeVar("Noted")
 
 
-class Kept(Generic[Noted]):
+class NotesAtCuts(Generic[Noted]):
     """What was noted at the cut of each checkpoint of one life of a shard."""
 
     def __init__(self, checkpoints: int) -> None:
@@ -44,7 +44,7 @@ class Coverage:
     def __init__(self, kept: int, over: Iterable[SenderLife] = ()) -> None:
         """`kept`: how many checkpoints are. `over`: lives that ended before this shard's began."""
         self._over = set(over)
-        self._cuts: Kept[frozenset[SenderLife]] = Kept(kept)
+        self._cuts: NotesAtCuts[frozenset[SenderLife]] = NotesAtCuts(kept)
 
     def end(self, life: SenderLife) -> None:
         """Nothing more of it is applied here, and the coordinator has journaled how far it got."""

@@ -13,7 +13,7 @@ from disttrain.holder import writing
 from disttrain.holder.writing import Cut, Writer
 from disttrain.launch.background import Background
 from disttrain.parameter_server import reporting
-from disttrain.parameter_server.coverage import Coverage, Kept
+from disttrain.parameter_server.coverage import Coverage, NotesAtCuts
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.restoring import RestoredShard
 from disttrain.parameter_server.served_metrics import ServedMetrics
@@ -45,7 +45,7 @@ class OrderBook:
         self.checkpoint = 0
         """Number of the checkpoint that they are in."""
         self.coverage = Coverage(kept=1)
-        self.versions: Kept[int] = Kept(checkpoints=1)
+        self.foldable: NotesAtCuts[int] = NotesAtCuts(checkpoints=1)
         """Up to that of the oldest checkpoint kept, the shard is never rolled back."""
         self.write: Callable[[Cut, Parts], Writer] = Writer
         """Begins to write a checkpoint."""
@@ -140,7 +140,7 @@ class OrderBook:
             self._next = (numbered, order)
             return None
         self._shard.forget(self.coverage.cut(order.number, order.committed))
-        settled = self.versions.cut(order.number, state.count, order.committed)
+        settled = self.foldable.cut(order.number, state.count, order.committed)
         if settled is not None:
             self._shard.records.settled(settled)
         made = writing.cut(order.number, state.values, state.notes())

@@ -23,7 +23,7 @@ from disttrain.launch.config import LaunchConfig
 from disttrain.launch.exit_code import ExitCode
 from disttrain.launch.run_folder import RunFolder
 from disttrain.parameter_server import beginning, circumstances, ledger, reporting, strategies
-from disttrain.parameter_server.coverage import Coverage, Kept
+from disttrain.parameter_server.coverage import Coverage, NotesAtCuts
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Ledger
 from disttrain.parameter_server.losses import Losses, note, tell
@@ -233,7 +233,7 @@ def join(config: LaunchConfig, surroundings: Surroundings) -> ShardProcess:
     book.checkpoint = restored.checkpoint if restored is not None else 0
     kept = config.job.spec.checkpoint.keep_last
     book.coverage = Coverage(kept, _over(joined, restored, losses))
-    book.versions = Kept(kept)
+    book.foldable = NotesAtCuts(kept)
     return ShardProcess(
         transport=transport,
         listener=listener,

@@ -282,7 +282,7 @@ class Downpour:
         self._local_steps.adopted(fetched.samples)
 
 
-class Batches(Protocol):
+class BatchSource(Protocol):
     """What is trained on: the pipeline, or what `disttrain replay` follows a record with."""
 
     @property
@@ -306,7 +306,7 @@ class TrainingLoop:
         self,
         downpour: Downpour,
         loss: LossOfBatch,
-        batches: Batches,
+        batches: BatchSource,
         lost: LostLeases,
         seed: int,
     ) -> None:

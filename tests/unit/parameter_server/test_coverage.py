@@ -1,6 +1,6 @@
 """When a shard forgets what it knows of lives that are over."""
 
-from disttrain.parameter_server.coverage import Coverage, Kept
+from disttrain.parameter_server.coverage import Coverage, NotesAtCuts
 from disttrain.parameter_server.deliveries import SenderLife
 
 ONE, TWO = SenderLife(0, 1), SenderLife(1, 3)
@@ -36,14 +36,14 @@ def test_every_checkpoint_that_is_kept_must_hold_it() -> None:
 
 
 def test_settled_is_the_oldest_checkpoint_that_is_kept() -> None:
-    settled: Kept[int] = Kept(checkpoints=2)
+    settled: NotesAtCuts[int] = NotesAtCuts(checkpoints=2)
     said = [settled.cut(1, 10, None), settled.cut(2, 20, 1), settled.cut(3, 30, 2)]
     assert said == [None, None, 10]
     assert settled.cut(4, 40, 3) == 20
 
 
 def test_a_checkpoint_that_was_not_committed_settles_nothing() -> None:
-    settled: Kept[int] = Kept(checkpoints=1)
+    settled: NotesAtCuts[int] = NotesAtCuts(checkpoints=1)
     settled.cut(1, 10, None)
     settled.cut(2, 20, None)
     assert settled.cut(3, 30, 2) == 20
@@ -51,5 +51,5 @@ def test_a_checkpoint_that_was_not_committed_settles_nothing() -> None:
 
 
 def test_of_checkpoints_of_earlier_lives_nothing_is_known() -> None:
-    settled: Kept[int] = Kept(checkpoints=1)
+    settled: NotesAtCuts[int] = NotesAtCuts(checkpoints=1)
     assert settled.cut(8, 80, 7) is None
