@@ -244,6 +244,42 @@ def test_files_of_earlier_versions_are_shown(of: str, shown: str) -> None:
     assert " · staleness p50 " in line
 
 
+BEFORE: dict[str, Any] = {"phase": "Running", "progress": 0.5}
+"""As earlier versions wrote it."""
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        {"progress": None},
+        {"progress": "half"},
+        {"progress": float("inf")},
+        {"staleness": 5},
+        {"latestMeasures": [1]},
+        {"checkpointWarning": 5},
+    ],
+)
+def test_files_that_no_version_wrote_are_no_status(
+    tmp_path: Path, spoiled: dict[str, object]
+) -> None:
+    run = a_run(tmp_path)
+    run.status.write_text(json.dumps(BEFORE | spoiled))
+    assert run_status.read(run.status) is None
+
+
+def test_of_earlier_files_too_many_measures_and_words_are_cut(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    warnings = {"checkpointWarning": "no room", "measureWarning": "nan" * 1000}
+    measures = {f"measure{number}": 0.5 for number in range(60)}
+    run.status.write_text(json.dumps(BEFORE | warnings | {"latestMeasures": measures}))
+    status = run_status.read(run.status)
+    assert status is not None
+    assert len(status.training.metrics) == 50
+    (warning,) = status.warnings
+    assert warning.startswith("no room; nannan")
+    assert len(warning) == 1024
+
+
 def test_no_line_before_there_is_a_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
