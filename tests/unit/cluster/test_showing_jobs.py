@@ -94,12 +94,12 @@ def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
 
 def test_the_page_tells_what_is_no_number_and_what_the_manifest_had_better_say() -> None:
     method = {"iteration": 3, "warning": "2 groups for 4 replicas: make portionSize smaller"}
-    training = {**RUNNING["training"], "metrics": {"accuracy": None}}
+    training = {**RUNNING["training"], "metrics": {"accuracy": None}, "warning": "no room"}
 
     page = job_page.text(a_job(**RUNNING | {"training": training, "sandblaster": method}), [], NOW)
 
     assert "Measures:    objective 0.25, accuracy nan" in page
-    assert f"Warning:     {method['warning']}" in page
+    assert f"Warning:     {method['warning']}; no room" in page
 
 
 def test_a_new_job_has_a_short_page_and_after_a_while_a_hint() -> None:
