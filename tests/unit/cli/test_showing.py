@@ -118,7 +118,7 @@ def test_lines_for_pipes_come_with_news_only(
         display.tick([])
     assert capsys.readouterr().out == (
         "running · 40% · epoch 2.50 · 12,345 samples · 5,400 samples/s · training loss 0.25 · "
-        "test accuracy 0.9512 · staleness p50 2 p99 7 · 1 min 15 s left\n"
+        "test accuracy 0.9512 · staleness p50 2 p99 7 updates · 1 min 15 s left\n"
     )
     a_run(tmp_path, phase="Draining")
     display.event("replica-0: killed by SIGKILL")
