@@ -39,7 +39,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a manifest whose fields are looked at one by one alone",
         file=f"{_R}/job/validation.py",
-        old="    findings += _not_said(list(_problems(job, ())), findings)\n",
+        old="    findings += _not_said(problems, findings)\n",
         new="",
         tests=(f"{_UNIT}/job/test_messages.py",),
     ),
@@ -629,6 +629,13 @@ MUTANTS: tuple[Mutant, ...] = (
         old="    if found.st_mode & stat.S_IWOTH:",
         new="    if False:",
         tests=(f"{_UNIT}/launch/test_run_folder.py",),
+    ),
+    Mutant(
+        name="a rule that reads a section with a problem",
+        file=f"{_R}/job/validation.py",
+        old="for finding in [*findings, *problems]]",
+        new="for finding in findings]",
+        tests=(f"{_UNIT}/job/test_messages.py",),
     ),
     Mutant(
         name="another's job of the same name taken back",

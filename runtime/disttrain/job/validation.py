@@ -44,8 +44,9 @@ def validate(value: JsonValue, known: Sequence[Finding] = ()) -> Outcome:
         job, _ = _typed(_repaired(value, wrong))
     if job is None:
         return Outcome(None, tuple(findings))
-    findings += _not_said(list(_problems(job, ())), findings)
-    return _with_rules(job, findings)
+    problems = list(_problems(job, ()))
+    findings += _not_said(problems, findings)
+    return _with_rules(job, findings, problems)
 
 
 def _typed(value: JsonValue) -> tuple[DistTrainJob | None, list[Finding]]:
@@ -75,8 +76,9 @@ def _not_said(fresh: Sequence[Finding], findings: Sequence[Finding]) -> list[Fin
     return [finding for finding in fresh if finding.path not in said]
 
 
-def _with_rules(job: DistTrainJob, findings: list[Finding]) -> Outcome:
-    wrong = [finding.path for finding in findings]
+def _with_rules(job: DistTrainJob, findings: list[Finding], problems: Sequence[Finding]) -> Outcome:
+    # No rule reads a section with a problem, whether that is said or not.
+    wrong = [finding.path for finding in [*findings, *problems]]
     broken = [rules.apply(rule, job) for rule in rules.RULES if _can_be_checked(rule, wrong)]
     findings += [finding for finding in broken if finding is not None]
     refused = any(finding.severity is Severity.ERROR for finding in findings)

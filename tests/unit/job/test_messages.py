@@ -255,3 +255,9 @@ OPTIMIZER = f"{DOWNPOUR}.optimizer"
 )
 def test_one_mistake_gives_one_finding(old: str, new: str, expected: str) -> None:
     assert complaints(edited(old, new)) == [f"job.yaml:{expected}"]
+
+
+def test_no_rule_asks_which_strategy_it_is_where_none_is_chosen() -> None:
+    text = edited("batchSize: 32", "audit: summary").replace("downpour:", "dwnpour:")
+    (found,) = complaints(text)
+    assert found.startswith("job.yaml:7: spec.strategy.dwnpour: unknown field")
