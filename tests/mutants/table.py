@@ -638,6 +638,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/launch/test_run_folder.py",),
     ),
     Mutant(
+        name="another's job of the same name taken back",
+        file=f"{_R}/cluster/submission.py",
+        old='            if source.get("configMap") == code:',
+        new="            if True:",
+        tests=(f"{_UNIT}/cluster/test_submitting.py",),
+    ),
+    Mutant(
         name="a link out of the folder that is packed",
         file=f"{_R}/cluster/code_folder.py",
         old="        if entry.is_symlink() and not target.is_relative_to(root.resolve()):",

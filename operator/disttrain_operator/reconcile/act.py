@@ -39,7 +39,7 @@ from disttrain_operator.reconcile.actions import (
     Rescale,
     RestartAll,
 )
-from disttrain_operator.reconcile.deeds import Deed
+from disttrain_operator.reconcile.deeds import EventText
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 LOG = logging.getLogger(__name__)
@@ -314,7 +314,7 @@ class Actor:
         self._inventory.drop_job(key, job.uid)
         await self._tell(job, deeds.deleted(job))
 
-    async def _tell(self, job: JobRecord, deed: Deed) -> None:
+    async def _tell(self, job: JobRecord, deed: EventText) -> None:
         await telling.tell_deed(self._client, job, deed, self._clock())
 
     def _keep_made(self, kind: Kind, made: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from disttrain_operator.kinds import Kind
 from disttrain_operator.observed.records import JobRecord
 from disttrain_operator.policies import conditions
 from disttrain_operator.policies.problem import ProblemType
-from disttrain_operator.reconcile.deeds import Deed
+from disttrain_operator.reconcile.deeds import EventText
 
 _LONGEST_NOTE = 1000
 _COMPONENT = "disttrain-operator"
@@ -29,7 +29,7 @@ def of(
     """
     found = _news(job, status)
     if warnings and not job.status:
-        found.append(Deed("ManifestWarning", "", "; ".join(warnings), good=False))
+        found.append(EventText("ManifestWarning", "; ".join(warnings), good=False))
     return [_event(job, news, now) for news in found]
 
 
@@ -39,20 +39,20 @@ def new_keys(job: JobRecord, secret_uid: str, now: datetime) -> dict[str, Any]:
         "the Secret with the job's keys was deleted: it was made again with other keys, and all "
         "processes start again with them from what they saved"
     )
-    return _event(job, Deed("KeysReplaced", "", message, good=False), now, told=secret_uid)
+    return _event(job, EventText("KeysReplaced", message, good=False), now, told=secret_uid)
 
 
-def of_deed(job: JobRecord, deed: Deed, now: datetime) -> dict[str, Any]:
+def of_deed(job: JobRecord, deed: EventText, now: datetime) -> dict[str, Any]:
     """The Event of something that was done; done again to the same object it is the same one."""
     return _event(job, deed, now, told=f"{job.uid}/{deed.reason}/{deed.about}")
 
 
-def _news(job: JobRecord, status: dict[str, Any]) -> list[Deed]:
+def _news(job: JobRecord, status: dict[str, Any]) -> list[EventText]:
     before, after = conditions.by_type(job.status), conditions.by_type(status)
     found = [_begun(each) for kind, each in after.items() if _begins(kind, before.get(kind), each)]
     suspended = before.get(ConditionType.SUSPENDED)
     if _holds(suspended) and not _holds(after.get(ConditionType.SUSPENDED)):
-        found.append(Deed("Resumed", "", "the job goes on from its latest checkpoint", good=True))
+        found.append(EventText("Resumed", "the job goes on from its latest checkpoint"))
     return found
 
 
@@ -68,14 +68,14 @@ def _holds(condition: Condition | None) -> bool:
     return condition is not None and condition.status is ConditionStatus.TRUE
 
 
-def _begun(condition: Condition) -> Deed:
+def _begun(condition: Condition) -> EventText:
     reason = condition.reason
     if condition.type in set(ConditionType):
         reason = condition.type
-    return Deed(reason, "", condition.message or reason, good=condition.type in _GOOD)
+    return EventText(reason, condition.message or reason, good=condition.type in _GOOD)
 
 
-def _event(job: JobRecord, news: Deed, now: datetime, *, told: str = "") -> dict[str, Any]:
+def _event(job: JobRecord, news: EventText, now: datetime, *, told: str = "") -> dict[str, Any]:
     told = told or f"{job.uid}/{job.generation}/{news.reason}"
     name = f"{job.key.name}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
     return {

@@ -12,7 +12,7 @@ from disttrain_operator.kinds import Kind
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import JobRecord
 from disttrain_operator.reconcile import events
-from disttrain_operator.reconcile.deeds import Deed
+from disttrain_operator.reconcile.deeds import EventText
 
 LOG = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ async def tell(client: Client, event: dict[str, Any]) -> None:
             await _repeat(client, event)
 
 
-async def tell_deed(client: Client, job: JobRecord, deed: Deed, now: datetime) -> None:
+async def tell_deed(client: Client, job: JobRecord, deed: EventText, now: datetime) -> None:
     """Tell what was done, which an Event that cannot be written does not undo."""
     about = {"namespace": job.key.namespace, "job": job.key.name, "reason": deed.reason}
     LOG.info("%s: %s", job.key, deed.message, extra=about)

@@ -32,8 +32,8 @@ def _inspect(checkpoint: str) -> tuple[Inspection, State | None]:
 
 
 def _text(found: Inspection, decisions: Sequence[Sequence[str]]) -> str:
-    """Three tables: the checkpoint, its shards, the model's tensors. And `decisions`, if any."""
-    parts = (_summary(found), _shards(found), _tensors(found), decisions)
+    """Three tables: the checkpoint, its parts, the model's tensors. And `decisions`, if any."""
+    parts = (_summary(found), _parts(found), _tensors(found), decisions)
     # Names come from a file, which may be a stranger's.
     shown = ([[*map(terminal_text.one_line, row)] for row in rows] for rows in parts if rows)
     return "\n\n".join(map(tables.text, shown)) + "\n"
@@ -53,12 +53,12 @@ def _summary(found: Inspection) -> list[Sequence[str]]:
     ]
 
 
-def _shards(found: Inspection) -> list[Sequence[str]]:
+def _parts(found: Inspection) -> list[Sequence[str]]:
     head = ("part", "version", "size", "values", "optimizer state", "tables", "hash")
-    return [head, *(_shard(shard) for shard in found.shards)]
+    return [head, *(_part(shard) for shard in found.shards)]
 
 
-def _shard(shard: ShardPart) -> Sequence[str]:
+def _part(shard: ShardPart) -> Sequence[str]:
     return (
         str(shard.index),
         str(shard.version),

@@ -22,7 +22,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object inst
 
 
 def inspect(checkpoint: CheckpointPath, *, as_json: AsJson = False) -> None:
-    """Show a checkpoint: its job, shards, files, tensors and optimizer state.
+    """Show a checkpoint: its job, parts, files, tensors and optimizer state.
 
     Reads every file and checks its hash. Exits with 1 if one is damaged, and names it and the
     newest older checkpoint that is whole.

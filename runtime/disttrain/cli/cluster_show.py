@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 import typer
 
@@ -91,11 +90,11 @@ def events(target: Target, name: JobName, *, watch: Watching = False) -> None:
     jobs = jobs_of(target)
     chosen = references.name(name)
     jobs.get(chosen)
-    wanted = Wanted(resource=EVENTS, namespace=jobs.namespace, belongs=events_of(chosen))
-    found = server_tables.read(jobs.api, wanted)
-    ordered = sorted(found.rows, key=lambda row: last_seen(row.found))
+    wanted = Wanted(
+        resource=EVENTS, namespace=jobs.namespace, belongs=events_of(chosen), order=last_seen
+    )
     nothing = f"No events of job {chosen}; the API server keeps them for an hour."
-    _show(jobs, wanted, replace(found, rows=ordered), nothing, watch=watch)
+    _show(jobs, wanted, server_tables.read(jobs.api, wanted), nothing, watch=watch)
 
 
 @on_cluster

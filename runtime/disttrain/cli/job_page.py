@@ -76,10 +76,14 @@ def _training(
     return [
         ("Progress", wording.listed(progress)),
         ("Method", wording.listed([wording.batch_method(method), wording.batch_work(method)])),
-        ("Warning", "" if method is None else method.warning or ""),
+        ("Warning", wording.listed([_warning(method), _warning(found)], "; ")),
         ("Measures", wording.listed([loss, wording.measures(found.metrics)])),
         ("Speed", wording.listed([speed, staleness])),
     ]
+
+
+def _warning(part: TrainingStatus | SandblasterStatus | None) -> str:
+    return "" if part is None else part.warning or ""
 
 
 def _restarts(status: JobStatus) -> str:

@@ -33,7 +33,7 @@ def measures(values: Mapping[str, float | None] | None) -> str:
 
 def staleness(p50: float | None, p99: float | None) -> str:
     """Median and 99th percentile; empty before the first push."""
-    return "" if p50 is None or p99 is None else f"staleness p50 {p50:g} p99 {p99:g}"
+    return "" if p50 is None or p99 is None else f"staleness p50 {p50:g} p99 {p99:g} updates"
 
 
 def counted(number: int, things: str) -> str:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -87,13 +88,13 @@ class Jobs:
     def wait_until_gone(self, name: str, uid: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Return when neither the job nor a pod of it is there. Raises NotInTime."""
         job = {"metadata": {"name": name, "uid": uid}}
+        request = resources.get(JOBS, self.namespace, name)
 
         def is_gone() -> bool:
-            try:
-                self.again(name, uid)
-            except NotFound:
-                return not self.pods(job)
-            return False
+            with suppress(NotFound):
+                if self.api.call(request)["metadata"]["uid"] == uid:
+                    return False
+            return not self.pods(job)
 
         wait_until(is_gone, f"job {name} and its pods to be gone", seconds)
 

@@ -14,6 +14,19 @@ from disttrain.cluster.resources import TABLE, Resource
 PAUSE_SECONDS: Final = 2.0
 """Before a watch that ended, or that is not allowed, is opened again."""
 
+_LEAST_WIDTHS: Final = {
+    "NAMESPACE": 16,
+    "NAME": 24,
+    "PHASE": 9,
+    "STRATEGY": 11,
+    "MEASURE": 16,
+    "LAST SEEN": 9,
+    "TYPE": 7,
+    "REASON": 18,
+    "OBJECT": 40,
+}
+"""Of columns that are watched, in characters: what is usual there, as the widest may be to come."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
@@ -25,11 +38,14 @@ class Wanted:
     selector: str = ""
     belongs: Callable[[Object], bool] | None = None
     """Whether a whole object that was selected is one of them."""
+    order: Callable[[Object], str] | None = None
+    """By what of a whole object they are sorted; None: as the API server lists them."""
     wide: bool = False
 
     def table(self, request: Request) -> Request:
         """The same request for the table; the API server leaves out objects unless it is told."""
-        whole = {"includeObject": "Object"} if self.belongs is not None else {}
+        is_whole = self.belongs is not None or self.order is not None
+        whole = {"includeObject": "Object"} if is_whole else {}
         return replace(request, query={**request.query, **whole}, accept=TABLE)
 
 
@@ -79,6 +95,8 @@ def read(api: Api, wanted: Wanted) -> Table:
     shown = [index for index, each in enumerate(columns) if wanted.wide or not each.get("priority")]
     head = [str(columns[index]["name"]).upper() for index in shown]
     rows = [row for answer in answers for row in _rows(answer, shown, wanted)]
+    if (order := wanted.order) is not None:
+        rows.sort(key=lambda row: order(row.found))
     version = str((answers[-1].get("metadata") or {}).get("resourceVersion") or "")
     namespaces = ["NAMESPACE"] if wanted.namespace is None else []
     return Table([*namespaces, *head], rows, shown, version)
@@ -87,7 +105,10 @@ def read(api: Api, wanted: Wanted) -> Table:
 def watch(api: Api, wanted: Wanted, first: Table) -> Iterator[str]:
     """The lines of a table, and then a line for each object that is new or changes, for ever."""
     cells = [first.head, *(row.cells for row in first.rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    # Rows that come later stand below these heads, too.
+    least = (_LEAST_WIDTHS.get(name, 0) for name in first.head)
+    found = (max(map(len, column)) for column in zip(*cells, strict=True))
+    widths = [max(pair) for pair in zip(least, found, strict=True)]
     yield from (tables.line(each, widths) for each in cells)
     table, told = first, first.versions
     while True:
@@ -118,7 +139,8 @@ def _changes(api: Api, wanted: Wanted, table: Table) -> Iterator[Row]:
                 event = json.loads(line)
                 if event["type"] == "ERROR":
                     return
-                if event["type"] != "DELETED":
+                # An event goes when it is old, which is no news; of a job that goes it is.
+                if event["type"] != "DELETED" or wanted.belongs is None:
                     yield from _rows(event["object"], table.columns, wanted)
     except (Unreachable, ClusterError):
         return

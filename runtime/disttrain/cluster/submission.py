@@ -10,7 +10,6 @@ from disttrain.cluster import ages, code_folder, manifests, resources
 from disttrain.cluster.code_folder import Code
 from disttrain.cluster.errors import (
     AlreadyThere,
-    ClusterError,
     Forbidden,
     NotFound,
     WrongInput,
@@ -18,7 +17,7 @@ from disttrain.cluster.errors import (
 from disttrain.cluster.interface import Object
 from disttrain.cluster.jobs import FIELD_MANAGER, Jobs
 from disttrain.cluster.manifests import Wish
-from disttrain.cluster.resources import CONFIG_MAPS
+from disttrain.cluster.resources import CONFIG_MAPS, JOBS
 from disttrain.errors import DistTrainError
 
 
@@ -69,44 +68,47 @@ def read_code(wish: Wish, folder: Path | None) -> Code | None:
 
 
 def submit(jobs: Jobs, wish: Wish, code: Code | None, *, dry_run: bool = False) -> Submitted:
-    """Make the job, after a ConfigMap of its code; with `dry_run` the API server only checks.
+    """Make the job, then a ConfigMap of its code; with `dry_run` the API server only checks.
 
     Raises WrongInput, AlreadyThere, Forbidden and what else the API server refuses.
     """
     name = code_name(wish, code)
     manifest = wish.manifest(jobs.namespace, name)
     with _explained(jobs, wish):
-        # Whatever is wrong shows here, before there is a ConfigMap that nobody needs.
+        # Whatever is wrong shows here, before there is a job.
         tried = jobs.create(manifest, dry_run=True)
     if code is None or name is None:
         _require_source(jobs, name)
         return Submitted(tried if dry_run else jobs.create(manifest), ())
-    notes = (*_left_out(code), f"configmap/{name} created")
+    created = f"configmap/{name} created"
     if dry_run:
-        return Submitted(tried, notes)
+        return Submitted(tried, (*_left_out(code), f"{created} (server dry run)"))
     config_map = code_folder.config_map(name, code.files)
     query = {"fieldManager": FIELD_MANAGER}
-    stored = jobs.api.call(resources.create(CONFIG_MAPS, jobs.namespace, config_map, query))
-    with _explained(jobs, wish), _taken_back(jobs, stored["metadata"]):
-        made = jobs.create(manifest)
-    owned = {"metadata": {"ownerReferences": [_owner(made)]}}
-    jobs.api.call(resources.patch(CONFIG_MAPS, jobs.namespace, name, owned))
-    return Submitted(made, notes)
+    with _taken_back(jobs, wish.name, name):
+        with _explained(jobs, wish):
+            made = jobs.create(manifest)
+        # Never without its owner: nobody would find and delete it. Pods wait for it.
+        config_map["metadata"]["ownerReferences"] = [_owner(made)]
+        jobs.api.call(resources.create(CONFIG_MAPS, jobs.namespace, config_map, query))
+    return Submitted(made, (*_left_out(code), created))
 
 
 @contextmanager
-def _taken_back(jobs: Jobs, config_map: Object) -> Iterator[None]:
-    """Leave no ConfigMap that was made for a job which is refused then: nobody would own it.
+def _taken_back(jobs: Jobs, name: str, code: str) -> Iterator[None]:
+    """Leave no job whose pods would wait for code that does not come, Ctrl-C included.
 
-    After Unreachable the job may be there, and need it.
+    The name of its code tells whether a job that an API server did not confirm was made.
     """
     try:
         yield
-    except ClusterError:
-        # Why the job was refused is what counts.
+    except BaseException:
+        # Why it did not work is what counts.
         with suppress(DistTrainError):
-            name, uid = config_map["name"], config_map["uid"]
-            jobs.api.call(resources.delete(CONFIG_MAPS, jobs.namespace, name, uid))
+            found = jobs.api.call(resources.get(JOBS, jobs.namespace, name))
+            source = found["spec"]["task"].get("source") or {}
+            if source.get("configMap") == code:
+                jobs.delete(name, found["metadata"]["uid"])
         raise
 
 

@@ -1,14 +1,15 @@
 """What displays show of a job: read of the status.json of a run, or of the object of a job."""
 
 from collections.abc import Mapping
+from itertools import islice
 from math import floor
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError, model_validator
 
-from disttrain.job.status import SandblasterStatus, TrainingStatus
-from disttrain.job.status_section import Number, StatusSection
+from disttrain.job.status import MOST_MEASURES, SandblasterStatus, TrainingStatus
+from disttrain.job.status_section import LONGEST_TEXT, Number, StatusSection
 
 _WARM_START: Final = "warm_start"
 """Stage of a batch method before it begins."""
@@ -63,17 +64,11 @@ class RunStatus(StatusSection):
         """Older files have the figures of training beside the others."""
         if not isinstance(found, Mapping) or "training" in found or "progress" not in found:
             return found
-        staleness = found.get("staleness") or {}
-        training = {
-            **found,
-            "metrics": found.get("latestMeasures") or {},
-            "progressPercent": floor(100 * found["progress"]),
-            "estimatedRemainingSeconds": found.get("remainingSeconds"),
-            "stalenessP50": staleness.get("p50"),
-            "stalenessP99": staleness.get("p99"),
-            "warning": found.get("checkpointWarning") or found.get("measureWarning"),
-        }
-        return {**found, "training": training}
+        try:
+            return {**found, "training": _training_of_before(found)}
+        except (ArithmeticError, AttributeError, TypeError) as error:
+            # Of these pydantic makes no ValidationError.
+            raise ValueError(str(error)) from error
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -90,6 +85,21 @@ class RunStatus(StatusSection):
     @property
     def is_batch(self) -> bool:
         return self.sandblaster is not None and self.sandblaster.stage != _WARM_START
+
+
+def _training_of_before(found: Mapping[str, Any]) -> dict[str, Any]:
+    measures = found.get("latestMeasures") or {}
+    staleness = found.get("staleness") or {}
+    warnings = (found.get("checkpointWarning"), found.get("measureWarning"))
+    return {
+        **found,
+        "metrics": dict(islice(measures.items(), MOST_MEASURES)),
+        "progressPercent": floor(100 * found["progress"]),
+        "estimatedRemainingSeconds": found.get("remainingSeconds"),
+        "stalenessP50": staleness.get("p50"),
+        "stalenessP99": staleness.get("p99"),
+        "warning": "; ".join(text for text in warnings if text)[:LONGEST_TEXT] or None,
+    }
 
 
 def read(file: Path) -> RunStatus | None:

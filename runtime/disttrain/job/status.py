@@ -26,6 +26,9 @@ COORDINATOR_FIELDS: Final = (
 MOST_FAILURES: Final = 10
 """Deaths that a status keeps: the latest ones."""
 
+MOST_MEASURES: Final = 50
+"""Measures that a status keeps: the first ones."""
+
 
 class Phase(StrEnum):
     """A word for people who list jobs. Programs read the conditions."""
@@ -133,7 +136,9 @@ class TrainingStatus(StatusSection):
     recent_loss: Text | None = None
     """The same as people read it, such as `0.208`, for lists of jobs."""
 
-    metrics: Annotated[dict[str, Number], Field(max_length=50)] = Field(default_factory=dict)
+    metrics: Annotated[dict[str, Number], Field(max_length=MOST_MEASURES)] = Field(
+        default_factory=dict
+    )
     """Measures of the latest evaluation by their names."""
 
     measure: Text | None = None

@@ -62,6 +62,7 @@ EXIT_CODES = {
 }
 
 RESULTS = {code.value: result for result, code in EXIT_CODES.items()}
+"""What the coordinator's exit codes say of the job."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

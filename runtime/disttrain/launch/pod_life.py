@@ -24,6 +24,7 @@ from disttrain.launch import atomic_file, cores, pod_config, process, process_on
 from disttrain.launch.config import LaunchConfig
 from disttrain.launch.errors import InvalidLaunchConfig
 from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.outcome import RESULTS
 from disttrain.launch.pod_config import PodEnvironment
 from disttrain.launch.process_one import Terminations
 from disttrain.launch.run_folder import RunFolder
@@ -82,7 +83,7 @@ def _coordinate(config: LaunchConfig, log: Path) -> int:
     manifest = config.job.model_dump(mode="json", by_alias=True)
     atomic_file.replace(folder.job, json.dumps(manifest, indent=2).encode() + b"\n")
     code = process.live(config, told)
-    if code in termination_log.PHASES:
+    if code in RESULTS:
         summary = termination_log.read_summary(folder)
         termination_log.write(log, termination_log.outcome(ExitCode(code), summary))
     # An end that was decided is no failure of this process; nobody is to start it again.

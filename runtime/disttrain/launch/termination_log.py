@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from disttrain.launch.exit_code import ExitCode
+from disttrain.launch.outcome import RESULTS, Result
 from disttrain.launch.run_folder import RunFolder
 from disttrain.telemetry import logs
 
@@ -14,13 +15,7 @@ MOST_BYTES = 4096
 """Kubernetes keeps no more."""
 
 _GAP = "\n...\n"
-PHASES = {
-    ExitCode.COMPLETE: "Complete",
-    ExitCode.FAILED: "Failed",
-    ExitCode.INTERRUPTED: "Stopped",
-}
-"""What the coordinator's exit codes say of the job."""
-_STOPPED = {"reason": "Stopped", "message": "told to end; the job goes on later"}
+_STOPPED = {"reason": Result.STOPPED, "message": "told to end; the job goes on later"}
 
 
 def outcome(code: ExitCode, summary: dict[str, Any]) -> bytes:
@@ -28,10 +23,10 @@ def outcome(code: ExitCode, summary: dict[str, Any]) -> bytes:
 
     A JSON object with phase, reason, message, samples and measures.
     """
-    if code == ExitCode.INTERRUPTED and summary.get("phase") != "Stopped":
+    if code == ExitCode.INTERRUPTED and summary.get("phase") != Result.STOPPED:
         summary = _STOPPED
     found = {
-        "phase": PHASES[code],
+        "phase": RESULTS[code],
         "reason": summary.get("reason") or "",
         "message": summary.get("message") or "",
         "samples": summary.get("samples", 0),
@@ -42,7 +37,7 @@ def outcome(code: ExitCode, summary: dict[str, Any]) -> bytes:
 
 def failed(kind: str, message: str) -> bytes:
     """The outcome of a job whose coordinator met an error that no restart heals. Pure."""
-    found = {"phase": "Failed", "reason": kind, "message": message}
+    found = {"phase": Result.FAILED, "reason": kind, "message": message}
     return _fitting({**found, "samples": 0, "measures": {}})
 
 

@@ -40,7 +40,7 @@ def test_the_tables_say_what_is_there(
         rows[6],
     ]
     assert rows[7] == "hashes all 3 verified"
-    assert rows[9] == "shard version size values optimizer state tables hash"
+    assert rows[9] == "part version size values optimizer state tables hash"
     assert rows[10] == (
         f"0 7 {sizes[0]} B 0/parameters/float32 48 0/sum_of_squares/float32 48 - {hashes[0]}"
     )

@@ -121,7 +121,7 @@ def test_a_complete_run_is_told_and_left_as_it_is(
     assert resumed(monkeypatch, run) == 0
     assert capsys.readouterr().out == (
         "digits is complete (Epochs): 1 epoch, 1,797 samples in 12 s, accuracy 0.97, "
-        f"staleness p50 2 p99 7. The model is {run}/model.safetensors. To train longer, "
+        f"staleness p50 2 p99 7 updates. The model is {run}/model.safetensors. To train longer, "
         f"ask for more by spec.stop.epochs in {run}/job.yaml, and then: disttrain resume {run}\n"
     )
     assert (contents(run), started) == (before, [])

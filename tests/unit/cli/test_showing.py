@@ -118,7 +118,7 @@ def test_lines_for_pipes_come_with_news_only(
         display.tick([])
     assert capsys.readouterr().out == (
         "running · 40% · epoch 2.50 · 12,345 samples · 5,400 samples/s · training loss 0.25 · "
-        "test accuracy 0.9512 · staleness p50 2 p99 7 · 1 min 15 s left\n"
+        "test accuracy 0.9512 · staleness p50 2 p99 7 updates · 1 min 15 s left\n"
     )
     a_run(tmp_path, phase="Draining")
     display.event("replica-0: killed by SIGKILL")
@@ -242,6 +242,42 @@ def test_files_of_earlier_versions_are_shown(of: str, shown: str) -> None:
     assert line.startswith(shown)
     assert " · test loss " in line
     assert " · staleness p50 " in line
+
+
+BEFORE: dict[str, Any] = {"phase": "Running", "progress": 0.5}
+"""As earlier versions wrote it."""
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        {"progress": None},
+        {"progress": "half"},
+        {"progress": float("inf")},
+        {"staleness": 5},
+        {"latestMeasures": [1]},
+        {"checkpointWarning": 5},
+    ],
+)
+def test_files_that_no_version_wrote_are_no_status(
+    tmp_path: Path, spoiled: dict[str, object]
+) -> None:
+    run = a_run(tmp_path)
+    run.status.write_text(json.dumps(BEFORE | spoiled))
+    assert run_status.read(run.status) is None
+
+
+def test_of_earlier_files_too_many_measures_and_words_are_cut(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    warnings = {"checkpointWarning": "no room", "measureWarning": "nan" * 1000}
+    measures = {f"measure{number}": 0.5 for number in range(60)}
+    run.status.write_text(json.dumps(BEFORE | warnings | {"latestMeasures": measures}))
+    status = run_status.read(run.status)
+    assert status is not None
+    assert len(status.training.metrics) == 50
+    (warning,) = status.warnings
+    assert warning.startswith("no room; nannan")
+    assert len(warning) == 1024
 
 
 def test_no_line_before_there_is_a_status(

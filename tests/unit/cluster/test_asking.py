@@ -247,6 +247,16 @@ def test_a_missing_job_is_missing_for_whoever_may_not_list_jobs() -> None:
         Jobs(api, NAMESPACE).get("digits")
 
 
+def test_waiting_for_a_job_to_be_gone_asks_for_that_job_and_its_pods_alone() -> None:
+    api = ApiInMemory()
+    api.put(JOBS, a_job("other"))
+    Jobs(api, NAMESPACE).wait_until_gone("digits", "uid-of-digits")
+    assert [each.path for each in api.asked] == [
+        JOBS.path(NAMESPACE, "digits"),
+        PODS.path(NAMESPACE),
+    ]
+
+
 def test_only_the_job_that_is_meant_is_deleted() -> None:
     api = with_job()
     Jobs(api, NAMESPACE).delete("digits", "uid-of-digits")

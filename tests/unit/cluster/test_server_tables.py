@@ -82,7 +82,8 @@ def test_changes_are_rows_and_what_a_broken_watch_missed_is_told_once(
 
     lines = server_tables.watch(api, wanted, server_tables.read(api, wanted))
 
-    assert list(itertools.islice(lines, 5)) == ["NAME", "one", "one", "missed", "x"]
+    expected = ["NAME", "one", "one", "missed", "one", "x"]
+    assert list(itertools.islice(lines, 6)) == expected
     watched = [each.query["resourceVersion"] for each in api.asked if "watch" in each.query]
     assert watched == ["10", "20"]
 
@@ -151,6 +152,31 @@ def test_events_of_other_objects_are_left_out(monkeypatch: pytest.MonkeyPatch) -
     lines = server_tables.watch(api, wanted, server_tables.read(api, wanted))
     assert list(itertools.islice(lines, 3)) == ["NAME", "a-shard-0", "a-shard-1"]
     assert {each.query["includeObject"] for each in api.asked} == {"Object"}
+
+
+def test_events_that_a_watch_missed_come_in_their_order_below_their_heads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_tables, "PAUSE_SECONDS", 0)
+
+    def table(*seen: str) -> Object:
+        events = [an_event("Pod", f"a-shard-{minute}", lastTimestamp=minute) for minute in seen]
+        rows = [{"cells": ["Normal", each["lastTimestamp"]], "object": each} for each in events]
+        columns = [{"name": "Type", "priority": 0}, {"name": "Message", "priority": 0}]
+        return {**a_table(*rows), "columnDefinitions": columns}
+
+    api = TablesInMemory(tables=[table(), table("3", "1", "2")], watches=[[]])
+    wanted = Wanted(
+        resource=EVENTS,
+        namespace=NAMESPACE,
+        belongs=cluster_show.events_of("a"),
+        order=cluster_show.last_seen,
+    )
+    lines = list(
+        itertools.islice(server_tables.watch(api, wanted, server_tables.read(api, wanted)), 4)
+    )
+    assert [line.split()[-1] for line in lines[1:]] == ["1", "2", "3"]
+    assert {line.index(line.split()[-1]) for line in lines} == {lines[0].index("MESSAGE")}
 
 
 def test_events_are_dated_by_the_field_that_their_writer_chose() -> None:

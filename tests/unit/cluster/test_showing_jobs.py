@@ -72,7 +72,7 @@ def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
     assert found["Phase:"] == ["Phase:", "Running"]
     assert "Progress:    42%, epoch 3.20, 12,345 samples, 1 min 01 s left" in page
     assert "Measures:    loss 0.25, accuracy 0.9512" in page
-    assert "Speed:       5,400 samples/s, staleness p50 2 p99 7" in page
+    assert "Speed:       5,400 samples/s, staleness p50 2 p99 7 updates" in page
     assert "Replicas:    2 joined of 3 wanted" in page
     assert "Restarts:    shard 1" in page
     assert "Data:        8 portions done, 1 given again, 32 samples repeated" in page
@@ -94,12 +94,12 @@ def test_the_page_of_a_job_says_how_it_is_and_why() -> None:
 
 def test_the_page_tells_what_is_no_number_and_what_the_manifest_had_better_say() -> None:
     method = {"iteration": 3, "warning": "2 groups for 4 replicas: make portionSize smaller"}
-    training = {**RUNNING["training"], "metrics": {"accuracy": None}}
+    training = {**RUNNING["training"], "metrics": {"accuracy": None}, "warning": "no room"}
 
     page = job_page.text(a_job(**RUNNING | {"training": training, "sandblaster": method}), [], NOW)
 
     assert "Measures:    objective 0.25, accuracy nan" in page
-    assert f"Warning:     {method['warning']}" in page
+    assert f"Warning:     {method['warning']}; no room" in page
 
 
 def test_a_new_job_has_a_short_page_and_after_a_while_a_hint() -> None:

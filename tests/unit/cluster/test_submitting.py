@@ -1,6 +1,7 @@
 """What `submit` sends: the manifest, the code of a folder, and what it refuses."""
 
 import base64
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ from disttrain.cluster.errors import AlreadyThere, Forbidden, Unreachable, Wrong
 from disttrain.cluster.interface import Object, Request, Verb
 from disttrain.cluster.jobs import Jobs
 from disttrain.cluster.manifests import Wish
-from disttrain.cluster.resources import CONFIG_MAPS, JOBS
-from disttrain.errors import DistTrainError
+from disttrain.cluster.resources import CONFIG_MAPS, JOBS, Resource
 from disttrain.job import parsing
 from disttrain.job.errors import InvalidManifest
 
@@ -179,6 +179,7 @@ def test_a_dry_run_makes_nothing(tmp_path: Path) -> None:
     api = ApiInMemory()
     done = submitted(api, tmp_path, dry_run=True)
     assert api.objects == {}
+    assert done.notes[-1].endswith(" created (server dry run)")
     assert done.job["spec"]["task"]["source"]["configMap"].startswith("digits-code-")
 
 
@@ -200,14 +201,12 @@ def test_a_name_in_use_is_answered_with_ways_out(tmp_path: Path) -> None:
 
 
 class _SecondRefused(ApiInMemory):
-    """Takes a job when it is tried, and not when it is to be made."""
-
-    error: DistTrainError = AlreadyThere("digits")
+    """Takes a job when it is tried, and not when it is to be made: another one came before."""
 
     def _create(self, request: Request) -> Object:
         if request.path == JOBS.path(NAMESPACE) and request.query.get("dryRun") != "All":
             self.put(JOBS, a_job(phase="Running"))
-            raise self.error
+            raise AlreadyThere(request.path)
         return super()._create(request)
 
 
@@ -218,12 +217,30 @@ def test_a_job_that_another_came_before_is_explained_and_leaves_no_code(tmp_path
     assert list(api.objects) == [JOBS.path(NAMESPACE, "digits")]
 
 
-def test_code_stays_for_a_job_that_may_have_been_made(tmp_path: Path) -> None:
-    api = _SecondRefused()
-    api.error = Unreachable("no answer in time")
-    with pytest.raises(Unreachable):
+@dataclass
+class _Unanswered(ApiInMemory):
+    """Makes one thing without an answer."""
+
+    which: Resource = JOBS
+    error: BaseException = field(default_factory=lambda: Unreachable("no answer in time"))
+
+    def _create(self, request: Request) -> Object:
+        made = super()._create(request)
+        if request.path == self.which.path(NAMESPACE) and request.query.get("dryRun") != "All":
+            raise self.error
+        return made
+
+
+@pytest.mark.parametrize("which", [JOBS, CONFIG_MAPS])
+@pytest.mark.parametrize("error", [Unreachable("no answer"), KeyboardInterrupt(), Forbidden("no")])
+def test_a_job_without_an_answer_is_taken_back_and_its_code_always_has_an_owner(
+    tmp_path: Path, which: Resource, error: BaseException
+) -> None:
+    api = _Unanswered(which=which, error=error)
+    with pytest.raises(type(error)):
         submitted(api, tmp_path)
-    assert code_of(api)["data"]
+    assert JOBS.path(NAMESPACE, "digits") not in api.objects
+    assert all(each["metadata"]["ownerReferences"] for each in api.objects.values())
 
 
 def test_a_config_map_that_is_missing_is_noticed_before_pods_wait_for_it() -> None:

@@ -15,6 +15,7 @@ from disttrain.coordinator.status.stages import Stage, at_work
 from disttrain.coordinator.status.watch import Watch
 from disttrain.job import object_uri
 from disttrain.job.status import (
+    MOST_MEASURES,
     CheckpointStatus,
     DataStatus,
     JobStatus,
@@ -23,8 +24,6 @@ from disttrain.job.status import (
     TrainingStatus,
 )
 from disttrain.job.status_section import LONGEST_TEXT
-
-_MOST_MEASURES = 50
 
 
 def of_object(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> dict[str, Any]:
@@ -48,7 +47,7 @@ def training(state: State, stages: Sequence[Stage], watch: Watch, now: float) ->
     histogram = staleness(state, watch)
     loss = stage.loss(state, watch)
     warnings = (checkpoint_warning(state), measure_warning(state))
-    measures = dict(list(latest_measures(state).items())[:_MOST_MEASURES])
+    measures = dict(list(latest_measures(state).items())[:MOST_MEASURES])
     return TrainingStatus(
         epoch=progress.epochs_processed(state),
         steps=state.data.steps_done,
