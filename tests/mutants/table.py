@@ -478,8 +478,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a claim on a journal in a folder that two coordinators make",
-        file=f"{_R}/checkpoint/blobs.py",
-        old="            durable.take_name(path)\n",
+        file=f"{_R}/checkpoint/durable.py",
+        old="            os.link(draft, path)\n",
         new="            pass\n",
         tests=(f"{_UNIT}/checkpoint/test_blobs.py", "tests/contract/test_journals.py"),
     ),
@@ -544,6 +544,13 @@ MUTANTS: tuple[Mutant, ...] = (
         file=f"{_R}/coordinator/journal/journal.py",
         old="        self._unowned = not self.require_owner()\n",
         new="        self.require_owner()\n",
+        tests=(f"{_UNIT}/coordinator/journal/test_journal.py",),
+    ),
+    Mutant(
+        name="a journal without any claim that is taken for one's own",
+        file=f"{_R}/coordinator/journal/owners.py",
+        old="        return bool(claims)\n",
+        new="        return True\n",
         tests=(f"{_UNIT}/coordinator/journal/test_journal.py",),
     ),
     Mutant(
