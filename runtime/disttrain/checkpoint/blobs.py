@@ -28,7 +28,7 @@ class Blobs(ABC):
     uri: str
     """Where they are, for people."""
     poll_seconds: float
-    """Between two looks of somebody who waits for something to come."""
+    """What somebody who waits for a blob lets pass between two looks."""
 
     @abstractmethod
     def sizes(self, folder: str) -> dict[str, int]:

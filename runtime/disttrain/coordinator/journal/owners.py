@@ -42,7 +42,7 @@ def require_not_replaced(identity: str, claims: Mapping[int, str]) -> None:
 
 
 class Claims:
-    """Those on one journal, one blob each. Raises as `Blobs` do."""
+    """The claims on one journal, one blob each. Raises as `Blobs` do."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
