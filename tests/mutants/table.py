@@ -484,6 +484,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/checkpoint/test_blobs.py", "tests/contract/test_journals.py"),
     ),
     Mutant(
+        name="what a killed shard left beside an object store",
+        file=f"{_R}/checkpoint/storage.py",
+        old='else "written"))',
+        new="else names.staging(number)))",
+        tests=(f"{_UNIT}/checkpoint/test_vector_file.py",),
+    ),
+    Mutant(
+        name="one farewell that hides the others",
+        file=f"{_R}/coordinator/protocol/farewells.py",
+        old="        with suppress(Corrupt, StoreDenied):\n",
+        new="        if True:\n",
+        tests=(f"{_UNIT}/coordinator/protocol/test_farewells.py",),
+    ),
+    Mutant(
         name="an object longer than its manifest says",
         file=f"{_R}/checkpoint/objects.py",
         old="if expected_bytes not in {None, size}:",
