@@ -82,7 +82,7 @@ class _OneFolder(FolderStorage):
     def staged(self, number: int, entry: FileEntry) -> str:  # noqa: ARG002  There is one.
         return entry.name
 
-    def room(self, folder: str) -> AbstractContextManager[Path]:  # noqa: ARG002  As above.
+    def room(self, number: int | None) -> AbstractContextManager[Path]:  # noqa: ARG002  As above.
         return nullcontext(self.home)
 
 

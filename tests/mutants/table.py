@@ -485,10 +485,24 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a claim on a journal in a folder that two coordinators make",
-        file=f"{_R}/checkpoint/blobs.py",
-        old="            durable.take_name(path)\n",
+        file=f"{_R}/checkpoint/durable.py",
+        old="            os.link(draft, path)\n",
         new="            pass\n",
         tests=(f"{_UNIT}/checkpoint/test_blobs.py", "tests/contract/test_journals.py"),
+    ),
+    Mutant(
+        name="what a killed shard left beside an object store",
+        file=f"{_R}/checkpoint/storage.py",
+        old='else "written"))',
+        new="else names.staging(number)))",
+        tests=(f"{_UNIT}/checkpoint/test_vector_file.py",),
+    ),
+    Mutant(
+        name="one farewell that hides the others",
+        file=f"{_R}/coordinator/protocol/farewells.py",
+        old="        with suppress(Corrupt, StoreDenied):\n",
+        new="        if True:\n",
+        tests=(f"{_UNIT}/coordinator/protocol/test_farewells.py",),
     ),
     Mutant(
         name="an object longer than its manifest says",
@@ -551,6 +565,13 @@ MUTANTS: tuple[Mutant, ...] = (
         file=f"{_R}/coordinator/journal/journal.py",
         old="        self._unowned = not self.require_owner()\n",
         new="        self.require_owner()\n",
+        tests=(f"{_UNIT}/coordinator/journal/test_journal.py",),
+    ),
+    Mutant(
+        name="a journal without any claim that is taken for one's own",
+        file=f"{_R}/coordinator/journal/owners.py",
+        old="        return bool(claims)\n",
+        new="        return True\n",
         tests=(f"{_UNIT}/coordinator/journal/test_journal.py",),
     ),
     Mutant(

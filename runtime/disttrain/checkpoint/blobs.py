@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,7 +28,7 @@ class Blobs(ABC):
     uri: str
     """Where they are, for people."""
     poll_seconds: float
-    """Between two looks of somebody who waits for something to come."""
+    """What somebody who waits for a blob lets pass between two looks."""
 
     @abstractmethod
     def sizes(self, folder: str) -> dict[str, int]:
@@ -82,15 +82,19 @@ class FolderBlobs(Blobs):
         self.uri = str(self.folder)
 
     def sizes(self, folder: str) -> dict[str, int]:
-        found = {}
+        try:
+            return dict(self._found(folder))
+        except OSError as error:
+            raise _away(error.filename, error) from error
+
+    def _found(self, folder: str) -> Iterator[tuple[str, int]]:
         for parent, _, files in os.walk(self.folder / folder, onerror=_unless_missing):
             # Hidden ones are being written.
             for path in (Path(parent, file) for file in files if not file.startswith(".")):
                 with suppress(FileNotFoundError):
                     status = path.lstat()
                     if stat.S_ISREG(status.st_mode):
-                        found[str(path.relative_to(self.folder))] = status.st_size
-        return found
+                        yield str(path.relative_to(self.folder)), status.st_size
 
     def read(self, name: str, limit_bytes: int) -> bytes:
         return part_file.small_content(self.folder / name, limit_bytes)
@@ -102,7 +106,10 @@ class FolderBlobs(Blobs):
         path = self.folder / name
         reading.check_length(path, expected_bytes)
         if path != file:
-            shutil.copyfile(path, file)
+            try:
+                shutil.copyfile(path, file)
+            except OSError as error:
+                raise _away(path, error) from error
 
     def write(self, name: str, content: bytes) -> None:
         path = self.folder / name
@@ -113,11 +120,10 @@ class FolderBlobs(Blobs):
         path = self.folder / name
         durable.make_folder(path.parent)
         try:
-            durable.take_name(path)
+            durable.create(path, content)
         except FileExistsError as error:
             message = f"{path} is there already"
             raise AlreadyThere(message) from error
-        self.write(name, content)
 
     def upload(self, file: Path, name: str) -> None:
         path = self.folder / name
@@ -139,5 +145,8 @@ class FolderBlobs(Blobs):
 
 def _unless_missing(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
-        message = f"{error.filename} could not be read: {error.strerror}"
-        raise StoreAway(message) from error
+        raise error
+
+
+def _away(path: Path | str, error: OSError) -> StoreAway:
+    return StoreAway(f"{path} could not be read: {error.strerror or error}")

@@ -1,6 +1,7 @@
 """Files and folders that are there whole after a crash, or not at all."""
 
 import os
+import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -94,6 +95,26 @@ def write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def create(path: Path, content: bytes) -> None:
+    """Make a file of this that nobody has made before. Raises FileExistsError, NotWritten."""
+    # Nobody else writes into it, and it counts for nothing until it has the name.
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        write(draft, content)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            raise
+        except OSError:
+            # Where links are not to be had, a crash may leave it empty.
+            take_name(path)
+        # After a link that changes nothing, as both are one file, and syncs the folder.
+        rename(draft, path)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
 def take_name(path: Path) -> None:
     """Make a file, empty, that nobody has made before. Raises FileExistsError, NotWritten."""
     try:
@@ -123,10 +144,10 @@ def sync_folder(path: Path) -> None:
 
 def make_folder(path: Path) -> None:
     """Make a folder and its parents, on disk. Raises NotWritten."""
-    if path.is_dir():
-        return
-    make_folder(path.parent)
     try:
+        if path.is_dir():
+            return
+        make_folder(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
         sync_folder(path.parent)
     except OSError as error:

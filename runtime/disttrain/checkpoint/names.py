@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from disttrain.checkpoint.errors import NoCheckpoint
 from disttrain.checkpoint.manifest import FileEntry
 from disttrain.state.vector import Vector, parse
 
@@ -45,11 +46,14 @@ def staging(number: int) -> str:
 
 
 def staged_number(place: str) -> int:
-    """The number of a checkpoint that is written there, in a folder or an object store."""
+    """The number of a checkpoint that is written there, in a folder or an object store.
+
+    Raises NoCheckpoint.
+    """
     found = _STAGED.fullmatch(place)
     if found is None:
         message = f"no checkpoint is written at {place}"
-        raise ValueError(message)
+        raise NoCheckpoint(message)
     return int(found["number"])
 
 

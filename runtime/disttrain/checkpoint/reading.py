@@ -57,7 +57,7 @@ def check(file: Path, entry: FileEntry) -> None:
     check_length(file, entry.bytes)
     found = part_file.digest_of(file)
     if found.hash != entry.hash:
-        raise Corrupt(file, f"its hash is {found.hash}, the manifest says {entry.hash}")
+        raise Corrupt(file, f"its hash is {found.hash}, {entry.hash} is expected")
 
 
 def check_length(file: Path, expected_bytes: int | None) -> None:
@@ -67,4 +67,4 @@ def check_length(file: Path, expected_bytes: int | None) -> None:
     except OSError as error:
         raise Corrupt(file, f"it is missing ({error.strerror})") from error
     if expected_bytes not in {None, found}:
-        raise Corrupt(file, f"it has {found} bytes, the manifest says {expected_bytes}")
+        raise Corrupt(file, f"it has {found} bytes, {expected_bytes} are expected")

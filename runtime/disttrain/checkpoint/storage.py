@@ -19,7 +19,9 @@ from disttrain.job.location import Location
 
 
 class Storage:
-    """Where nothing can be renamed. Raises as `Blobs` do.
+    """Names and places of a job's blobs in an object store; `FolderStorage` has those of a folder.
+
+    Raises as `Blobs` do.
 
     There is a checkpoint if its manifest is there, and what any manifest names is not deleted.
     """
@@ -30,7 +32,7 @@ class Storage:
         """Where the files of a checkpoint are, in a folder by its number, once they are at hand."""
         self._folder = folder.absolute()
         """For copies."""
-        self.unsettled: frozenset[str] = frozenset()
+        self.pending_deletes: frozenset[str] = frozenset()
         """Blobs whose deletion got no answer: they may be gone at any time, until they are."""
 
     def drop_copies(self) -> None:
@@ -38,13 +40,15 @@ class Storage:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def manifest(self, number: int) -> str:
-        """The name of a committed one, as `stored` is of other files and `staged` before that."""
+        """The name of the manifest of a committed checkpoint."""
         return names.manifest_object(number)
 
     def stored(self, number: int, entry: FileEntry) -> str:
+        """The name of another file of a committed checkpoint."""
         return names.data(entry)
 
     def staged(self, number: int, entry: FileEntry) -> str:
+        """The name of such a file before the checkpoint is committed."""
         return self.stored(number, entry)
 
     def place(self, number: int) -> str:
@@ -62,10 +66,10 @@ class Storage:
 
     def begin(self, number: int) -> None:
         """Make room for a checkpoint, and have nothing in it."""
-        if self.unsettled:
+        if self.pending_deletes:
             # Before shards look what is there, which they do not write again.
-            self.blobs.delete(self.unsettled)
-            self.unsettled &= self.blobs.sizes(names.DATA).keys()
+            self.blobs.delete(self.pending_deletes)
+            self.pending_deletes &= self.blobs.sizes(names.DATA).keys()
 
     def abandon(self, number: int) -> None:
         """Delete what was staged, unless that is left to `tidy`. Never raises."""
@@ -74,16 +78,21 @@ class Storage:
         """The bytes of what a checkpoint of this number can have, by its name as `staged`."""
         return self.blobs.sizes(names.DATA)
 
-    def share(self, number: int, entry: FileEntry) -> bool:
+    def sharing(self) -> Sequence[int]:
+        """The checkpoints that `share` can take a file of, newest first."""
+        return ()
+
+    def share(self, number: int, entry: FileEntry, earlier: int) -> bool:
         """Have a file of an earlier checkpoint in the one that is staged; whether that was so."""
         return False
 
-    def room(self, folder: str) -> AbstractContextManager[Path]:
-        """A folder for files until they are uploaded; `folder` is where blobs of them would be.
+    def room(self, number: int | None) -> AbstractContextManager[Path]:
+        """A folder for files of this checkpoint until they are uploaded; None: `stopped` ones.
 
         A shard may read one checkpoint while it writes another one.
         """
-        return _emptied(self._folder / folder)
+        # Of one name for all numbers: so what a killed shard left goes at the next writing.
+        return _emptied(self._folder / (names.STOPPED if number is None else "written"))
 
     def publish(self, number: int, manifest: bytes) -> None:
         """Have everybody find the checkpoint. Raises AlreadyThere."""
@@ -108,7 +117,7 @@ class Storage:
         there = self.blobs.sizes(names.DATA)
         manifests = [manifest_of(number) for number in {*kept, *self.numbers()}]
         named = {names.data(entry) for one in manifests for entry in one.files}
-        self.unsettled |= self.blobs.delete(there.keys() - named)
+        self.pending_deletes |= self.blobs.delete(there.keys() - named)
 
     def stopped(self, part: str, content_hash: str) -> str:
         """The name of a part that a shard saves as it is told to end."""
@@ -158,17 +167,18 @@ class FolderStorage(Storage):
     def staged_sizes(self, number: int) -> Mapping[str, int]:
         return self.blobs.sizes(names.staging(number))
 
-    def share(self, number: int, entry: FileEntry) -> bool:
-        """By a link: each folder is whole by itself, and a file gone with the last that has it."""
-        target = self.home / self.staged(number, entry)
-        newest_first = sorted(self.numbers(), reverse=True)
-        return any(
-            _linked(self.home / self.stored(each, entry), entry, target) for each in newest_first
-        )
+    def sharing(self) -> Sequence[int]:
+        return sorted(self.numbers(), reverse=True)
 
-    def room(self, folder: str) -> AbstractContextManager[Path]:
-        durable.make_folder(self.home / folder)
-        return nullcontext(self.home / folder)
+    def share(self, number: int, entry: FileEntry, earlier: int) -> bool:
+        """By a link: each folder is whole by itself, and a file gone with the last that has it."""
+        source, target = self.stored(earlier, entry), self.staged(number, entry)
+        return _linked(self.home / source, entry, self.home / target)
+
+    def room(self, number: int | None) -> AbstractContextManager[Path]:
+        folder = self.home / (names.STOPPED if number is None else names.staging(number))
+        durable.make_folder(folder)
+        return nullcontext(folder)
 
     def publish(self, number: int, manifest: bytes) -> None:
         # That syncs the folder, too, with the links in it.

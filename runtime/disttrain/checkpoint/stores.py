@@ -58,13 +58,19 @@ class Parts:
     def _there(self) -> Mapping[str, int]:
         return self._storage.staged_sizes(self._number)
 
+    @cached_property
+    def _sharing(self) -> Sequence[int]:
+        return self._storage.sharing()
+
     def share(self, known: FileEntry) -> bool:
         """Have a vector of an earlier checkpoint in this one, too; whether that was so."""
-        return self._has(known) or self._storage.share(self._number, known)
+        return self._has(known) or any(
+            self._storage.share(self._number, known, earlier) for earlier in self._sharing
+        )
 
     def write_vector(self, draft: str, content: Content) -> FileEntry:
         """As `part_file.write_vector`."""
-        with self._storage.room(names.staging(self._number)) as folder:
+        with self._storage.room(self._number) as folder:
             entry = part_file.write_vector(folder, draft, content)
             self._send(folder, entry)
         return entry
@@ -74,7 +80,7 @@ class Parts:
     ) -> Written:
         """Write a holder's file, as `part_file.write` does."""
         name = names.part_file(index)
-        with self._storage.room(names.staging(self._number)) as folder:
+        with self._storage.room(self._number) as folder:
             written = part_file.write(folder / name, contents, metadata)
             self._send(folder, FileEntry(name=name, bytes=written.bytes, hash=written.hash))
         return written
@@ -97,8 +103,15 @@ class Store:
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self.staging, self.place = storage.staging, storage.place
-        self.drop_copies = storage.drop_copies
+
+    def staging(self, number: int) -> str:
+        return self.storage.staging(number)
+
+    def place(self, number: int) -> str:
+        return self.storage.place(number)
+
+    def drop_copies(self) -> None:
+        self.storage.drop_copies()
 
     def next_number(self) -> int:
         """A number higher than every one that is there, from 1; damaged ones count."""
@@ -127,7 +140,7 @@ class Store:
         for entry in manifest.files:
             name = self.storage.staged(number, entry)
             _check(self._said(name, entry), entry, found.get(name))
-            if name in self.storage.unsettled:
+            if name in self.storage.pending_deletes:
                 message = (
                     f"{self._said(name, entry)} was to be deleted, which got no answer and may "
                     "still happen; the next checkpoint tries again"

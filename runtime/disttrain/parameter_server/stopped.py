@@ -97,7 +97,7 @@ class Saver:
         """
         self._refuse_older(state.index, state.incarnation)
         cut = writing.cut(checkpoint, values, state.notes())
-        with self.storage.room(names.STOPPED) as folder:
+        with self.storage.room(None) as folder:
             path = folder / names.part_file(state.index)
             written = part_file.write(path, writing.contents(cut), writing.metadata(cut))
             stop = Stop(
@@ -145,7 +145,7 @@ def read(storage: Storage, job_uid: str, wanted: Wanted) -> RestoredShard | None
     now = (job_uid, wanted.share.placement.epoch, wanted.holders)
     if (stop.job_uid, stop.epoch, stop.holders) != now or make is None:
         return None
-    with storage.room(names.STOPPED) as folder:
+    with storage.room(None) as folder:
         entry = FileEntry(name=names.part_file(index), bytes=stop.bytes, hash=stop.hash)
         path = folder / entry.name
         storage.blobs.download(storage.stopped(entry.name, entry.hash), path, entry.bytes)

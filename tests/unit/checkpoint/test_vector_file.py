@@ -10,11 +10,13 @@ import pytest
 
 from builders import batch_shards
 from builders.checkpoints import folder_of
+from builders.flaky_objects import FlakyObjects
 from disttrain.checkpoint import manifest_text, names, part_file, stores, tensor_file
 from disttrain.checkpoint.errors import NotWritten
 from disttrain.checkpoint.manifest import FileEntry
 from disttrain.checkpoint.manifest_text import MalformedManifest
 from disttrain.checkpoint.part_file import Content
+from disttrain.checkpoint.storage import Storage
 from disttrain.checkpoint.stores import Parts
 
 
@@ -59,6 +61,36 @@ def test_what_is_gone_or_short_is_not_linked(tmp_path: Path) -> None:
     (old / entry.name).unlink()
     assert not Parts(store.storage, 2).share(entry)
     assert list(new.iterdir()) == []
+
+
+def test_where_vectors_may_be_shared_from_is_looked_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores.in_folder(tmp_path)
+    entry = a_shared_vector(tmp_path)
+    store.begin(2)
+    looks: list[set[int]] = []
+    numbers = store.storage.numbers
+
+    def look() -> set[int]:
+        looks.append(numbers())
+        return looks[-1]
+
+    monkeypatch.setattr(store.storage, "numbers", look)
+    parts = Parts(store.storage, 2)
+    for _ in range(2):
+        assert parts.share(entry)
+    assert looks == [{1}]
+
+
+def test_what_a_killed_shard_wrote_beside_an_object_store_goes_at_the_next_writing(
+    tmp_path: Path,
+) -> None:
+    storage = Storage(FlakyObjects(), tmp_path)
+    killed = storage.room(1)
+    (killed.__enter__() / "part").write_bytes(b"half")
+    Parts(storage, 2).write_vector("draft", a_vector(1))
+    assert list(tmp_path.iterdir()) == []
 
 
 def a_shared_vector(folder: Path) -> FileEntry:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from disttrain.checkpoint import durable, names
+from disttrain.checkpoint import durable
 from disttrain.checkpoint.blobs import FolderBlobs
 from disttrain.checkpoint.errors import NotWritten
 from disttrain.coordinator.errors import JournalDamaged, Superseded
@@ -120,14 +120,16 @@ class Journal:
 
     def require_owner(self) -> bool:
         """See `DecisionJournal`. Raises JournalDamaged, too, when the whole journal is gone."""
-        if self._claims.mine and not self._folder.exists():
-            message = (
-                f"{self._folder} was deleted or renamed while the job ran; resume the job from its "
-                "last checkpoint, if that is still there"
-            )
-            raise JournalDamaged(message)
-        has_claims = not self._claims.mine or (self._folder / names.OWNERS).exists()
-        return has_claims and self._claims.is_newest()
+        if self._claims.is_newest():
+            return True
+        with contextlib.suppress(OSError):
+            if not self._folder.exists():
+                message = (
+                    f"{self._folder} was deleted or renamed while the job ran; resume the job from "
+                    "its last checkpoint, if that is still there"
+                )
+                raise JournalDamaged(message)
+        return False
 
     def begin(self, found: State) -> None:
         """Begins a new file with a snapshot; the older ones are deleted.

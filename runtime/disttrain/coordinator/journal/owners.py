@@ -42,7 +42,7 @@ def require_not_replaced(identity: str, claims: Mapping[int, str]) -> None:
 
 
 class Claims:
-    """Those on one journal, one blob each. Raises as `Blobs` do."""
+    """The claims on one journal, one blob each. Raises as `Blobs` do."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
@@ -70,7 +70,8 @@ class Claims:
         except CheckpointError:
             return False
         require_newest(self.mine, claims)
-        return True
+        # Without any, this one is gone, too: they lie elsewhere for now.
+        return bool(claims)
 
     def numbers(self) -> set[int]:
         found = (name.rpartition("/")[2] for name in self._blobs.sizes(names.OWNERS))

@@ -6,13 +6,14 @@ job reach: in the run's folder, or in the job's object store, whose pods share n
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 
 from disttrain.checkpoint import names
 from disttrain.checkpoint.blobs import Blobs, FolderBlobs
-from disttrain.checkpoint.errors import CheckpointError
-from disttrain.checkpoint.objects import open_objects
+from disttrain.checkpoint.errors import CheckpointError, Corrupt, StoreDenied
+from disttrain.checkpoint.objects import Objects, open_objects
 from disttrain.coordinator.errors import MessageRefused
 from disttrain.coordinator.protocol import payloads
 from disttrain.coordinator.protocol.fields import MemberId
@@ -24,20 +25,17 @@ LOG = logs.get(__name__)
 
 
 class Farewells:
-    """Those of one job. Nothing here raises; each call may take as long as the blobs do."""
+    """The farewells of one job. No method raises; each may take as long as the blobs do."""
 
-    def __init__(self, open_blobs: Callable[[], Blobs]) -> None:
+    def __init__(self, open_blobs: Callable[[], Blobs], pause_seconds: float) -> None:
         self._open_blobs = open_blobs
+        self.pause_seconds = pause_seconds
+        """Between two looks at what is there."""
 
     @cached_property
     def _blobs(self) -> Blobs:
         # Slow to open in an object store, and few members ever leave so.
         return self._open_blobs()
-
-    @property
-    def pause_seconds(self) -> float:
-        """Between two looks at what is there."""
-        return self._blobs.poll_seconds
 
     def write(self, leave: Leave) -> None:
         """Leave it for the next life. Where that is impossible, it is a death without one."""
@@ -47,18 +45,33 @@ class Farewells:
             LOG.warning("left without a word", reason=error)
 
     def read(self) -> dict[str, Leave]:
-        """Those that are there, by name. A file that cannot be parsed is logged and deleted.
+        """Those that are there, by name. A blob that is no farewell is logged and deleted.
 
         `forget` each once it is journaled.
         """
         try:
             there = self._blobs.sizes(names.FAREWELLS)
             sizes = {name: size for name, size in there.items() if size <= payloads.LIMIT_BYTES}
-            contents = self._blobs.read_all(sizes)
+            contents = self._contents(sizes)
         except CheckpointError as error:
             LOG.warning("farewells cannot be read", reason=error)
             return {}
+        for name in there.keys() - sizes.keys():
+            LOG.warning("a farewell is too long", name=name, bytes=there[name])
+            self.forget(name)
         return _parsed(contents, self.forget)
+
+    def _contents(self, sizes: Mapping[str, int]) -> Mapping[str, bytes]:
+        with suppress(Corrupt, StoreDenied):
+            return self._blobs.read_all(sizes)
+        # One that cannot be read hides no other.
+        found: dict[str, bytes] = {}
+        for name, size in sizes.items():
+            try:
+                found[name] = self._blobs.read(name, size)
+            except (Corrupt, StoreDenied) as error:
+                LOG.warning("a farewell cannot be read", name=name, reason=error)
+        return found
 
     def forget(self, name: str) -> None:
         """Delete it. One that stays is heard again, which changes nothing."""
@@ -68,12 +81,12 @@ class Farewells:
 def open_farewells(config: LaunchConfig) -> Farewells:
     """Where all processes of this job look for them; nothing is asked of an object store yet."""
     if uri := config.checkpoints.uri:
-        return Farewells(partial(open_objects, uri))
+        return Farewells(partial(open_objects, uri), Objects.poll_seconds)
     return in_folder(config.run_folder)
 
 
 def in_folder(run: Path) -> Farewells:
-    return Farewells(partial(FolderBlobs, run))
+    return Farewells(partial(FolderBlobs, run), FolderBlobs.poll_seconds)
 
 
 def _name(member: MemberId) -> str:

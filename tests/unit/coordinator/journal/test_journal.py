@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -268,6 +269,32 @@ def test_what_is_synced_counts_as_written_once_it_is_known_whose_the_journal_is(
         return
     written.sync()
     assert not written.is_behind
+
+
+@pytest.mark.parametrize("call", ["lstat", "stat"])
+def test_a_folder_that_hangs_for_a_moment_ends_no_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    written = Journal(tmp_path)
+    written.claim("mine")
+    written.begin(State())
+    written.append(_change(Phase.RUNNING, 1.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, call, _stale)
+        if call == "stat":
+            (tmp_path / names.OWNERS).rename(tmp_path / "away")
+        written.sync()
+        assert written.is_behind
+        assert not written.require_owner()
+
+    if call == "stat":
+        (tmp_path / "away").rename(tmp_path / names.OWNERS)
+    written.sync()
+    assert not written.is_behind
+
+
+def _stale(*_: object, **_options: object) -> NoReturn:
+    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
 
 def test_a_page_that_did_not_reach_the_disk_costs_nothing_that_was_synced(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from builders.flaky_objects import Fault, FlakyObjects
 from disttrain.checkpoint import names
 from disttrain.checkpoint.blobs import FolderBlobs
-from disttrain.checkpoint.errors import StoreAway
+from disttrain.checkpoint.errors import CheckpointError, Corrupt, StoreAway, StoreDenied
 from disttrain.coordinator.protocol import farewells, payloads
 from disttrain.coordinator.protocol.farewells import Farewells
 from disttrain.coordinator.protocol.fields import MemberId, Position, Progress
@@ -37,7 +37,7 @@ def _place(request: pytest.FixtureRequest, tmp_path: Path) -> Farewells:
     if request.param == "folder":
         return farewells.in_folder(tmp_path)
     objects = FlakyObjects()
-    return Farewells(lambda: objects)
+    return Farewells(lambda: objects, 0.0)
 
 
 def test_what_is_written_is_there_until_it_is_forgotten(place: Farewells) -> None:
@@ -71,20 +71,44 @@ def test_what_is_no_farewell_is_left_out_and_forgotten(
     name = f"{names.FAREWELLS}/replica-9.i1.json"
     FolderBlobs(tmp_path).write(name, content)
     objects = FlakyObjects(there={name: content})
-    for place in (farewells.in_folder(tmp_path), Farewells(lambda: objects)):
+    for place in (farewells.in_folder(tmp_path), Farewells(lambda: objects, 0.0)):
         place.write(a_leave())
         assert list(place.read().values()) == [a_leave()]
+        assert len(caplog.records) == 1
         caplog.clear()
         assert list(place.read().values()) == [a_leave()]
         assert caplog.records == [], "it is told of once"
+    assert FolderBlobs(tmp_path).sizes(names.FAREWELLS).keys() == objects.there.keys()
+    assert name not in objects.there
+
+
+@pytest.mark.parametrize("error", [Corrupt("it", "cannot be read"), StoreDenied("not this one")])
+def test_one_that_cannot_be_read_hides_no_other(
+    error: CheckpointError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = FlakyObjects()
+    place = Farewells(lambda: objects, 0.0)
+    for incarnation in (1, 2):
+        place.write(a_leave(incarnation))
+    unreadable = min(objects.there)
+    read = objects.read
+
+    def refuse_one(name: str, limit_bytes: int) -> bytes:
+        if name == unreadable:
+            raise error
+        return read(name, limit_bytes)
+
+    monkeypatch.setattr(objects, "read", refuse_one)
+    assert list(place.read().values()) == [a_leave(2)]
+    assert unreadable in objects.there
 
 
 def test_a_store_that_takes_nothing_makes_it_a_death_without_a_word() -> None:
     objects = FlakyObjects(faults=[Fault.REFUSED])
-    place = Farewells(lambda: objects)
+    place = Farewells(lambda: objects, 0.0)
     place.write(a_leave())
     assert place.read() == {}
 
 
 def test_in_a_store_that_is_away_there_is_none_for_now() -> None:
-    assert Farewells(Away).read() == {}
+    assert Farewells(Away, 0.0).read() == {}
