@@ -281,6 +281,20 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
     ),
     Mutant(
+        name="a replayed shard that hears nothing while it waits for others",
+        file=f"{_R}/replay/world.py",
+        old="shard.receive(LOOK_AGAIN_SECONDS)",
+        new="self._wires.time.wait(LOOK_AGAIN_SECONDS)",
+        tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
+    ),
+    Mutant(
+        name="a replayed shard that answers into a connection given up",
+        file=f"{_R}/replay/shard.py",
+        old="return request if request and self._wires.is_connected(request.peer) else None",
+        new="return request",
+        tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
+    ),
+    Mutant(
         name="a replay that waits for a chunk as often as the run gave it",
         file=f"{_R}/replay/recording.py",
         old="return np.delete(records, np.delete(fetched, first))",

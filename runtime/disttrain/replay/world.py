@@ -65,7 +65,8 @@ class World:
             if _has_come(shard, updates):
                 self._has_come.ring()
                 while self._wires.idle_seconds < LOOK_AGAIN_SECONDS:
-                    self._wires.time.wait(LOOK_AGAIN_SECONDS)
+                    # A shard that says nothing for some seconds is taken for a dead one.
+                    shard.receive(LOOK_AGAIN_SECONDS)
             self._carry_out(shard, shard.log[shard.position])
             shard.position += 1
         self._has_come.ring()
