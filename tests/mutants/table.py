@@ -295,6 +295,13 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
     ),
     Mutant(
+        name="a thread of a replay that computes with another's number of threads",
+        file=f"{_R}/replay/threads.py",
+        old="    torch.get_num_threads()",
+        new="",
+        tests=(f"{_UNIT}/replay/test_threads.py",),
+    ),
+    Mutant(
         name="a replay that waits for a chunk as often as the run gave it",
         file=f"{_R}/replay/recording.py",
         old="return np.delete(records, np.delete(fetched, first))",

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from disttrain.coordinator.leases import permutation
@@ -11,6 +10,7 @@ from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job import defaults
 from disttrain.parameter_server.client import FetchResult, Push
+from disttrain.replay import threads
 from disttrain.replay.asynchrony import Observer, PushUnderWay
 from disttrain.replay.comparing import ComparingLedger
 from disttrain.replay.errors import RecordContradicted
@@ -74,7 +74,7 @@ class ReplayedReplica:
         """A copy of the parameters of the first of them."""
 
     def run(self) -> None:
-        torch.set_num_threads(self._recording.replica_threads)
+        threads.compute_with(self._recording.replica_threads)
         manifest = self._recording.spec.strategy.only_downpour
         self._learner = Learner(self._recording, pushes.gradient_buffers(manifest))
         model, seed = self._learner.model, self._recording.data.seed

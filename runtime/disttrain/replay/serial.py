@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
-import torch
 
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import RECORD
+from disttrain.replay import threads
 from disttrain.replay.recording import Recording, ShardLog
 from disttrain.replay.replica import Learner
 from disttrain.replay.shard import ReplayedShard
@@ -79,7 +79,7 @@ class SerialTraining:
         return not self._items
 
     def _serve(self, shard: ReplayedShard, wires: Wires) -> None:
-        torch.set_num_threads(self._recording.shard_threads)
+        threads.compute_with(self._recording.shard_threads)
         while True:
             wires.transport.wait([shard.listener], LOOK_AGAIN_SECONDS)
             shard.serving.serve_waiting()
