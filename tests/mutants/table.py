@@ -302,9 +302,16 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNIT}/replay/test_threads.py",),
     ),
     Mutant(
+        name="serial training that makes two updates of the run's first push",
+        file=f"{_R}/replay/serial.py",
+        old="_PushesWhenFlushed(connection",
+        new="Downpour(connection",
+        tests=(f"{_UNIT}/replay/test_serial.py",),
+    ),
+    Mutant(
         name="a replay that waits for a chunk as often as the run gave it",
         file=f"{_R}/replay/recording.py",
-        old="return np.delete(records, np.delete(fetched, first))",
+        old="return np.delete(records, fetched[order][is_repeat])",
         new="return records",
         tests=(f"{_UNIT}/replay/test_replayed_shard.py",),
     ),

@@ -231,8 +231,26 @@ def test_an_answer_that_nobody_hears_contradicts_the_record(replay: Replay) -> N
 
 
 def test_a_chunk_that_was_given_twice_counts_as_the_first_time() -> None:
-    log = np.stack([given(FIRST, 0), applied(SECOND, 0), given(FIRST, 0), given(SECOND, 0)])
+    log = np.stack(
+        [
+            given(SECOND, 0),
+            applied(FIRST, 0),
+            given(FIRST, 0),
+            applied(SECOND, 0),
+            given(FIRST, 0),
+            given(SECOND, 0),
+            given(FIRST, 1),
+            given(FIRST, 0),
+            applied(FIRST, 0),
+        ]
+    )
 
     kept = recording._without_repeats(log)
 
-    assert kept.tolist() == log[[0, 1, 3]].tolist()
+    assert kept.tolist() == log[[0, 1, 2, 3, 6, 8]].tolist()
+
+
+def test_a_log_in_which_nothing_was_given_has_no_repeats() -> None:
+    log = np.stack([applied(FIRST, 0), applied(FIRST, 0)])
+
+    assert recording._without_repeats(log).tolist() == log.tolist()
