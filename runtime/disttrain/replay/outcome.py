@@ -29,7 +29,6 @@ class Outcome:
     """Of each shard at the end."""
     replicas: int
     """Lives of replicas."""
-    steps: int
     losses_compared: int
     updates_compared: int
     differences: tuple[str, ...]
@@ -64,7 +63,6 @@ def replay(folder: Path, wanted: Wanted) -> Outcome:
     return Outcome(
         versions=tuple(shard.state.count for shard in world.shards),
         replicas=len(world.replicas),
-        steps=world.differences.losses,
         losses_compared=world.differences.losses,
         updates_compared=world.differences.updates,
         differences=tuple(world.differences.found),

@@ -42,6 +42,7 @@ _COMPUTE_KINDS = (
     Kind.FETCHING_NOW,
     Kind.FLUSHED,
 )
+_NAME_OF_A_FETCHED_CHUNK = ("sender", "incarnation", "sequence", "vector", "chunk")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,9 +184,15 @@ def _shard(folder: Path, index: int) -> ShardLog:
 def _without_repeats(records: Records) -> Records:
     """A chunk that was given twice to one fetch counts as it was given first."""
     fetched = np.flatnonzero(records["kind"] == shard_ledger.Kind.CHUNK_FETCHED)
-    names = records[["sender", "incarnation", "sequence", "vector", "chunk"]][fetched]
-    _, first = np.unique(names, return_index=True)
-    return np.delete(records, np.delete(fetched, first))
+    names = [records[field][fetched] for field in _NAME_OF_A_FETCHED_CHUNK]
+    # Plain columns sort much faster than structured records. The sort is stable, so the first of
+    # those with the same name stays the first.
+    order = np.lexsort(names)
+    is_repeat = np.ones(len(fetched), np.bool_)
+    is_repeat[:1] = False
+    for name in names:
+        is_repeat[1:] &= name[order][1:] == name[order][:-1]
+    return np.delete(records, fetched[order][is_repeat])
 
 
 def _replicas(folder: Path) -> dict[SenderLife, Records]:

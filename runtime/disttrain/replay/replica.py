@@ -1,16 +1,17 @@
 """One replayed life of a replica: production's model, loop and exchanges, driven by its log."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from disttrain.coordinator.leases import permutation
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol.fields import Position
 from disttrain.job import defaults
-from disttrain.parameter_server.client import FetchResult, Push
+from disttrain.parameter_server.client import FetchClient, FetchResult, Push, PushClient
+from disttrain.replay import threads
 from disttrain.replay.asynchrony import Observer, PushUnderWay
 from disttrain.replay.comparing import ComparingLedger
 from disttrain.replay.errors import RecordContradicted
@@ -22,9 +23,9 @@ from disttrain.replica.downpour import Downpour, TrainingLoop
 from disttrain.replica.fetch_thread import FetchThread
 from disttrain.replica.flat_model import FlatModel
 from disttrain.replica.flat_vector import Outgoing
-from disttrain.replica.halt import Halted
+from disttrain.replica.halt import Halt, Halted
 from disttrain.replica.leases import LostLeases
-from disttrain.replica.ledger import Kind
+from disttrain.replica.ledger import Kind, Ledger
 from disttrain.replica.pace import NeverWaits
 from disttrain.replica.pipeline import Batches, Loaded, PipelineConfig
 from disttrain.replica.pushes import PushThread
@@ -74,11 +75,18 @@ class ReplayedReplica:
         """A copy of the parameters of the first of them."""
 
     def run(self) -> None:
-        torch.set_num_threads(self._recording.replica_threads)
+        threads.compute_with(self._recording.replica_threads)
         manifest = self._recording.spec.strategy.only_downpour
         self._learner = Learner(self._recording, pushes.gradient_buffers(manifest))
         model, seed = self._learner.model, self._recording.data.seed
-        connection = _Connection(self, model, self._wires)
+        connection = Connection(
+            model,
+            self._wires.sides(self.ledger.life),
+            HaltByTurns(self._wires.time),
+            self.ledger,
+            pushes=partial(_Pushes, self),
+            fetches=partial(_Fetches, self.ledger),
+        )
         self._downpour = Downpour(connection, manifest, pace=NeverWaits())
         loop = TrainingLoop(self._downpour, self._loss, self, LostLeases(frozenset), seed)
         connection.fetches.ask(model.first_fetch_into)
@@ -135,39 +143,40 @@ class ReplayedReplica:
         return kind != Kind.STEP
 
 
-class _Connection(Connection):
-    """Adopts what the record says, and tells what is pushed."""
-
-    def __init__(self, replica: ReplayedReplica, model: FlatModel, wires: Wires) -> None:
-        sides, halt = wires.sides(replica.ledger.life), HaltByTurns(wires.time)
-        self.model = model
-        self.ledger = replica.ledger
-        self.halt = halt
-        self.pushes = _Pushes(sides.push, model, halt)
-        self.pushes.replica = replica
-        self.fetches = _Fetches(sides.fetch, halt)
-        self.fetches.record = replica.ledger
-
-
 class _Pushes(PushThread):
-    replica: ReplayedReplica
+    """Tells the replica what is pushed."""
+
+    def __init__(
+        self,
+        replica: ReplayedReplica,
+        client: PushClient,
+        model: FlatModel,
+        halt: Halt,
+        ledger: Ledger,
+    ) -> None:
+        self._replica = replica
+        super().__init__(client, model, halt, ledger)
 
     def submit(self, outgoing: Outgoing, push: Push) -> None:
-        self.replica.submits(push)
+        self._replica.submits(push)
         super().submit(outgoing, push)
 
     def passed(self, position: Position) -> None:
-        self.replica.passes()
+        self._replica.passes()
         super().passed(position)
 
 
 class _Fetches(FetchThread):
-    record: ComparingLedger
+    def __init__(
+        self, record: ComparingLedger, client: FetchClient, halt: Halt, ledger: Ledger
+    ) -> None:
+        self._record = record
+        super().__init__(client, halt, ledger)
 
     def take(self, within_seconds: float = 0.0) -> FetchResult | None:
         """What is there, or comes, if it was adopted here in the run."""
         del within_seconds
-        return self.wait() if self.record.following_kind == Kind.ADOPTED else None
+        return self.wait() if self._record.following_kind == Kind.ADOPTED else None
 
 
 def work_item(record: np.void, data: DataLedger) -> WorkItem:

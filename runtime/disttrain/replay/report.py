@@ -22,10 +22,7 @@ def to_json(outcome: Outcome) -> str:
 
 def _lines(outcome: Outcome) -> Iterator[str]:
     versions = ", ".join(map(str, outcome.versions))
-    yield (
-        f"replayed {outcome.steps} steps of {outcome.replicas} lives of replicas; "
-        f"the shards are at versions {versions}"
-    )
+    yield f"replayed {outcome.replicas} lives of replicas; the shards are at versions {versions}"
     yield (
         f"compared {outcome.losses_compared} losses and gradient norms, "
         f"{outcome.updates_compared} versions and stalenesses: "

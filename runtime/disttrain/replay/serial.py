@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
-import torch
 
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import RECORD
+from disttrain.replay import threads
 from disttrain.replay.recording import Recording, ShardLog
 from disttrain.replay.replica import Learner
 from disttrain.replay.shard import ReplayedShard
@@ -56,7 +56,7 @@ class SerialTraining:
         manifest = spec.strategy.only_downpour.model_copy(
             update={**never, "local_learning_rate": 0.0}
         )
-        self._downpour = Downpour(connection, manifest, pace=NeverWaits())
+        self._downpour = _PushesWhenFlushed(connection, manifest, pace=NeverWaits())
         loop = TrainingLoop(self._downpour, self._learner.loss, self, LostLeases(frozenset), seed)
         self._order = iter(order)
         self._downpour.begin(connection.first_fetch(partial(wires.time.wait, LOOK_AGAIN_SECONDS)))
@@ -79,7 +79,12 @@ class SerialTraining:
         return not self._items
 
     def _serve(self, shard: ReplayedShard, wires: Wires) -> None:
-        torch.set_num_threads(self._recording.shard_threads)
+        threads.compute_with(self._recording.shard_threads)
         while True:
             wires.transport.wait([shard.listener], LOOK_AGAIN_SECONDS)
             shard.serving.serve_waiting()
+
+
+class _PushesWhenFlushed(Downpour):
+    def push(self) -> None:
+        """Not by the number of steps: a push of the run may have had fewer batches than others."""

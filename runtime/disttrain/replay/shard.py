@@ -17,7 +17,7 @@ from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
 from disttrain.replica.flat_vector import FlatVector
 from disttrain.state.placement import Placement
 from disttrain.state.vector import Vector
-from disttrain.transport.header import Verb
+from disttrain.transport.header import Header, Verb
 from disttrain.transport.interface import Buffer, Request
 
 _VAIN_SECONDS = 5 * LOOK_AGAIN_SECONDS
@@ -80,11 +80,8 @@ class ReplayedShard:
         life, number, chunk = sender(record), int(record["sequence"]), int(record["chunk"])
         verb = Verb.FETCH if record["kind"] == Kind.CHUNK_FETCHED else Verb.PUSH
         name = (life, verb, number, int(record["vector"]), chunk)
-        while name not in self._waiting:
-            request = self.listener.receive(LOOK_AGAIN_SECONDS)
-            if request is not None:
-                self._sort(request)
-            elif self._wires.idle_seconds > _VAIN_SECONDS:
+        while (request := self._asked_for(name)) is None:
+            if not self.receive(LOOK_AGAIN_SECONDS) and self._wires.idle_seconds > _VAIN_SECONDS:
                 message = (
                     f"replica-{life.sender} (life {life.incarnation}) does not come to "
                     f"{verb.name.lower()} {number}, chunk {chunk} of vector {record['vector']}, "
@@ -92,20 +89,33 @@ class ReplayedShard:
                     f"(record {self.position} of {len(self.log)})"
                 )
                 raise RecordContradicted(message)
-        return self._waiting.pop(name)
+        return request
+
+    def receive(self, seconds: float) -> bool:
+        """Answer a greeting, or keep what is asked for until the log names it.
+
+        False: nothing arrived for so many seconds of virtual time.
+        """
+        request = self.listener.receive(seconds)
+        if request is not None:
+            self._sort(request)
+        return request is not None
 
     def serve(self, request: Request, record: np.void) -> None:
-        """Do what the record says with what it names."""
+        """Apply or give out a chunk that the record names.
+
+        Raises RecordContradicted if that ends otherwise than in the run, or nobody hears of it.
+        """
         header = request.header
         # As many as there were; an older version recorded it of some events alone.
         self.state.live_replicas = int(record["live_replicas"]) or self.state.live_replicas
-        refused = self.shard.refused.total()
+        refused, unanswered = self.shard.refused.total(), self.serving.unanswered
         self.serving.serve(request)
         if (self.shard.refused.total() > refused) != (record["kind"] == Kind.REFUSED):
-            message = (
-                f"{self.name} answers chunk {header.chunk} of push or fetch {header.sequence} of "
-                f"replica-{header.sender} differently than in the run"
-            )
+            message = f"{self._answers(header)} differently than in the run"
+            raise RecordContradicted(message)
+        if self.serving.unanswered > unanswered:
+            message = f"{self._answers(header)}, which does not hear of it"
             raise RecordContradicted(message)
         self._wires.progressed()
 
@@ -137,6 +147,18 @@ class ReplayedShard:
         # A fenced life learns nothing here: other shards may have more of it in their logs.
         elif self.state.deliveries.standing(*life) is not Decision.OLD_INCARNATION:
             self.serving.serve(request)
+
+    def _asked_for(self, name: _Name) -> Request | None:
+        """Who has given a connection up does not hear of it, and asks again in another one."""
+        request = self._waiting.pop(name, None)
+        return request if request and self._wires.is_connected(request.peer) else None
+
+    def _answers(self, header: Header) -> str:
+        verb = Verb(header.verb).name.lower()
+        return (
+            f"{self.name} answers chunk {header.chunk} of {verb} {header.sequence} of "
+            f"replica-{header.sender}"
+        )
 
 
 def sender(record: np.void) -> SenderLife:

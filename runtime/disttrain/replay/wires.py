@@ -27,15 +27,15 @@ _ON_THE_WAY_SECONDS = 0.0001
 
 
 class Wires:
-    """One network, whose time the thread that makes it belongs to."""
+    """The network of one replay. The thread that makes it is the first one of its virtual time."""
 
     def __init__(self, placement: Placement, chunk_bytes: int, incarnations: Sequence[int]) -> None:
         """`incarnations`: the life of each shard."""
         self.time = VirtualTime()
         weather = Weather(shortest=_ON_THE_WAY_SECONDS, longest=_ON_THE_WAY_SECONDS)
-        network = Network(self.time, weather=weather, chunk_bytes=chunk_bytes)
+        self._network = Network(self.time, weather=weather, chunk_bytes=chunk_bytes)
         config = TransportConfig(kind=TransportKind.TCP, job_uid="replay", role=Role.SHARD)
-        self.transport = InMemoryTransport(network, config)
+        self.transport = InMemoryTransport(self._network, config)
         self._placement = placement
         self._progressed_at = 0.0
         self._directory = [
@@ -54,6 +54,10 @@ class Wires:
             placement=self._placement,
         )
         return Sides(push=PushClient(config), fetch=FetchClient(config))
+
+    def is_connected(self, peer: bytes) -> bool:
+        """Whether the channel that a request came from is open."""
+        return peer in self._network.channels
 
     def progressed(self) -> None:
         self._progressed_at = self.time.now

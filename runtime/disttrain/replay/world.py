@@ -7,10 +7,10 @@ happened before, in the run, so this ends.
 from functools import partial
 
 import numpy as np
-import torch
 
 from disttrain.parameter_server.deliveries import SenderLife
 from disttrain.parameter_server.ledger import Kind
+from disttrain.replay import threads
 from disttrain.replay.asynchrony import Observer
 from disttrain.replay.comparing import ComparingLedger, Differences
 from disttrain.replay.errors import RecordContradicted
@@ -29,7 +29,7 @@ class World:
     """One replay."""
 
     def __init__(self, recording: Recording, observer: Observer) -> None:
-        torch.set_num_threads(recording.replica_threads)
+        threads.compute_with(recording.replica_threads)
         self.differences = Differences()
         self.replicas: dict[SenderLife, ReplayedReplica] = {}
         self._recording = recording
@@ -60,12 +60,13 @@ class World:
 
     def _follow(self, shard: ReplayedShard, updates: int | None) -> None:
         """A shard that has all its updates goes on only where another one would never have its."""
-        torch.set_num_threads(self._recording.shard_threads)
+        threads.compute_with(self._recording.shard_threads)
         while not shard.is_over:
             if _has_come(shard, updates):
                 self._has_come.ring()
                 while self._wires.idle_seconds < LOOK_AGAIN_SECONDS:
-                    self._wires.time.wait(LOOK_AGAIN_SECONDS)
+                    # A shard that says nothing for some seconds is taken for a dead one.
+                    shard.receive(LOOK_AGAIN_SECONDS)
             self._carry_out(shard, shard.log[shard.position])
             shard.position += 1
         self._has_come.ring()

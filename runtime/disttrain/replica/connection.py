@@ -10,6 +10,9 @@ from disttrain.replica.halt import Halt
 from disttrain.replica.ledger import SILENT, Ledger
 from disttrain.replica.pushes import PushThread
 
+MakePushes = Callable[[PushClient, FlatModel, Halt, Ledger], PushThread]
+MakeFetches = Callable[[FetchClient, Halt, Ledger], FetchThread]
+
 CLOSE_SECONDS = 5.0
 """Longer than a send to a shard that takes nothing: see `TransportConfig.send_timeout`."""
 
@@ -25,10 +28,20 @@ class Sides:
 class Connection:
     """Made when the coordinator has told who this process is. For the compute thread."""
 
-    def __init__(self, model: FlatModel, sides: Sides, halt: Halt, ledger: Ledger = SILENT) -> None:
+    def __init__(
+        self,
+        model: FlatModel,
+        sides: Sides,
+        halt: Halt,
+        ledger: Ledger = SILENT,
+        *,
+        pushes: MakePushes = PushThread,
+        fetches: MakeFetches = FetchThread,
+    ) -> None:
+        """`pushes` and `fetches` begin the threads; those of `disttrain replay` go by a record."""
         self.model = model
-        self.pushes = PushThread(sides.push, model, halt, ledger)
-        self.fetches = FetchThread(sides.fetch, halt, ledger)
+        self.pushes = pushes(sides.push, model, halt, ledger)
+        self.fetches = fetches(sides.fetch, halt, ledger)
         self.ledger = ledger
         self.halt = halt
 

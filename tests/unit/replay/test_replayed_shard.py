@@ -14,14 +14,19 @@ from disttrain.parameter_server.ledger import RECORD, Kind
 from disttrain.replay import recording
 from disttrain.replay.errors import RecordContradicted
 from disttrain.replay.recording import Recording, ShardLog
+from disttrain.replay.replica import ReplayedReplica
 from disttrain.replay.shard import ReplayedShard
-from disttrain.replay.wires import Wires
+from disttrain.replay.wires import LOOK_AGAIN_SECONDS, Wires
+from disttrain.replay.world import World
 from disttrain.state.placement import TRAINED
 from disttrain.transport.interface import Buffer
 from disttrain.transport.memory import OrdinaryMemory
+from disttrain.transport.virtual_time import Bell
 
 ELEMENTS = 4
 CHUNK_ELEMENTS = 2
+LONG_SECONDS = 5.0
+"""A client that hears nothing for so long makes its connection anew."""
 RULE = "{predictedMomentum: {learningRate: 1.0, momentum: 0.5}}"
 FIRST, SECOND = SenderLife(0, 1), SenderLife(1, 1)
 
@@ -31,6 +36,7 @@ class Recorded:
 
     spec = a_job(f"spec.strategy.downpour.optimizer={RULE}").spec
     chunk_bytes = 4 * CHUNK_ELEMENTS
+    shard_threads = 1
 
 
 class Replay:
@@ -177,13 +183,74 @@ def test_what_nobody_asks_for_contradicts_the_record(
 def test_a_push_that_was_refused_in_the_run_alone_contradicts_the_record(replay: Replay) -> None:
     replay.push(FIRST)
 
-    with pytest.raises(RecordContradicted, match="chunk 0 of push or fetch 1 of replica-0 diff"):
+    with pytest.raises(RecordContradicted, match="chunk 0 of push 1 of replica-0 diff"):
         replay.follow(a_record(Kind.REFUSED, FIRST, 0))
 
 
+def test_a_shard_that_waits_for_others_hears_what_it_is_asked_for(replay: Replay) -> None:
+    replay.shard.log = np.stack([given(FIRST, 0), given(FIRST, 1)])
+    world = object.__new__(World)
+    world.replicas = {FIRST: cast("ReplayedReplica", None)}
+    world._recording, world._wires = cast("Recording", Recorded()), replay.wires
+    time, world._has_come = replay.wires.time, Bell(replay.wires.time)
+    replay.fetch(FIRST)
+
+    time.start(lambda: world._follow(replay.shard, 0))
+    while time.now < LONG_SECONDS:
+        time.wait(LOOK_AGAIN_SECONDS / 2)
+        replay.wires.progressed()
+    assert replay.fetched == []
+    time.wait(LONG_SECONDS)
+
+    assert replay.shard.is_over
+    assert len(replay.fetched) == 1
+    assert not replay.shard.serving._over, "a connection was made anew"
+
+
+def test_what_was_asked_for_in_a_connection_given_up_is_waited_for_in_the_next(
+    replay: Replay,
+) -> None:
+    replay.fetch(FIRST)
+    replay.shard.receive(LOOK_AGAIN_SECONDS)
+    replay.shard.receive(LOOK_AGAIN_SECONDS)
+    assert replay.shard._waiting
+    replay.wires.time.wait(LONG_SECONDS)
+
+    replay.follow(given(FIRST, 0), given(FIRST, 1))
+
+    assert len(replay.fetched) == 1
+
+
+def test_an_answer_that_nobody_hears_contradicts_the_record(replay: Replay) -> None:
+    replay.fetch(FIRST)
+    request = replay.shard.wait_for(given(FIRST, 0))
+    replay.wires.time.wait(LONG_SECONDS)
+
+    with pytest.raises(RecordContradicted, match="chunk 0 of fetch 1 of replica-0, which does not"):
+        replay.shard.serve(request, given(FIRST, 0))
+
+
 def test_a_chunk_that_was_given_twice_counts_as_the_first_time() -> None:
-    log = np.stack([given(FIRST, 0), applied(SECOND, 0), given(FIRST, 0), given(SECOND, 0)])
+    log = np.stack(
+        [
+            given(SECOND, 0),
+            applied(FIRST, 0),
+            given(FIRST, 0),
+            applied(SECOND, 0),
+            given(FIRST, 0),
+            given(SECOND, 0),
+            given(FIRST, 1),
+            given(FIRST, 0),
+            applied(FIRST, 0),
+        ]
+    )
 
     kept = recording._without_repeats(log)
 
-    assert kept.tolist() == log[[0, 1, 3]].tolist()
+    assert kept.tolist() == log[[0, 1, 2, 3, 6, 8]].tolist()
+
+
+def test_a_log_in_which_nothing_was_given_has_no_repeats() -> None:
+    log = np.stack([applied(FIRST, 0), applied(FIRST, 0)])
+
+    assert recording._without_repeats(log).tolist() == log.tolist()
