@@ -43,6 +43,9 @@ class HolderSide(ABC):
     takes_model_from: ClassVar[frozenset[str]] = frozenset()
     """Names of update rules of whose checkpoints it takes the model's values, and no state."""
 
+    values: Values
+    """The shard's, from `begin` on."""
+
     def __init__(self, config: Any, state: ShardState, records: Records) -> None:
         """`config`: the update rule or method, as the manifest has it."""
         self.config = config
@@ -65,17 +68,10 @@ class HolderSide(ABC):
     ) -> None:
         """Begin with values that are new, or were read from a checkpoint with this description.
 
-        They are those of the state. `returned_to`: the number of the checkpoint to which a living
-        shard went back.
+        `returned_to`: the number of the checkpoint to which a living shard went back.
         """
-        del values, description, returned_to
-
-    @property
-    def values(self) -> Values:
-        """The shard's, from `begin` on."""
-        values = self.state.values
-        assert values is not None, "a stage begins with values"  # noqa: S101 - for ourselves.
-        return values
+        del description, returned_to
+        self.values = values
 
     @abstractmethod
     def drop(self, life: SenderLife) -> None:

@@ -40,8 +40,9 @@ class Shard:
         self._enter(0)
 
     def _enter(self, number: int) -> None:
-        self.stage = self._stages[number]
-        self._to_come = self._stages[number + 1 :]
+        """The stages before this one are over for good: they hold values, too."""
+        self._stages = self._stages[number:]
+        self.stage, *self._to_come = self._stages
         self._handlers: dict[int, Handler] = {
             Verb.HELLO: self._hello,
             Verb.UPLOAD: self._store,
