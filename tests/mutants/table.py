@@ -9,6 +9,14 @@ _UNIT = "tests/unit"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="a shard that keeps the stages that are over",
+        file=f"{_R}/parameter_server/shard.py",
+        old="        self._stages = self._stages[number:]\n"
+        "        self.stage, *self._to_come = self._stages\n",
+        new="        self.stage, *self._to_come = self._stages[number:]\n",
+        tests=(f"{_UNIT}/parameter_server/test_warm_started_shard.py",),
+    ),
+    Mutant(
         name="a late copy of a fetch replaces what the one under way is served by",
         file=f"{_R}/parameter_server/strategies/downpour.py",
         old="            if header.sequence > number:",
