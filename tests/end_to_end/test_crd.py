@@ -122,7 +122,7 @@ BAD: dict[str, tuple[Change, str]] = {
     ),
     "a missing field": (
         lambda job: job["spec"].pop("batchSize"),
-        "Downpour needs spec.batchSize",
+        "spec.batchSize is required for downpour",
     ),
     "a text for a number": (
         lambda job: job["spec"].update(batchSize="many"),

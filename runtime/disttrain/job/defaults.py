@@ -1,10 +1,7 @@
 """Values that a manifest leaves open, derived from what it says. Pure."""
 
-import math
-
 from disttrain.job.audit import Audit
 from disttrain.job.spec import Spec
-from disttrain.job.strategies.downpour import Downpour
 from disttrain.job.strategy import Strategy
 from disttrain.job.strategy_kind import Precision
 
@@ -16,17 +13,6 @@ _DISK_SECONDS = 30.0
 
 _STORE_SECONDS = 120.0
 """The coordinator waits for an object store that is away: some requests of 20 s in a row."""
-
-_UNUSUAL_STALENESS = 10
-"""Times what replicas of equal speed cause. One in a hundred gradients reaches four times that
-where processes share cores."""
-
-
-def local_learning_rate(downpour: Downpour) -> float:
-    """Return the rate of a replica's own steps between fetches; 0 means that there are none."""
-    if downpour.local_learning_rate is not None:
-        return downpour.local_learning_rate
-    return downpour.optimizer.rule.local_learning_rate
 
 
 def audit(spec: Spec) -> Audit:
@@ -47,11 +33,6 @@ def precision(spec: Spec) -> Precision:
 def evaluation_batch_size(spec: Spec) -> int:
     given = spec.evaluation.batch_size if spec.evaluation else None
     return given or EVALUATION_BATCHES * samples_per_step(spec)
-
-
-def warm_start_samples(downpour: Downpour) -> int:
-    """Return the samples that replica 0 processes alone; 0 without a warm start."""
-    return downpour.warm_start.samples if downpour.warm_start else 0
 
 
 def first_stage(spec: Spec) -> Spec:
@@ -80,13 +61,3 @@ def coordinator_patience_seconds(spec: Spec) -> float:
     """Return for how long the coordinator may do one thing before it counts as hanging."""
     least = _STORE_SECONDS if spec.checkpoint.is_object_store else _DISK_SECONDS
     return max(spec.coordinator.member_timeout_seconds, least)
-
-
-def staleness_bound(downpour: Downpour) -> int:
-    """Return the updates of staleness, for each replica of the job, that something explains.
-
-    Until a gradient is applied, each replica pushes what it computes between two fetches, and the
-    pushes that it may leave unanswered.
-    """
-    between_fetches = math.ceil(downpour.fetch_every / downpour.push_every)
-    return _UNUSUAL_STALENESS * (between_fetches + downpour.max_in_flight)

@@ -47,6 +47,9 @@ class StrategyKind(Section):
     portion_size_field: ClassVar[str] = "spec.portionSize"
     # Where a manifest says how large steps and portions of a job's first stage are.
 
+    converges: ClassVar[bool] = False
+    # Whether it may end by itself, without a condition of `spec.stop`.
+
     @property
     @abstractmethod
     def update_rule(self) -> str:

@@ -13,6 +13,7 @@ from pydantic import JsonValue, ValidationError
 
 from disttrain.job import fields, messages, rules
 from disttrain.job.finding import Finding, Path, Severity
+from disttrain.job.rule import Rule
 from disttrain.job.section import FIELDS_ONLY, Section
 from disttrain.job.spec import DistTrainJob
 
@@ -78,13 +79,13 @@ def _not_said(fresh: Sequence[Finding], findings: Sequence[Finding]) -> list[Fin
 
 def _with_rules(job: DistTrainJob, findings: list[Finding], wrong: list[Path]) -> Outcome:
     """`wrong`: also where something is wrong that another finding says already."""
-    broken = [rules.apply(rule, job) for rule in rules.RULES if _can_be_checked(rule, wrong)]
+    broken = [rule.broken_by(job) for rule in rules.RULES if _can_be_checked(rule, wrong)]
     findings += [finding for finding in broken if finding is not None]
     refused = any(finding.severity is Severity.ERROR for finding in findings)
     return Outcome(None if refused else job, tuple(findings))
 
 
-def _can_be_checked(rule: rules.Rule, wrong: list[Path]) -> bool:
+def _can_be_checked(rule: Rule, wrong: list[Path]) -> bool:
     """Whether everything that the rule reads is as the person wrote it."""
     around = any(section[: len(path)] == path for section in rule.sections for path in wrong)
     return not around and not _touches(rule.reads, wrong)

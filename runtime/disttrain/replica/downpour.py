@@ -9,7 +9,6 @@ from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import START, Position, Progress
 from disttrain.coordinator.protocol.reports import ReplicaReport
-from disttrain.job import defaults
 from disttrain.job.strategies import downpour
 from disttrain.parameter_server import schedule
 from disttrain.parameter_server.client import FetchResult, Versions
@@ -81,7 +80,7 @@ class Downpour:
         self._rule = rule
         self._accrual = Accrual(self._model, self._pushes, manifest.push_every)
         local_rate, factor = (
-            defaults.local_learning_rate(manifest),
+            manifest.rate_of_local_steps,
             schedule.factor(rule.schedule.rule),
         )
         self._local_steps = LocalSteps(local_rate, factor)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from disttrain.coordinator.protocol.fields import START, Position
 from disttrain.coordinator.protocol.reports import STALENESS_BOUNDS, staleness_bucket
-from disttrain.job import defaults
 from disttrain.job.strategies.downpour import Downpour
 from disttrain.parameter_server.client import Push, PushClient, PushResult, Versions
 from disttrain.parameter_server.errors import PushRefused
@@ -34,7 +33,7 @@ def gradient_buffers(downpour: Downpour) -> int:
     """
     if downpour.push_every == 1:
         return downpour.max_in_flight + 1
-    has_local_steps = defaults.local_learning_rate(downpour) > 0
+    has_local_steps = downpour.rate_of_local_steps > 0
     return max(2, downpour.max_in_flight + (2 if has_local_steps else 1))
 
 

@@ -23,7 +23,7 @@ OPTIMIZER = "spec.strategy.downpour.optimizer"
 )
 def test_local_learning_rate(assignments: tuple[str, ...], expected: float) -> None:
     downpour = a_job(*assignments).spec.strategy.only_downpour
-    assert defaults.local_learning_rate(downpour) == expected
+    assert downpour.rate_of_local_steps == expected
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_a_coordinator_hangs_after_longer_than_a_disk_or_a_store_may_keep_it(
 
 
 def test_without_a_warm_start_it_takes_no_samples() -> None:
-    assert defaults.warm_start_samples(a_job().spec.strategy.only_downpour) == 0
+    assert a_job().spec.strategy.only_downpour.warm_start_samples == 0
 
 
 def test_warm_start_samples_are_those_of_the_manifest() -> None:
     job = a_job("spec.strategy.downpour.warmStart.samples=500")
-    assert defaults.warm_start_samples(job.spec.strategy.only_downpour) == 500
+    assert job.spec.strategy.only_downpour.warm_start_samples == 500
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_staleness_bound_allows_what_the_strategy_causes(
         f"spec.strategy.downpour.fetchEvery={fetch_every}",
         f"spec.strategy.downpour.maxInFlight={in_flight}",
     ).spec.strategy.only_downpour
-    assert defaults.staleness_bound(downpour) == expected
+    assert downpour.staleness_bound == expected
 
 
 def test_a_strategy_without_an_optimizer_begins_gently_with_adagrad() -> None:

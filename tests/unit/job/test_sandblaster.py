@@ -122,7 +122,7 @@ def test_plain_sgd_is_downpour_of_one_replica_that_waits() -> None:
     found = defaults.first_stage(spec).strategy.downpour
     assert found is not None
     assert found.max_in_flight == 0
-    assert defaults.warm_start_samples(found) == 100
+    assert found.warm_start_samples == 100
 
 
 def test_without_a_warm_start_the_first_stage_is_the_whole_job() -> None:

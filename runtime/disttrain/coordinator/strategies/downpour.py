@@ -12,7 +12,6 @@ from disttrain.coordinator.protocol.fields import Lease, MemberId
 from disttrain.coordinator.protocol.messages import RequestWork, Work
 from disttrain.coordinator.protocol.orders import Upload
 from disttrain.coordinator.settings import Settings
-from disttrain.job import defaults
 from disttrain.job.strategies.downpour import Downpour
 
 MOST_PORTIONS = 2**23
@@ -40,10 +39,10 @@ class Asynchronous(CoordinatorSide):
 
     @classmethod
     def made(cls, rule: Downpour, common: Settings) -> Self:
-        bound = defaults.staleness_bound(rule)
+        bound = rule.staleness_bound
         return cls(
             settings=replace(common, staleness_bound=bound, most_portions=MOST_PORTIONS),
-            warm_start_samples=defaults.warm_start_samples(rule),
+            warm_start_samples=rule.warm_start_samples,
         )
 
     def has_begun(self, state: State) -> bool:

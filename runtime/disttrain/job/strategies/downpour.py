@@ -1,5 +1,6 @@
 """Downpour as a manifest describes it: asynchronous SGD with a sharded parameter server."""
 
+import math
 from typing import Annotated
 
 from pydantic import Field
@@ -9,6 +10,10 @@ from disttrain.job.schedule import LinearWarmup, Schedule
 from disttrain.job.section import Count, NotNegative, Section
 from disttrain.job.strategy_kind import StrategyKind
 from disttrain.job.update_rules.adagrad import Adagrad
+
+_UNUSUAL_STALENESS = 10
+"""Times what replicas of equal speed cause. One in a hundred gradients reaches four times that
+where processes share cores."""
 
 
 class WarmStart(Section):
@@ -56,3 +61,25 @@ class Downpour(StrategyKind):
     @property
     def update_rule(self) -> str:
         return self.optimizer.rule.name
+
+    @property
+    def warm_start_samples(self) -> int:
+        """Samples that replica 0 processes alone; 0 without a warm start."""
+        return self.warm_start.samples if self.warm_start else 0
+
+    @property
+    def rate_of_local_steps(self) -> float:
+        """0: a replica takes no steps of its own between fetches."""
+        if self.local_learning_rate is not None:
+            return self.local_learning_rate
+        return self.optimizer.rule.local_learning_rate
+
+    @property
+    def staleness_bound(self) -> int:
+        """Updates of staleness, for each replica of the job, that something explains.
+
+        Until a gradient is applied, each replica pushes what it computes between two fetches, and
+        the pushes that it may leave unanswered.
+        """
+        between_fetches = math.ceil(self.fetch_every / self.push_every)
+        return _UNUSUAL_STALENESS * (between_fetches + self.max_in_flight)

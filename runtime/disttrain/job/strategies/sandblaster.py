@@ -77,6 +77,7 @@ class Sandblaster(StrategyKind):
     summary = "Batch optimisation, such as L-BFGS, with a parameter server."
     batch_size_field = "spec.strategy.sandblaster.warmStart.batchSize"
     portion_size_field = batch_size_field
+    converges = True
 
     precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
     """Numbers of the model, of the vectors on the shards, and on the wire."""

@@ -1,0 +1,151 @@
+"""Rules that hold with every strategy."""
+
+from pydantic.alias_generators import to_camel
+
+from disttrain.job.audit import Audit
+from disttrain.job.finding import Path, Severity
+from disttrain.job.rule import STRATEGIES, Rule
+from disttrain.job.spec import Spec
+from disttrain.job.strategy import KINDS
+from disttrain.job.strategy_kind import StrategyKind
+
+_BATCH_SIZE: Path = ("spec", "batchSize")
+_PORTION_SIZE: Path = ("spec", "portionSize")
+_COORDINATOR: Path = ("spec", "coordinator")
+_LEASE: Path = (*_COORDINATOR, "leaseSeconds")
+_STOP: Path = ("spec", "stop")
+_TARGET: Path = (*_STOP, "targetMetric")
+
+_BY_BATCHES = [
+    to_camel(kind.name) for kind in KINDS if kind.batch_size_field == StrategyKind.batch_size_field
+]
+
+
+def _batch_size_is_given(spec: Spec) -> str | None:
+    rule = spec.strategy.rule
+    if spec.batch_size is not None or rule.batch_size_field != StrategyKind.batch_size_field:
+        return None
+    return f"required for {rule.name}, for example 32"
+
+
+def _records_are_kept(spec: Spec) -> str | None:
+    if not spec.record or spec.audit in {None, Audit.FULL}:
+        return None
+    return (
+        f"must be full, or left out, with record: true, got {spec.audit}: a replay needs every "
+        "record; or set record: false"
+    )
+
+
+def _portion_is_whole_batches(spec: Spec) -> str | None:
+    batch = spec.batch_size
+    if spec.portion_size is None or batch is None or spec.portion_size % batch == 0:
+        return None
+    return f"must be a multiple of batchSize ({batch}), got {spec.portion_size}"
+
+
+def _lease_outlives_heartbeats(spec: Spec) -> str | None:
+    lease, heartbeat = spec.coordinator.lease_seconds, spec.coordinator.heartbeat_seconds
+    if lease > 2 * heartbeat:
+        return None
+    return f"must be more than twice heartbeatSeconds ({heartbeat:g}), got {lease:g}"
+
+
+def _member_outlives_lease(spec: Spec) -> str | None:
+    timeout, lease = spec.coordinator.member_timeout_seconds, spec.coordinator.lease_seconds
+    if timeout > lease:
+        return None
+    return f"must be more than leaseSeconds ({lease:g}), got {timeout:g}"
+
+
+def _target_is_measured(spec: Spec) -> str | None:
+    evaluation = spec.evaluation
+    if spec.stop.target_metric is None:
+        return None
+    if evaluation and (evaluation.every_epochs or evaluation.every_seconds):
+        return None
+    return "needs an evaluation during training: set spec.evaluation.everyEpochs or everySeconds"
+
+
+def _target_may_never_be_met(spec: Spec) -> str | None:
+    stop = spec.stop
+    if stop.target_metric is None or spec.strategy.rule.converges:
+        return None
+    if stop.epochs or stop.steps or stop.samples or stop.seconds:
+        return None
+    return "is the only condition, so the job may never end; add epochs, steps, samples or seconds"
+
+
+def _checkpoint_is_used(spec: Spec) -> str | None:
+    given = "checkpoint" in spec.model_fields_set
+    if spec.parameter_server.durability != "none" or not given:
+        return None
+    return "is none, so a lost shard fails the job although checkpoints are written"
+
+
+RULES = (
+    Rule(
+        f"`spec.batchSize` is required for {' and '.join(_BY_BATCHES)}.",
+        _BATCH_SIZE,
+        (),
+        _batch_size_is_given,
+        expression=" && ".join(
+            f"(!has(self.strategy.{name}) || has(self.batchSize))" for name in _BY_BATCHES
+        ),
+        sections=STRATEGIES,
+    ),
+    Rule(
+        "With `spec.record` every record is kept: `spec.audit` is full, or left out.",
+        ("spec", "audit"),
+        (("spec", "record"),),
+        _records_are_kept,
+        expression="!self.record || !has(self.audit) || self.audit == 'full'",
+    ),
+    Rule(
+        "`spec.portionSize` is a multiple of `spec.batchSize`.",
+        _PORTION_SIZE,
+        (_BATCH_SIZE,),
+        _portion_is_whole_batches,
+        expression="!has(self.portionSize) || !has(self.batchSize) || "
+        "self.portionSize % self.batchSize == 0",
+    ),
+    Rule(
+        "`leaseSeconds` is more than twice `heartbeatSeconds`, so that one lost sign of life "
+        "takes no work away.",
+        _LEASE,
+        ((*_COORDINATOR, "heartbeatSeconds"),),
+        _lease_outlives_heartbeats,
+        expression="self.coordinator.leaseSeconds > 2.0 * self.coordinator.heartbeatSeconds",
+    ),
+    Rule(
+        "`memberTimeoutSeconds` is more than `leaseSeconds`: work is given to others before its "
+        "owner is declared dead.",
+        (*_COORDINATOR, "memberTimeoutSeconds"),
+        (_LEASE,),
+        _member_outlives_lease,
+        expression="self.coordinator.memberTimeoutSeconds > self.coordinator.leaseSeconds",
+    ),
+    Rule(
+        "`spec.stop.targetMetric` needs an evaluation during training.",
+        _TARGET,
+        (("spec", "evaluation"),),
+        _target_is_measured,
+        expression="!has(self.stop.targetMetric) || (has(self.evaluation) && "
+        "(has(self.evaluation.everyEpochs) || has(self.evaluation.everySeconds)))",
+    ),
+    Rule(
+        "`spec.stop.targetMetric` alone may never be met.",
+        _TARGET,
+        (_STOP,),
+        _target_may_never_be_met,
+        Severity.WARNING,
+    ),
+    Rule(
+        "`durability: none` beside a `spec.checkpoint`: the checkpoints do not save a job from a "
+        "lost shard.",
+        ("spec", "parameterServer", "durability"),
+        (("spec", "checkpoint"),),
+        _checkpoint_is_used,
+        Severity.WARNING,
+    ),
+)
