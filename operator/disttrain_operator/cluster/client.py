@@ -91,7 +91,7 @@ class Client:
                 await session.close()
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        request = Request("GET", f"{kind.value.path(namespace)}/{name}", {})
+        request = Request("GET", kind.value.path(namespace, name), {})
         return await self._call(request, _level(kind))
 
     async def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object:
@@ -103,14 +103,14 @@ class Client:
     async def apply(self, kind: Kind, body: Object, subresource: str = "") -> Object:
         """Make the fields in the body what they are there, whoever wrote them before."""
         metadata = body["metadata"]
-        path = f"{kind.value.path(metadata['namespace'])}/{metadata['name']}{subresource}"
+        path = kind.value.path(metadata["namespace"], metadata["name"]) + subresource
         parameters = {**_OURS, **_STRICT, "force": "true"}
         request = Request("PATCH", path, parameters, content=_APPLY, body=body)
         return await self._call(request, _level(kind))
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
         """Change the fields in the patch; with metadata.uid only of that very object."""
-        path = f"{kind.value.path(namespace)}/{name}"
+        path = kind.value.path(namespace, name)
         request = Request("PATCH", path, _OURS, content=_MERGE, body=patch)
         return await self._call(request, _level(kind))
 
@@ -132,8 +132,7 @@ class Client:
         options: Object = {"preconditions": only, "propagationPolicy": "Background"}
         if at_once:
             options["gracePeriodSeconds"] = 0
-        path = f"{kind.value.path(namespace)}/{name}"
-        await self._call(Request("DELETE", path, {}, body=options))
+        await self._call(Request("DELETE", kind.value.path(namespace, name), {}, body=options))
 
     async def pages(self, query: Query) -> AsyncIterator[Page]:
         """Everything that a query is about, in chunks of one moment and of bounded size."""

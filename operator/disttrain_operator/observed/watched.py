@@ -5,23 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from disttrain_operator.kinds import SHARED, WORKLOADS, Kind
+from disttrain_operator.kinds import CHILDREN, SHARED, WORKLOADS, Kind
 from disttrain_operator.observed import parsing, pods
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import JobKey
 
 LOG = logging.getLogger(__name__)
-
-CHILDREN: Final = (
-    Kind.StatefulSet,
-    Kind.ReplicaSet,
-    Kind.Job,
-    Kind.Service,
-    Kind.PodDisruptionBudget,
-    Kind.PersistentVolumeClaim,
-)
-"""What is made for a job, but for the Secret, which nobody may read."""
 
 KINDS: Final = (Kind.DistTrainJob, *SHARED, *CHILDREN, Kind.Pod)
 """All that is listed, and watched but for what jobs share: nothing follows from it."""

@@ -74,8 +74,7 @@ def spec(holder: str, now: datetime) -> dict[str, Any]:
 
 def body(namespace: str, lease: str, holder: str, now: datetime) -> dict[str, Any]:
     return {
-        "apiVersion": Kind.Lease.value.api_version,
-        "kind": Kind.Lease.name,
+        **Kind.Lease.header,
         "metadata": {"namespace": namespace, "name": lease},
         "spec": spec(holder, now),
     }

@@ -79,12 +79,10 @@ def _event(job: JobRecord, news: EventText, now: datetime, *, told: str = "") ->
     told = told or f"{job.uid}/{job.generation}/{news.reason}"
     name = f"{job.key.name}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
     return {
-        "apiVersion": Kind.Event.value.api_version,
-        "kind": Kind.Event.name,
+        **Kind.Event.header,
         "metadata": {"name": name, "namespace": job.key.namespace},
         "involvedObject": {
-            "apiVersion": Kind.DistTrainJob.value.api_version,
-            "kind": Kind.DistTrainJob.name,
+            **Kind.DistTrainJob.header,
             "namespace": job.key.namespace,
             "name": job.key.name,
             "uid": job.uid,

@@ -255,8 +255,7 @@ def _makes_something(planned: Plan) -> bool:
 
 def _patch(job: JobRecord, status: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": job.key.name, "namespace": job.key.namespace, "uid": job.uid}
-    header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
-    return {**header, "metadata": metadata, "status": status}
+    return {**Kind.DistTrainJob.header, "metadata": metadata, "status": status}
 
 
 def measure(job: JobRecord, status: dict[str, Any], now: datetime) -> None:

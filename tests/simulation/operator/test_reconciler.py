@@ -14,9 +14,9 @@ from builders.fake_cluster import FakeClient, World
 from builders.operator_in_memory import OperatorInMemory, WatchEvent
 from disttrain.errors import DistTrainError
 from disttrain_operator.errors import Forbidden
-from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.kinds import CHILDREN, WORKLOADS, Kind
 from disttrain_operator.observed.records import EndPhase, JobKey
-from disttrain_operator.observed.watched import CHILDREN, KINDS
+from disttrain_operator.observed.watched import KINDS
 
 SEEDS = range(int(os.environ.get("DISTTRAIN_SIMULATION_SEEDS", "8")))
 STEPS = 60
