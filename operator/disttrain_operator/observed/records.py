@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from disttrain.job.names import Role
 from disttrain_operator import json_text
@@ -61,6 +61,7 @@ class Outcome:
 class JobRecord:
     """A DistTrainJob."""
 
+    kind: ClassVar[Kind] = Kind.DistTrainJob
     key: JobKey
     uid: str
     version: int
@@ -80,6 +81,14 @@ class JobRecord:
     strategy: str
     training: bool
     """Whether the coordinator has reported a sample."""
+
+    @property
+    def job(self) -> JobKey:
+        return self.key
+
+    @property
+    def name(self) -> str:
+        return self.key.name
 
     @property
     def of_job(self) -> str:
@@ -154,6 +163,7 @@ class Death:
 class PodRecord:
     """A pod of a job."""
 
+    kind: ClassVar[Kind] = Kind.Pod
     name: str
     uid: str
     version: int

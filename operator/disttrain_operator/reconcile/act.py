@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -21,10 +21,10 @@ from disttrain_operator.manifests.children import Child
 from disttrain_operator.manifests.context import Context
 from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.records import ChildRecord, JobRecord
+from disttrain_operator.observed.records import ChildRecord, JobRecord, PodRecord
 from disttrain_operator.policies import missing_pods
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import deeds, events, report, telling, workloads
+from disttrain_operator.reconcile import events, report, telling, workloads
 from disttrain_operator.reconcile.actions import (
     Action,
     Annotate,
@@ -33,13 +33,11 @@ from disttrain_operator.reconcile.actions import (
     Create,
     CreateKeys,
     DeleteJob,
-    EndPod,
     RemovePod,
     Renew,
     Rescale,
     RestartAll,
 )
-from disttrain_operator.reconcile.deeds import EventText
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 LOG = logging.getLogger(__name__)
@@ -101,18 +99,14 @@ class Actor:
         """
         is_first = not self._workloads(job)
         for wave in ((), *_WAVES):
-            calls = (self._do(job, each) for each in actions if _wave(each) == wave)
-            for result in await asyncio.gather(*calls, return_exceptions=True):
-                if result is not None:
-                    raise result
+            await _all(self._do(job, each) for each in actions if _wave(each) == wave)
             if self._knowledge.in_the_way:
                 if is_first:
                     await self._take_back(job)
                 return
 
     def _workloads(self, job: JobRecord) -> list[ChildRecord]:
-        children = self._inventory.at(job.key).children.values()
-        return [each for each in children if each.kind in WORKLOADS and each.owner_uid == job.uid]
+        return self._inventory.at(job.key).children_of(job, WORKLOADS)
 
     async def _take_back(self, job: JobRecord) -> None:
         """Delete the workloads that were made before it was seen that a name is taken."""
@@ -120,8 +114,8 @@ class Actor:
         for each in self._workloads(job):
             with suppress(NotFound, Conflict):
                 await self._client.delete(each.kind, job.key.namespace, each.name, each.uid)
-                await self._tell(job, deeds.taken_back(each, taken))
-            self._inventory.drop_child(job.key, (each.kind, each.name), each.uid)
+                await self._tell(job, events.taken_back(each, taken))
+            self._inventory.drop(each)
 
     def _do(self, job: JobRecord, action: Action) -> Awaitable[None]:
         calls: dict[type, Callable[[JobRecord, Any], Awaitable[None]]] = {
@@ -131,7 +125,6 @@ class Actor:
             Create: self._create_missing,
             Renew: self._renew,
             Rescale: self._rescale,
-            EndPod: self._end_pod,
             RestartAll: self._restart_all,
             RemovePod: self._remove_pod,
             AskWhy: self._ask_why,
@@ -146,13 +139,13 @@ class Actor:
         try:
             answer = await self._client.merge(Kind.DistTrainJob, key.namespace, key.name, patch)
         except NotFound:
-            self._inventory.drop_job(key, job.uid)
+            self._inventory.drop(job)
             raise
         except Conflict:
             # Somebody else wrote at the same time, or it is another job by now.
             await read_again(self._client, self._inventory, job)
             raise
-        self._inventory.put_job(parsing.job(answer, report.FIELDS))
+        self._inventory.put(parsing.job(answer, report.FIELDS))
 
     async def _check(self, _: JobRecord, action: CheckTemplates) -> None:
         for child in action.children:
@@ -179,27 +172,27 @@ class Actor:
             LOG.warning("%s: its keys were deleted; all pods start again with new ones", job.key)
             told = events.new_keys(job, str(made["metadata"].get("uid")), self._clock())
             await telling.tell(self._client, told)
-            await self._at_once(job, action.pods)
+            await self._end(action.pods)
 
     async def _renew(self, job: JobRecord, action: Renew) -> None:
-        child, key = action.child, job.key
+        seen, namespace = action.seen, job.key.namespace
         try:
             await self._client.delete(
-                child.kind, key.namespace, child.name, action.uid, version=action.version
+                seen.kind, namespace, seen.name, seen.uid, version=seen.version
             )
         except Conflict:
             # It has changed: the next look decides again.
             return
         except NotFound:
             pass
-        self._inventory.drop_child(key, child.key, action.uid)
-        if await self._create(job, child):
-            await self._tell(job, deeds.renewed(action))
+        self._inventory.drop(seen)
+        if await self._create(job, action.child):
+            await self._tell(job, events.renewed(action))
 
     async def _create_missing(self, job: JobRecord, action: Create) -> None:
         child = action.child
         if await self._create(job, child) and job.phase == Phase.RUNNING:
-            await self._tell(job, deeds.made_again(child.kind, child.name))
+            await self._tell(job, events.made_again(child.kind, child.name))
 
     async def _create(self, job: JobRecord, child: Child) -> bool:
         """Make an object; returns whether it was."""
@@ -236,10 +229,10 @@ class Actor:
         try:
             answer = await self._client.merge(kind, job.key.namespace, name, _scaled(action))
         except (NotFound, Conflict):
-            self._inventory.drop_child(job.key, (kind, name), action.uid)
+            self._inventory.drop_at(job.key, action.child, action.uid)
         else:
             self._keep(kind, answer)
-            await self._tell(job, deeds.scaled(action, before))
+            await self._tell(job, events.scaled(action, before))
 
     async def _rescale_deployment(self, job: JobRecord, action: Rescale) -> None:
         """Scale what an older operator made, if it is the job's; its ReplicaSets follow soon."""
@@ -253,40 +246,44 @@ class Actor:
             await self._client.merge(kind, namespace, name, _scaled(action))
         except (NotFound, Conflict):
             for each in sets:
-                self._inventory.drop_child(job.key, (each.kind, each.name), each.uid)
+                self._inventory.drop(each)
             return
         wanted = [dict(action.spec)["replicas"], *(0 for _ in sets)]
         for each, number in zip(sets, wanted, strict=False):
-            self._inventory.put_child(replace(each, wanted=number))
-        await self._tell(job, deeds.scaled(action, None))
+            self._inventory.put(replace(each, wanted=number))
+        await self._tell(job, events.scaled(action, None))
 
     async def _restart_all(self, job: JobRecord, action: RestartAll) -> None:
-        await self._at_once(job, action.pods)
-        await self._tell(job, deeds.restarted(action))
+        await self._end(action.pods)
+        await self._tell(job, events.restarted(action))
 
-    async def _end_pod(self, job: JobRecord, action: EndPod) -> None:
+    async def _end(self, pods: Iterable[PodRecord]) -> None:
+        """Delete pods: their processes end in their time, and their controllers make others."""
+        await _all(self._end_pod(pod) for pod in pods)
+
+    async def _end_pod(self, pod: PodRecord) -> None:
         with suppress(NotFound, Conflict):
-            await self._client.delete(Kind.Pod, job.key.namespace, action.name, action.uid)
+            await self._client.delete(Kind.Pod, pod.job.namespace, pod.name, pod.uid)
 
     async def _remove_pod(self, job: JobRecord, action: RemovePod) -> None:
-        why = await self._why_lost(action)
+        pod, namespace = action.pod, job.key.namespace
+        why = await self._why_lost(pod)
         if not why:
-            self._knowledge.answered[action.node] = self._clock()
+            self._knowledge.answered[pod.node] = self._clock()
             return
-        namespace = job.key.namespace
         try:
-            await self._client.delete(Kind.Pod, namespace, action.name, action.uid, at_once=True)
-            if action.role is Role.COORDINATOR:
+            await self._client.delete(Kind.Pod, namespace, pod.name, pod.uid, at_once=True)
+            if pod.role is Role.COORDINATOR:
                 # A Job's finalizer holds it until somebody says that it has ended.
-                patch = {"metadata": {"uid": action.uid}, "status": _ENDED}
-                await self._client.merge(Kind.Pod, namespace, f"{action.name}/status", patch)
+                patch = {"metadata": {"uid": pod.uid}, "status": _ENDED}
+                await self._client.merge(Kind.Pod, namespace, f"{pod.name}/status", patch)
         except (NotFound, Conflict):
-            self._inventory.drop_pod(job.key, action.name, action.uid)
+            self._inventory.drop(pod)
             return
-        self._inventory.drop_pod(job.key, action.name, action.uid)
-        await self._tell(job, deeds.removed(action, why))
+        self._inventory.drop(pod)
+        await self._tell(job, events.removed(action, why))
 
-    async def _why_lost(self, pod: RemovePod) -> str:
+    async def _why_lost(self, pod: PodRecord) -> str:
         """Why a pod's node is lost, in words; empty for a node that answers."""
         try:
             return parsing.trouble_of_node(await self._client.get(Kind.Node, "", pod.node))
@@ -309,12 +306,12 @@ class Actor:
         try:
             await self._client.delete(Kind.DistTrainJob, key.namespace, key.name, job.uid)
         except (NotFound, Conflict):
-            self._inventory.drop_job(key, job.uid)
+            self._inventory.drop(job)
             return
-        self._inventory.drop_job(key, job.uid)
-        await self._tell(job, deeds.deleted(job))
+        self._inventory.drop(job)
+        await self._tell(job, events.deleted(job))
 
-    async def _tell(self, job: JobRecord, deed: EventText) -> None:
+    async def _tell(self, job: JobRecord, deed: events.EventText) -> None:
         await telling.tell_deed(self._client, job, deed, self._clock())
 
     def _keep_made(self, kind: Kind, made: dict[str, Any]) -> None:
@@ -325,10 +322,10 @@ class Actor:
         record = parsing.child(kind, {**made, "kind": kind.name})
         known = self._inventory.at(record.job).children.get((kind, record.name))
         if known is None or known.uid != record.uid:
-            self._inventory.put_child(record)
+            self._inventory.put(record)
 
     def _keep(self, kind: Kind, answer: dict[str, Any]) -> None:
-        self._inventory.put_child(parsing.child(kind, {**answer, "kind": kind.name}))
+        self._inventory.put(parsing.child(kind, {**answer, "kind": kind.name}))
 
 
 async def read_again(client: Client, inventory: Inventory, job: JobRecord) -> JobRecord:
@@ -336,11 +333,18 @@ async def read_again(client: Client, inventory: Inventory, job: JobRecord) -> Jo
     try:
         body = await client.get(Kind.DistTrainJob, job.key.namespace, job.key.name)
     except NotFound:
-        inventory.drop_job(job.key, job.uid)
+        inventory.drop(job)
         raise
     found = parsing.job(body, report.FIELDS)
-    inventory.put_job(found)
+    inventory.put(found)
     return found
+
+
+async def _all(calls: Iterable[Awaitable[None]]) -> None:
+    """Do things together; all of it is tried before an error."""
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        if result is not None:
+            raise result
 
 
 def _wave(action: Action) -> tuple[Kind, ...]:

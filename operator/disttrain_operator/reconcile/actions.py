@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from disttrain.job.names import Role
-from disttrain_operator.manifests.children import Child
-from disttrain_operator.observed.records import Outcome
+from disttrain_operator.manifests.children import Child, ChildKey
+from disttrain_operator.observed.records import ChildRecord, Outcome, PodRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +24,10 @@ class CheckTemplates:
 
 
 @dataclass(frozen=True, slots=True)
-class EndPod:
-    """Delete a pod: its process ends in its time, and its controller makes another."""
-
-    name: str
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
 class RestartAll:
     """End all pods of the job, by a rule of its failure policy."""
 
-    pods: tuple[EndPod, ...]
+    pods: tuple[PodRecord, ...]
     because: str
 
 
@@ -46,7 +37,7 @@ class CreateKeys:
 
     launch: str
     """The manifest as the processes read it."""
-    pods: tuple[EndPod, ...] = ()
+    pods: tuple[PodRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +52,7 @@ class Renew:
     """Delete a child that has not changed since it was seen, and make it again."""
 
     child: Child
-    uid: str
-    version: int
+    seen: ChildRecord
     because: str
 
 
@@ -70,8 +60,7 @@ class Renew:
 class Rescale:
     """Change how much of a workload runs."""
 
-    child: tuple[Any, str]
-    """Kind and name."""
+    child: ChildKey
     uid: str
     spec: tuple[tuple[str, Any], ...]
     """Fields of the spec, and their values."""
@@ -91,12 +80,7 @@ class Rescale:
 class RemovePod:
     """Delete a pod without waiting for its node, if that is lost."""
 
-    name: str
-    uid: str
-    role: Role
-    node: str
-    tainted: bool
-    """Whether the pod itself says that a taint of its node took it away."""
+    pod: PodRecord
     because: str
 
 
@@ -119,7 +103,6 @@ Action = (
     | Create
     | Renew
     | Rescale
-    | EndPod
     | RestartAll
     | RemovePod
     | AskWhy

@@ -9,7 +9,7 @@ from disttrain.job.spec import Spec
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
-from disttrain_operator.observed.records import ChildRecord, JobRecord, Outcome, PodRecord
+from disttrain_operator.observed.records import JobRecord, Outcome, PodRecord
 from disttrain_operator.policies import (
     conditions,
     deadlines,
@@ -31,7 +31,6 @@ from disttrain_operator.reconcile.actions import (
     AskWhy,
     CheckTemplates,
     DeleteJob,
-    EndPod,
     Plan,
     RemovePod,
     Rescale,
@@ -153,8 +152,7 @@ def _count(
         # Before the failure counts as known: an operator that dies between does it again.
         pods = situation.observed.pods_of(job)
         going = [pod for pod in pods if pod.gone_at is None and not pod.over]
-        ends = tuple(EndPod(pod.name, pod.uid) for pod in going)
-        actions.append(RestartAll(ends, counted.why_restarts_all))
+        actions.append(RestartAll(tuple(going), counted.why_restarts_all))
     if counted.annotation and counted.annotation != job.restarts:
         actions.append(Annotate(parsing.RESTARTS, counted.annotation))
     return actions
@@ -165,23 +163,15 @@ def _remove_lost(situation: _Situation) -> list[Action]:
         return []
     known = situation.knowledge.answered
     overdue = lost_pods.overdue(situation.job, situation.observed, known, situation.now)
-    return [
-        RemovePod(pod.name, pod.uid, pod.role, pod.node, pod.tainted, _lateness(pod, situation.now))
-        for pod in overdue
-    ]
+    return [RemovePod(pod, _lateness(pod, situation.now)) for pod in overdue]
 
 
 def _ask_why(situation: _Situation, outcome: Outcome | None) -> list[Action]:
     if outcome is not None:
         return []
-    own, known = _own(situation), situation.knowledge.lacks
+    own, known = situation.observed.children_of(situation.job), situation.knowledge.lacks
     uids = missing_pods.unexplained(own, known, situation.now)
     return [AskWhy(uids)] if uids else []
-
-
-def _own(situation: _Situation) -> list[ChildRecord]:
-    found = situation.observed.children.values()
-    return [child for child in found if child.owner_uid == situation.job.uid]
 
 
 def _lateness(pod: PodRecord, now: datetime) -> str:
@@ -248,7 +238,8 @@ def _wake_at(
     if outcome is None:
         instants.append(deadlines.next_instant(spec, _since(situation, spec)))
         instants.append(starting.next_instant(job, situation.observed, now))
-        instants.append(missing_pods.next_instant(_own(situation), situation.knowledge.lacks))
+        own = situation.observed.children_of(job)
+        instants.append(missing_pods.next_instant(own, situation.knowledge.lacks))
         instants.append(
             key_checks.due_at(job, situation.observed, situation.knowledge.keys_checked)
         )

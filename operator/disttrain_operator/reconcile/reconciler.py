@@ -220,7 +220,7 @@ class Reconciler:
         # Not before: a write that failed is tried again, and counts once.
         measure(job, status, self._clock())
         record = parsing.job(answer, report.FIELDS)
-        self._inventory.put_job(record)
+        self._inventory.put(record)
         known.reported_at = self._clock()
         known.told.clear()
         # Kept only where they differ: two statuses of each job would be most of the memory.

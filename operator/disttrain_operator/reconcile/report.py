@@ -56,6 +56,7 @@ def status(facts: Facts, now: datetime) -> dict[str, Any]:
     before = conditions.status_before(facts.job.status)
     situation = _situation(facts)
     pods = facts.observed.pods_of(facts.job)
+    replica_sets = facts.observed.children_of(facts.job, (Kind.ReplicaSet,))
     known = {condition.type: condition for condition in before.conditions}
     selector = cluster_labels.pods_of(facts.job.key.name, facts.job.uid, Role.REPLICA)
     made = JobStatus(
@@ -66,7 +67,7 @@ def status(facts: Facts, now: datetime) -> dict[str, Any]:
         start_time=_start_time(facts),
         completion_time=_completion_time(facts.outcome),
         restarts=Restarts(**{role.value: facts.counted.totals[role] for role in Role}),
-        replicas=0 if _is_over(facts) else _there(facts, Kind.ReplicaSet),
+        replicas=0 if _is_over(facts) else sum(each.remaining for each in replica_sets),
         ready_replicas=0 if _is_over(facts) else situation.replicas[0],
         selector=cluster_labels.selector_text(selector),
         failures=latest_failures(before.failures, pods),
@@ -112,16 +113,7 @@ def _is_over(facts: Facts) -> bool:
 
 
 def _ready(facts: Facts, kind: Kind) -> int:
-    return sum(child.ready for child in _own(facts, kind))
-
-
-def _there(facts: Facts, kind: Kind) -> int:
-    return sum(child.remaining for child in _own(facts, kind))
-
-
-def _own(facts: Facts, kind: Kind) -> list[Any]:
-    children = facts.observed.children.values()
-    return [each for each in children if each.kind is kind and each.owner_uid == facts.job.uid]
+    return sum(child.ready for child in facts.observed.children_of(facts.job, (kind,)))
 
 
 def latest_failures(known: tuple[Failure, ...], pods: Iterable[PodRecord]) -> tuple[Failure, ...]:

@@ -12,7 +12,7 @@ from disttrain_operator.kinds import Kind
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import JobRecord
 from disttrain_operator.reconcile import events
-from disttrain_operator.reconcile.deeds import EventText
+from disttrain_operator.reconcile.events import EventText
 
 LOG = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from disttrain_operator.policies import key_checks, outcome, problem
 from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired
-from disttrain_operator.reconcile.actions import Action, Create, CreateKeys, EndPod, Renew, Rescale
+from disttrain_operator.reconcile.actions import Action, Create, CreateKeys, Renew, Rescale
 
 _ROLE_OF = {Kind.StatefulSet: Role.SHARD, Kind.ReplicaSet: Role.REPLICA, Kind.Job: Role.COORDINATOR}
 
@@ -53,7 +53,7 @@ def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> lis
 
     `common`: what is there of the objects that the jobs of a namespace share.
     """
-    own = _own(target.job, observed)
+    own = observed.children_of(target.job, WORKLOADS)
     stale = [child for child in own if child.templates != target.digest]
     others = [child for child in stale if not child.wanted]
     if any(child.remaining for child in others):
@@ -84,7 +84,7 @@ def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> lis
 
 def check_keys(target: Target, observed: Observed) -> list[Action]:
     """Make the keys, should they be gone; the processes with those of before must start again."""
-    text, _ = _text(target, _own(target.job, observed))
+    text, _ = _text(target, observed.children_of(target.job, WORKLOADS))
     objects = desired.objects(text, target.context)
     return [] if objects is None else [_keys(target.job, objects, observed)]
 
@@ -104,7 +104,7 @@ def _stop_for_other_templates(job: JobRecord, observed: Observed) -> list[Action
 
 def unmarked(job: JobRecord, observed: Observed) -> Problem | None:
     """What keeps the operator from making anything for a job of which something runs already."""
-    own = _own(job, observed)
+    own = observed.children_of(job, WORKLOADS)
     if not own or any(desired.is_readable(child.objects) for child in own):
         return None
     message = (
@@ -118,11 +118,6 @@ def unmarked(job: JobRecord, observed: Observed) -> Problem | None:
 def to_check(actions: list[Action]) -> tuple[Child, ...]:
     created = (action.child for action in actions if isinstance(action, Create | Renew))
     return tuple(child for child in created if child.kind in WORKLOADS)
-
-
-def _own(job: JobRecord, observed: Observed) -> list[ChildRecord]:
-    found = observed.children.values()
-    return [each for each in found if each.kind in WORKLOADS and each.owner_uid == job.uid]
 
 
 def _text(target: Target, own: list[ChildRecord]) -> tuple[str, str]:
@@ -152,8 +147,7 @@ def _absent(
 
 
 def _keys(job: JobRecord, objects: Objects, observed: Observed) -> CreateKeys:
-    holders = key_checks.holders(job, observed)
-    return CreateKeys(objects.launch, tuple(EndPod(pod.name, pod.uid) for pod in holders))
+    return CreateKeys(objects.launch, key_checks.holders(job, observed))
 
 
 def _whole(child: Child, text: str, target: Target) -> Child:
@@ -171,7 +165,7 @@ def _renew(child: Child, seen: ChildRecord, because: str) -> Renew:
         # It was not suspended, so the deadline counts from its first start.
         annotations = {**body["metadata"]["annotations"], parsing.STARTED: times.text(seen.started)}
         body = {**body, "metadata": {**body["metadata"], "annotations": annotations}}
-    return Renew(replace(child, body=body), seen.uid, seen.version, because)
+    return Renew(replace(child, body=body), seen, because)
 
 
 def _rescale(

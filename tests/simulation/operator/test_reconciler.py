@@ -402,7 +402,7 @@ def test_a_job_whose_coordinator_was_deleted_unread_is_looked_at_before_it_is_gi
             if event[0] is not Kind.Pod:
                 operator.take(event)
         for pod in list(operator.inventory.at(KEY).pods.values()):
-            operator.inventory.drop_pod(KEY, pod.name, pod.uid)
+            operator.inventory.drop(pod)
         assert await operator.look()
 
     when_at_rest(world, happens)
