@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Any
 
 from disttrain.job.names import Role
+from disttrain_operator import untrusted
 from disttrain_operator.manifests.config import ManifestConfig, PodSecurity
-
-Object = dict[str, Any]
+from disttrain_operator.manifests.context import Object
 
 _SYSTEM_PRIORITIES = "system-"
 """They evict everybody's pods."""
@@ -36,15 +35,10 @@ def _of_account(spec: Object, role: Role, own: str, config: ManifestConfig) -> I
 
 
 def _has_projected_token(spec: Object) -> bool:
-    volumes = spec.get("volumes") or []
-    projected = [each.get("projected") for each in volumes if isinstance(each, dict)]
-    sources = [each.get("sources") for each in projected if isinstance(each, dict)]
-    return any(
-        isinstance(source, dict) and source.get("serviceAccountToken")
-        for each in sources
-        if isinstance(each, list)
-        for source in each
-    )
+    volumes = untrusted.items(spec.get("volumes"))
+    projected = [untrusted.mapping(each, "projected") for each in volumes]
+    sources = [source for each in projected for source in untrusted.items(each.get("sources"))]
+    return any(source.get("serviceAccountToken") for source in sources)
 
 
 def _of_place(spec: Object, config: ManifestConfig) -> Iterator[str]:

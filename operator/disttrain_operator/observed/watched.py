@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
+from disttrain_operator import untrusted
 from disttrain_operator.kinds import CHILDREN, SHARED, WORKLOADS, Kind
 from disttrain_operator.observed import parsing, pods
 from disttrain_operator.observed.inventory import Inventory
@@ -69,7 +70,7 @@ class Sights:
         return pods.record(body) if kind is Kind.Pod else parsing.child(kind, body)
 
     def _gone(self, kind: Kind, body: dict[str, Any]) -> Sight:
-        metadata = parsing.mapping(body.get("metadata"))
+        metadata = untrusted.mapping(body, "metadata")
         name, uid = str(metadata.get("name")), str(metadata.get("uid"))
         for listing in self._listings:
             listing.add(uid)
@@ -89,7 +90,7 @@ def _apart(take: _Take, kind: Kind, body: dict[str, Any]) -> Sight:
     try:
         return take(kind, body)
     except Exception:
-        metadata = parsing.mapping(body.get("metadata"))
+        metadata = untrusted.mapping(body, "metadata")
         name = f"{kind.name} {metadata.get('namespace')}/{metadata.get('name')}"
         LOG.exception("%.200s cannot be understood; it is passed over", name)
         return NOTHING

@@ -14,6 +14,7 @@ from disttrain.job.failure_policy import (
     MaxRestarts,
 )
 from disttrain.job.names import Role
+from disttrain_operator import untrusted
 from disttrain_operator.observed.records import Death, EndPhase, OperatorReason, Outcome, PodRecord
 
 _DISRUPTED = FailureRule(reasons=(DISRUPTION,), action=FailureAction.RESTART_POD_IGNORING_BUDGET)
@@ -211,27 +212,16 @@ def _text(tallies: Mapping[Role, _Tally]) -> str:
 
 
 def _parsed(annotation: str) -> dict[Role, _Tally]:
-    try:
-        content = json.loads(annotation) if annotation else {}
-    except (ValueError, RecursionError):
-        content = {}
-    entries = content if isinstance(content, dict) else {}
-    return {role: _tally(entries.get(role.value)) for role in Role}
+    entries = untrusted.written(annotation)
+    return {role: _tally(untrusted.mapping(entries, role.value)) for role in Role}
 
 
-def _tally(value: Any) -> _Tally:
-    entry = value if isinstance(value, dict) else {}
-    pods = entry.get("pods")
-    counts = pods if isinstance(pods, dict) else {}
-    known = {str(uid): number for uid, number in counts.items() if isinstance(number, int)}
+def _tally(entry: dict[str, Any]) -> _Tally:
+    counts = untrusted.mapping(entry, "pods")
     return _Tally(
-        total=_number(entry.get("total")),
-        outside=_number(entry.get("outside")),
-        members=_number(entry.get("members")),
-        known=known,
+        total=untrusted.number(entry.get("total")),
+        outside=untrusted.number(entry.get("outside")),
+        members=untrusted.number(entry.get("members")),
+        known={uid: untrusted.number(count) for uid, count in counts.items()},
         seen={},
     )
-
-
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) else 0

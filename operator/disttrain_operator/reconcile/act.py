@@ -12,6 +12,7 @@ from disttrain.job import cluster_labels
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain.job.status import Phase
+from disttrain_operator import untrusted
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.cluster.query import Query
 from disttrain_operator.errors import Conflict, Forbidden, NotFound, Refused
@@ -362,13 +363,13 @@ def _scaled(action: Rescale) -> dict[str, Any]:
 
 
 def _is_owned(found: dict[str, Any], job: JobRecord) -> bool:
-    owners = parsing.items(parsing.mapping(found.get("metadata")).get("ownerReferences"))
+    owners = untrusted.items(untrusted.mapping(found, "metadata").get("ownerReferences"))
     return any(owner.get("uid") == job.uid for owner in owners)
 
 
 def _is_common(found: dict[str, Any]) -> bool:
     """Whether an object is one that the operator made for all jobs of the namespace."""
-    labels = parsing.mapping(parsing.mapping(found.get("metadata")).get("labels"))
+    labels = untrusted.mapping(found, "metadata", "labels")
     own = cluster_labels.managed().items() <= labels.items()
     return own and cluster_labels.INSTANCE not in labels
 
