@@ -12,6 +12,7 @@ from typing import Any, Self
 import aiohttp
 
 from disttrain.job.cluster_names import OPERATOR_FIELD_MANAGER
+from disttrain_operator import json_text
 from disttrain_operator.cluster import answers, streams
 from disttrain_operator.cluster.credentials import Credentials
 from disttrain_operator.cluster.query import JSON, WATCH, Query, Request
@@ -207,20 +208,22 @@ class Client:
         self, request: Request, limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; what breaks while its answer is read is translated too."""
-        session = self._watching if request.is_watch else self._asking
+        watches = request.verb == WATCH
+        session = self._watching if watches else self._asking
         if session is None:
             message = "the client is not open; use it as an async context manager"
             raise Unavailable(message)
         url, code = self._credentials.server + request.path, "none"
         try:
             # The file of the token may be away as well, or not be readable.
-            identity = self._identity()
+            headers = {"Accept": request.accept, "Content-Type": request.content}
+            headers |= self._identity()
             async with session.request(
-                request.method,
+                "GET" if watches else request.verb,
                 url,
                 params=request.parameters,
-                data=request.data,
-                headers={**request.headers, **identity},
+                data=None if request.body is None else json_text.write(request.body),
+                headers=headers,
                 timeout=limits,
             ) as response:
                 code = str(response.status)

@@ -63,3 +63,8 @@ class Scale:
     replicas: int
     coordinator: bool
     """Whether the coordinator shall run."""
+
+    def of(self, kind: Kind) -> int:
+        """How many pods a workload of a kind shall have."""
+        sizes = {Kind.StatefulSet: self.shards, Kind.ReplicaSet: self.replicas}
+        return sizes.get(kind, int(self.coordinator))

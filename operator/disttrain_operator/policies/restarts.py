@@ -84,10 +84,6 @@ class Counted:
     """Pods whose failures are not in the annotation of before."""
 
     @property
-    def restarts_all(self) -> bool:
-        return self.why_restarts_all != ""
-
-    @property
     def why_restarts_all(self) -> str:
         """The rule and the pod that make all processes start again; empty for none."""
         action = FailureAction.RESTART_JOB_FROM_CHECKPOINT

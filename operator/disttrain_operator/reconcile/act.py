@@ -249,7 +249,7 @@ class Actor:
             for each in sets:
                 self._inventory.drop(each)
             return
-        wanted = [dict(action.spec)["replicas"], *(0 for _ in sets)]
+        wanted = [action.wanted, *(0 for _ in sets)]
         for each, number in zip(sets, wanted, strict=False):
             self._inventory.put(replace(each, wanted=number))
         await self._tell(job, events.scaled(action, None))
@@ -359,7 +359,7 @@ def _scaled(action: Rescale) -> dict[str, Any]:
     metadata: dict[str, Any] = {"uid": action.uid}
     if action.outcome is not None:
         metadata["annotations"] = {cluster_labels.OUTCOME: outcomes.to_annotation(action.outcome)}
-    return {"metadata": metadata, "spec": dict(action.spec)}
+    return {"metadata": metadata, "spec": action.spec}
 
 
 def _is_owned(found: dict[str, Any], job: JobRecord) -> bool:

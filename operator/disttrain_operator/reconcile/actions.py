@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests.children import Child, ChildKey
 from disttrain_operator.observed.records import ChildRecord, Outcome, PodRecord
 
@@ -62,8 +63,8 @@ class Rescale:
 
     child: ChildKey
     uid: str
-    spec: tuple[tuple[str, Any], ...]
-    """Fields of the spec, and their values."""
+    wanted: int
+    """The pods that it shall have."""
     because: str = ""
     outcome: Outcome | None = None
     """Why it is for good; the workload keeps it."""
@@ -71,9 +72,12 @@ class Rescale:
     """Whether an Event tells of it: at the end of a job, or when it is suspended, another does."""
 
     @property
-    def wanted(self) -> int:
-        told = dict(self.spec)
-        return int(told.get("replicas", 0 if told.get("suspend") else 1))
+    def spec(self) -> dict[str, Any]:
+        """The fields that say so."""
+        if self.child[0] is not Kind.Job:
+            return {"replicas": self.wanted}
+        # No pods at once is another way to stop it, for who does so by hand.
+        return {"suspend": False, "parallelism": 1} if self.wanted else {"suspend": True}
 
 
 @dataclass(frozen=True, slots=True)

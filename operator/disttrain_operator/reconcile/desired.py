@@ -18,7 +18,7 @@ from disttrain_operator.manifests import identity, keys, pod_security, stored, v
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, Scale
-from disttrain_operator.manifests.pod import given, pod_template
+from disttrain_operator.manifests.pod import pod_template, theirs
 from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.manifests.template import first_fault as template_fault
 from disttrain_operator.observed.records import JobKey, JobRecord
@@ -162,7 +162,13 @@ def _parsed(job: JobRecord, config: ManifestConfig) -> Desired:
     warnings = tuple(str(each) for each in found.findings)
     context = Context(job.key.name, job.key.namespace, job.uid, found.job, config)
     templates = [(spec.get(role) or {}).get("template") for role in _ROLES]
-    return _of_valid(context, stored.digest(templates), warnings)
+    return Desired(
+        context,
+        problems=tuple(_problems(context)),
+        templates=any(theirs(context, role) for role in Role),
+        digest=stored.digest(templates),
+        warnings=warnings,
+    )
 
 
 def _render(job: JobRecord, config: ManifestConfig) -> str:
@@ -179,12 +185,6 @@ def _digest(text: str) -> bytes:
 
 def _invalid(message: str) -> Desired:
     return Desired(None, (Problem(ProblemType.INVALID_MANIFEST, message),), templates=False)
-
-
-def _of_valid(context: Context, digest: str, warnings: tuple[str, ...]) -> Desired:
-    problems = tuple(_problems(context))
-    templates = any(given(context, role) is not None for role in Role)
-    return Desired(context, problems, templates, digest, warnings)
 
 
 def _problems(context: Context) -> list[Problem]:
@@ -206,9 +206,7 @@ def _unsupported(job: DistTrainJob) -> Problem | None:
 
 
 def _wrong_template(context: Context, role: Role) -> Problem | None:
-    theirs = given(context, role)
-    wrong = theirs and template_fault({"metadata": theirs.metadata, "spec": theirs.spec})
-    if wrong:
+    if wrong := template_fault(theirs(context, role)):
         return Problem(ProblemType.INVALID_TEMPLATE, f"the {role}'s template: {wrong}")
     return refused(pod_template(context, role), role, context.config)
 

@@ -148,7 +148,7 @@ def _count(
 ) -> list[Action]:
     job = situation.job
     actions: list[Action] = []
-    if outcome is None and counted.restarts_all:
+    if outcome is None and counted.why_restarts_all:
         # Before the failure counts as known: an operator that dies between does it again.
         pods = situation.observed.pods_of(job)
         going = [pod for pod in pods if pod.gone_at is None and not pod.over]
@@ -159,11 +159,14 @@ def _count(
 
 
 def _remove_lost(situation: _Situation) -> list[Action]:
+    now = situation.now
+    return [RemovePod(pod, _lateness(pod, now)) for pod, at in _lost_pods(situation) if at <= now]
+
+
+def _lost_pods(situation: _Situation) -> list[tuple[PodRecord, datetime]]:
     if not situation.config.removes_lost_pods:
         return []
-    known = situation.knowledge.answered
-    overdue = lost_pods.overdue(situation.job, situation.observed, known, situation.now)
-    return [RemovePod(pod, _lateness(pod, situation.now)) for pod in overdue]
+    return lost_pods.due(situation.job, situation.observed, situation.knowledge.answered)
 
 
 def _ask_why(situation: _Situation, outcome: Outcome | None) -> list[Action]:
@@ -232,9 +235,7 @@ def _wake_at(
 ) -> datetime | None:
     job, now = situation.job, situation.now
     instants = [due]
-    if situation.config.removes_lost_pods:
-        known = situation.knowledge.answered
-        instants.append(lost_pods.next_instant(job, situation.observed, known))
+    instants.append(min((at for _, at in _lost_pods(situation)), default=None))
     if outcome is None:
         instants.append(deadlines.next_instant(spec, _since(situation, spec)))
         instants.append(starting.next_instant(job, situation.observed, now))

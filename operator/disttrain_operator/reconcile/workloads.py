@@ -171,20 +171,13 @@ def _renew(child: Child, seen: ChildRecord, because: str) -> Renew:
 def _rescale(
     job: JobRecord, observed: Observed, scale: Scale, leave: Collection[ChildKey]
 ) -> list[Rescale]:
-    wanted = {
-        Kind.StatefulSet: scale.shards,
-        Kind.ReplicaSet: scale.replicas,
-        Kind.Job: int(scale.coordinator),
-    }
     return [
-        Rescale(key, child.uid, _spec(child.kind, wanted[child.kind]))
-        for key, child in observed.children.items()
-        if child.kind in wanted
-        and child.owner_uid == job.uid
-        and not child.deleting
+        Rescale((child.kind, child.name), child.uid, scale.of(child.kind))
+        for child in observed.children_of(job, WORKLOADS)
+        if not child.deleting
         and child.ended is None
-        and key not in leave
-        and child.wanted != wanted[child.kind]
+        and (child.kind, child.name) not in leave
+        and child.wanted != scale.of(child.kind)
     ]
 
 
@@ -194,8 +187,7 @@ def _rescale_deployment(job: JobRecord, observed: Observed, scale: Scale) -> lis
     sets = of_deployment(observed, name)
     if not sets or sum(each.wanted for each in sets) == scale.replicas:
         return []
-    spec = _spec(Kind.Deployment, scale.replicas)
-    return [Rescale((Kind.Deployment, name), sets[0].owner_uid, spec)]
+    return [Rescale((Kind.Deployment, name), sets[0].owner_uid, scale.replicas)]
 
 
 def of_deployment(observed: Observed, name: str) -> list[ChildRecord]:
@@ -206,13 +198,6 @@ def of_deployment(observed: Observed, name: str) -> list[ChildRecord]:
         for each in observed.children.values()
         if each.kind is Kind.ReplicaSet and each.owned_by == owner and not each.deleting
     ]
-
-
-def _spec(kind: Kind, wanted: int) -> tuple[tuple[str, int | bool], ...]:
-    if kind is Kind.Job:
-        # No pods at once is another way to stop it, for who does so by hand.
-        return (("suspend", False), ("parallelism", 1)) if wanted else (("suspend", True),)
-    return (("replicas", wanted),)
 
 
 def allowed_by_now(

@@ -209,7 +209,7 @@ BODY = {"metadata": {"name": WORKLOAD[1], "namespace": KEY.namespace}, "spec": {
     "action",
     [
         Annotate("disttrain.dev/restarts", "{}"),
-        Rescale(WORKLOAD, "uid of the one before", (("replicas", 7),)),
+        Rescale(WORKLOAD, "uid of the one before", 7),
     ],
     ids=["annotate", "rescale"],
 )

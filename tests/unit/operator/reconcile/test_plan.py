@@ -275,7 +275,7 @@ def test_the_deployment_of_an_older_operator_is_scaled_with_its_job() -> None:
 
     assert isinstance(action, Rescale)
     assert action.child == (Kind.Deployment, "digits-replica")
-    assert (action.uid, action.spec) == ("uid-of-deployment", (("replicas", 5),))
+    assert (action.uid, action.spec) == ("uid-of-deployment", {"replicas": 5})
 
 
 def test_the_deployment_of_an_older_operator_stops_with_its_job() -> None:
@@ -284,7 +284,7 @@ def test_the_deployment_of_an_older_operator_stops_with_its_job() -> None:
 
     scaled = {each.child[0]: each.spec for each in made(seen).actions if isinstance(each, Rescale)}
 
-    assert scaled[Kind.Deployment] == scaled[Kind.StatefulSet] == (("replicas", 0),)
+    assert scaled[Kind.Deployment] == scaled[Kind.StatefulSet] == {"replicas": 0}
 
 
 OTHER = {"count": 3, "template": {"spec": {"nodeSelector": {"pool": "spot"}}}}
@@ -325,8 +325,8 @@ def test_resumed_while_it_stops_a_job_with_other_templates_stops_first() -> None
     actions = made(with_other_templates(Job=STOPPED)).actions
 
     assert {each.child[0]: each.spec for each in actions if isinstance(each, Rescale)} == {
-        Kind.StatefulSet: (("replicas", 0),),
-        Kind.ReplicaSet: (("replicas", 0),),
+        Kind.StatefulSet: {"replicas": 0},
+        Kind.ReplicaSet: {"replicas": 0},
     }
     assert len(actions) == 2
 
@@ -353,7 +353,7 @@ def test_scaling_is_one_small_change() -> None:
     (scaled,) = made(seen).actions
     assert isinstance(scaled, Rescale)
     assert scaled.child == (Kind.ReplicaSet, "digits-replica")
-    assert (scaled.uid, scaled.spec) == ("uid-ReplicaSet", (("replicas", 3),))
+    assert (scaled.uid, scaled.spec) == ("uid-ReplicaSet", {"replicas": 3})
 
 
 def test_suspending_stops_the_coordinator_first() -> None:
@@ -555,7 +555,7 @@ def test_a_job_that_runs_is_looked_after_although_the_rules_grew() -> None:
     assert (found.status["phase"], found.status["strategy"]) == ("Running", "downpour")
     (scaled,) = found.actions
     assert isinstance(scaled, Rescale)
-    assert scaled.spec == (("replicas", 5),)
+    assert scaled.spec == {"replicas": 5}
 
 
 def test_of_a_job_that_is_refused_by_now_nothing_is_made_again() -> None:
@@ -569,7 +569,7 @@ def test_a_job_that_is_refused_by_now_is_suspended_ended_and_deleted() -> None:
     stopped = made(replace(observed(job()), job=job(suspend=True, **REFUSED)))
     (suspended,) = stopped.actions
     assert isinstance(suspended, Rescale)
-    assert (suspended.child[0], suspended.spec) == (Kind.Job, (("suspend", True),))
+    assert (suspended.child[0], suspended.spec) == (Kind.Job, {"suspend": True})
 
     ended = (replace(PODS[0], phase="Succeeded", outcome=COMPLETE), *PODS[1:])
     finished = made(replace(observed(job(), ended), job=job(**REFUSED)))
