@@ -7,7 +7,7 @@ several of which there are none: an object costs no patch, and none is ever need
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import aiohttp
@@ -16,20 +16,15 @@ import kopf
 from disttrain_operator import json_text
 from disttrain_operator.cluster.credentials import Credentials
 from disttrain_operator.cluster.streams import Lines
+from disttrain_operator.handlers.following import BACKOFFS, OnEvent
 from disttrain_operator.json_text import Level
 from disttrain_operator.kinds import Kind
 
 _CHUNK = 20
 """Jobs of a list: the largest that the API server stores must fit into memory together."""
 
-_BACKOFFS = (0.5, 1, 2, 3, 5)
-"""Seconds; an API server that restarts is back within a minute, and kopf goes on by itself."""
-
 _IDLE_SECONDS = 1.0
 """kopf keeps a task per object for so long after its last event."""
-
-OnEvent = Callable[[Kind, str | None, dict[str, Any]], None]
-"""Takes in an event: kind, type (DELETED, another, or None for a first list), object."""
 
 
 class NoDiffBase(kopf.MultiDiffBaseStorage):
@@ -67,7 +62,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.persistence.diffbase_storage = NoDiffBase([])
     settings.persistence.progress_storage = kopf.MultiProgressStorage([])
-    settings.networking.error_backoffs = _BACKOFFS
+    settings.networking.error_backoffs = BACKOFFS
     settings.networking.request_timeout = 60
     settings.networking.connect_timeout = 10
     settings.watching.chunk_size = _CHUNK

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from disttrain.job import cluster_names
 from disttrain.job.names import Role
 from disttrain_operator import untrusted
 from disttrain_operator.manifests.config import ManifestConfig, PodSecurity
@@ -12,15 +13,16 @@ _SYSTEM_PRIORITIES = "system-"
 """They evict everybody's pods."""
 
 
-def violations(template: Object, role: Role, own: str, config: ManifestConfig) -> list[str]:
-    """What a template asks for beyond its job's own; `own`: the coordinator's account."""
+def violations(template: Object, role: Role, config: ManifestConfig) -> list[str]:
+    """What a template asks for beyond its job's own."""
     spec = template.get("spec") or {}
-    return [*_of_account(spec, role, own, config), *_of_place(spec, config)]
+    return [*_of_account(spec, role, config), *_of_place(spec, config)]
 
 
-def _of_account(spec: Object, role: Role, own: str, config: ManifestConfig) -> Iterator[str]:
+def _of_account(spec: Object, role: Role, config: ManifestConfig) -> Iterator[str]:
     names = [spec[name] for name in ("serviceAccountName", "serviceAccount") if spec.get(name)]
     if role is Role.COORDINATOR:
+        own = cluster_names.COORDINATOR_ACCOUNT
         names = [name for name in names if name != own]
     allowed = config.allowed_service_accounts
     for name in names:

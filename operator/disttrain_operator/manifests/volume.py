@@ -9,11 +9,11 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from disttrain.job import cluster_names, pod_layout
-from disttrain.job.checkpoint import AccessMode, CheckpointVolume
+from disttrain.job.checkpoint import AccessMode, CheckpointVolume, WhenDeleted
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import keys
-from disttrain_operator.manifests.config import RETAIN, DefaultVolume
+from disttrain_operator.manifests.config import DefaultVolume
 from disttrain_operator.manifests.context import Context, Object
 
 _GROUP_READS = 0o440
@@ -60,7 +60,7 @@ def claim(context: Context) -> Object | None:
         spec["storageClassName"] = wanted.storage_class
     name = cluster_names.checkpoints_claim(context.name)
     made = context.new(Kind.PersistentVolumeClaim, name, spec=spec)
-    if wanted.when_deleted == RETAIN:
+    if wanted.when_deleted is WhenDeleted.RETAIN:
         del made["metadata"]["ownerReferences"]
     return made
 
@@ -83,7 +83,7 @@ def _described(volume: CheckpointVolume, default: DefaultVolume) -> DefaultVolum
         size=volume.size,
         storage_class=volume.storage_class_name,
         access_modes=tuple(mode.value for mode in modes) if modes else default.access_modes,
-        when_deleted=retention.when_deleted.value if retention else default.when_deleted,
+        when_deleted=retention.when_deleted if retention else default.when_deleted,
     )
 
 
@@ -115,7 +115,9 @@ def _volumes(context: Context, role: Role) -> Iterator[_Volume]:
     if not is_missing(context):
         # With an object store the run's folder of this pod alone: logs, and files on their way.
         claim = claim_name(context)
-        kept = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
+        kept: Object = {"emptyDir": {}}
+        if claim is not None:
+            kept = {"persistentVolumeClaim": {"claimName": claim}}
         yield _Volume("checkpoints", kept, pod_layout.CHECKPOINTS_FOLDER)
     source = context.job.spec.task.source
     if source is not None:

@@ -130,13 +130,11 @@ class Inventory:
 
     def drop_all(self, kind: Kind, gone: set[str]) -> list[JobKey]:
         """Forget objects by their uids; returns whose they were."""
-        return [key for key in self.places() if self._drop_at(key, kind, gone)] if gone else []
-
-    def _drop_at(self, key: JobKey, kind: Kind, gone: set[str]) -> bool:
-        lost = [record for record in self._places[key].of_kind(kind) if record.uid in gone]
+        records = (each for place in self._places.values() for each in place.of_kind(kind))
+        lost = [record for record in records if record.uid in gone] if gone else []
         for record in lost:
             self.drop(record)
-        return bool(lost)
+        return list(dict.fromkeys(record.job for record in lost))
 
 
 def _is_newer(old: Record | None, new: Record) -> bool:

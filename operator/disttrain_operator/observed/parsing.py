@@ -45,7 +45,7 @@ def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
         deleting="deletionTimestamp" in metadata,
         spec=kept(_spec(body.get("spec"))),
         outcome=outcomes.from_conditions(conditions(status), created),
-        restarts=_restarts(annotations.get(RESTARTS)),
+        restarts=_at_most(json_text.LARGEST_SPEC_BYTES, annotations.get(RESTARTS)),
         written=_written({name: status[name] for name in sorted(own_fields & status.keys())}),
         phase=kept(status.get("phase", "")),
         strategy=kept(status.get("strategy", "")),
@@ -76,10 +76,9 @@ def _written(status: dict[str, Any]) -> str:
         return _text_of({})
 
 
-def _restarts(value: object) -> str:
-    """The annotation; one that grew beyond what the operator writes counts as none."""
-    found = value if isinstance(value, str) else ""
-    return found if len(found) <= json_text.LARGEST_SPEC_BYTES else ""
+def _at_most(longest: int, value: object) -> str:
+    """The text; one that is longer than the operator writes it counts as none."""
+    return value if isinstance(value, str) and len(value) <= longest else ""
 
 
 def _text_of(value: object) -> str:
@@ -110,16 +109,11 @@ def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
         owner_uid=kept(owner.get("uid", label_uid)),
         owned_by=kept(f"{owner.get('kind')} {owner.get('name')}") if owner else "",
         deleting="deletionTimestamp" in metadata,
-        objects=kept(_not_too_long(annotations.get(stored.OBJECTS, ""))),
+        objects=kept(_at_most(stored.LONGEST_TEXT, annotations.get(stored.OBJECTS))),
         templates=kept(annotations.get(stored.TEMPLATES, "")),
         outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME), created),
         **_state(kind, body),
     )
-
-
-def _not_too_long(value: object) -> str:
-    """The text; one that no operator would write counts as none."""
-    return value if isinstance(value, str) and len(value) <= stored.LONGEST_TEXT else ""
 
 
 def role(body: dict[str, Any]) -> Role | None:

@@ -43,6 +43,9 @@ BLOCKING = frozenset(
 )
 """While one of them holds, nothing is created or changed."""
 
+CONFLICTS = frozenset({ProblemType.NAME_CONFLICT, ProblemType.WAITING_FOR_PREVIOUS})
+"""Of those, what the objects of others are in the way for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from pydantic import JsonValue
 
-from disttrain.job import cluster_names, limits, support, validation
+from disttrain.job import limits, support, validation
 from disttrain.job.finding import Severity
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
@@ -130,8 +130,7 @@ def refused(template: Object, role: Role, config: ManifestConfig) -> Problem | N
     """What in a role's pods is beyond what the administrator allows, or no pod template at all."""
     if wrong := template_fault(template):
         return Problem(ProblemType.INVALID_TEMPLATE, f"the {role}'s template: {wrong}")
-    own = cluster_names.COORDINATOR_ACCOUNT
-    if found := identity.violations(template, role, own, config):
+    if found := identity.violations(template, role, config):
         return _not_allowed(f"the {role}'s template", found)
     level = config.pod_security
     beyond = pod_security.violations(template, level)

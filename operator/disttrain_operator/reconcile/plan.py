@@ -189,7 +189,7 @@ def _change(
     context = situation.wanted.context
     if stage is not Stage.RUN:
         return workloads.stop(situation.job, situation.observed, scale)
-    if context is None or any(problem.type in workloads.BLOCKING for problem in problems):
+    if context is None or any(each.type in problem.BLOCKING for each in problems):
         # Nothing is made, but what runs is still scaled.
         return workloads.stop(situation.job, situation.observed, scale)
     target = workloads.Target(situation.job, context, situation.wanted.digest, scale)
@@ -244,7 +244,7 @@ def _wake_at(
         instants.append(
             key_checks.due_at(job, situation.observed, situation.knowledge.keys_checked)
         )
-    if any(problem.type in workloads.CONFLICTS for problem in problems):
+    if any(each.type in problem.CONFLICTS for each in problems):
         instants.append(now + _CHECK_CONFLICT_AFTER)
     return min(
         (instant for instant in instants if instant is not None and instant > now), default=None

@@ -20,7 +20,7 @@ from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord
-from disttrain_operator.policies import key_checks, outcome, problem
+from disttrain_operator.policies import key_checks, outcome
 from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired
@@ -28,13 +28,11 @@ from disttrain_operator.reconcile.actions import Action, Create, CreateKeys, Ren
 
 _ROLE_OF = {Kind.StatefulSet: Role.SHARD, Kind.ReplicaSet: Role.REPLICA, Kind.Job: Role.COORDINATOR}
 
-BLOCKING: Final = problem.BLOCKING
 _HELD_BACK: Final = (
     "its pod was told to end, and Kubernetes would make the next one of the same Job only after a "
     "while"
 )
 _OTHER_TEMPLATES: Final = "pod templates of the job were changed while it was suspended"
-CONFLICTS: Final = frozenset({ProblemType.NAME_CONFLICT, ProblemType.WAITING_FOR_PREVIOUS})
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,9 +72,9 @@ def test_jobs_that_another_left_are_looked_at() -> None:
         operator = Operator(FakeClient(World()), Credentials("https://nowhere", None), Settings())
         operator._inventory.put(job())
         operator._look_at_all_in("elsewhere")
-        assert len(operator._workers) == 0
+        assert len(operator._workers._queue) == 0
         operator._look_at_all_in(job().key.namespace)
-        assert len(operator._workers) == 1
+        assert len(operator._workers._queue) == 1
 
     asyncio.run(scenario())
 
