@@ -89,8 +89,7 @@ def _volume(environ: Mapping[str, str]) -> DefaultVolume | None:
 def _pod_defaults(environ: Mapping[str, str]) -> str:
     name = "DISTTRAIN_POD_DEFAULTS"
     found = _json(environ, name, dict)
-    wrong = template.first_fault(json_text.read(found)) if found else None
-    if wrong is not None:
+    if found and (wrong := template.first_fault(json_text.read(found))):
         message = f"{name}: {wrong}"
         raise InvalidSettings(message)
     return found

@@ -96,7 +96,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an operator that never asks why shards are missing",
         file=f"{_O}/reconcile/plan.py",
-        old="    actions += _ask_why(situation, outcome)\n",
+        old="    steps += _ask_why(look, outcome)\n",
         new="",
         tests=(f"{_OPERATOR}/reconcile/test_reconciler.py",),
     ),
@@ -292,7 +292,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a suspended job whose time runs",
         file=f"{_O}/reconcile/plan.py",
-        old="    if spec.suspend:\n        return deadlines.Since(started=None, waits=None)",
+        old="    if look.spec.suspend:\n        return deadlines.Since(started=None, waits=None)",
         new="    if False:\n        return deadlines.Since(started=None, waits=None)",
         tests=(f"{_OPERATOR}/reconcile/test_plan.py",),
     ),

@@ -43,13 +43,9 @@ def judge(rules: Sequence[FailureRule], role: Role, death: Death | None) -> Verd
         return Verdict(_DISRUPTED.action)
     for place, rule in enumerate(rules):
         if _rule_matches(rule, role, death):
-            return Verdict(rule.action, _rule_words(place, death))
+            how = f"exit code {death.exit_code}, {death.reason}"
+            return Verdict(rule.action, f"spec.failurePolicy.rules[{place}] ({how})")
     return Verdict(_OTHERWISE)
-
-
-def _rule_words(place: int, death: Death) -> str:
-    how = f"exit code {death.exit_code}, {death.reason}"
-    return f"spec.failurePolicy.rules[{place}] ({how})"
 
 
 def _rule_matches(rule: FailureRule, role: Role, death: Death) -> bool:

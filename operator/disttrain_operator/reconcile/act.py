@@ -25,20 +25,7 @@ from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.records import ChildRecord, JobRecord, PodRecord
 from disttrain_operator.policies import missing_pods
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import events, report, telling, workloads
-from disttrain_operator.reconcile.actions import (
-    Action,
-    Annotate,
-    AskWhy,
-    CheckTemplates,
-    Create,
-    CreateKeys,
-    DeleteJob,
-    RemovePod,
-    Renew,
-    Rescale,
-    RestartAll,
-)
+from disttrain_operator.reconcile import actions, events, report, telling, workloads
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 LOG = logging.getLogger(__name__)
@@ -48,7 +35,7 @@ _ENDED = {
     "reason": "NodeLost",
     "message": "its node does not answer; its process is fenced should it still run",
 }
-_ONE_BY_ONE = (Annotate, CheckTemplates, DeleteJob)
+_ONE_BY_ONE = (actions.Annotate, actions.CheckTemplates, actions.DeleteJob)
 """What others depend on, or what depends on all others."""
 
 _WAVES: tuple[tuple[Kind, ...], ...] = (
@@ -79,10 +66,10 @@ class Actor:
         self._knowledge = knowledge
         self._clock = clock
 
-    async def perform(self, job: JobRecord, actions: Sequence[Action]) -> None:
+    async def perform(self, job: JobRecord, steps: Sequence[actions.Action]) -> None:
         """Do all of it; stops early when the API server refuses a template."""
-        waiting: list[Action] = []
-        for action in actions:
+        waiting: list[actions.Action] = []
+        for action in steps:
             if isinstance(action, _ONE_BY_ONE):
                 await self._at_once(job, waiting)
                 waiting = []
@@ -93,14 +80,14 @@ class Actor:
                 waiting.append(action)
         await self._at_once(job, waiting)
 
-    async def _at_once(self, job: JobRecord, actions: Sequence[Action]) -> None:
+    async def _at_once(self, job: JobRecord, steps: Sequence[actions.Action]) -> None:
         """Do things together, then make workloads; of each wave all is tried before an error.
 
         Where a name is taken nothing is made that would run, and what was made is taken back.
         """
         is_first = not self._workloads(job)
         for wave in ((), *_WAVES):
-            await _all(self._do(job, each) for each in actions if _wave(each) == wave)
+            await _all(self._do(job, each) for each in steps if _wave(each) == wave)
             if self._knowledge.in_the_way:
                 if is_first:
                     await self._take_back(job)
@@ -118,22 +105,22 @@ class Actor:
                 await self._tell(job, events.taken_back(each, taken))
             self._inventory.drop(each)
 
-    def _do(self, job: JobRecord, action: Action) -> Awaitable[None]:
+    def _do(self, job: JobRecord, action: actions.Action) -> Awaitable[None]:
         calls: dict[type, Callable[[JobRecord, Any], Awaitable[None]]] = {
-            Annotate: self._annotate,
-            CheckTemplates: self._check,
-            CreateKeys: self._create_keys,
-            Create: self._create_missing,
-            Renew: self._renew,
-            Rescale: self._rescale,
-            RestartAll: self._restart_all,
-            RemovePod: self._remove_pod,
-            AskWhy: self._ask_why,
-            DeleteJob: self._delete,
+            actions.Annotate: self._annotate,
+            actions.CheckTemplates: self._check,
+            actions.CreateKeys: self._create_keys,
+            actions.Create: self._create_missing,
+            actions.Renew: self._renew,
+            actions.Rescale: self._rescale,
+            actions.RestartAll: self._restart_all,
+            actions.RemovePod: self._remove_pod,
+            actions.AskWhy: self._ask_why,
+            actions.DeleteJob: self._delete,
         }
         return calls[type(action)](job, action)
 
-    async def _annotate(self, job: JobRecord, action: Annotate) -> None:
+    async def _annotate(self, job: JobRecord, action: actions.Annotate) -> None:
         metadata = {"uid": job.uid, "annotations": {action.name: action.value}}
         key = job.key
         patch = {"metadata": metadata}
@@ -148,7 +135,7 @@ class Actor:
             raise
         self._inventory.put(parsing.job(answer, report.FIELDS))
 
-    async def _check(self, _: JobRecord, action: CheckTemplates) -> None:
+    async def _check(self, _: JobRecord, action: actions.CheckTemplates) -> None:
         for child in action.children:
             try:
                 await self._client.create(child.kind, child.body, dry_run=True)
@@ -159,7 +146,7 @@ class Actor:
                 continue
         self._knowledge.checked = True
 
-    async def _create_keys(self, job: JobRecord, action: CreateKeys) -> None:
+    async def _create_keys(self, job: JobRecord, action: actions.CreateKeys) -> None:
         if self._context is None:
             return
         self._knowledge.keys_checked = self._clock()
@@ -175,7 +162,7 @@ class Actor:
             await telling.tell(self._client, told)
             await self._end(action.pods)
 
-    async def _renew(self, job: JobRecord, action: Renew) -> None:
+    async def _renew(self, job: JobRecord, action: actions.Renew) -> None:
         seen, namespace = action.seen, job.key.namespace
         try:
             await self._client.delete(
@@ -190,7 +177,7 @@ class Actor:
         if await self._create(job, action.child):
             await self._tell(job, events.renewed(action))
 
-    async def _create_missing(self, job: JobRecord, action: Create) -> None:
+    async def _create_missing(self, job: JobRecord, action: actions.Create) -> None:
         child = action.child
         if await self._create(job, child) and job.phase == Phase.RUNNING:
             await self._tell(job, events.made_again(child.kind, child.name))
@@ -221,7 +208,7 @@ class Actor:
         else:
             self._knowledge.in_the_way = (*self._knowledge.in_the_way, record)
 
-    async def _rescale(self, job: JobRecord, action: Rescale) -> None:
+    async def _rescale(self, job: JobRecord, action: actions.Rescale) -> None:
         kind, name = action.child
         if kind is Kind.Deployment:
             await self._rescale_deployment(job, action)
@@ -235,7 +222,7 @@ class Actor:
             self._keep(kind, answer)
             await self._tell(job, events.scaled(action, before))
 
-    async def _rescale_deployment(self, job: JobRecord, action: Rescale) -> None:
+    async def _rescale_deployment(self, job: JobRecord, action: actions.Rescale) -> None:
         """Scale what an older operator made, if it is the job's; its ReplicaSets follow soon."""
         (kind, name), namespace = action.child, job.key.namespace
         sets = workloads.of_deployment(self._inventory.at(job.key), name)
@@ -254,7 +241,7 @@ class Actor:
             self._inventory.put(replace(each, wanted=number))
         await self._tell(job, events.scaled(action, None))
 
-    async def _restart_all(self, job: JobRecord, action: RestartAll) -> None:
+    async def _restart_all(self, job: JobRecord, action: actions.RestartAll) -> None:
         await self._end(action.pods)
         await self._tell(job, events.restarted(action))
 
@@ -266,7 +253,7 @@ class Actor:
         with suppress(NotFound, Conflict):
             await self._client.delete(Kind.Pod, pod.job.namespace, pod.name, pod.uid)
 
-    async def _remove_pod(self, job: JobRecord, action: RemovePod) -> None:
+    async def _remove_pod(self, job: JobRecord, action: actions.RemovePod) -> None:
         pod, namespace = action.pod, job.key.namespace
         why = await self._why_lost(pod)
         if not why:
@@ -294,7 +281,7 @@ class Actor:
             # Who looks after some namespaces alone has no right on nodes, but the pod may tell.
             return "a taint of its node took it away" if pod.tainted else ""
 
-    async def _ask_why(self, job: JobRecord, action: AskWhy) -> None:
+    async def _ask_why(self, job: JobRecord, action: actions.AskWhy) -> None:
         for uid in action.uids:
             about = f"involvedObject.uid={uid},reason={missing_pods.REASON}"
             query = Query(kind=Kind.Event, namespace=job.key.namespace, fields=about)
@@ -302,7 +289,7 @@ class Actor:
             said, known = missing_pods.newest(found), self._knowledge.lacks
             known[uid] = replace(known[uid], asked=self._clock(), said=said)
 
-    async def _delete(self, job: JobRecord, _: DeleteJob) -> None:
+    async def _delete(self, job: JobRecord, _: actions.DeleteJob) -> None:
         key = job.key
         try:
             await self._client.delete(Kind.DistTrainJob, key.namespace, key.name, job.uid)
@@ -320,13 +307,13 @@ class Actor:
 
         A watch may have told of it before the answer came, with its state, and tells it once.
         """
-        record = parsing.child(kind, {**made, "kind": kind.name})
+        record = parsing.child(kind, made)
         known = self._inventory.at(record.job).children.get((kind, record.name))
         if known is None or known.uid != record.uid:
             self._inventory.put(record)
 
     def _keep(self, kind: Kind, answer: dict[str, Any]) -> None:
-        self._inventory.put(parsing.child(kind, {**answer, "kind": kind.name}))
+        self._inventory.put(parsing.child(kind, answer))
 
 
 async def read_again(client: Client, inventory: Inventory, job: JobRecord) -> JobRecord:
@@ -348,13 +335,13 @@ async def _all(calls: Iterable[Awaitable[None]]) -> None:
             raise result
 
 
-def _wave(action: Action) -> tuple[Kind, ...]:
+def _wave(action: actions.Action) -> tuple[Kind, ...]:
     """The kinds with which an action is done; none for what comes before all workloads."""
-    kind = action.child.kind if isinstance(action, Create | Renew) else None
+    kind = action.child.kind if isinstance(action, actions.Create | actions.Renew) else None
     return next((wave for wave in _WAVES if kind in wave), ())
 
 
-def _scaled(action: Rescale) -> dict[str, Any]:
+def _scaled(action: actions.Rescale) -> dict[str, Any]:
     """The patch; the API server refuses it for another object of the name."""
     metadata: dict[str, Any] = {"uid": action.uid}
     if action.outcome is not None:

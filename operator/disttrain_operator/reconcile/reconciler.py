@@ -110,7 +110,11 @@ class Reconciler:
             planned = self._plan(look)
         if _ends(job, planned):
             job = await self._record_end(look, job, planned)
-        await self._actor(look, job).perform(job, planned.actions)
+        context = desired.of(job, self._config).context
+        actor = Actor(
+            self._client, self._inventory, self._new_keys, context, look.knowledge, self._clock
+        )
+        await actor.perform(job, planned.actions)
         look.knowledge.error = None
         return await self._settled(look)
 
@@ -139,12 +143,6 @@ class Reconciler:
                 if found["metadata"]["uid"] == each.uid:
                     still.append(each)
         known.in_the_way = tuple(still)
-
-    def _actor(self, look: _Look, job: JobRecord) -> Actor:
-        context = desired.of(job, self._config).context
-        return Actor(
-            self._client, self._inventory, self._new_keys, context, look.knowledge, self._clock
-        )
 
     async def _settled(self, look: _Look) -> Plan:
         """The plan after all was done, which asks for nothing. Raises NotSettled if it does."""

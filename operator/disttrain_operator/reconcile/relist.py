@@ -31,19 +31,17 @@ _WATCHES_TELL_SECONDS: Final = 2.0
 def queries(namespaces: tuple[str, ...]) -> list[Query]:
     """All that is listed; children before jobs, so that no job is seen without its own."""
     places: tuple[str | None, ...] = namespaces or (None,)
-    return [_query(kind, place) for kind in reversed(watched.KINDS) for place in places]
-
-
-def _query(kind: Kind, namespace: str | None) -> Query:
-    if kind is Kind.DistTrainJob:
-        return Query(kind=kind, namespace=namespace)
-    labels = cluster_labels.selector_text(cluster_labels.managed())
-    return Query(
-        kind=kind,
-        namespace=namespace,
-        labels=labels,
-        metadata_only=kind in watched.STATELESS,
-    )
+    made_here = cluster_labels.selector_text(cluster_labels.managed())
+    return [
+        Query(
+            kind=kind,
+            namespace=place,
+            labels="" if kind is Kind.DistTrainJob else made_here,
+            metadata_only=kind in watched.STATELESS,
+        )
+        for kind in reversed(watched.KINDS)
+        for place in places
+    ]
 
 
 class Relister:

@@ -89,15 +89,14 @@ def check_keys(target: Target, observed: Observed) -> list[Action]:
 
 def stop(job: JobRecord, observed: Observed, scale: Scale) -> list[Action]:
     """Scale what is there; nothing is created, whatever is missing."""
-    found = _rescale(job, observed, scale, leave=set())
-    return [*found, *_rescale_deployment(job, observed, scale)]
+    return [*_rescale(job, observed, scale), *_rescale_deployment(job, observed, scale)]
 
 
 def _stop_for_other_templates(job: JobRecord, observed: Observed) -> list[Action]:
     """Go on with the stop of a job that was resumed before all of it had stopped."""
     nothing = Scale(shards=0, replicas=0, coordinator=False)
-    found = _rescale(job, observed, nothing, leave=set())
-    return [replace(each, because=_OTHER_TEMPLATES) for each in found]
+    stops = _rescale(job, observed, nothing)
+    return [replace(each, because=_OTHER_TEMPLATES) for each in stops]
 
 
 def unmarked(job: JobRecord, observed: Observed) -> Problem | None:
@@ -167,7 +166,7 @@ def _renew(child: Child, seen: ChildRecord, because: str) -> Renew:
 
 
 def _rescale(
-    job: JobRecord, observed: Observed, scale: Scale, leave: Collection[ChildKey]
+    job: JobRecord, observed: Observed, scale: Scale, leave: Collection[ChildKey] = ()
 ) -> list[Rescale]:
     return [
         Rescale((child.kind, child.name), child.uid, scale.of(child.kind))
