@@ -62,6 +62,10 @@ def unpack(text: str) -> Objects | None:
         return None
 
 
+def is_strange(objects: Objects, context: Context) -> bool:
+    return any(_is_strange(each, context) for each in objects.children)
+
+
 def digest(templates: Sequence[Any]) -> str:
     return hashlib.sha256(json_text.write(list(templates), in_order=True)).hexdigest()[:16]
 
@@ -81,8 +85,7 @@ def _is_known(body: Object) -> bool:
     return body["kind"] in {kind.name for kind in CHILDREN}
 
 
-def is_strange(child: Child, context: Context) -> bool:
-    """Whether an object is not one that is made for the job."""
+def _is_strange(child: Child, context: Context) -> bool:
     expected = context.new(child.kind, child.name)["metadata"]
     found = child.body["metadata"]
     owner = found.get("ownerReferences", expected["ownerReferences"])

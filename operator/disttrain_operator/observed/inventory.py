@@ -32,7 +32,7 @@ class Observed:
 
     def pods_of(self, job: JobRecord) -> list[PodRecord]:
         """The pods of this job, without those of another one that had its name before."""
-        return [pod for pod in self.pods.values() if pod.job_uid == job.uid]
+        return [pod for pod in self.pods.values() if pod.owner_uid == job.uid]
 
     def children_of(self, job: JobRecord, kinds: Container[Kind] = Kind) -> list[ChildRecord]:
         """The children of this job, likewise."""
@@ -58,7 +58,7 @@ class Observed:
         if isinstance(record, PodRecord):
             del self.pods[record.name]
             if record.outcome is not None:
-                self.words[record.job_uid] = record.outcome
+                self.words[record.owner_uid] = record.outcome
         elif isinstance(record, ChildRecord):
             del self.children[record.kind, record.name]
         else:

@@ -33,7 +33,7 @@ def record(body: dict[str, Any]) -> PodRecord | None:
         uid=str(metadata.get("uid")),
         version=number(metadata.get("resourceVersion")),
         job=parsing.job_key(body),
-        job_uid=parsing.kept(labels.get(cluster_labels.JOB_UID, "")),
+        owner_uid=parsing.kept(labels.get(cluster_labels.JOB_UID, "")),
         role=role,
         phase=parsing.kept(status.get("phase", "")),
         ready=is_true(states.get("Ready")),

@@ -91,7 +91,7 @@ class JobRecord:
         return self.key.name
 
     @property
-    def of_job(self) -> str:
+    def owner_uid(self) -> str:
         return self.uid
 
     @property
@@ -142,10 +142,6 @@ class ChildRecord:
     trouble: str = ""
     """What its controller says hinders it."""
 
-    @property
-    def of_job(self) -> str:
-        return self.owner_uid
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Death:
@@ -168,7 +164,8 @@ class PodRecord:
     uid: str
     version: int
     job: JobKey
-    job_uid: str
+    owner_uid: str
+    """The job's, from its label."""
     role: Role
     phase: str
     ready: bool
@@ -194,10 +191,6 @@ class PodRecord:
     """Whether its container has ended and was not started again until now."""
     earlier: tuple[Death, ...] = ()
     """Deaths that were seen before the last one, oldest first. The API tells the last alone."""
-
-    @property
-    def of_job(self) -> str:
-        return self.job_uid
 
     @property
     def deaths(self) -> tuple[Death, ...]:

@@ -113,9 +113,7 @@ def rendered(job: JobRecord, config: ManifestConfig) -> str:
 def objects(text: str, context: Context) -> Objects | None:
     """The objects that a text holds; None if it is not one that an operator wrote for the job."""
     found = unpacked(text)
-    if found is None or any(stored.is_strange(each, context) for each in found.children):
-        return None
-    return found
+    return None if found is None or stored.is_strange(found, context) else found
 
 
 def unpacked(text: str) -> Objects | None:

@@ -96,7 +96,7 @@ class Reconciler:
                 await self._report(look, self._plan(look))
             raise
         reported = await self._report(look, planned)
-        return self._seconds_until(_earlier(planned.wake_at, reported))
+        return self._seconds_until(planned.wake_at, reported)
 
     async def _act(self, look: _Look, job: JobRecord) -> Plan:
         await self._forget_what_is_gone(look.knowledge, job.key.namespace)
@@ -225,12 +225,10 @@ class Reconciler:
         known.reported = None if record.status == status else (status, record.status)
         return record
 
-    def _seconds_until(self, instant: datetime | None) -> float | None:
-        return None if instant is None else (instant - self._clock()).total_seconds()
-
-
-def _earlier(*instants: datetime | None) -> datetime | None:
-    return min((instant for instant in instants if instant is not None), default=None)
+    def _seconds_until(self, *instants: datetime | None) -> float | None:
+        """Until the first of them."""
+        first = min((instant for instant in instants if instant is not None), default=None)
+        return None if first is None else (first - self._clock()).total_seconds()
 
 
 def _ends(job: JobRecord, planned: Plan) -> bool:

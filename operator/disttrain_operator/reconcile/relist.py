@@ -112,7 +112,7 @@ class Relister:
         labels = cluster_labels.selector_text(cluster_labels.all_pods(key.name, uid))
         own = self._inventory.at(key)
         for kind in watched.DECISIVE:
-            before = {record.uid for record in own.of_kind(kind) if record.of_job == uid}
+            before = {record.uid for record in own.of_kind(kind) if record.owner_uid == uid}
             query = Query(kind=kind, namespace=key.namespace, labels=labels)
             # Whoever asks looks at the job anyway.
             listed, _ = await self._take_in(query, lambda _: None)

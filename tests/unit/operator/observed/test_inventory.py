@@ -19,7 +19,7 @@ def test_of_jobs_of_one_name_only_the_last_ones_end_is_kept() -> None:
     inventory.put(child(Kind.PersistentVolumeClaim, owner_uid=""))
     for night in range(10):
         uid = f"uid-{night}"
-        ended = pod(Role.COORDINATOR, uid=f"pod-of-{uid}", job_uid=uid, outcome=COMPLETE)
+        ended = pod(Role.COORDINATOR, uid=f"pod-of-{uid}", owner_uid=uid, outcome=COMPLETE)
         inventory.put(job({"uid": uid}))
         inventory.put(ended)
         inventory.drop(ended)
@@ -31,7 +31,7 @@ def test_of_jobs_of_one_name_only_the_last_ones_end_is_kept() -> None:
 def test_what_a_coordinator_said_before_its_job_was_seen_is_kept() -> None:
     inventory = Inventory()
     inventory.put(child(Kind.PersistentVolumeClaim, owner_uid=""))
-    ended = pod(Role.COORDINATOR, job_uid="uid", outcome=COMPLETE)
+    ended = pod(Role.COORDINATOR, owner_uid="uid", outcome=COMPLETE)
     inventory.put(ended)
     inventory.drop(ended)
 
