@@ -100,9 +100,9 @@ class Inventory:
         place.keep(record)
         return news.compare(old, record)
 
-    def drop(self, record: Record) -> bool:
+    def drop(self, record: Record) -> None:
         """Forget an object that is gone, unless another is at its place already."""
-        return self.drop_at(record.job, (record.kind, record.name), record.uid)
+        self.drop_at(record.job, (record.kind, record.name), record.uid)
 
     def drop_at(self, key: JobKey, child: ChildKey, uid: str) -> bool:
         """The same for one of which no more is known; returns whether it was there."""
