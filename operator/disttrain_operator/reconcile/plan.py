@@ -220,14 +220,10 @@ def _is_scaling(action: actions.Rescale, observed: Observed, stage: Stage) -> bo
 
 
 def _wake_at(
-    look: _Look,
-    outcome: Outcome | None,
-    due: datetime | None,
-    problems: tuple[Problem, ...],
+    look: _Look, outcome: Outcome | None, due: datetime | None, problems: tuple[Problem, ...]
 ) -> datetime | None:
     job, now = look.job, look.now
-    instants = [due]
-    instants.append(min((at for _, at in _lost_pods(look)), default=None))
+    instants = [due, min((at for _, at in _lost_pods(look)), default=None)]
     if outcome is None:
         instants.append(deadlines.next_instant(look.spec, _since(look)))
         instants.append(starting.next_instant(job, look.observed, now))
