@@ -148,6 +148,9 @@ class Operator:
 
     def _measure(self) -> None:
         self._workers.measure()
+        self._count_jobs()
+
+    def _count_jobs(self) -> None:
         counted: Counter[tuple[str, str, str]] = Counter()
         for key in self._inventory.places():
             job = self._inventory.at(key).job

@@ -129,7 +129,7 @@ def test_what_a_watch_told_of_an_object_outlasts_the_answer_to_its_creation() ->
 
 def test_a_coordinators_job_that_has_changed_is_left_alone() -> None:
     inventory = Inventory()
-    seen = child(Kind.Job)
+    seen = child(Kind.Job, version=7)
     inventory.put(seen)
     client = cast("Client", Changed())
     actor = Actor(client, inventory, dict, None, Knowledge(job().uid), lambda: NOW)

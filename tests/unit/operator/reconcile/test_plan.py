@@ -392,7 +392,7 @@ def test_a_coordinator_that_would_have_to_wait_gets_another_job(*, resumed: bool
     (action,) = made(seen).actions
 
     assert isinstance(action, Renew)
-    assert (action.child.kind, action.uid, action.version) == (Kind.Job, "uid-Job", 7)
+    assert (action.child.kind, action.seen.uid, action.seen.version) == (Kind.Job, "uid-Job", 7)
     assert action.child.body["spec"]["suspend"] is False
     annotations = action.child.body["metadata"]["annotations"]
     # What was resumed begins anew; what was drained has the deadline that it had.
