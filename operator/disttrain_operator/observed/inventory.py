@@ -34,7 +34,9 @@ class Observed:
         """The pods of this job, without those of another one that had its name before."""
         return [pod for pod in self.pods.values() if pod.owner_uid == job.uid]
 
-    def children_of(self, job: JobRecord, kinds: Container[Kind] = Kind) -> list[ChildRecord]:
+    def children_of(
+        self, job: JobRecord, kinds: Container[Kind] = frozenset(Kind)
+    ) -> list[ChildRecord]:
         """The children of this job, likewise."""
         children = self.children.values()
         return [each for each in children if each.kind in kinds and each.owner_uid == job.uid]
