@@ -47,28 +47,24 @@ def write(value: Any, *, in_order: bool = False) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | order)
 
 
-def read_jobs(text: bytes, level: Level) -> Any:
-    """The value in a text in which jobs are, at a level. Raises ValueError.
+def read_jobs(text: bytes, level: Level | None) -> Any:
+    """The value in a text in which jobs are, at a level, or none are. Raises ValueError.
 
     Users fill jobs with what they like: a spec or a status that is too large or too deep is
     replaced by a text that says so, before it is parsed.
     """
-    return orjson.loads(without_excess(text, level))
+    return orjson.loads(text if level is None else without_excess(text, level))
 
 
 def without_excess(text: bytes, level: Level) -> bytes:
     """The same text with what `read_jobs` replaces replaced."""
-    if len(text) <= LARGEST_SPEC_BYTES and _num_brackets(text) <= _MOST_BRACKETS:
+    if len(text) <= LARGEST_SPEC_BYTES and text.count(b"[") + text.count(b"{") <= _MOST_BRACKETS:
         return text
     kept, end = [], 0
     for first, after, instead in _excess(text, level):
         kept += [text[end:first], instead]
         end = after
     return b"".join([*kept, text[end:]])
-
-
-def _num_brackets(text: bytes) -> int:
-    return text.count(b"[") + text.count(b"{")
 
 
 def _excess(text: bytes, level: Level) -> Iterator[tuple[int, int, bytes]]:

@@ -14,11 +14,12 @@ class Resource:
     api_version: str
     plural: str
 
-    def path(self, namespace: str | None) -> str:
-        """The collection in a namespace; None: in all of them."""
+    def path(self, namespace: str | None, name: str = "") -> str:
+        """An object, or without a name the collection; no namespace: in all of them."""
         root = "apis" if "/" in self.api_version else "api"
         within = f"/namespaces/{namespace}" if namespace else ""
-        return f"/{root}/{self.api_version}{within}/{self.plural}"
+        inside = f"/{name}" if name else ""
+        return f"/{root}/{self.api_version}{within}/{self.plural}{inside}"
 
 
 class Kind(Enum):
@@ -57,9 +58,21 @@ class Kind(Enum):
     Event = Resource("v1", "events")
     """What happened to a job, for people."""
 
+    @property
+    def header(self) -> dict[str, str]:
+        """What an object of the kind begins with."""
+        return {"apiVersion": self.value.api_version, "kind": self.name}
+
 
 WORKLOADS = (Kind.StatefulSet, Kind.ReplicaSet, Kind.Job)
 """The kinds that make pods."""
+CHILDREN = (
+    *WORKLOADS,
+    Kind.Service,
+    Kind.PodDisruptionBudget,
+    Kind.PersistentVolumeClaim,
+)
+"""What is made for a job, but for the Secret, which nobody may read."""
 SHARED = (Kind.ServiceAccount, Kind.RoleBinding, Kind.NetworkPolicy)
 """Kinds of which all jobs of a namespace share one object; only a coordinator with an account of
 its own has a RoleBinding of its own."""

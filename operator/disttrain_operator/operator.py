@@ -129,11 +129,11 @@ class Operator:
                 self._workers.add(key)
 
     def _look_at(self, key: JobKey) -> None:
-        # What jobs share concerns all of the namespace.
-        found = self._inventory.places() if key == key.common else (key,)
-        for each in found:
-            if each.namespace == key.namespace:
-                self._workers.add(each)
+        if key == key.common:
+            # What jobs share concerns all of the namespace.
+            self._look_at_all_in(key.namespace)
+        else:
+            self._workers.add(key)
 
     def _on_event(self, kind: Kind, event_type: str | None, body: dict[str, Any]) -> None:
         deleted = event_type == "DELETED"

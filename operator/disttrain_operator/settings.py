@@ -5,18 +5,13 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from disttrain.job.checkpoint import WhenDeleted
 from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
 from disttrain_operator import json_text
 from disttrain_operator.environment import one_of
 from disttrain_operator.errors import InvalidSettings
 from disttrain_operator.manifests import template
-from disttrain_operator.manifests.config import (
-    DELETE,
-    RETAIN,
-    DefaultVolume,
-    ManifestConfig,
-    PodSecurity,
-)
+from disttrain_operator.manifests.config import DefaultVolume, ManifestConfig, PodSecurity
 
 _MANAGER = re.compile("(?=.{3,63}$)[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -85,15 +80,16 @@ def _volume(environ: Mapping[str, str]) -> DefaultVolume | None:
         size=size,
         storage_class=environ.get("DISTTRAIN_CHECKPOINT_STORAGE_CLASS") or None,
         access_modes=_list(environ, "DISTTRAIN_CHECKPOINT_ACCESS_MODES") or default.access_modes,
-        when_deleted=one_of(environ, "DISTTRAIN_CHECKPOINT_WHEN_DELETED", (RETAIN, DELETE), RETAIN),
+        when_deleted=one_of(
+            environ, "DISTTRAIN_CHECKPOINT_WHEN_DELETED", WhenDeleted, default.when_deleted
+        ),
     )
 
 
 def _pod_defaults(environ: Mapping[str, str]) -> str:
     name = "DISTTRAIN_POD_DEFAULTS"
     found = _json(environ, name, dict)
-    wrong = template.first_fault(json_text.read(found)) if found else None
-    if wrong is not None:
+    if found and (wrong := template.first_fault(json_text.read(found))):
         message = f"{name}: {wrong}"
         raise InvalidSettings(message)
     return found

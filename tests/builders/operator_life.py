@@ -19,8 +19,7 @@ from builders.report import say
 from builders.told_objects import ToldObjects
 from disttrain.job.cluster_names import COORDINATOR_FIELD_MANAGER
 from disttrain.job.status import Phase
-from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.watched import CHILDREN
+from disttrain_operator.kinds import CHILDREN, Kind
 from disttrain_operator.policies import leases
 
 STATUS_SECONDS = 10

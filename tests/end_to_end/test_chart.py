@@ -14,11 +14,11 @@ from builders.pretended_training import PretendedTraining
 from cluster import Kubectl, binaries, commands, namespaces
 from cluster.errors import CommandFailed
 from disttrain.job import cluster_names
+from disttrain.job.checkpoint import WhenDeleted
 from disttrain_generators import crd
 from disttrain_monitoring import labels
 from disttrain_operator import settings
 from disttrain_operator.manifests.config import (
-    DELETE,
     DefaultVolume,
     ManifestConfig,
     PodSecurity,
@@ -265,7 +265,10 @@ def test_every_setting_of_the_operator_can_be_chosen_in_the_chart(kubectl: Kubec
         image_pull_policy="Always",
         image_pull_secrets=("registry",),
         default_volume=DefaultVolume(
-            size="3Gi", storage_class="fast", access_modes=("ReadWriteOnce",), when_deleted=DELETE
+            size="3Gi",
+            storage_class="fast",
+            access_modes=("ReadWriteOnce",),
+            when_deleted=WhenDeleted.DELETE,
         ),
         pod_security=PodSecurity.BASELINE,
         pod_security_context=compact(

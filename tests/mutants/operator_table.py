@@ -5,7 +5,6 @@ from mutants.mutant import Mutant
 _O = "operator/disttrain_operator"
 _OPERATOR = "tests/unit/operator"
 _CLIENT = "tests/integration/test_operator_client.py"
-_OLDER = "if _is_newer(old, record):"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -16,24 +15,10 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_OPERATOR}/observed/test_odd_jobs.py",),
     ),
     Mutant(
-        name="an older sight of a job by the operator",
+        name="an older sight of an object by the operator",
         file=f"{_O}/observed/inventory.py",
-        old=f"old = place.job\n        {_OLDER}",
-        new="old = place.job\n        if False:",
-        tests=(f"{_OPERATOR}/observed/test_inventory.py",),
-    ),
-    Mutant(
-        name="an older sight of a child by the operator",
-        file=f"{_O}/observed/inventory.py",
-        old=f"old = children.get((record.kind, record.name))\n        {_OLDER}",
-        new="old = children.get((record.kind, record.name))\n        if False:",
-        tests=(f"{_OPERATOR}/observed/test_inventory.py",),
-    ),
-    Mutant(
-        name="an older sight of a pod by the operator",
-        file=f"{_O}/observed/inventory.py",
-        old=f"old = pods.get(record.name)\n        {_OLDER}",
-        new="old = pods.get(record.name)\n        if False:",
+        old="if _is_newer(old, record):",
+        new="if False:",
         tests=(f"{_OPERATOR}/observed/test_inventory.py",),
     ),
     Mutant(
@@ -111,7 +96,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="an operator that never asks why shards are missing",
         file=f"{_O}/reconcile/plan.py",
-        old="    actions += _ask_why(situation, outcome)\n",
+        old="    steps += _ask_why(look, outcome)\n",
         new="",
         tests=(f"{_OPERATOR}/reconcile/test_reconciler.py",),
     ),
@@ -307,7 +292,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a suspended job whose time runs",
         file=f"{_O}/reconcile/plan.py",
-        old="    if spec.suspend:\n        return deadlines.Since(started=None, waits=None)",
+        old="    if look.spec.suspend:\n        return deadlines.Since(started=None, waits=None)",
         new="    if False:\n        return deadlines.Since(started=None, waits=None)",
         tests=(f"{_OPERATOR}/reconcile/test_plan.py",),
     ),

@@ -50,9 +50,7 @@ def meaning(status: int, words: str) -> type[DistTrainError]:
 
 def _object(content: bytes, jobs_at: Level | None) -> dict[str, Any]:
     try:
-        found = (
-            json_text.read(content) if jobs_at is None else json_text.read_jobs(content, jobs_at)
-        )
+        found = json_text.read_jobs(content, jobs_at)
     except ValueError as error:
         message = f"the API server's answer is no JSON: {content[:100]!r}"
         raise Unavailable(message) from error

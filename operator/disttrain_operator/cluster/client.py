@@ -12,6 +12,7 @@ from typing import Any, Self
 import aiohttp
 
 from disttrain.job.cluster_names import OPERATOR_FIELD_MANAGER
+from disttrain_operator import json_text
 from disttrain_operator.cluster import answers, streams
 from disttrain_operator.cluster.credentials import Credentials
 from disttrain_operator.cluster.query import JSON, WATCH, Query, Request
@@ -91,7 +92,7 @@ class Client:
                 await session.close()
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        request = Request("GET", f"{kind.value.path(namespace)}/{name}", {})
+        request = Request("GET", kind.value.path(namespace, name), {})
         return await self._call(request, _level(kind))
 
     async def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object:
@@ -103,14 +104,14 @@ class Client:
     async def apply(self, kind: Kind, body: Object, subresource: str = "") -> Object:
         """Make the fields in the body what they are there, whoever wrote them before."""
         metadata = body["metadata"]
-        path = f"{kind.value.path(metadata['namespace'])}/{metadata['name']}{subresource}"
+        path = kind.value.path(metadata["namespace"], metadata["name"]) + subresource
         parameters = {**_OURS, **_STRICT, "force": "true"}
         request = Request("PATCH", path, parameters, content=_APPLY, body=body)
         return await self._call(request, _level(kind))
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
         """Change the fields in the patch; with metadata.uid only of that very object."""
-        path = f"{kind.value.path(namespace)}/{name}"
+        path = kind.value.path(namespace, name)
         request = Request("PATCH", path, _OURS, content=_MERGE, body=patch)
         return await self._call(request, _level(kind))
 
@@ -132,8 +133,7 @@ class Client:
         options: Object = {"preconditions": only, "propagationPolicy": "Background"}
         if at_once:
             options["gracePeriodSeconds"] = 0
-        path = f"{kind.value.path(namespace)}/{name}"
-        await self._call(Request("DELETE", path, {}, body=options))
+        await self._call(Request("DELETE", kind.value.path(namespace, name), {}, body=options))
 
     async def pages(self, query: Query) -> AsyncIterator[Page]:
         """Everything that a query is about, in chunks of one moment and of bounded size."""
@@ -208,20 +208,22 @@ class Client:
         self, request: Request, limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; what breaks while its answer is read is translated too."""
-        session = self._watching if request.is_watch else self._asking
+        watches = request.verb == WATCH
+        session = self._watching if watches else self._asking
         if session is None:
             message = "the client is not open; use it as an async context manager"
             raise Unavailable(message)
         url, code = self._credentials.server + request.path, "none"
         try:
             # The file of the token may be away as well, or not be readable.
-            identity = self._identity()
+            headers = {"Accept": request.accept, "Content-Type": request.content}
+            headers |= self._identity()
             async with session.request(
-                request.method,
+                "GET" if watches else request.verb,
                 url,
                 params=request.parameters,
-                data=request.data,
-                headers={**request.headers, **identity},
+                data=None if request.body is None else json_text.write(request.body),
+                headers=headers,
                 timeout=limits,
             ) as response:
                 code = str(response.status)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from disttrain_operator import json_text
 from disttrain_operator.kinds import Kind
 
 JSON = "application/json"
@@ -50,21 +49,3 @@ class Request:
 
     def __str__(self) -> str:
         return f"{self.verb} {self.path}"
-
-    @property
-    def is_watch(self) -> bool:
-        return self.verb == WATCH
-
-    @property
-    def method(self) -> str:
-        return "GET" if self.is_watch else self.verb
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Accept": self.accept, "Content-Type": self.content}
-
-    @property
-    def data(self) -> bytes | None:
-        if self.body is None:
-            return None
-        return json_text.write(self.body)

@@ -20,15 +20,15 @@ from disttrain_operator.telemetry import metrics
 
 LOG = logging.getLogger(__name__)
 
-_BACKOFFS = (0.5, 1.0, 2.0, 3.0, 5.0)
+BACKOFFS = (0.5, 1.0, 2.0, 3.0, 5.0)
 """Seconds; an API server that restarts is back within a minute."""
 
 _PAUSE = 0.1
 """Seconds before a watch that ended is opened again: something between us and the API server may
 end each of them at once."""
 
-OnEvent = Callable[[Kind, str, dict[str, Any]], None]
-"""Takes in an event: kind, type, object."""
+OnEvent = Callable[[Kind, str | None, dict[str, Any]], None]
+"""Takes in an event: kind, type (DELETED, another, or None for a first list), object."""
 
 
 class Follower:
@@ -70,7 +70,7 @@ class Follower:
             except DistTrainError as error:
                 # What is too old now stays so: only a list tells from where to go on.
                 version = "" if isinstance(error, Gone) else version
-                seconds = _BACKOFFS[min(failures, len(_BACKOFFS) - 1)]
+                seconds = BACKOFFS[min(failures, len(BACKOFFS) - 1)]
                 failures += 1
                 metrics.WATCH_ERRORS.labels(query.kind.name).inc()
                 LOG.warning("%s: %s; again in %.1f s", query.path, error, seconds)

@@ -1,13 +1,13 @@
 """kopf's watch of jobs, with its connection to the API server and its storages.
 
 kopf reads JSON by the standard library, which ends on a job that is nested too deeply, and with it
-the operator: so its connection gives it no more of a job than may be parsed. The storages store
-nothing: an object costs no patch, and none is ever needed.
+the operator: so its connection gives it no more of a job than may be parsed. Its storages are
+several of which there are none: an object costs no patch, and none is ever needed.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import aiohttp
@@ -16,54 +16,24 @@ import kopf
 from disttrain_operator import json_text
 from disttrain_operator.cluster.credentials import Credentials
 from disttrain_operator.cluster.streams import Lines
+from disttrain_operator.handlers.following import BACKOFFS, OnEvent
 from disttrain_operator.json_text import Level
 from disttrain_operator.kinds import Kind
 
 _CHUNK = 20
 """Jobs of a list: the largest that the API server stores must fit into memory together."""
 
-_BACKOFFS = (0.5, 1, 2, 3, 5)
-"""Seconds; an API server that restarts is back within a minute, and kopf goes on by itself."""
-
 _IDLE_SECONDS = 1.0
 """kopf keeps a task per object for so long after its last event."""
 
-OnEvent = Callable[[Kind, str | None, dict[str, Any]], None]
-"""Takes in an event: kind, type (DELETED, another, or None for a first list), object."""
 
-
-class NoDiffBase(kopf.DiffBaseStorage):
+class NoDiffBase(kopf.MultiDiffBaseStorage):
     """Keeps no last state: nothing here asks what changed."""
 
     def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> Any:
         """Copy nothing: kopf does it for each event otherwise."""
         del body, extra_fields
         return {}
-
-    def fetch(self, *, body: kopf.Body) -> None:
-        """Nothing was stored."""
-
-    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: Any) -> None:
-        """Store nothing."""
-
-
-class NoProgress(kopf.ProgressStorage):
-    """Keeps no progress: event handlers have none."""
-
-    def fetch(self, *, key: Any, body: kopf.Body) -> None:
-        """Nothing was stored."""
-
-    def store(self, *, key: Any, record: Any, body: kopf.Body, patch: kopf.Patch) -> None:
-        """Store nothing."""
-
-    def purge(self, *, key: Any, body: kopf.Body, patch: kopf.Patch) -> None:
-        """There is nothing to remove."""
-
-    def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
-        """Wake nobody by a patch."""
-
-    def clear(self, *, essence: Any) -> Any:
-        return essence
 
 
 async def run(
@@ -90,9 +60,9 @@ def _settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     # Which kinds there are is known, and looking for namespaces needs rights of its own.
     settings.scanning.disabled = True
-    settings.persistence.diffbase_storage = NoDiffBase()
-    settings.persistence.progress_storage = NoProgress()
-    settings.networking.error_backoffs = _BACKOFFS
+    settings.persistence.diffbase_storage = NoDiffBase([])
+    settings.persistence.progress_storage = kopf.MultiProgressStorage([])
+    settings.networking.error_backoffs = BACKOFFS
     settings.networking.request_timeout = 60
     settings.networking.connect_timeout = 10
     settings.watching.chunk_size = _CHUNK

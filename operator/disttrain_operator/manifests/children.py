@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from disttrain_operator.kinds import Kind
+from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.manifests import access, volume, workloads
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, Scale
@@ -52,12 +52,8 @@ def common(namespace: str, config: ManifestConfig) -> list[Child]:
 
 
 def at_scale(child: Child, scale: Scale) -> Child:
-    fields: dict[Kind, Object] = {
-        Kind.StatefulSet: {"replicas": scale.shards},
-        Kind.ReplicaSet: {"replicas": scale.replicas},
-        Kind.Job: {"suspend": not scale.coordinator},
-    }
-    changed = fields.get(child.kind)
-    if changed is None:
+    if child.kind not in WORKLOADS:
         return child
+    wanted = scale.of(child.kind)
+    changed = {"suspend": not wanted} if child.kind is Kind.Job else {"replicas": wanted}
     return replace(child, body={**child.body, "spec": {**child.body["spec"], **changed}})

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from disttrain.job.checkpoint import WhenDeleted
 from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
 
 
@@ -17,9 +18,6 @@ class PodSecurity(StrEnum):
     PRIVILEGED = "privileged"
     """Everything."""
 
-
-RETAIN: Final = "Retain"
-DELETE: Final = "Delete"
 
 POD_SECURITY_CONTEXT: Final = (
     '{"runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532, '
@@ -38,8 +36,8 @@ class DefaultVolume:
     """None: the cluster's default."""
     access_modes: tuple[str, ...] = ("ReadWriteMany",)
     """Many: the pods of a job run on several nodes. Once alone: all of them run on one."""
-    when_deleted: str = RETAIN
-    """What becomes of the claim when its job is deleted: Retain or Delete."""
+    when_deleted: WhenDeleted = WhenDeleted.RETAIN
+    """What becomes of the claim when its job is deleted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

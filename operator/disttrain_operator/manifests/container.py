@@ -37,7 +37,7 @@ def container(context: Context, role: Role) -> Object:
         "image": context.job.spec.image or context.config.image,
         "env": _environment(context, role),
         "ports": _ports(role),
-        "volumeMounts": mounts(context),
+        "volumeMounts": mounts(context, role),
         "resources": {"requests": _REQUESTS[role]},
         "startupProbe": _probe(pod_layout.HEALTH_PATH, period=2, failures=_STARTUP_SECONDS // 2),
         "readinessProbe": _probe(pod_layout.READY_PATH, period=5, failures=3),

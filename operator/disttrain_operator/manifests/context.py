@@ -16,8 +16,7 @@ Object = dict[str, Any]
 def shared(kind: Kind, name: str, namespace: str, **content: Any) -> Object:
     labels = cluster_labels.of_namespace()
     metadata = {"name": name, "namespace": namespace, "labels": labels}
-    header = {"apiVersion": kind.value.api_version, "kind": kind.name}
-    return {**header, "metadata": metadata, **content}
+    return {**kind.header, "metadata": metadata, **content}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +41,12 @@ class Context:
             "labels": self.labels(role),
             "ownerReferences": [self.owner],
         }
-        header = {"apiVersion": kind.value.api_version, "kind": kind.name}
-        return {**header, "metadata": metadata, **content}
+        return {**kind.header, "metadata": metadata, **content}
 
     @property
     def owner(self) -> Object:
         return {
-            "apiVersion": Kind.DistTrainJob.value.api_version,
-            "kind": Kind.DistTrainJob.name,
+            **Kind.DistTrainJob.header,
             "name": self.name,
             "uid": self.uid,
             "controller": True,
@@ -66,3 +63,8 @@ class Scale:
     replicas: int
     coordinator: bool
     """Whether the coordinator shall run."""
+
+    def of(self, kind: Kind) -> int:
+        """How many pods a workload of a kind shall have."""
+        sizes = {Kind.StatefulSet: self.shards, Kind.ReplicaSet: self.replicas}
+        return sizes.get(kind, int(self.coordinator))

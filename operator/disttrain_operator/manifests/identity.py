@@ -2,26 +2,27 @@
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Any
 
+from disttrain.job import cluster_names
 from disttrain.job.names import Role
+from disttrain_operator import untrusted
 from disttrain_operator.manifests.config import ManifestConfig, PodSecurity
-
-Object = dict[str, Any]
+from disttrain_operator.manifests.context import Object
 
 _SYSTEM_PRIORITIES = "system-"
 """They evict everybody's pods."""
 
 
-def violations(template: Object, role: Role, own: str, config: ManifestConfig) -> list[str]:
-    """What a template asks for beyond its job's own; `own`: the coordinator's account."""
+def violations(template: Object, role: Role, config: ManifestConfig) -> list[str]:
+    """What a template asks for beyond its job's own."""
     spec = template.get("spec") or {}
-    return [*_of_account(spec, role, own, config), *_of_place(spec, config)]
+    return [*_of_account(spec, role, config), *_of_place(spec, config)]
 
 
-def _of_account(spec: Object, role: Role, own: str, config: ManifestConfig) -> Iterator[str]:
+def _of_account(spec: Object, role: Role, config: ManifestConfig) -> Iterator[str]:
     names = [spec[name] for name in ("serviceAccountName", "serviceAccount") if spec.get(name)]
     if role is Role.COORDINATOR:
+        own = cluster_names.COORDINATOR_ACCOUNT
         names = [name for name in names if name != own]
     allowed = config.allowed_service_accounts
     for name in names:
@@ -36,15 +37,10 @@ def _of_account(spec: Object, role: Role, own: str, config: ManifestConfig) -> I
 
 
 def _has_projected_token(spec: Object) -> bool:
-    volumes = spec.get("volumes") or []
-    projected = [each.get("projected") for each in volumes if isinstance(each, dict)]
-    sources = [each.get("sources") for each in projected if isinstance(each, dict)]
-    return any(
-        isinstance(source, dict) and source.get("serviceAccountToken")
-        for each in sources
-        if isinstance(each, list)
-        for source in each
-    )
+    volumes = untrusted.items(spec.get("volumes"))
+    projected = [untrusted.mapping(each, "projected") for each in volumes]
+    sources = [source for each in projected for source in untrusted.items(each.get("sources"))]
+    return any(source.get("serviceAccountToken") for source in sources)
 
 
 def _of_place(spec: Object, config: ManifestConfig) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from disttrain.job import cluster_labels, cluster_names
 from disttrain.job.names import Role
-from disttrain.job.roles import PodTemplate
 from disttrain_operator import json_text
 from disttrain_operator.manifests import template, volume
 from disttrain_operator.manifests.config import PodSecurity
@@ -24,20 +23,17 @@ at labels, in its ambient mode at the second; older releases and Linkerd at anno
 
 def pod_template(context: Context, role: Role) -> Object:
     ours = template.merge(_ours(context, role), json_text.read(context.config.pod_defaults))
-    return _fixed(context, role, template.merge(ours, _theirs(context, role)))
+    return _fixed(context, role, template.merge(ours, theirs(context, role)))
 
 
-def given(context: Context, role: Role) -> PodTemplate | None:
+def theirs(context: Context, role: Role) -> Object:
+    """The user's template; empty if there is none."""
     spec = context.job.spec
-    return {
+    found = {
         Role.COORDINATOR: spec.coordinator.template,
         Role.SHARD: spec.parameter_server.template,
         Role.REPLICA: spec.replicas.template,
     }[role]
-
-
-def _theirs(context: Context, role: Role) -> Object:
-    found = given(context, role)
     return {} if found is None else {"metadata": found.metadata, "spec": found.spec}
 
 

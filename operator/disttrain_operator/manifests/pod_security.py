@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from disttrain_operator.manifests.config import PodSecurity
+from disttrain_operator.manifests.context import Object
+from disttrain_operator.untrusted import mapping
 
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 _PROFILES: Final = {"RuntimeDefault", "Localhost"}
@@ -60,7 +62,6 @@ _VOLUMES: Final = {
     "secret",
 }
 
-Object = dict[str, Any]
 Place = tuple[str, Object]
 """A path in the template, and what is there."""
 
@@ -86,14 +87,14 @@ def violations(template: Object, level: PodSecurity) -> list[str]:
 
 
 def _pod(template: Object) -> _Pod:
-    spec = _mapping(template.get("spec"))
+    spec = mapping(template, "spec")
     containers = [
         (f"spec.{kind}[{place}]", container)
         for kind in _CONTAINERS
         for place, container in enumerate(_mappings(spec.get(kind)))
     ]
     return _Pod(
-        annotations=_mapping(_mapping(template.get("metadata")).get("annotations")),
+        annotations=mapping(template, "metadata", "annotations"),
         spec=spec,
         containers=containers,
         context=_inside(("spec", spec), "securityContext"),
@@ -132,7 +133,7 @@ def _capabilities(pod: _Pod) -> Iterator[str]:
 
 def _host_processes(pod: _Pod) -> Iterator[str]:
     for path, context in pod.all_contexts:
-        if _mapping(context.get("windowsOptions")).get("hostProcess"):
+        if mapping(context, "windowsOptions").get("hostProcess"):
             yield f"{path}.windowsOptions.hostProcess must not be true"
 
 
@@ -218,10 +219,10 @@ def _non_root_users(pod: _Pod) -> Iterator[str]:
 
 
 def _seccomp_is_set(pod: _Pod) -> Iterator[str]:
-    if _mapping(pod.context[1].get("seccompProfile")):
+    if mapping(pod.context[1], "seccompProfile"):
         return
     for path, context in pod.contexts:
-        if not _mapping(context.get("seccompProfile")):
+        if not mapping(context, "seccompProfile"):
             yield f"{path}.seccompProfile must be set"
 
 
@@ -284,12 +285,8 @@ def _volumes(pod: _Pod) -> list[Place]:
 
 def _inside(place: Place, name: str) -> Place:
     path, value = place
-    return f"{path}.{name}", _mapping(value.get(name))
-
-
-def _mapping(value: Any) -> Object:
-    return value if isinstance(value, dict) else {}
+    return f"{path}.{name}", mapping(value, name)
 
 
 def _mappings(value: Any) -> list[Object]:
-    return [_mapping(item) for item in value] if isinstance(value, list) else []
+    return [mapping(item) for item in value] if isinstance(value, list) else []

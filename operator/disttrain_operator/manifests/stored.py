@@ -14,7 +14,7 @@ from typing import Any
 
 from disttrain.job import cluster_labels
 from disttrain_operator import json_text
-from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.kinds import CHILDREN, WORKLOADS, Kind
 from disttrain_operator.manifests import children
 from disttrain_operator.manifests.children import Child
 from disttrain_operator.manifests.context import Context, Object
@@ -28,7 +28,6 @@ TEMPLATES = "disttrain.dev/templates"
 LONGEST_TEXT = 100_000
 """Characters of the text; annotations hold 256 KiB, and specs that are taken far less."""
 
-_MADE = frozenset({Kind.PersistentVolumeClaim, Kind.Service, Kind.PodDisruptionBudget, *WORKLOADS})
 _MOST_BYTES = 4 * 1024 * 1024
 """Of the objects of one job: annotations hold 256 KiB, and somebody may have written this one."""
 
@@ -83,7 +82,7 @@ def marked(child: Child, text: str, templates: str) -> Child:
 
 def _is_known(body: Object) -> bool:
     """Whether this version makes such objects: a later one may have had others too."""
-    return body["kind"] in {kind.name for kind in _MADE}
+    return body["kind"] in {kind.name for kind in CHILDREN}
 
 
 def _is_strange(child: Child, context: Context) -> bool:

@@ -4,22 +4,29 @@ A job whose checkpoints are in an object store has no claim.
 Also what else is mounted into the pods.
 """
 
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
 from disttrain.job import cluster_names, pod_layout
-from disttrain.job.checkpoint import AccessMode, CheckpointVolume
+from disttrain.job.checkpoint import AccessMode, CheckpointVolume, WhenDeleted
 from disttrain.job.names import Role
 from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import keys
-from disttrain_operator.manifests.config import RETAIN, DefaultVolume
+from disttrain_operator.manifests.config import DefaultVolume
 from disttrain_operator.manifests.context import Context, Object
-
-_LAUNCH = "launch"
-_TASK = "task"
-_CHECKPOINTS = "checkpoints"
-_SHARED_MEMORY = "shared-memory"
-_TEMPORARY = "temporary"
 
 _GROUP_READS = 0o440
 """The pod's group, not only root, reads the keys."""
+
+
+class _Volume(NamedTuple):
+    """A volume of a pod, and where its container has it."""
+
+    name: str
+    source: Object
+    folder: PurePosixPath
+    read_only: bool = False
 
 
 def claim_name(context: Context) -> str | None:
@@ -53,7 +60,7 @@ def claim(context: Context) -> Object | None:
         spec["storageClassName"] = wanted.storage_class
     name = cluster_names.checkpoints_claim(context.name)
     made = context.new(Kind.PersistentVolumeClaim, name, spec=spec)
-    if wanted.when_deleted == RETAIN:
+    if wanted.when_deleted is WhenDeleted.RETAIN:
         del made["metadata"]["ownerReferences"]
     return made
 
@@ -76,50 +83,43 @@ def _described(volume: CheckpointVolume, default: DefaultVolume) -> DefaultVolum
         size=volume.size,
         storage_class=volume.storage_class_name,
         access_modes=tuple(mode.value for mode in modes) if modes else default.access_modes,
-        when_deleted=retention.when_deleted.value if retention else default.when_deleted,
+        when_deleted=retention.when_deleted if retention else default.when_deleted,
     )
 
 
 def volumes(context: Context, role: Role) -> list[Object]:
-    """The volumes of a role's pod; of the keys only the role's own."""
+    return [{"name": each.name, **each.source} for each in _volumes(context, role)]
+
+
+def mounts(context: Context, role: Role) -> list[Object]:
+    return [_mount(each) for each in _volumes(context, role)]
+
+
+def _mount(volume: _Volume) -> Object:
+    mount: Object = {"name": volume.name, "mountPath": str(volume.folder)}
+    return {**mount, "readOnly": True} if volume.read_only else mount
+
+
+def _volumes(context: Context, role: Role) -> Iterator[_Volume]:
+    """What a role's pod mounts; of the keys only the role's own."""
     files = (pod_layout.LAUNCH_KEY, pod_layout.keys_key(role))
-    found: list[Object] = [
-        {
-            "name": _LAUNCH,
-            "secret": {
-                "secretName": keys.secret_name(context),
-                "items": [{"key": file, "path": file} for file in files],
-                "defaultMode": _GROUP_READS,
-            },
-        },
-        {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}},
-        {"name": _TEMPORARY, "emptyDir": {}},
-    ]
-    claim = claim_name(context)
-    if claim is not None:
-        found.append({"name": _CHECKPOINTS, "persistentVolumeClaim": {"claimName": claim}})
-    elif context.job.spec.checkpoint.is_object_store:
-        # The run's folder of this pod alone: logs of its own, and files on their way.
-        found.append({"name": _CHECKPOINTS, "emptyDir": {}})
+    secret = {
+        "secretName": keys.secret_name(context),
+        "items": [{"key": file, "path": file} for file in files],
+        "defaultMode": _GROUP_READS,
+    }
+    yield _Volume("launch", {"secret": secret}, pod_layout.LAUNCH_FOLDER, read_only=True)
+    memory = {"emptyDir": {"medium": "Memory"}}
+    yield _Volume("shared-memory", memory, pod_layout.SHARED_MEMORY_FOLDER)
+    yield _Volume("temporary", {"emptyDir": {}}, pod_layout.TEMPORARY_FOLDER)
+    if not is_missing(context):
+        # With an object store the run's folder of this pod alone: logs, and files on their way.
+        claim = claim_name(context)
+        kept: Object = {"emptyDir": {}}
+        if claim is not None:
+            kept = {"persistentVolumeClaim": {"claimName": claim}}
+        yield _Volume("checkpoints", kept, pod_layout.CHECKPOINTS_FOLDER)
     source = context.job.spec.task.source
     if source is not None:
-        found.append({"name": _TASK, "configMap": {"name": source.config_map}})
-    return found
-
-
-def mounts(context: Context) -> list[Object]:
-    places: dict[str, tuple[str, bool]] = {
-        _LAUNCH: (str(pod_layout.LAUNCH_FOLDER), True),
-        _SHARED_MEMORY: (str(pod_layout.SHARED_MEMORY_FOLDER), False),
-        _TEMPORARY: (str(pod_layout.TEMPORARY_FOLDER), False),
-    }
-    if not is_missing(context):
-        places[_CHECKPOINTS] = (str(pod_layout.CHECKPOINTS_FOLDER), False)
-    if context.job.spec.task.source is not None:
-        places[_TASK] = (str(pod_layout.TASK_FOLDER), True)
-    return [_mount(name, path, read_only=fixed) for name, (path, fixed) in places.items()]
-
-
-def _mount(name: str, path: str, *, read_only: bool) -> Object:
-    mount: Object = {"name": name, "mountPath": path}
-    return {**mount, "readOnly": True} if read_only else mount
+        task = {"configMap": {"name": source.config_map}}
+        yield _Volume("task", task, pod_layout.TASK_FOLDER, read_only=True)

@@ -1,6 +1,6 @@
 """Everything that was seen of all jobs, by job. Pure; not for several threads."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 
 from disttrain_operator.kinds import Kind
@@ -32,7 +32,39 @@ class Observed:
 
     def pods_of(self, job: JobRecord) -> list[PodRecord]:
         """The pods of this job, without those of another one that had its name before."""
-        return [pod for pod in self.pods.values() if pod.job_uid == job.uid]
+        return [pod for pod in self.pods.values() if pod.owner_uid == job.uid]
+
+    def children_of(
+        self, job: JobRecord, kinds: Container[Kind] = frozenset(Kind)
+    ) -> list[ChildRecord]:
+        """The children of this job, likewise."""
+        children = self.children.values()
+        return [each for each in children if each.kind in kinds and each.owner_uid == job.uid]
+
+    def find(self, kind: Kind, name: str) -> Record | None:
+        if kind is Kind.DistTrainJob:
+            return self.job
+        return self.pods.get(name) if kind is Kind.Pod else self.children.get((kind, name))
+
+    def keep(self, record: Record) -> None:
+        if isinstance(record, PodRecord):
+            self.pods[record.name] = record
+        elif isinstance(record, ChildRecord):
+            self.children[record.kind, record.name] = record
+        else:
+            self.job = record
+            # A volume that is kept keeps the place through all jobs of one name.
+            self.words = {uid: said for uid, said in self.words.items() if uid == record.uid}
+
+    def forget(self, record: Record) -> None:
+        if isinstance(record, PodRecord):
+            del self.pods[record.name]
+            if record.outcome is not None:
+                self.words[record.owner_uid] = record.outcome
+        elif isinstance(record, ChildRecord):
+            del self.children[record.kind, record.name]
+        else:
+            self.job = None
 
     @property
     def is_empty(self) -> bool:
@@ -59,64 +91,30 @@ class Inventory:
         """What was seen at a place; not to be changed."""
         return self._places.get(key) or Observed()
 
-    def put_job(self, record: JobRecord) -> News:
-        """Keep a job; returns what is new of it."""
-        place = self._place(record.key)
-        old = place.job
+    def put(self, record: Record) -> News:
+        """Keep a sight of an object; returns what is new of it."""
+        place = self._places.setdefault(record.job, Observed())
+        old = place.find(record.kind, record.name)
         if _is_newer(old, record):
             return News.NOTHING
-        place.job = record
-        if old is None or old.uid != record.uid:
-            # A volume that is kept keeps the place through all jobs of one name.
-            place.words = {uid: said for uid, said in place.words.items() if uid == record.uid}
+        if isinstance(old, PodRecord) and isinstance(record, PodRecord):
+            record = remembering(old, record)
+        place.keep(record)
         return news.compare(old, record)
 
-    def put_child(self, record: ChildRecord) -> News:
-        """Keep a child; returns what is new of it."""
-        children = self._place(record.job).children
-        old = children.get((record.kind, record.name))
-        if _is_newer(old, record):
-            return News.NOTHING
-        children[record.kind, record.name] = record
-        return news.compare(old, record)
+    def drop(self, record: Record) -> None:
+        """Forget an object that is gone, unless another is at its place already."""
+        self.drop_at(record.job, (record.kind, record.name), record.uid)
 
-    def put_pod(self, record: PodRecord) -> News:
-        """Keep a pod; returns what is new of it."""
-        pods = self._place(record.job).pods
-        old = pods.get(record.name)
-        if _is_newer(old, record):
-            return News.NOTHING
-        pods[record.name] = remembering(old, record)
-        return news.compare(old, pods[record.name])
-
-    def drop_job(self, key: JobKey, uid: str) -> bool:
-        """Forget a deleted job, unless another is at its place already."""
+    def drop_at(self, key: JobKey, child: ChildKey, uid: str) -> bool:
+        """The same for one of which no more is known; returns whether it was there."""
         place = self.at(key)
-        if not _is(place.job, uid):
-            return False
-        place.job = None
-        self._forget_if_empty(key)
-        return True
-
-    def drop_child(self, key: JobKey, child: ChildKey, uid: str) -> bool:
-        """Forget a deleted child, unless another is at its place already."""
-        children = self.at(key).children
-        if not _is(children.get(child), uid):
-            return False
-        del children[child]
-        self._forget_if_empty(key)
-        return True
-
-    def drop_pod(self, key: JobKey, name: str, uid: str) -> bool:
-        """Forget a deleted pod, unless another has its name already."""
-        place = self.at(key)
-        found = place.pods.get(name)
+        found = place.find(*child)
         if found is None or found.uid != uid:
             return False
-        del place.pods[name]
-        if found.outcome is not None:
-            place.words[found.job_uid] = found.outcome
-        self._forget_if_empty(key)
+        place.forget(found)
+        if place.is_empty:
+            del self._places[key]
         return True
 
     def versions(self, kind: Kind, namespace: str | None = None) -> dict[str, int]:
@@ -129,42 +127,16 @@ class Inventory:
     def forget_versions(self, kind: Kind) -> None:
         """Take the next sight of every object of a kind, whatever its version."""
         for place in self._places.values():
-            if kind is Kind.DistTrainJob and place.job is not None:
-                place.job = replace(place.job, version=0)
-            elif kind is Kind.Pod:
-                place.pods = {name: replace(pod, version=0) for name, pod in place.pods.items()}
-            else:
-                place.children = {
-                    name: replace(child, version=0) if child.kind is kind else child
-                    for name, child in place.children.items()
-                }
+            for record in place.of_kind(kind):
+                place.keep(replace(record, version=0))
 
     def drop_all(self, kind: Kind, gone: set[str]) -> list[JobKey]:
         """Forget objects by their uids; returns whose they were."""
-        return [key for key in self.places() if self._drop_at(key, kind, gone)] if gone else []
-
-    def _drop_at(self, key: JobKey, kind: Kind, gone: set[str]) -> bool:
-        lost = [record for record in self._places[key].of_kind(kind) if record.uid in gone]
+        records = (each for place in self._places.values() for each in place.of_kind(kind))
+        lost = [record for record in records if record.uid in gone] if gone else []
         for record in lost:
-            if isinstance(record, JobRecord):
-                self.drop_job(key, record.uid)
-            elif isinstance(record, PodRecord):
-                self.drop_pod(key, record.name, record.uid)
-            else:
-                self.drop_child(key, (kind, record.name), record.uid)
-        return bool(lost)
-
-    def _place(self, key: JobKey) -> Observed:
-        return self._places.setdefault(key, Observed())
-
-    def _forget_if_empty(self, key: JobKey) -> None:
-        place = self._places.get(key)
-        if place is not None and place.is_empty:
-            del self._places[key]
-
-
-def _is(record: Record | None, uid: str) -> bool:
-    return record is not None and record.uid == uid
+            self.drop(record)
+        return list(dict.fromkeys(record.job for record in lost))
 
 
 def _is_newer(old: Record | None, new: Record) -> bool:

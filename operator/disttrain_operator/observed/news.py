@@ -41,7 +41,8 @@ def compare(old: Record | None, new: Record) -> News:
         return News.NUMBERS
     if old is None:
         return News.DECISIVE
-    changed = {name for name in new.__slots__ if name != "version" and _differ(name, old, new)}
+    changed = {name for name in new.__slots__ if getattr(old, name) != getattr(new, name)}
+    changed.discard("version")
     if not changed:
         return News.NOTHING
     return News.NUMBERS if _only_numbers(changed, new) else News.DECISIVE
@@ -56,7 +57,3 @@ def _only_numbers(changed: set[str], new: Record) -> bool:
 
 def _begins(pod: PodRecord) -> bool:
     return pod.phase in {"", "Pending", "Running"} and pod.gone_at is None and pod.death is None
-
-
-def _differ(name: str, old: Record, new: Record) -> bool:
-    return bool(getattr(old, name) != getattr(new, name))

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from disttrain.job.conditions import ConditionStatus
-from disttrain_operator import times
+from disttrain_operator import times, untrusted
 from disttrain_operator.observed.records import EndPhase, Outcome
 
 _LONGEST_MESSAGE = 1000
@@ -32,7 +32,7 @@ def from_conditions(
 
 def from_annotation(content: object, otherwise: datetime) -> Outcome | None:
     """The outcome that a stopped workload tells; None for anything else. `otherwise` as above."""
-    found = _parsed(content)
+    found = untrusted.written(content)
     return _said(found, _time(found.get("time")) or otherwise)
 
 
@@ -49,7 +49,7 @@ def to_annotation(outcome: Outcome) -> str:
 
 def from_termination(content: object, finished: datetime) -> Outcome | None:
     """What a coordinator wrote as it ended; None for Stopped, which is no end of the job."""
-    return _said(_parsed(content), finished)
+    return _said(untrusted.written(content), finished)
 
 
 def _said(found: dict[str, Any], time: datetime) -> Outcome | None:
@@ -62,14 +62,6 @@ def _said(found: dict[str, Any], time: datetime) -> Outcome | None:
         message=_message(found.get("message")),
         time=time,
     )
-
-
-def _parsed(content: object) -> dict[str, Any]:
-    try:
-        found = json.loads(content) if isinstance(content, str) else None
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _reason(value: object, otherwise: str) -> str:

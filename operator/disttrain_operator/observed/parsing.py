@@ -11,6 +11,7 @@ from disttrain_operator.kinds import Kind
 from disttrain_operator.manifests import stored
 from disttrain_operator.observed import outcomes
 from disttrain_operator.observed.records import ChildRecord, EndPhase, JobKey, JobRecord
+from disttrain_operator.untrusted import conditions, is_true, items, mapping, number, text
 
 _LOST: Final = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
 """Taints of a node whose kubelet does not answer, or of which somebody says that it is off."""
@@ -24,44 +25,6 @@ STARTED = "disttrain.dev/started"
 LONG_AGO = datetime.fromtimestamp(0, UTC)
 """Stands for a time that is not told: the same at every sight, so that none is news."""
 
-_MOST_DIGITS = 20
-"""Of a number of 64 bits."""
-
-LONGEST_TEXT = 300
-"""Characters kept of what others say."""
-
-
-def text(value: object, longest: int = LONGEST_TEXT) -> str:
-    """The end of a text: what went wrong stands last."""
-    found = value if isinstance(value, str) else ""
-    return found if len(found) <= longest else "..." + found[3 - longest :]
-
-
-def mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def items(value: object) -> list[dict[str, Any]]:
-    """The mappings in a list, or none."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def number(value: object) -> int:
-    """The whole number, or 0; the API writes versions as text."""
-    if isinstance(value, int):
-        return value
-    # Python refuses to read thousands of digits.
-    is_number = isinstance(value, str) and value.isdecimal() and len(value) <= _MOST_DIGITS
-    return int(value) if isinstance(value, str) and is_number else 0
-
-
-def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {str(each.get("type")): each for each in items(status.get("conditions"))}
-
-
-def is_true(condition: dict[str, Any] | None) -> bool:
-    return condition is not None and condition.get("status") == "True"
-
 
 def kept(value: object) -> str:
     """The text, shared with all equal ones: a job's name and uid stand in twenty records."""
@@ -70,8 +33,8 @@ def kept(value: object) -> str:
 
 def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
     """A DistTrainJob; of its status only the named fields are kept."""
-    metadata, status = mapping(body.get("metadata")), mapping(body.get("status"))
-    annotations = mapping(metadata.get("annotations"))
+    metadata, status = mapping(body, "metadata"), mapping(body, "status")
+    annotations = mapping(metadata, "annotations")
     created = times.parse(metadata.get("creationTimestamp")) or LONG_AGO
     return JobRecord(
         key=JobKey(kept(metadata.get("namespace")), kept(metadata.get("name"))),
@@ -82,11 +45,11 @@ def job(body: dict[str, Any], own_fields: frozenset[str]) -> JobRecord:
         deleting="deletionTimestamp" in metadata,
         spec=kept(_spec(body.get("spec"))),
         outcome=outcomes.from_conditions(conditions(status), created),
-        restarts=_restarts(annotations.get(RESTARTS)),
+        restarts=_at_most(json_text.LARGEST_SPEC_BYTES, annotations.get(RESTARTS)),
         written=_written({name: status[name] for name in sorted(own_fields & status.keys())}),
         phase=kept(status.get("phase", "")),
         strategy=kept(status.get("strategy", "")),
-        training=number(mapping(status.get("training")).get("samples")) > 0,
+        training=number(mapping(status, "training").get("samples")) > 0,
     )
 
 
@@ -113,10 +76,9 @@ def _written(status: dict[str, Any]) -> str:
         return _text_of({})
 
 
-def _restarts(value: object) -> str:
-    """The annotation; one that grew beyond what the operator writes counts as none."""
-    found = value if isinstance(value, str) else ""
-    return found if len(found) <= json_text.LARGEST_SPEC_BYTES else ""
+def _at_most(longest: int, value: object) -> str:
+    """The text; one that is longer than the operator writes it counts as none."""
+    return value if isinstance(value, str) and len(value) <= longest else ""
 
 
 def _text_of(value: object) -> str:
@@ -125,16 +87,16 @@ def _text_of(value: object) -> str:
 
 def job_key(body: dict[str, Any]) -> JobKey:
     """The job that an object was made for, by its label."""
-    metadata = mapping(body.get("metadata"))
-    labels = mapping(metadata.get("labels"))
+    metadata = mapping(body, "metadata")
+    labels = mapping(metadata, "labels")
     return JobKey(kept(metadata.get("namespace")), kept(labels.get(cluster_labels.INSTANCE, "")))
 
 
 def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
     """An object that was made for a job, or stands where one should be."""
-    metadata = mapping(body.get("metadata"))
-    labels = mapping(metadata.get("labels"))
-    annotations = mapping(metadata.get("annotations"))
+    metadata = mapping(body, "metadata")
+    labels = mapping(metadata, "labels")
+    annotations = mapping(metadata, "annotations")
     owner = next(iter(items(metadata.get("ownerReferences"))), {})
     label_uid = str(labels.get(cluster_labels.JOB_UID, ""))
     created = times.parse(metadata.get("creationTimestamp")) or LONG_AGO
@@ -147,20 +109,15 @@ def child(kind: Kind, body: dict[str, Any]) -> ChildRecord:
         owner_uid=kept(owner.get("uid", label_uid)),
         owned_by=kept(f"{owner.get('kind')} {owner.get('name')}") if owner else "",
         deleting="deletionTimestamp" in metadata,
-        objects=kept(_not_too_long(annotations.get(stored.OBJECTS, ""))),
+        objects=kept(_at_most(stored.LONGEST_TEXT, annotations.get(stored.OBJECTS))),
         templates=kept(annotations.get(stored.TEMPLATES, "")),
         outcome=outcomes.from_annotation(annotations.get(cluster_labels.OUTCOME), created),
         **_state(kind, body),
     )
 
 
-def _not_too_long(value: object) -> str:
-    """The text; one that no operator would write counts as none."""
-    return value if isinstance(value, str) and len(value) <= stored.LONGEST_TEXT else ""
-
-
 def role(body: dict[str, Any]) -> Role | None:
-    labels = mapping(mapping(body.get("metadata")).get("labels"))
+    labels = mapping(body, "metadata", "labels")
     found = labels.get(cluster_labels.COMPONENT)
     return Role(found) if found in set(Role) else None
 
@@ -171,7 +128,7 @@ def main_container(statuses: object) -> dict[str, Any]:
 
 
 def _state(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
-    spec, status = mapping(body.get("spec")), mapping(body.get("status"))
+    spec, status = mapping(body, "spec"), mapping(body, "status")
     if kind in {Kind.StatefulSet, Kind.ReplicaSet}:
         return {
             "wanted": number(spec.get("replicas")),
@@ -180,7 +137,7 @@ def _state(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
             "trouble": _trouble(conditions(status).get("ReplicaFailure")),
         }
     if kind is Kind.Job:
-        annotations = mapping(mapping(body.get("metadata")).get("annotations"))
+        annotations = mapping(body, "metadata", "annotations")
         return _job_state(spec, status, times.parse(annotations.get(STARTED)))
     if kind is Kind.PersistentVolumeClaim:
         bound = status.get("phase") in {"Bound", None}
@@ -215,9 +172,9 @@ def trouble_of_node(node: dict[str, Any]) -> str:
 
     One that is not ready but says so itself answers: a volume may take its time to be unmounted.
     """
-    ready = conditions(mapping(node.get("status"))).get("Ready", {})
+    ready = conditions(mapping(node, "status")).get("Ready", {})
     if ready.get("status") == "Unknown":
         return "its node does not answer"
-    taints = items(mapping(node.get("spec")).get("taints"))
+    taints = items(mapping(node, "spec").get("taints"))
     found = sorted(_LOST.intersection(str(taint.get("key")) for taint in taints))
     return f"its node has the taint {found[0]}" if found else ""

@@ -10,6 +10,7 @@ from disttrain.job.names import Role
 from disttrain_operator import times
 from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.records import Death, Outcome, PodRecord
+from disttrain_operator.untrusted import conditions, is_true, mapping, number, text
 
 MOST_DEATHS = 10
 """Deaths that are kept of a pod: a status tells no more of them."""
@@ -22,52 +23,52 @@ def record(body: dict[str, Any]) -> PodRecord | None:
     role = parsing.role(body)
     if role is None:
         return None
-    metadata, status = parsing.mapping(body.get("metadata")), parsing.mapping(body.get("status"))
-    labels = parsing.mapping(metadata.get("labels"))
+    metadata, status = mapping(body, "metadata"), mapping(body, "status")
+    labels = mapping(metadata, "labels")
     container = parsing.main_container(status.get("containerStatuses"))
-    states = parsing.conditions(status)
+    states = conditions(status)
     created = times.parse(metadata.get("creationTimestamp"))
     return PodRecord(
         name=str(metadata.get("name")),
         uid=str(metadata.get("uid")),
-        version=parsing.number(metadata.get("resourceVersion")),
+        version=number(metadata.get("resourceVersion")),
         job=parsing.job_key(body),
-        job_uid=parsing.kept(labels.get(cluster_labels.JOB_UID, "")),
+        owner_uid=parsing.kept(labels.get(cluster_labels.JOB_UID, "")),
         role=role,
         phase=parsing.kept(status.get("phase", "")),
-        ready=parsing.is_true(states.get("Ready")),
+        ready=is_true(states.get("Ready")),
         gone_at=times.parse(metadata.get("deletionTimestamp")),
-        restarts=parsing.number(container.get("restartCount")),
+        restarts=number(container.get("restartCount")),
         death=_death(container, status, _reasons(status, states)),
-        node=parsing.kept(parsing.mapping(body.get("spec")).get("nodeName", "")),
+        node=parsing.kept(mapping(body, "spec").get("nodeName", "")),
         created=created,
         tainted=states.get(DISRUPTION, {}).get("reason") == _BY_TAINT,
-        disrupted=parsing.is_true(states.get(DISRUPTION)),
+        disrupted=is_true(states.get(DISRUPTION)),
         outcome=_outcome(container, created) if role is Role.COORDINATOR else None,
-        restarting="terminated" in parsing.mapping(container.get("state")),
+        restarting="terminated" in mapping(container, "state"),
         **_hindrance(container, states),
     )
 
 
 def _hindrance(container: dict[str, Any], states: dict[str, dict[str, Any]]) -> dict[str, Any]:
     scheduled = states.get("PodScheduled", {})
-    waiting = parsing.mapping(parsing.mapping(container.get("state")).get("waiting"))
+    waiting = mapping(container, "state", "waiting")
     return {
         "waiting": str(waiting.get("reason", "")),
-        "detail": parsing.text(waiting.get("message") or scheduled.get("message")),
+        "detail": text(waiting.get("message") or scheduled.get("message")),
         "unschedulable": scheduled.get("reason") == "Unschedulable",
     }
 
 
 def _terminated(container: dict[str, Any]) -> dict[str, Any]:
     """How the container ended last: just now, or before its last restart."""
-    now = parsing.mapping(parsing.mapping(container.get("state")).get("terminated"))
-    return now or parsing.mapping(parsing.mapping(container.get("lastState")).get("terminated"))
+    now = mapping(container, "state", "terminated")
+    return now or mapping(container, "lastState", "terminated")
 
 
 def _reasons(status: dict[str, Any], states: dict[str, dict[str, Any]]) -> frozenset[str]:
     said = [str(status.get("reason", ""))]
-    if parsing.is_true(states.get(DISRUPTION)):
+    if is_true(states.get(DISRUPTION)):
         said.append(DISRUPTION)
     return frozenset(reason for reason in said if reason)
 
@@ -81,7 +82,7 @@ def _death(
         return Death(
             exit_code=code,
             reason=str(ended.get("reason", "")),
-            message=parsing.text(ended.get("message")),
+            message=text(ended.get("message")),
             time=times.parse(ended.get("finishedAt")) or parsing.LONG_AGO,
             reasons=reasons | {str(ended.get("reason", ""))},
         )
@@ -90,7 +91,7 @@ def _death(
         return Death(
             exit_code=-1,
             reason=str(status.get("reason", "")),
-            message=parsing.text(status.get("message")),
+            message=text(status.get("message")),
             # The same at every sight of it, so that it is told once.
             time=times.parse(status.get("startTime")) or parsing.LONG_AGO,
             reasons=reasons,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from disttrain.job.names import Role
 from disttrain_operator import json_text
@@ -61,6 +61,7 @@ class Outcome:
 class JobRecord:
     """A DistTrainJob."""
 
+    kind: ClassVar[Kind] = Kind.DistTrainJob
     key: JobKey
     uid: str
     version: int
@@ -82,7 +83,15 @@ class JobRecord:
     """Whether the coordinator has reported a sample."""
 
     @property
-    def of_job(self) -> str:
+    def job(self) -> JobKey:
+        return self.key
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def owner_uid(self) -> str:
         return self.uid
 
     @property
@@ -133,10 +142,6 @@ class ChildRecord:
     trouble: str = ""
     """What its controller says hinders it."""
 
-    @property
-    def of_job(self) -> str:
-        return self.owner_uid
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Death:
@@ -154,11 +159,13 @@ class Death:
 class PodRecord:
     """A pod of a job."""
 
+    kind: ClassVar[Kind] = Kind.Pod
     name: str
     uid: str
     version: int
     job: JobKey
-    job_uid: str
+    owner_uid: str
+    """The job's, from its label."""
     role: Role
     phase: str
     ready: bool
@@ -184,10 +191,6 @@ class PodRecord:
     """Whether its container has ended and was not started again until now."""
     earlier: tuple[Death, ...] = ()
     """Deaths that were seen before the last one, oldest first. The API tells the last alone."""
-
-    @property
-    def of_job(self) -> str:
-        return self.job_uid
 
     @property
     def deaths(self) -> tuple[Death, ...]:

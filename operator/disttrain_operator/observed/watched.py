@@ -5,23 +5,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from disttrain_operator.kinds import SHARED, WORKLOADS, Kind
+from disttrain_operator import untrusted
+from disttrain_operator.kinds import CHILDREN, SHARED, WORKLOADS, Kind
 from disttrain_operator.observed import parsing, pods
 from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.news import News
+from disttrain_operator.observed.news import News, Record
 from disttrain_operator.observed.records import JobKey
 
 LOG = logging.getLogger(__name__)
-
-CHILDREN: Final = (
-    Kind.StatefulSet,
-    Kind.ReplicaSet,
-    Kind.Job,
-    Kind.Service,
-    Kind.PodDisruptionBudget,
-    Kind.PersistentVolumeClaim,
-)
-"""What is made for a job, but for the Secret, which nobody may read."""
 
 KINDS: Final = (Kind.DistTrainJob, *SHARED, *CHILDREN, Kind.Pod)
 """All that is listed, and watched but for what jobs share: nothing follows from it."""
@@ -70,28 +61,25 @@ class Sights:
         return _apart(self._gone, kind, body)
 
     def _seen(self, kind: Kind, body: dict[str, Any]) -> Sight:
+        record = self._record(kind, body)
+        return NOTHING if record is None else Sight(record.job, self._inventory.put(record))
+
+    def _record(self, kind: Kind, body: dict[str, Any]) -> Record | None:
         if kind is Kind.DistTrainJob:
-            job = parsing.job(body, self._own_fields)
-            return Sight(job.key, self._inventory.put_job(job))
-        if kind is Kind.Pod:
-            pod = pods.record(body)
-            return NOTHING if pod is None else Sight(pod.job, self._inventory.put_pod(pod))
-        child = parsing.child(kind, body)
-        return Sight(child.job, self._inventory.put_child(child))
+            return parsing.job(body, self._own_fields)
+        return pods.record(body) if kind is Kind.Pod else parsing.child(kind, body)
 
     def _gone(self, kind: Kind, body: dict[str, Any]) -> Sight:
-        metadata = parsing.mapping(body.get("metadata"))
+        metadata = untrusted.mapping(body, "metadata")
         name, uid = str(metadata.get("name")), str(metadata.get("uid"))
         for listing in self._listings:
             listing.add(uid)
-        if kind is Kind.DistTrainJob:
-            key = JobKey(str(metadata.get("namespace")), name)
-            return _sight(key, self._inventory.drop_job(key, uid))
-        key = parsing.job_key(body)
         if kind is Kind.Pod:
             self._seen(kind, body)
-            return _sight(key, self._inventory.drop_pod(key, name, uid))
-        return _sight(key, self._inventory.drop_child(key, (kind, name), uid))
+        is_job = kind is Kind.DistTrainJob
+        key = JobKey(str(metadata.get("namespace")), name) if is_job else parsing.job_key(body)
+        dropped = self._inventory.drop_at(key, (kind, name), uid)
+        return Sight(key, News.DECISIVE if dropped else News.NOTHING)
 
 
 _Take = Callable[[Kind, dict[str, Any]], Sight]
@@ -102,11 +90,7 @@ def _apart(take: _Take, kind: Kind, body: dict[str, Any]) -> Sight:
     try:
         return take(kind, body)
     except Exception:
-        metadata = parsing.mapping(body.get("metadata"))
+        metadata = untrusted.mapping(body, "metadata")
         name = f"{kind.name} {metadata.get('namespace')}/{metadata.get('name')}"
         LOG.exception("%.200s cannot be understood; it is passed over", name)
         return NOTHING
-
-
-def _sight(job: JobKey, changed: bool) -> Sight:  # noqa: FBT001 - What a call returned.
-    return Sight(job, News.DECISIVE if changed else News.NOTHING)

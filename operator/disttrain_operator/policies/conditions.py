@@ -8,9 +8,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
+from disttrain.job.spec import Spec
 from disttrain.job.status import JobStatus
 from disttrain_operator import times
-from disttrain_operator.observed.records import EndPhase, Outcome
+from disttrain_operator.kinds import Kind
+from disttrain_operator.observed.inventory import Observed
+from disttrain_operator.observed.records import EndPhase, JobRecord, Outcome
 from disttrain_operator.policies.problem import Problem
 from disttrain_operator.policies.stages import Stage
 
@@ -20,14 +23,26 @@ _RESUMED = "Resumed"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
-    """What the conditions are made from."""
+    """What the conditions, and the rest of a status, are made from."""
 
+    job: JobRecord
+    observed: Observed
+    spec: Spec
     stage: Stage
     outcome: Outcome | None
-    shards: tuple[int, int]
-    """Ready and wanted."""
-    replicas: tuple[int, int]
     problems: tuple[Problem, ...]
+
+    @property
+    def shards(self) -> tuple[int, int]:
+        """Ready and wanted."""
+        return self._ready(Kind.StatefulSet), self.spec.shards
+
+    @property
+    def replicas(self) -> tuple[int, int]:
+        return self._ready(Kind.ReplicaSet), self.spec.replicas.count
+
+    def _ready(self, kind: Kind) -> int:
+        return sum(child.ready for child in self.observed.children_of(self.job, (kind,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +56,13 @@ class _Fact:
 
 
 def of(
-    situation: Situation, before: Mapping[str, Condition], generation: int, now: datetime
+    situation: Situation, before: Mapping[str, Condition], now: datetime
 ) -> tuple[Condition, ...]:
     """The conditions; one whose status did not change keeps the time of its last change."""
     resumed = _was_resumed(before.get(ConditionType.SUSPENDED))
     facts = [*_lasting(situation, resumed=resumed), *_problems(situation.problems)]
-    return tuple(_condition(fact, before.get(fact.type), generation, now) for fact in facts)
+    seen = situation.job.generation
+    return tuple(_condition(fact, before.get(fact.type), seen, now) for fact in facts)
 
 
 def resumed_at(status: dict[str, Any], now: datetime) -> datetime | None:
@@ -70,8 +86,8 @@ def _lasting(situation: Situation, *, resumed: bool) -> Iterable[_Fact]:
     yield _available(ConditionType.PARAMETERS_AVAILABLE, "shards", situation.shards, situation)
     yield _available(ConditionType.REPLICAS_AVAILABLE, "replicas", situation.replicas, situation)
     yield _degraded(situation)
-    yield _ended(ConditionType.COMPLETE, EndPhase.COMPLETE, situation.outcome)
-    yield _ended(ConditionType.FAILED, EndPhase.FAILED, situation.outcome)
+    for phase in EndPhase:
+        yield _ended(phase, situation.outcome)
 
 
 def _suspended(situation: Situation, *, resumed: bool) -> _Fact:
@@ -106,13 +122,13 @@ def _degraded(situation: Situation) -> _Fact:
     return _Fact(kind, holds=True, reason=first.reason or first.type.value, message=first.message)
 
 
-def _ended(kind: ConditionType, phase: EndPhase, outcome: Outcome | None) -> _Fact:
+def _ended(phase: EndPhase, outcome: Outcome | None) -> _Fact:
     if outcome is None:
-        return _Fact(kind, holds=False, reason="NotEnded")
+        return _Fact(phase, holds=False, reason="NotEnded")
     if outcome.phase is not phase:
-        return _Fact(kind, holds=False, reason=outcome.phase.value)
+        return _Fact(phase, holds=False, reason=outcome.phase.value)
     reason, message = outcome.reason, outcome.message
-    return _Fact(kind, holds=True, reason=reason, message=message, since=outcome.time)
+    return _Fact(phase, holds=True, reason=reason, message=message, since=outcome.time)
 
 
 def _problems(problems: Iterable[Problem]) -> Iterable[_Fact]:

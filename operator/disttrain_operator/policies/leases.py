@@ -9,9 +9,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from disttrain.job.cluster_names import MANAGED_BY_OPERATOR
-from disttrain_operator import times
+from disttrain_operator import times, untrusted
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed import parsing
 
 RENEW_SECONDS: Final = 5.0
 """Between two renewals."""
@@ -50,11 +49,11 @@ def name(manager: str) -> str:
 
 def seen(before: Sight | None, body: dict[str, Any], now: float) -> Sight:
     """A sight of a Lease, with what an earlier one tells of its age."""
-    version = str(parsing.mapping(body.get("metadata")).get("resourceVersion"))
+    version = str(untrusted.mapping(body, "metadata").get("resourceVersion"))
     if before is not None and before.version == version:
         return before
-    spec = parsing.mapping(body.get("spec"))
-    told = parsing.number(spec.get("leaseDurationSeconds")) or LAST_SECONDS
+    spec = untrusted.mapping(body, "spec")
+    told = untrusted.number(spec.get("leaseDurationSeconds")) or LAST_SECONDS
     seconds = float(max(1, min(told, LONGEST_SECONDS)))
     return Sight(str(spec.get("holderIdentity") or ""), version, seconds, now)
 
@@ -74,8 +73,7 @@ def spec(holder: str, now: datetime) -> dict[str, Any]:
 
 def body(namespace: str, lease: str, holder: str, now: datetime) -> dict[str, Any]:
     return {
-        "apiVersion": Kind.Lease.value.api_version,
-        "kind": Kind.Lease.name,
+        **Kind.Lease.header,
         "metadata": {"namespace": namespace, "name": lease},
         "spec": spec(holder, now),
     }

@@ -13,29 +13,17 @@ AGAIN = timedelta(minutes=1)
 """After which a node that answered is asked again."""
 
 
-def overdue(
-    job: JobRecord, observed: Observed, answered: Mapping[str, datetime], now: datetime
-) -> list[PodRecord]:
-    """The pods to remove if their node is lost. Their processes are fenced, should they still run.
-
-    `answered`: when nodes were found to answer.
-    """
-    return [pod for pod, at in _waited_for(job, observed, answered) if at <= now]
-
-
-def next_instant(
-    job: JobRecord, observed: Observed, answered: Mapping[str, datetime]
-) -> datetime | None:
-    return min((at for _, at in _waited_for(job, observed, answered)), default=None)
-
-
-def _waited_for(
+def due(
     job: JobRecord, observed: Observed, answered: Mapping[str, datetime]
 ) -> list[tuple[PodRecord, datetime]]:
+    """The pods to remove if their node is lost, and when to ask for that.
+
+    Their processes are fenced, should they still run. `answered`: when nodes were found to answer.
+    """
     found = []
     for pod in observed.pods_of(job):
         if pod.over or pod.gone_at is None:
             continue
-        due, asked = pod.gone_at + PATIENCE, answered.get(pod.node)
-        found.append((pod, due if asked is None else max(due, asked + AGAIN)))
+        first, asked = pod.gone_at + PATIENCE, answered.get(pod.node)
+        found.append((pod, first if asked is None else max(first, asked + AGAIN)))
     return found

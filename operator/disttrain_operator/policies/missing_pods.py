@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from disttrain_operator import times
+from disttrain_operator import times, untrusted
 from disttrain_operator.kinds import WORKLOADS, Kind
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import ChildRecord
@@ -65,7 +65,7 @@ def next_instant(children: Collection[ChildRecord], known: Mapping[str, Lack]) -
 def newest(events: Collection[Mapping[str, Any]]) -> str:
     """What the last of some Events says; empty if there is none."""
     last = max(events, key=_told_at, default=None)
-    return "" if last is None else parsing.text(last.get("message"))
+    return "" if last is None else untrusted.text(last.get("message"))
 
 
 def _due(

@@ -17,8 +17,7 @@ def found(job: JobRecord, observed: Observed, now: datetime) -> Outcome | None:
     """
     if job.outcome is not None:
         return job.outcome
-    children = observed.children.values()
-    recorded = [each.outcome for each in children if each.outcome and each.owner_uid == job.uid]
+    recorded = [each.outcome for each in observed.children_of(job) if each.outcome]
     if recorded:
         return recorded[0]
     pods = coordinators(job, observed)
@@ -43,9 +42,7 @@ def coordinators(job: JobRecord, observed: Observed) -> list[PodRecord]:
 
 
 def coordinator_job(job: JobRecord, observed: Observed) -> ChildRecord | None:
-    children = observed.children.values()
-    own = (each for each in children if each.kind is Kind.Job and each.owner_uid == job.uid)
-    return next(own, None)
+    return next(iter(observed.children_of(job, (Kind.Job,))), None)
 
 
 def _from_job(ended: ChildRecord, now: datetime) -> Outcome:

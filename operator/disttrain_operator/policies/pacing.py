@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from disttrain.job.status import Phase
-from disttrain_operator.observed import parsing
+from disttrain_operator import untrusted
 
 _RUNNING = timedelta(seconds=5)
 """Who scales a job that trains wants to see it."""
@@ -39,7 +39,7 @@ def first_due_at(
 
     Where many jobs wait for their objects it is worth less than those, and is soon another one.
     """
-    remarkable = any(map(parsing.is_true, status.get("conditions", ())))
+    remarkable = any(map(untrusted.is_true, status.get("conditions", ())))
     if not crowded or remarkable or status.get("phase") != Phase.PENDING:
         return now
     return max(now, min(now + _CROWDED, created + _AT_LAST))

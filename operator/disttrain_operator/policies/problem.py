@@ -43,6 +43,9 @@ BLOCKING = frozenset(
 )
 """While one of them holds, nothing is created or changed."""
 
+CONFLICTS = frozenset({ProblemType.NAME_CONFLICT, ProblemType.WAITING_FOR_PREVIOUS})
+"""Of those, what the objects of others are in the way for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -64,8 +67,7 @@ def first_of_each_type(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 def conflict(job: JobRecord, children: Iterable[ChildRecord]) -> Problem | None:
     """What keeps the job from having its own children. A claim without an owner is taken over."""
-    foreign = [child for child in children if child.owner_uid != job.uid]
-    foreign = [child for child in foreign if not _stays(job, child)]
+    foreign = [each for each in children if each.owner_uid != job.uid and not _stays(job, each)]
     strangers = [child for child in foreign if not _of_previous(job, child)]
     if strangers:
         return _name_conflict(strangers[0])

@@ -14,6 +14,7 @@ from disttrain.job.failure_policy import (
     MaxRestarts,
 )
 from disttrain.job.names import Role
+from disttrain_operator import untrusted
 from disttrain_operator.observed.records import Death, EndPhase, OperatorReason, Outcome, PodRecord
 
 _DISRUPTED = FailureRule(reasons=(DISRUPTION,), action=FailureAction.RESTART_POD_IGNORING_BUDGET)
@@ -42,13 +43,9 @@ def judge(rules: Sequence[FailureRule], role: Role, death: Death | None) -> Verd
         return Verdict(_DISRUPTED.action)
     for place, rule in enumerate(rules):
         if _rule_matches(rule, role, death):
-            return Verdict(rule.action, _rule_words(place, death))
+            how = f"exit code {death.exit_code}, {death.reason}"
+            return Verdict(rule.action, f"spec.failurePolicy.rules[{place}] ({how})")
     return Verdict(_OTHERWISE)
-
-
-def _rule_words(place: int, death: Death) -> str:
-    how = f"exit code {death.exit_code}, {death.reason}"
-    return f"spec.failurePolicy.rules[{place}] ({how})"
 
 
 def _rule_matches(rule: FailureRule, role: Role, death: Death) -> bool:
@@ -81,10 +78,6 @@ class Counted:
     """The same for the next time; empty while nothing was counted."""
     fresh: tuple[Failed, ...] = ()
     """Pods whose failures are not in the annotation of before."""
-
-    @property
-    def restarts_all(self) -> bool:
-        return self.why_restarts_all != ""
 
     @property
     def why_restarts_all(self) -> str:
@@ -211,27 +204,16 @@ def _text(tallies: Mapping[Role, _Tally]) -> str:
 
 
 def _parsed(annotation: str) -> dict[Role, _Tally]:
-    try:
-        content = json.loads(annotation) if annotation else {}
-    except (ValueError, RecursionError):
-        content = {}
-    entries = content if isinstance(content, dict) else {}
-    return {role: _tally(entries.get(role.value)) for role in Role}
+    entries = untrusted.written(annotation)
+    return {role: _tally(untrusted.mapping(entries, role.value)) for role in Role}
 
 
-def _tally(value: Any) -> _Tally:
-    entry = value if isinstance(value, dict) else {}
-    pods = entry.get("pods")
-    counts = pods if isinstance(pods, dict) else {}
-    known = {str(uid): number for uid, number in counts.items() if isinstance(number, int)}
+def _tally(entry: dict[str, Any]) -> _Tally:
+    counts = untrusted.mapping(entry, "pods")
     return _Tally(
-        total=_number(entry.get("total")),
-        outside=_number(entry.get("outside")),
-        members=_number(entry.get("members")),
-        known=known,
+        total=untrusted.number(entry.get("total")),
+        outside=untrusted.number(entry.get("outside")),
+        members=untrusted.number(entry.get("members")),
+        known={uid: untrusted.number(count) for uid, count in counts.items()},
         seen={},
     )
-
-
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) else 0

@@ -26,7 +26,7 @@ def problems(
     """What keeps the job's pods from starting; `lacks`: what is known of workloads without pods."""
     mine = observed.pods_of(job)
     pods = [pod for pod in mine if not pod.unschedulable or _judged_at(pod, now) <= now]
-    own = [child for child in observed.children.values() if child.owner_uid == job.uid]
+    own = observed.children_of(job)
     found = [*_volumes(own, pods), *_pods(pods), *_workloads(own, lacks)]
     return list({problem.type: problem for problem in reversed(found)}.values())
 

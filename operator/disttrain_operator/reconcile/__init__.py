@@ -1,5 +1,5 @@
 """From what is observed of a job to what is done about it.
 
-`plan` decides, `act` does, `queue` says when. All is pure but `act`, `relist` and `telling`, which
-make requests, `measured`, which counts, and `worker` and `reconciler`, which put them together.
+`plan` decides, `act` does, `queue` says when. All is pure but `act`, `relist`, `scope` and
+`telling`, which make requests, and `worker` and `reconciler`, which put them together and count.
 """

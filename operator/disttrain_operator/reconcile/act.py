@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -12,6 +12,7 @@ from disttrain.job import cluster_labels
 from disttrain.job.keys_file import KeyPair
 from disttrain.job.names import Role
 from disttrain.job.status import Phase
+from disttrain_operator import untrusted
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.cluster.query import Query
 from disttrain_operator.errors import Conflict, Forbidden, NotFound, Refused
@@ -21,25 +22,10 @@ from disttrain_operator.manifests.children import Child
 from disttrain_operator.manifests.context import Context
 from disttrain_operator.observed import outcomes, parsing
 from disttrain_operator.observed.inventory import Inventory
-from disttrain_operator.observed.records import ChildRecord, JobRecord
+from disttrain_operator.observed.records import ChildRecord, JobRecord, PodRecord
 from disttrain_operator.policies import missing_pods
 from disttrain_operator.policies.problem import Problem, ProblemType
-from disttrain_operator.reconcile import deeds, events, report, telling, workloads
-from disttrain_operator.reconcile.actions import (
-    Action,
-    Annotate,
-    AskWhy,
-    CheckTemplates,
-    Create,
-    CreateKeys,
-    DeleteJob,
-    EndPod,
-    RemovePod,
-    Renew,
-    Rescale,
-    RestartAll,
-)
-from disttrain_operator.reconcile.deeds import EventText
+from disttrain_operator.reconcile import actions, events, report, telling, workloads
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 LOG = logging.getLogger(__name__)
@@ -49,7 +35,7 @@ _ENDED = {
     "reason": "NodeLost",
     "message": "its node does not answer; its process is fenced should it still run",
 }
-_ONE_BY_ONE = (Annotate, CheckTemplates, DeleteJob)
+_ONE_BY_ONE = (actions.Annotate, actions.CheckTemplates, actions.DeleteJob)
 """What others depend on, or what depends on all others."""
 
 _WAVES: tuple[tuple[Kind, ...], ...] = (
@@ -80,10 +66,10 @@ class Actor:
         self._knowledge = knowledge
         self._clock = clock
 
-    async def perform(self, job: JobRecord, actions: Sequence[Action]) -> None:
+    async def perform(self, job: JobRecord, steps: Sequence[actions.Action]) -> None:
         """Do all of it; stops early when the API server refuses a template."""
-        waiting: list[Action] = []
-        for action in actions:
+        waiting: list[actions.Action] = []
+        for action in steps:
             if isinstance(action, _ONE_BY_ONE):
                 await self._at_once(job, waiting)
                 waiting = []
@@ -94,25 +80,21 @@ class Actor:
                 waiting.append(action)
         await self._at_once(job, waiting)
 
-    async def _at_once(self, job: JobRecord, actions: Sequence[Action]) -> None:
+    async def _at_once(self, job: JobRecord, steps: Sequence[actions.Action]) -> None:
         """Do things together, then make workloads; of each wave all is tried before an error.
 
         Where a name is taken nothing is made that would run, and what was made is taken back.
         """
         is_first = not self._workloads(job)
         for wave in ((), *_WAVES):
-            calls = (self._do(job, each) for each in actions if _wave(each) == wave)
-            for result in await asyncio.gather(*calls, return_exceptions=True):
-                if result is not None:
-                    raise result
+            await _all(self._do(job, each) for each in steps if _wave(each) == wave)
             if self._knowledge.in_the_way:
                 if is_first:
                     await self._take_back(job)
                 return
 
     def _workloads(self, job: JobRecord) -> list[ChildRecord]:
-        children = self._inventory.at(job.key).children.values()
-        return [each for each in children if each.kind in WORKLOADS and each.owner_uid == job.uid]
+        return self._inventory.at(job.key).children_of(job, WORKLOADS)
 
     async def _take_back(self, job: JobRecord) -> None:
         """Delete the workloads that were made before it was seen that a name is taken."""
@@ -120,41 +102,40 @@ class Actor:
         for each in self._workloads(job):
             with suppress(NotFound, Conflict):
                 await self._client.delete(each.kind, job.key.namespace, each.name, each.uid)
-                await self._tell(job, deeds.taken_back(each, taken))
-            self._inventory.drop_child(job.key, (each.kind, each.name), each.uid)
+                await self._tell(job, events.taken_back(each, taken))
+            self._inventory.drop(each)
 
-    def _do(self, job: JobRecord, action: Action) -> Awaitable[None]:
+    def _do(self, job: JobRecord, action: actions.Action) -> Awaitable[None]:
         calls: dict[type, Callable[[JobRecord, Any], Awaitable[None]]] = {
-            Annotate: self._annotate,
-            CheckTemplates: self._check,
-            CreateKeys: self._create_keys,
-            Create: self._create_missing,
-            Renew: self._renew,
-            Rescale: self._rescale,
-            EndPod: self._end_pod,
-            RestartAll: self._restart_all,
-            RemovePod: self._remove_pod,
-            AskWhy: self._ask_why,
-            DeleteJob: self._delete,
+            actions.Annotate: self._annotate,
+            actions.CheckTemplates: self._check,
+            actions.CreateKeys: self._create_keys,
+            actions.Create: self._create_missing,
+            actions.Renew: self._renew,
+            actions.Rescale: self._rescale,
+            actions.RestartAll: self._restart_all,
+            actions.RemovePod: self._remove_pod,
+            actions.AskWhy: self._ask_why,
+            actions.DeleteJob: self._delete,
         }
         return calls[type(action)](job, action)
 
-    async def _annotate(self, job: JobRecord, action: Annotate) -> None:
+    async def _annotate(self, job: JobRecord, action: actions.Annotate) -> None:
         metadata = {"uid": job.uid, "annotations": {action.name: action.value}}
         key = job.key
         patch = {"metadata": metadata}
         try:
             answer = await self._client.merge(Kind.DistTrainJob, key.namespace, key.name, patch)
         except NotFound:
-            self._inventory.drop_job(key, job.uid)
+            self._inventory.drop(job)
             raise
         except Conflict:
             # Somebody else wrote at the same time, or it is another job by now.
             await read_again(self._client, self._inventory, job)
             raise
-        self._inventory.put_job(parsing.job(answer, report.FIELDS))
+        self._inventory.put(parsing.job(answer, report.FIELDS))
 
-    async def _check(self, _: JobRecord, action: CheckTemplates) -> None:
+    async def _check(self, _: JobRecord, action: actions.CheckTemplates) -> None:
         for child in action.children:
             try:
                 await self._client.create(child.kind, child.body, dry_run=True)
@@ -165,7 +146,7 @@ class Actor:
                 continue
         self._knowledge.checked = True
 
-    async def _create_keys(self, job: JobRecord, action: CreateKeys) -> None:
+    async def _create_keys(self, job: JobRecord, action: actions.CreateKeys) -> None:
         if self._context is None:
             return
         self._knowledge.keys_checked = self._clock()
@@ -179,27 +160,27 @@ class Actor:
             LOG.warning("%s: its keys were deleted; all pods start again with new ones", job.key)
             told = events.new_keys(job, str(made["metadata"].get("uid")), self._clock())
             await telling.tell(self._client, told)
-            await self._at_once(job, action.pods)
+            await self._end(action.pods)
 
-    async def _renew(self, job: JobRecord, action: Renew) -> None:
-        child, key = action.child, job.key
+    async def _renew(self, job: JobRecord, action: actions.Renew) -> None:
+        seen, namespace = action.seen, job.key.namespace
         try:
             await self._client.delete(
-                child.kind, key.namespace, child.name, action.uid, version=action.version
+                seen.kind, namespace, seen.name, seen.uid, version=seen.version
             )
         except Conflict:
             # It has changed: the next look decides again.
             return
         except NotFound:
             pass
-        self._inventory.drop_child(key, child.key, action.uid)
-        if await self._create(job, child):
-            await self._tell(job, deeds.renewed(action))
+        self._inventory.drop(seen)
+        if await self._create(job, action.child):
+            await self._tell(job, events.renewed(action))
 
-    async def _create_missing(self, job: JobRecord, action: Create) -> None:
+    async def _create_missing(self, job: JobRecord, action: actions.Create) -> None:
         child = action.child
         if await self._create(job, child) and job.phase == Phase.RUNNING:
-            await self._tell(job, deeds.made_again(child.kind, child.name))
+            await self._tell(job, events.made_again(child.kind, child.name))
 
     async def _create(self, job: JobRecord, child: Child) -> bool:
         """Make an object; returns whether it was."""
@@ -227,7 +208,7 @@ class Actor:
         else:
             self._knowledge.in_the_way = (*self._knowledge.in_the_way, record)
 
-    async def _rescale(self, job: JobRecord, action: Rescale) -> None:
+    async def _rescale(self, job: JobRecord, action: actions.Rescale) -> None:
         kind, name = action.child
         if kind is Kind.Deployment:
             await self._rescale_deployment(job, action)
@@ -236,12 +217,12 @@ class Actor:
         try:
             answer = await self._client.merge(kind, job.key.namespace, name, _scaled(action))
         except (NotFound, Conflict):
-            self._inventory.drop_child(job.key, (kind, name), action.uid)
+            self._inventory.drop_at(job.key, action.child, action.uid)
         else:
             self._keep(kind, answer)
-            await self._tell(job, deeds.scaled(action, before))
+            await self._tell(job, events.scaled(action, before))
 
-    async def _rescale_deployment(self, job: JobRecord, action: Rescale) -> None:
+    async def _rescale_deployment(self, job: JobRecord, action: actions.Rescale) -> None:
         """Scale what an older operator made, if it is the job's; its ReplicaSets follow soon."""
         (kind, name), namespace = action.child, job.key.namespace
         sets = workloads.of_deployment(self._inventory.at(job.key), name)
@@ -253,40 +234,44 @@ class Actor:
             await self._client.merge(kind, namespace, name, _scaled(action))
         except (NotFound, Conflict):
             for each in sets:
-                self._inventory.drop_child(job.key, (each.kind, each.name), each.uid)
+                self._inventory.drop(each)
             return
-        wanted = [dict(action.spec)["replicas"], *(0 for _ in sets)]
+        wanted = [action.wanted, *(0 for _ in sets)]
         for each, number in zip(sets, wanted, strict=False):
-            self._inventory.put_child(replace(each, wanted=number))
-        await self._tell(job, deeds.scaled(action, None))
+            self._inventory.put(replace(each, wanted=number))
+        await self._tell(job, events.scaled(action, None))
 
-    async def _restart_all(self, job: JobRecord, action: RestartAll) -> None:
-        await self._at_once(job, action.pods)
-        await self._tell(job, deeds.restarted(action))
+    async def _restart_all(self, job: JobRecord, action: actions.RestartAll) -> None:
+        await self._end(action.pods)
+        await self._tell(job, events.restarted(action))
 
-    async def _end_pod(self, job: JobRecord, action: EndPod) -> None:
+    async def _end(self, pods: Iterable[PodRecord]) -> None:
+        """Delete pods: their processes end in their time, and their controllers make others."""
+        await _all(self._end_pod(pod) for pod in pods)
+
+    async def _end_pod(self, pod: PodRecord) -> None:
         with suppress(NotFound, Conflict):
-            await self._client.delete(Kind.Pod, job.key.namespace, action.name, action.uid)
+            await self._client.delete(Kind.Pod, pod.job.namespace, pod.name, pod.uid)
 
-    async def _remove_pod(self, job: JobRecord, action: RemovePod) -> None:
-        why = await self._why_lost(action)
+    async def _remove_pod(self, job: JobRecord, action: actions.RemovePod) -> None:
+        pod, namespace = action.pod, job.key.namespace
+        why = await self._why_lost(pod)
         if not why:
-            self._knowledge.answered[action.node] = self._clock()
+            self._knowledge.answered[pod.node] = self._clock()
             return
-        namespace = job.key.namespace
         try:
-            await self._client.delete(Kind.Pod, namespace, action.name, action.uid, at_once=True)
-            if action.role is Role.COORDINATOR:
+            await self._client.delete(Kind.Pod, namespace, pod.name, pod.uid, at_once=True)
+            if pod.role is Role.COORDINATOR:
                 # A Job's finalizer holds it until somebody says that it has ended.
-                patch = {"metadata": {"uid": action.uid}, "status": _ENDED}
-                await self._client.merge(Kind.Pod, namespace, f"{action.name}/status", patch)
+                patch = {"metadata": {"uid": pod.uid}, "status": _ENDED}
+                await self._client.merge(Kind.Pod, namespace, f"{pod.name}/status", patch)
         except (NotFound, Conflict):
-            self._inventory.drop_pod(job.key, action.name, action.uid)
+            self._inventory.drop(pod)
             return
-        self._inventory.drop_pod(job.key, action.name, action.uid)
-        await self._tell(job, deeds.removed(action, why))
+        self._inventory.drop(pod)
+        await self._tell(job, events.removed(action, why))
 
-    async def _why_lost(self, pod: RemovePod) -> str:
+    async def _why_lost(self, pod: PodRecord) -> str:
         """Why a pod's node is lost, in words; empty for a node that answers."""
         try:
             return parsing.trouble_of_node(await self._client.get(Kind.Node, "", pod.node))
@@ -296,7 +281,7 @@ class Actor:
             # Who looks after some namespaces alone has no right on nodes, but the pod may tell.
             return "a taint of its node took it away" if pod.tainted else ""
 
-    async def _ask_why(self, job: JobRecord, action: AskWhy) -> None:
+    async def _ask_why(self, job: JobRecord, action: actions.AskWhy) -> None:
         for uid in action.uids:
             about = f"involvedObject.uid={uid},reason={missing_pods.REASON}"
             query = Query(kind=Kind.Event, namespace=job.key.namespace, fields=about)
@@ -304,17 +289,17 @@ class Actor:
             said, known = missing_pods.newest(found), self._knowledge.lacks
             known[uid] = replace(known[uid], asked=self._clock(), said=said)
 
-    async def _delete(self, job: JobRecord, _: DeleteJob) -> None:
+    async def _delete(self, job: JobRecord, _: actions.DeleteJob) -> None:
         key = job.key
         try:
             await self._client.delete(Kind.DistTrainJob, key.namespace, key.name, job.uid)
         except (NotFound, Conflict):
-            self._inventory.drop_job(key, job.uid)
+            self._inventory.drop(job)
             return
-        self._inventory.drop_job(key, job.uid)
-        await self._tell(job, deeds.deleted(job))
+        self._inventory.drop(job)
+        await self._tell(job, events.deleted(job))
 
-    async def _tell(self, job: JobRecord, deed: EventText) -> None:
+    async def _tell(self, job: JobRecord, deed: events.EventText) -> None:
         await telling.tell_deed(self._client, job, deed, self._clock())
 
     def _keep_made(self, kind: Kind, made: dict[str, Any]) -> None:
@@ -322,13 +307,13 @@ class Actor:
 
         A watch may have told of it before the answer came, with its state, and tells it once.
         """
-        record = parsing.child(kind, {**made, "kind": kind.name})
+        record = parsing.child(kind, made)
         known = self._inventory.at(record.job).children.get((kind, record.name))
         if known is None or known.uid != record.uid:
-            self._inventory.put_child(record)
+            self._inventory.put(record)
 
     def _keep(self, kind: Kind, answer: dict[str, Any]) -> None:
-        self._inventory.put_child(parsing.child(kind, {**answer, "kind": kind.name}))
+        self._inventory.put(parsing.child(kind, answer))
 
 
 async def read_again(client: Client, inventory: Inventory, job: JobRecord) -> JobRecord:
@@ -336,35 +321,42 @@ async def read_again(client: Client, inventory: Inventory, job: JobRecord) -> Jo
     try:
         body = await client.get(Kind.DistTrainJob, job.key.namespace, job.key.name)
     except NotFound:
-        inventory.drop_job(job.key, job.uid)
+        inventory.drop(job)
         raise
     found = parsing.job(body, report.FIELDS)
-    inventory.put_job(found)
+    inventory.put(found)
     return found
 
 
-def _wave(action: Action) -> tuple[Kind, ...]:
+async def _all(calls: Iterable[Awaitable[None]]) -> None:
+    """Do things together; all of it is tried before an error."""
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        if result is not None:
+            raise result
+
+
+def _wave(action: actions.Action) -> tuple[Kind, ...]:
     """The kinds with which an action is done; none for what comes before all workloads."""
-    kind = action.child.kind if isinstance(action, Create | Renew) else None
+    kind = action.child.kind if isinstance(action, actions.Create | actions.Renew) else None
     return next((wave for wave in _WAVES if kind in wave), ())
 
 
-def _scaled(action: Rescale) -> dict[str, Any]:
+def _scaled(action: actions.Rescale) -> dict[str, Any]:
     """The patch; the API server refuses it for another object of the name."""
     metadata: dict[str, Any] = {"uid": action.uid}
     if action.outcome is not None:
         metadata["annotations"] = {cluster_labels.OUTCOME: outcomes.to_annotation(action.outcome)}
-    return {"metadata": metadata, "spec": dict(action.spec)}
+    return {"metadata": metadata, "spec": action.spec}
 
 
 def _is_owned(found: dict[str, Any], job: JobRecord) -> bool:
-    owners = parsing.items(parsing.mapping(found.get("metadata")).get("ownerReferences"))
+    owners = untrusted.items(untrusted.mapping(found, "metadata").get("ownerReferences"))
     return any(owner.get("uid") == job.uid for owner in owners)
 
 
 def _is_common(found: dict[str, Any]) -> bool:
     """Whether an object is one that the operator made for all jobs of the namespace."""
-    labels = parsing.mapping(parsing.mapping(found.get("metadata")).get("labels"))
+    labels = untrusted.mapping(found, "metadata", "labels")
     own = cluster_labels.managed().items() <= labels.items()
     return own and cluster_labels.INSTANCE not in labels
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from disttrain.job.names import Role
-from disttrain_operator.manifests.children import Child
-from disttrain_operator.observed.records import Outcome
+from disttrain_operator.kinds import Kind
+from disttrain_operator.manifests.children import Child, ChildKey
+from disttrain_operator.observed.records import ChildRecord, Outcome, PodRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +25,10 @@ class CheckTemplates:
 
 
 @dataclass(frozen=True, slots=True)
-class EndPod:
-    """Delete a pod: its process ends in its time, and its controller makes another."""
-
-    name: str
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
 class RestartAll:
     """End all pods of the job, by a rule of its failure policy."""
 
-    pods: tuple[EndPod, ...]
+    pods: tuple[PodRecord, ...]
     because: str
 
 
@@ -46,7 +38,7 @@ class CreateKeys:
 
     launch: str
     """The manifest as the processes read it."""
-    pods: tuple[EndPod, ...] = ()
+    pods: tuple[PodRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +53,7 @@ class Renew:
     """Delete a child that has not changed since it was seen, and make it again."""
 
     child: Child
-    uid: str
-    version: int
+    seen: ChildRecord
     because: str
 
 
@@ -70,11 +61,10 @@ class Renew:
 class Rescale:
     """Change how much of a workload runs."""
 
-    child: tuple[Any, str]
-    """Kind and name."""
+    child: ChildKey
     uid: str
-    spec: tuple[tuple[str, Any], ...]
-    """Fields of the spec, and their values."""
+    wanted: int
+    """The pods that it shall have."""
     because: str = ""
     outcome: Outcome | None = None
     """Why it is for good; the workload keeps it."""
@@ -82,21 +72,19 @@ class Rescale:
     """Whether an Event tells of it: at the end of a job, or when it is suspended, another does."""
 
     @property
-    def wanted(self) -> int:
-        told = dict(self.spec)
-        return int(told.get("replicas", 0 if told.get("suspend") else 1))
+    def spec(self) -> dict[str, Any]:
+        """The fields that say so."""
+        if self.child[0] is not Kind.Job:
+            return {"replicas": self.wanted}
+        # No pods at once is another way to stop it, for who does so by hand.
+        return {"suspend": False, "parallelism": 1} if self.wanted else {"suspend": True}
 
 
 @dataclass(frozen=True, slots=True)
 class RemovePod:
     """Delete a pod without waiting for its node, if that is lost."""
 
-    name: str
-    uid: str
-    role: Role
-    node: str
-    tainted: bool
-    """Whether the pod itself says that a taint of its node took it away."""
+    pod: PodRecord
     because: str
 
 
@@ -119,7 +107,6 @@ Action = (
     | Create
     | Renew
     | Rescale
-    | EndPod
     | RestartAll
     | RemovePod
     | AskWhy

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from pydantic import JsonValue
 
-from disttrain.job import cluster_names, limits, support, validation
+from disttrain.job import limits, support, validation
 from disttrain.job.finding import Severity
 from disttrain.job.names import Role
 from disttrain.job.spec import DistTrainJob
@@ -18,10 +18,10 @@ from disttrain_operator.manifests import identity, keys, pod_security, stored, v
 from disttrain_operator.manifests.children import children
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.manifests.context import Context, Object, Scale
-from disttrain_operator.manifests.pod import given, pod_template
+from disttrain_operator.manifests.pod import pod_template, theirs
 from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.manifests.template import first_fault as template_fault
-from disttrain_operator.observed.records import JobRecord
+from disttrain_operator.observed.records import JobKey, JobRecord
 from disttrain_operator.policies.problem import Problem, ProblemType
 
 Key = TypeVar("Key")
@@ -41,6 +41,9 @@ _NAMED = 16384
 
 _MOST_TOLD = 5
 """Things that are wrong with a template which one condition names."""
+
+_Key = tuple[JobKey, str, bytes, ManifestConfig]
+"""What a job's wishes follow from, in a few bytes: place, uid, digest of the spec, settings."""
 
 _ROLES = ("coordinator", "parameterServer", "replicas")
 _WHOLE = Scale(shards=0, replicas=0, coordinator=True)
@@ -96,27 +99,15 @@ class Desired:
     """What the user should know of a manifest that is valid."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """What a job's wishes follow from, in a few bytes."""
-
-    namespace: str
-    name: str
-    uid: str
-    digest: bytes
-    config: ManifestConfig
-
-
 def of(job: JobRecord, config: ManifestConfig) -> Desired:
     """What the job wants; the scale of its workloads is not in it."""
-    key, size = _key(job, config), len(job.spec) * _PARSED_PER_BYTE
-    return _wanted.get(key, size, lambda: _parsed(key, job.spec))
+    size = len(job.spec) * _PARSED_PER_BYTE
+    return _wanted.get(_key(job, config), size, lambda: _parsed(job, config))
 
 
 def rendered(job: JobRecord, config: ManifestConfig) -> str:
     """The job's objects as this operator makes them, packed; empty if its manifest is not valid."""
-    key, size = _key(job, config), len(job.spec)
-    return _packed.get(key, size, lambda: _render(job, config))
+    return _packed.get(_key(job, config), len(job.spec), lambda: _render(job, config))
 
 
 def objects(text: str, context: Context) -> Objects | None:
@@ -139,8 +130,7 @@ def refused(template: Object, role: Role, config: ManifestConfig) -> Problem | N
     """What in a role's pods is beyond what the administrator allows, or no pod template at all."""
     if wrong := template_fault(template):
         return Problem(ProblemType.INVALID_TEMPLATE, f"the {role}'s template: {wrong}")
-    own = cluster_names.COORDINATOR_ACCOUNT
-    if found := identity.violations(template, role, own, config):
+    if found := identity.violations(template, role, config):
         return _not_allowed(f"the {role}'s template", found)
     level = config.pod_security
     beyond = pod_security.violations(template, level)
@@ -154,25 +144,30 @@ _readable: Remembered[bytes, bool] = Remembered(_NAMED)
 
 
 def _key(job: JobRecord, config: ManifestConfig) -> _Key:
-    return _Key(job.key.namespace, job.key.name, job.uid, _digest(job.spec), config)
+    return job.key, job.uid, _digest(job.spec), config
 
 
-def _parsed(key: _Key, text: str) -> Desired:
-    spec = json_text.read(text)
+def _parsed(job: JobRecord, config: ManifestConfig) -> Desired:
+    spec = json_text.read(job.spec)
     wrong = spec if isinstance(spec, str) else limits.exceeded(spec)
     if wrong is not None:
         return _invalid(f"spec: {wrong}")
-    header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
-    metadata = {"namespace": key.namespace, "name": key.name, "uid": key.uid}
-    manifest: JsonValue = {**header, "metadata": {**metadata}, "spec": spec}
+    metadata: JsonValue = {**job.key._asdict(), "uid": job.uid}
+    manifest: JsonValue = {**Kind.DistTrainJob.header, "metadata": metadata, "spec": spec}
     found = validation.validate(manifest)
     if found.job is None:
         errors = [each for each in found.findings if each.severity is Severity.ERROR]
         return _invalid("; ".join(str(each) for each in errors))
     warnings = tuple(str(each) for each in found.findings)
-    context = Context(key.name, key.namespace, key.uid, found.job, key.config)
+    context = Context(job.key.name, job.key.namespace, job.uid, found.job, config)
     templates = [(spec.get(role) or {}).get("template") for role in _ROLES]
-    return _of_valid(context, stored.digest(templates), warnings)
+    return Desired(
+        context,
+        problems=tuple(_problems(context)),
+        templates=any(theirs(context, role) for role in Role),
+        digest=stored.digest(templates),
+        warnings=warnings,
+    )
 
 
 def _render(job: JobRecord, config: ManifestConfig) -> str:
@@ -189,12 +184,6 @@ def _digest(text: str) -> bytes:
 
 def _invalid(message: str) -> Desired:
     return Desired(None, (Problem(ProblemType.INVALID_MANIFEST, message),), templates=False)
-
-
-def _of_valid(context: Context, digest: str, warnings: tuple[str, ...]) -> Desired:
-    problems = tuple(_problems(context))
-    templates = any(given(context, role) is not None for role in Role)
-    return Desired(context, problems, templates, digest, warnings)
 
 
 def _problems(context: Context) -> list[Problem]:
@@ -216,9 +205,7 @@ def _unsupported(job: DistTrainJob) -> Problem | None:
 
 
 def _wrong_template(context: Context, role: Role) -> Problem | None:
-    theirs = given(context, role)
-    wrong = theirs and template_fault({"metadata": theirs.metadata, "spec": theirs.spec})
-    if wrong:
+    if wrong := template_fault(theirs(context, role)):
         return Problem(ProblemType.INVALID_TEMPLATE, f"the {role}'s template: {wrong}")
     return refused(pod_template(context, role), role, context.config)
 

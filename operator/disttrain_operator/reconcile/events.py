@@ -2,22 +2,38 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from disttrain.job.conditions import Condition, ConditionStatus, ConditionType
 from disttrain_operator import times
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.records import JobRecord
+from disttrain_operator.observed.records import ChildRecord, JobRecord
 from disttrain_operator.policies import conditions
 from disttrain_operator.policies.problem import ProblemType
-from disttrain_operator.reconcile.deeds import EventText
+from disttrain_operator.reconcile.actions import RemovePod, Renew, Rescale, RestartAll
 
 _LONGEST_NOTE = 1000
 _COMPONENT = "disttrain-operator"
 _GOOD = {ConditionType.COMPLETE, ConditionType.SUSPENDED}
 _TOLD = {*_GOOD, ConditionType.FAILED, *ProblemType}
 """Conditions that people are told of when they begin to hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventText:
+    """What an Event says: that something was done, or began to hold."""
+
+    reason: str
+    """A word for programs."""
+    message: str
+    good: bool = True
+    """Whether it is the normal course of things."""
+    is_told: bool = True
+    """Whether an Event tells it; otherwise the log alone does."""
+    about: str = ""
+    """Kind and name of an object of the job: of each a repetition is counted."""
 
 
 def of(
@@ -45,6 +61,62 @@ def new_keys(job: JobRecord, secret_uid: str, now: datetime) -> dict[str, Any]:
 def of_deed(job: JobRecord, deed: EventText, now: datetime) -> dict[str, Any]:
     """The Event of something that was done; done again to the same object it is the same one."""
     return _event(job, deed, now, told=f"{job.uid}/{deed.reason}/{deed.about}")
+
+
+def removed(remove: RemovePod, why: str) -> EventText:
+    name = remove.pod.name
+    message = (
+        f"pod {name} was deleted by force: {why}, and {remove.because}; its process is fenced "
+        "should it still run"
+    )
+    return EventText("PodRemoved", message, good=False, about=f"Pod {name}")
+
+
+def restarted(restart: RestartAll) -> EventText:
+    message = (
+        f"all {len(restart.pods)} processes are started again from the latest checkpoint: "
+        f"{restart.because}"
+    )
+    return EventText("JobRestarted", message, good=False)
+
+
+def renewed(renew: Renew) -> EventText:
+    """A workload that cannot become what it shall be."""
+    kind, name = renew.child.key
+    message = f"{kind.name} {name} was deleted and made anew: {renew.because}"
+    return EventText("JobRenewed", message, about=f"{kind.name} {name}")
+
+
+def taken_back(made: ChildRecord, taken: ChildRecord) -> EventText:
+    """A workload that was made before it was seen that another's name is taken."""
+    what = f"{made.kind.name} {made.name}"
+    message = (
+        f"{what} was made and deleted again: the name of {taken.kind.name} {taken.name} is taken, "
+        "and of a job that cannot run as a whole nothing runs"
+    )
+    return EventText("TakenBack", message, good=False, about=what)
+
+
+def made_again(kind: Kind, name: str) -> EventText:
+    """A child that was deleted by somebody else."""
+    message = f"{kind.name} {name} of the running job was missing, and was made again"
+    return EventText("ChildRecreated", message, good=False, about=f"{kind.name} {name}")
+
+
+def scaled(rescale: Rescale, seen: ChildRecord | None) -> EventText:
+    kind, name = rescale.child
+    before = "" if seen is None else f" from {seen.wanted}"
+    message = f"{kind.name} {name} was scaled{before} to {rescale.wanted}: {rescale.because}"
+    return EventText("Scaled", message, is_told=rescale.is_told, about=f"{kind.name} {name}")
+
+
+def deleted(job: JobRecord) -> EventText:
+    ended = "" if job.outcome is None else f" {job.outcome.phase.value} at {job.outcome.time}"
+    message = (
+        f"the job, which ended{ended}, was deleted by spec.ttlSecondsAfterFinished with all that "
+        "it had but its volume"
+    )
+    return EventText("JobDeleted", message)
 
 
 def _news(job: JobRecord, status: dict[str, Any]) -> list[EventText]:
@@ -79,12 +151,10 @@ def _event(job: JobRecord, news: EventText, now: datetime, *, told: str = "") ->
     told = told or f"{job.uid}/{job.generation}/{news.reason}"
     name = f"{job.key.name}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
     return {
-        "apiVersion": Kind.Event.value.api_version,
-        "kind": Kind.Event.name,
+        **Kind.Event.header,
         "metadata": {"name": name, "namespace": job.key.namespace},
         "involvedObject": {
-            "apiVersion": Kind.DistTrainJob.value.api_version,
-            "kind": Kind.DistTrainJob.name,
+            **Kind.DistTrainJob.header,
             "namespace": job.key.namespace,
             "name": job.key.name,
             "uid": job.uid,

@@ -9,7 +9,7 @@ from disttrain.job.spec import Spec
 from disttrain_operator.manifests.config import ManifestConfig
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
-from disttrain_operator.observed.records import ChildRecord, JobRecord, Outcome, PodRecord
+from disttrain_operator.observed.records import JobRecord, Outcome, PodRecord
 from disttrain_operator.policies import (
     conditions,
     deadlines,
@@ -24,19 +24,7 @@ from disttrain_operator.policies import (
 from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.policies.problem import Problem, first_of_each_type
 from disttrain_operator.policies.stages import Stage
-from disttrain_operator.reconcile import desired, refused, report, workloads
-from disttrain_operator.reconcile.actions import (
-    Action,
-    Annotate,
-    AskWhy,
-    CheckTemplates,
-    DeleteJob,
-    EndPod,
-    Plan,
-    RemovePod,
-    Rescale,
-    RestartAll,
-)
+from disttrain_operator.reconcile import actions, desired, refused, report, workloads
 from disttrain_operator.reconcile.desired import Desired
 from disttrain_operator.reconcile.knowledge import Knowledge
 
@@ -54,8 +42,11 @@ _WHY = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Situation:
+class _Look:
+    """What a plan is made from."""
+
     job: JobRecord
+    spec: Spec
     observed: Observed
     knowledge: Knowledge
     wanted: Desired
@@ -63,125 +54,122 @@ class _Situation:
     config: ManifestConfig
 
 
-def make(observed: Observed, knowledge: Knowledge, config: ManifestConfig, now: datetime) -> Plan:
+def make(
+    observed: Observed, knowledge: Knowledge, config: ManifestConfig, now: datetime
+) -> actions.Plan:
     """The plan for one job; an empty one for what is not ours to touch."""
     job = observed.job
     if job is None or job.deleting:
-        return Plan()
+        return actions.Plan()
     wanted = desired.of(job, config)
-    situation = _Situation(job, observed, knowledge, wanted, now, config)
     # What runs by a manifest that an older operator accepted is looked after to its end.
     spec = refused.spec(job.spec) if wanted.context is None else wanted.context.job.spec
     if (spec.managed_by or MANAGED_BY_OPERATOR) != config.manager:
-        return Plan()
-    return _planned(situation, spec)
+        return actions.Plan()
+    return _planned(_Look(job, spec, observed, knowledge, wanted, now, config))
 
 
-def _planned(situation: _Situation, spec: Spec) -> Plan:
-    job, observed, now = situation.job, situation.observed, situation.now
+def _planned(look: _Look) -> actions.Plan:
+    job, spec, observed, now = look.job, look.spec, look.observed, look.now
     members = {Role.SHARD: spec.shards, Role.REPLICA: spec.replicas.count}
     counted = restarts.count(job.restarts, observed.pods_of(job), spec.failure_policy, members)
-    outcome = _outcome(situation, spec, counted)
+    outcome = _outcome(look, counted)
     stage = stages.decide(job, spec, observed, outcome)
-    problems = _problems(situation, outcome)
-    actions = [*_count(situation, outcome, counted), *_remove_lost(situation)]
-    actions += _ask_why(situation, outcome)
-    wished = _change(situation, spec, stage, problems)
-    changes, beyond = workloads.allowed_by_now(wished, observed, situation.config)
+    problems = _problems(look, outcome)
+    steps = [*_count(look, outcome, counted), *_remove_lost(look)]
+    steps += _ask_why(look, outcome)
+    wished = _change(look, stage, problems)
+    changes, beyond = workloads.allowed_by_now(wished, observed, look.config)
     if beyond is not None:
         problems = first_of_each_type((*problems, beyond))
-    actions += _explained(changes, observed, stage, outcome)
+    steps += _explained(changes, observed, stage, outcome)
     due = deadlines.deletion_due_at(outcome, spec.ttl_seconds_after_finished)
     if due is not None and due <= now:
-        actions.append(DeleteJob())
-    facts = report.Facts(job, observed, spec, stage, outcome, problems, counted)
-    return Plan(
-        actions=tuple(actions),
-        status=report.status(facts, now),
-        wake_at=_wake_at(situation, spec, outcome, due, problems),
+        steps.append(actions.DeleteJob())
+    told = conditions.Situation(
+        job=job, observed=observed, spec=spec, stage=stage, outcome=outcome, problems=problems
+    )
+    return actions.Plan(
+        actions=tuple(steps),
+        status=report.status(told, counted, now),
+        wake_at=_wake_at(look, outcome, due, problems),
         outcome=outcome,
-        warnings=situation.wanted.warnings,
+        warnings=look.wanted.warnings,
     )
 
 
-def _outcome(situation: _Situation, spec: Spec, counted: restarts.Counted) -> Outcome | None:
-    job, observed, now = situation.job, situation.observed, situation.now
+def _outcome(look: _Look, counted: restarts.Counted) -> Outcome | None:
+    job, observed, now = look.job, look.observed, look.now
     found = outcome_policy.found(job, observed, now)
     if found is None:
-        found = deadlines.exceeded(spec, _since(situation, spec), now)
-        if found is not None and (hindrances := _problems(situation, None)):
+        found = deadlines.exceeded(look.spec, _since(look), now)
+        if found is not None and (hindrances := _problems(look, None)):
             found = replace(found, message=f"{found.message}; {hindrances[0].message}")
-    return found or restarts.ended(counted, spec.failure_policy, now)
+    return found or restarts.ended(counted, look.spec.failure_policy, now)
 
 
-def _since(situation: _Situation, spec: Spec) -> deadlines.Since:
-    job = situation.job
-    if spec.suspend:
+def _since(look: _Look) -> deadlines.Since:
+    job = look.job
+    if look.spec.suspend:
         return deadlines.Since(started=None, waits=None)
-    keeper = outcome_policy.coordinator_job(job, situation.observed)
+    keeper = outcome_policy.coordinator_job(job, look.observed)
     begun = report.has_begun(job)
     return deadlines.Since(
         # Kubernetes keeps it for us.
         started=None if keeper is None else keeper.started,
-        waits=None if begun else conditions.resumed_at(job.status, situation.now) or job.created,
+        waits=None if begun else conditions.resumed_at(job.status, look.now) or job.created,
     )
 
 
-def _problems(situation: _Situation, outcome: Outcome | None) -> tuple[Problem, ...]:
+def _problems(look: _Look, outcome: Outcome | None) -> tuple[Problem, ...]:
     if outcome is not None:
         return ()
-    observed, knowledge = situation.observed, situation.knowledge
+    observed, knowledge = look.observed, look.knowledge
     children = [*observed.children.values(), *knowledge.in_the_way]
-    unmarked = workloads.unmarked(situation.job, observed)
+    unmarked = workloads.unmarked(look.job, observed)
     found = [
-        *situation.wanted.problems,
+        *look.wanted.problems,
         knowledge.refused,
         # Where nothing is made, no name is needed: a Deployment's ReplicaSet is not in the way.
-        unmarked or problem.conflict(situation.job, children),
-        *starting.problems(situation.job, observed, knowledge.lacks, situation.now),
+        unmarked or problem.conflict(look.job, children),
+        *starting.problems(look.job, observed, knowledge.lacks, look.now),
         knowledge.error,
     ]
     return first_of_each_type(problem for problem in found if problem is not None)
 
 
-def _count(
-    situation: _Situation, outcome: Outcome | None, counted: restarts.Counted
-) -> list[Action]:
-    job = situation.job
-    actions: list[Action] = []
-    if outcome is None and counted.restarts_all:
+def _count(look: _Look, outcome: Outcome | None, counted: restarts.Counted) -> list[actions.Action]:
+    job = look.job
+    found: list[actions.Action] = []
+    if outcome is None and counted.why_restarts_all:
         # Before the failure counts as known: an operator that dies between does it again.
-        pods = situation.observed.pods_of(job)
+        pods = look.observed.pods_of(job)
         going = [pod for pod in pods if pod.gone_at is None and not pod.over]
-        ends = tuple(EndPod(pod.name, pod.uid) for pod in going)
-        actions.append(RestartAll(ends, counted.why_restarts_all))
+        found.append(actions.RestartAll(tuple(going), counted.why_restarts_all))
     if counted.annotation and counted.annotation != job.restarts:
-        actions.append(Annotate(parsing.RESTARTS, counted.annotation))
-    return actions
+        found.append(actions.Annotate(parsing.RESTARTS, counted.annotation))
+    return found
 
 
-def _remove_lost(situation: _Situation) -> list[Action]:
-    if not situation.config.removes_lost_pods:
-        return []
-    known = situation.knowledge.answered
-    overdue = lost_pods.overdue(situation.job, situation.observed, known, situation.now)
+def _remove_lost(look: _Look) -> list[actions.Action]:
+    now = look.now
     return [
-        RemovePod(pod.name, pod.uid, pod.role, pod.node, pod.tainted, _lateness(pod, situation.now))
-        for pod in overdue
+        actions.RemovePod(pod, _lateness(pod, now)) for pod, at in _lost_pods(look) if at <= now
     ]
 
 
-def _ask_why(situation: _Situation, outcome: Outcome | None) -> list[Action]:
+def _lost_pods(look: _Look) -> list[tuple[PodRecord, datetime]]:
+    if not look.config.removes_lost_pods:
+        return []
+    return lost_pods.due(look.job, look.observed, look.knowledge.answered)
+
+
+def _ask_why(look: _Look, outcome: Outcome | None) -> list[actions.Action]:
     if outcome is not None:
         return []
-    own, known = _own(situation), situation.knowledge.lacks
-    uids = missing_pods.unexplained(own, known, situation.now)
-    return [AskWhy(uids)] if uids else []
-
-
-def _own(situation: _Situation) -> list[ChildRecord]:
-    found = situation.observed.children.values()
-    return [child for child in found if child.owner_uid == situation.job.uid]
+    own, known = look.observed.children_of(look.job), look.knowledge.lacks
+    uids = missing_pods.unexplained(own, known, look.now)
+    return [actions.AskWhy(uids)] if uids else []
 
 
 def _lateness(pod: PodRecord, now: datetime) -> str:
@@ -189,30 +177,28 @@ def _lateness(pod: PodRecord, now: datetime) -> str:
     return f"it should have ended {seconds:.0f} s ago"
 
 
-def _change(
-    situation: _Situation, spec: Spec, stage: Stage, problems: tuple[Problem, ...]
-) -> list[Action]:
-    scale = stages.scale(stage, spec, situation.observed)
-    context = situation.wanted.context
+def _change(look: _Look, stage: Stage, problems: tuple[Problem, ...]) -> list[actions.Action]:
+    scale = stages.scale(stage, look.spec, look.observed)
+    context = look.wanted.context
     if stage is not Stage.RUN:
-        return workloads.stop(situation.job, situation.observed, scale)
-    if context is None or any(problem.type in workloads.BLOCKING for problem in problems):
+        return workloads.stop(look.job, look.observed, scale)
+    if context is None or any(each.type in problem.BLOCKING for each in problems):
         # Nothing is made, but what runs is still scaled.
-        return workloads.stop(situation.job, situation.observed, scale)
-    target = workloads.Target(situation.job, context, situation.wanted.digest, scale)
-    changes = workloads.run(target, situation.observed, situation.observed.common)
-    due = key_checks.due_at(situation.job, situation.observed, situation.knowledge.keys_checked)
-    if due is not None and due <= situation.now:
-        changes += workloads.check_keys(target, situation.observed)
+        return workloads.stop(look.job, look.observed, scale)
+    target = workloads.Target(look.job, context, look.wanted.digest, scale)
+    changes = workloads.run(target, look.observed, look.observed.common)
+    due = key_checks.due_at(look.job, look.observed, look.knowledge.keys_checked)
+    if due is not None and due <= look.now:
+        changes += workloads.check_keys(target, look.observed)
     unchecked = workloads.to_check(changes)
-    if unchecked and situation.wanted.templates and not situation.knowledge.checked:
-        return [CheckTemplates(unchecked), *changes]
+    if unchecked and look.wanted.templates and not look.knowledge.checked:
+        return [actions.CheckTemplates(unchecked), *changes]
     return changes
 
 
 def _explained(
-    actions: list[Action], observed: Observed, stage: Stage, outcome: Outcome | None
-) -> list[Action]:
+    changes: list[actions.Action], observed: Observed, stage: Stage, outcome: Outcome | None
+) -> list[actions.Action]:
     """Say of each change of scale why it is made, and whether an Event shall tell of it."""
     return [
         replace(
@@ -221,38 +207,30 @@ def _explained(
             outcome=outcome,
             is_told=_is_scaling(action, observed, stage),
         )
-        if isinstance(action, Rescale)
+        if isinstance(action, actions.Rescale)
         else action
-        for action in actions
+        for action in changes
     ]
 
 
-def _is_scaling(action: Rescale, observed: Observed, stage: Stage) -> bool:
+def _is_scaling(action: actions.Rescale, observed: Observed, stage: Stage) -> bool:
     """Whether a part of a running job is scaled; it was not resumed as a whole."""
     seen = observed.children.get(action.child)
     return stage is Stage.RUN and seen is not None and seen.wanted > 0
 
 
 def _wake_at(
-    situation: _Situation,
-    spec: Spec,
-    outcome: Outcome | None,
-    due: datetime | None,
-    problems: tuple[Problem, ...],
+    look: _Look, outcome: Outcome | None, due: datetime | None, problems: tuple[Problem, ...]
 ) -> datetime | None:
-    job, now = situation.job, situation.now
-    instants = [due]
-    if situation.config.removes_lost_pods:
-        known = situation.knowledge.answered
-        instants.append(lost_pods.next_instant(job, situation.observed, known))
+    job, now = look.job, look.now
+    instants = [due, min((at for _, at in _lost_pods(look)), default=None)]
     if outcome is None:
-        instants.append(deadlines.next_instant(spec, _since(situation, spec)))
-        instants.append(starting.next_instant(job, situation.observed, now))
-        instants.append(missing_pods.next_instant(_own(situation), situation.knowledge.lacks))
-        instants.append(
-            key_checks.due_at(job, situation.observed, situation.knowledge.keys_checked)
-        )
-    if any(problem.type in workloads.CONFLICTS for problem in problems):
+        instants.append(deadlines.next_instant(look.spec, _since(look)))
+        instants.append(starting.next_instant(job, look.observed, now))
+        own = look.observed.children_of(job)
+        instants.append(missing_pods.next_instant(own, look.knowledge.lacks))
+        instants.append(key_checks.due_at(job, look.observed, look.knowledge.keys_checked))
+    if any(each.type in problem.CONFLICTS for each in problems):
         instants.append(now + _CHECK_CONFLICT_AFTER)
     return min(
         (instant for instant in instants if instant is not None and instant > now), default=None

@@ -96,7 +96,7 @@ class Reconciler:
                 await self._report(look, self._plan(look))
             raise
         reported = await self._report(look, planned)
-        return self._seconds_until(_earlier(planned.wake_at, reported))
+        return self._seconds_until(planned.wake_at, reported)
 
     async def _act(self, look: _Look, job: JobRecord) -> Plan:
         await self._forget_what_is_gone(look.knowledge, job.key.namespace)
@@ -110,7 +110,11 @@ class Reconciler:
             planned = self._plan(look)
         if _ends(job, planned):
             job = await self._record_end(look, job, planned)
-        await self._actor(look, job).perform(job, planned.actions)
+        context = desired.of(job, self._config).context
+        actor = Actor(
+            self._client, self._inventory, self._new_keys, context, look.knowledge, self._clock
+        )
+        await actor.perform(job, planned.actions)
         look.knowledge.error = None
         return await self._settled(look)
 
@@ -139,12 +143,6 @@ class Reconciler:
                 if found["metadata"]["uid"] == each.uid:
                     still.append(each)
         known.in_the_way = tuple(still)
-
-    def _actor(self, look: _Look, job: JobRecord) -> Actor:
-        context = desired.of(job, self._config).context
-        return Actor(
-            self._client, self._inventory, self._new_keys, context, look.knowledge, self._clock
-        )
 
     async def _settled(self, look: _Look) -> Plan:
         """The plan after all was done, which asks for nothing. Raises NotSettled if it does."""
@@ -220,19 +218,17 @@ class Reconciler:
         # Not before: a write that failed is tried again, and counts once.
         measure(job, status, self._clock())
         record = parsing.job(answer, report.FIELDS)
-        self._inventory.put_job(record)
+        self._inventory.put(record)
         known.reported_at = self._clock()
         known.told.clear()
         # Kept only where they differ: two statuses of each job would be most of the memory.
         known.reported = None if record.status == status else (status, record.status)
         return record
 
-    def _seconds_until(self, instant: datetime | None) -> float | None:
-        return None if instant is None else (instant - self._clock()).total_seconds()
-
-
-def _earlier(*instants: datetime | None) -> datetime | None:
-    return min((instant for instant in instants if instant is not None), default=None)
+    def _seconds_until(self, *instants: datetime | None) -> float | None:
+        """Until the first of them."""
+        first = min((instant for instant in instants if instant is not None), default=None)
+        return None if first is None else (first - self._clock()).total_seconds()
 
 
 def _ends(job: JobRecord, planned: Plan) -> bool:
@@ -255,8 +251,7 @@ def _makes_something(planned: Plan) -> bool:
 
 def _patch(job: JobRecord, status: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": job.key.name, "namespace": job.key.namespace, "uid": job.uid}
-    header = {"apiVersion": Kind.DistTrainJob.value.api_version, "kind": Kind.DistTrainJob.name}
-    return {**header, "metadata": metadata, "status": status}
+    return {**Kind.DistTrainJob.header, "metadata": metadata, "status": status}
 
 
 def measure(job: JobRecord, status: dict[str, Any], now: datetime) -> None:

@@ -10,8 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from disttrain.job.spec import Spec
-from disttrain_operator import json_text
-from disttrain_operator.observed import parsing
+from disttrain_operator import json_text, untrusted
 
 _STANDS_IN: Final[dict[str, Any]] = {
     "task": {"entrypoint": "unknown:Unknown"},
@@ -43,7 +42,7 @@ _KEPT = 256
 @lru_cache(maxsize=_KEPT)
 def spec(written: str) -> Spec:
     """The spec with all that counts of the written one; what cannot be read has its default."""
-    given = parsing.mapping(json_text.read(written))
+    given = untrusted.mapping(json_text.read(written))
     wanted = _STANDS_IN
     for path in _COUNTS:
         candidate = _with(wanted, given, path)
@@ -61,7 +60,7 @@ def _with(
         return None
     if not inner:
         return {**wanted, name: given[name]}
-    below = _with(parsing.mapping(wanted.get(name)), parsing.mapping(given[name]), tuple(inner))
+    below = _with(untrusted.mapping(wanted, name), untrusted.mapping(given, name), tuple(inner))
     return None if below is None else {**wanted, name: below}
 
 

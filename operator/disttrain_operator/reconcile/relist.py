@@ -9,10 +9,11 @@ from typing import Final
 
 from disttrain.errors import DistTrainError
 from disttrain.job import cluster_labels
+from disttrain_operator import untrusted
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.cluster.query import Query
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed import parsing, watched
+from disttrain_operator.observed import watched
 from disttrain_operator.observed.inventory import Inventory
 from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import JobKey
@@ -30,19 +31,17 @@ _WATCHES_TELL_SECONDS: Final = 2.0
 def queries(namespaces: tuple[str, ...]) -> list[Query]:
     """All that is listed; children before jobs, so that no job is seen without its own."""
     places: tuple[str | None, ...] = namespaces or (None,)
-    return [_query(kind, place) for kind in reversed(watched.KINDS) for place in places]
-
-
-def _query(kind: Kind, namespace: str | None) -> Query:
-    if kind is Kind.DistTrainJob:
-        return Query(kind=kind, namespace=namespace)
-    labels = cluster_labels.selector_text(cluster_labels.managed())
-    return Query(
-        kind=kind,
-        namespace=namespace,
-        labels=labels,
-        metadata_only=kind in watched.STATELESS,
-    )
+    made_here = cluster_labels.selector_text(cluster_labels.managed())
+    return [
+        Query(
+            kind=kind,
+            namespace=place,
+            labels="" if kind is Kind.DistTrainJob else made_here,
+            metadata_only=kind in watched.STATELESS,
+        )
+        for kind in reversed(watched.KINDS)
+        for place in places
+    ]
 
 
 class Relister:
@@ -83,8 +82,8 @@ class Relister:
         with self._sights.listing() as gone:
             async for page in self._client.pages(replace(query, metadata_only=True)):
                 for body in page.items:
-                    metadata = parsing.mapping(body.get("metadata"))
-                    version = parsing.number(metadata.get("resourceVersion"))
+                    metadata = untrusted.mapping(body, "metadata")
+                    version = untrusted.number(metadata.get("resourceVersion"))
                     listed[str(metadata.get("uid"))] = version
             if listed == before:
                 return
@@ -113,7 +112,7 @@ class Relister:
         labels = cluster_labels.selector_text(cluster_labels.all_pods(key.name, uid))
         own = self._inventory.at(key)
         for kind in watched.DECISIVE:
-            before = {record.uid for record in own.of_kind(kind) if record.of_job == uid}
+            before = {record.uid for record in own.of_kind(kind) if record.owner_uid == uid}
             query = Query(kind=kind, namespace=key.namespace, labels=labels)
             # Whoever asks looks at the job anyway.
             listed, _ = await self._take_in(query, lambda _: None)
@@ -127,20 +126,20 @@ class Relister:
         newest = self._newest.get(query.kind, 0)
         with self._sights.listing() as gone_meanwhile:
             async for page in self._client.pages(query):
-                if not version and parsing.number(page.version) < newest:
+                if not version and untrusted.number(page.version) < newest:
                     # A list tells of now, so nothing but a restore of etcd brings older versions.
                     LOG.warning("%s: versions begin again below %d", query.path, newest)
                     self._inventory.forget_versions(query.kind)
                 version = page.version
                 for body in page.items:
-                    uid = str(parsing.mapping(body.get("metadata")).get("uid"))
+                    uid = str(untrusted.mapping(body, "metadata").get("uid"))
                     listed.add(uid)
                     # A watch may tell of a deletion before the list from before it is read.
                     if uid not in gone_meanwhile:
                         sight = self._sights.seen(query.kind, body)
                         if sight.news is not News.NOTHING:
                             changed(sight.job)
-        self._newest[query.kind] = parsing.number(version)
+        self._newest[query.kind] = untrusted.number(version)
         return listed, version
 
 

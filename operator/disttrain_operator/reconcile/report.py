@@ -1,13 +1,11 @@
 """The operator's part of a job's status. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from disttrain.job import cluster_labels
 from disttrain.job.names import Role
-from disttrain.job.spec import Spec
 from disttrain.job.status import (
     COORDINATOR_FIELDS,
     MOST_FAILURES,
@@ -18,11 +16,10 @@ from disttrain.job.status import (
 )
 from disttrain_operator import times
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import Death, EndPhase, JobRecord, Outcome, PodRecord
 from disttrain_operator.policies import conditions
+from disttrain_operator.policies.conditions import Situation
 from disttrain_operator.policies.outcome import coordinator_job
-from disttrain_operator.policies.problem import Problem
 from disttrain_operator.policies.restarts import Counted
 from disttrain_operator.policies.stages import Stage
 
@@ -34,70 +31,47 @@ FIELDS: Final = frozenset(
 """The fields of the status that the operator writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a status is made from."""
-
-    job: JobRecord
-    observed: Observed
-    spec: Spec
-    stage: Stage
-    outcome: Outcome | None
-    problems: tuple[Problem, ...]
-    counted: Counted
-
-
 def has_begun(job: JobRecord) -> bool:
     return job.training or job.phase == Phase.RUNNING
 
 
-def status(facts: Facts, now: datetime) -> dict[str, Any]:
-    """The operator's fields; the same for the same facts, so that nothing is written twice."""
-    before = conditions.status_before(facts.job.status)
-    situation = _situation(facts)
-    pods = facts.observed.pods_of(facts.job)
+def status(situation: Situation, counted: Counted, now: datetime) -> dict[str, Any]:
+    """The operator's fields; the same for the same situation, so that nothing is written twice."""
+    before = conditions.status_before(situation.job.status)
+    pods = situation.observed.pods_of(situation.job)
+    replica_sets = situation.observed.children_of(situation.job, (Kind.ReplicaSet,))
     known = {condition.type: condition for condition in before.conditions}
-    selector = cluster_labels.pods_of(facts.job.key.name, facts.job.uid, Role.REPLICA)
+    selector = cluster_labels.pods_of(situation.job.key.name, situation.job.uid, Role.REPLICA)
     made = JobStatus(
-        observed_generation=facts.job.generation,
-        phase=_phase(facts, situation, before.phase),
-        strategy=facts.spec.strategy.rule.name,
-        conditions=conditions.of(situation, known, facts.job.generation, now),
-        start_time=_start_time(facts),
-        completion_time=_completion_time(facts.outcome),
-        restarts=Restarts(**{role.value: facts.counted.totals[role] for role in Role}),
-        replicas=0 if _is_over(facts) else _there(facts, Kind.ReplicaSet),
-        ready_replicas=0 if _is_over(facts) else situation.replicas[0],
+        observed_generation=situation.job.generation,
+        phase=_phase(situation, before.phase),
+        strategy=situation.spec.strategy.rule.name,
+        conditions=conditions.of(situation, known, now),
+        start_time=_start_time(situation),
+        completion_time=_completion_time(situation.outcome),
+        restarts=Restarts(**{role.value: counted.totals[role] for role in Role}),
+        replicas=0 if _is_over(situation) else sum(each.remaining for each in replica_sets),
+        ready_replicas=0 if _is_over(situation) else situation.replicas[0],
         selector=cluster_labels.selector_text(selector),
         failures=latest_failures(before.failures, pods),
     )
     return made.as_json()
 
 
-def _situation(facts: Facts) -> conditions.Situation:
-    return conditions.Situation(
-        stage=facts.stage,
-        outcome=facts.outcome,
-        shards=(_ready(facts, Kind.StatefulSet), facts.spec.shards),
-        replicas=(_ready(facts, Kind.ReplicaSet), facts.spec.replicas.count),
-        problems=facts.problems,
-    )
-
-
-def _phase(facts: Facts, situation: conditions.Situation, before: Phase | None) -> Phase:
-    if facts.outcome is not None:
-        return Phase(facts.outcome.phase.value)
-    if facts.stage is Stage.STOP_ALL:
+def _phase(situation: Situation, before: Phase | None) -> Phase:
+    if situation.outcome is not None:
+        return Phase(situation.outcome.phase.value)
+    if situation.stage is Stage.STOP_ALL:
         return Phase.SUSPENDED
-    if facts.stage is Stage.STOP_COORDINATOR:
+    if situation.stage is Stage.STOP_COORDINATOR:
         return before or Phase.PENDING
     shards_serve = situation.shards[0] >= situation.shards[1]
     trains = shards_serve and situation.replicas[0] > 0
     return Phase.RUNNING if trains or before is Phase.RUNNING else Phase.PENDING
 
 
-def _start_time(facts: Facts) -> str | None:
-    keeper = coordinator_job(facts.job, facts.observed)
+def _start_time(situation: Situation) -> str | None:
+    keeper = coordinator_job(situation.job, situation.observed)
     return times.text(keeper.started) if keeper is not None and keeper.started else None
 
 
@@ -106,22 +80,9 @@ def _completion_time(outcome: Outcome | None) -> str | None:
     return times.text(outcome.time) if outcome is not None and ended_well else None
 
 
-def _is_over(facts: Facts) -> bool:
+def _is_over(situation: Situation) -> bool:
     """Whether all were told to end: that they go one by one is worth no other status."""
-    return facts.outcome is not None and facts.stage is not Stage.STOP_COORDINATOR
-
-
-def _ready(facts: Facts, kind: Kind) -> int:
-    return sum(child.ready for child in _own(facts, kind))
-
-
-def _there(facts: Facts, kind: Kind) -> int:
-    return sum(child.remaining for child in _own(facts, kind))
-
-
-def _own(facts: Facts, kind: Kind) -> list[Any]:
-    children = facts.observed.children.values()
-    return [each for each in children if each.kind is kind and each.owner_uid == facts.job.uid]
+    return situation.outcome is not None and situation.stage is not Stage.STOP_COORDINATOR
 
 
 def latest_failures(known: tuple[Failure, ...], pods: Iterable[PodRecord]) -> tuple[Failure, ...]:

@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from disttrain.errors import DistTrainError
+from disttrain_operator import untrusted
 from disttrain_operator.cluster.client import Client
 from disttrain_operator.errors import Conflict, Forbidden, NotFound
 from disttrain_operator.kinds import Kind
-from disttrain_operator.observed import parsing
 from disttrain_operator.observed.records import JobRecord
 from disttrain_operator.reconcile import events
-from disttrain_operator.reconcile.deeds import EventText
+from disttrain_operator.reconcile.events import EventText
 
 LOG = logging.getLogger(__name__)
 
@@ -43,5 +43,5 @@ async def _repeat(client: Client, event: dict[str, Any]) -> None:
     place = (Kind.Event, metadata["namespace"], metadata["name"])
     known = await client.get(*place)
     told = {name: event[name] for name in ("message", "lastTimestamp")}
-    count = max(1, parsing.number(known.get("count"))) + 1
+    count = max(1, untrusted.number(known.get("count"))) + 1
     await client.merge(*place, {**told, "count": count})

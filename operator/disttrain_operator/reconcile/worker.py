@@ -41,9 +41,6 @@ class Workers:
         self._added = asyncio.Event()
         self._last_turn = 0.0
 
-    def __len__(self) -> int:
-        return len(self._queue)
-
     def add(self, key: JobKey, after: timedelta = timedelta(0)) -> None:
         self._queue.add(key, self._now() + after.total_seconds())
         self._added.set()

@@ -20,21 +20,19 @@ from disttrain_operator.manifests.stored import Objects
 from disttrain_operator.observed import parsing
 from disttrain_operator.observed.inventory import Observed
 from disttrain_operator.observed.records import ChildRecord, JobRecord
-from disttrain_operator.policies import key_checks, outcome, problem
+from disttrain_operator.policies import key_checks, outcome
 from disttrain_operator.policies.outcome import coordinators
 from disttrain_operator.policies.problem import Problem, ProblemType
 from disttrain_operator.reconcile import desired
-from disttrain_operator.reconcile.actions import Action, Create, CreateKeys, EndPod, Renew, Rescale
+from disttrain_operator.reconcile.actions import Action, Create, CreateKeys, Renew, Rescale
 
 _ROLE_OF = {Kind.StatefulSet: Role.SHARD, Kind.ReplicaSet: Role.REPLICA, Kind.Job: Role.COORDINATOR}
 
-BLOCKING: Final = problem.BLOCKING
 _HELD_BACK: Final = (
     "its pod was told to end, and Kubernetes would make the next one of the same Job only after a "
     "while"
 )
 _OTHER_TEMPLATES: Final = "pod templates of the job were changed while it was suspended"
-CONFLICTS: Final = frozenset({ProblemType.NAME_CONFLICT, ProblemType.WAITING_FOR_PREVIOUS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> lis
 
     `common`: what is there of the objects that the jobs of a namespace share.
     """
-    own = _own(target.job, observed)
+    own = observed.children_of(target.job, WORKLOADS)
     stale = [child for child in own if child.templates != target.digest]
     others = [child for child in stale if not child.wanted]
     if any(child.remaining for child in others):
@@ -84,27 +82,26 @@ def run(target: Target, observed: Observed, common: Collection[ChildKey]) -> lis
 
 def check_keys(target: Target, observed: Observed) -> list[Action]:
     """Make the keys, should they be gone; the processes with those of before must start again."""
-    text, _ = _text(target, _own(target.job, observed))
+    text, _ = _text(target, observed.children_of(target.job, WORKLOADS))
     objects = desired.objects(text, target.context)
     return [] if objects is None else [_keys(target.job, objects, observed)]
 
 
 def stop(job: JobRecord, observed: Observed, scale: Scale) -> list[Action]:
     """Scale what is there; nothing is created, whatever is missing."""
-    found = _rescale(job, observed, scale, leave=set())
-    return [*found, *_rescale_deployment(job, observed, scale)]
+    return [*_rescale(job, observed, scale), *_rescale_deployment(job, observed, scale)]
 
 
 def _stop_for_other_templates(job: JobRecord, observed: Observed) -> list[Action]:
     """Go on with the stop of a job that was resumed before all of it had stopped."""
     nothing = Scale(shards=0, replicas=0, coordinator=False)
-    found = _rescale(job, observed, nothing, leave=set())
-    return [replace(each, because=_OTHER_TEMPLATES) for each in found]
+    stops = _rescale(job, observed, nothing)
+    return [replace(each, because=_OTHER_TEMPLATES) for each in stops]
 
 
 def unmarked(job: JobRecord, observed: Observed) -> Problem | None:
     """What keeps the operator from making anything for a job of which something runs already."""
-    own = _own(job, observed)
+    own = observed.children_of(job, WORKLOADS)
     if not own or any(desired.is_readable(child.objects) for child in own):
         return None
     message = (
@@ -118,11 +115,6 @@ def unmarked(job: JobRecord, observed: Observed) -> Problem | None:
 def to_check(actions: list[Action]) -> tuple[Child, ...]:
     created = (action.child for action in actions if isinstance(action, Create | Renew))
     return tuple(child for child in created if child.kind in WORKLOADS)
-
-
-def _own(job: JobRecord, observed: Observed) -> list[ChildRecord]:
-    found = observed.children.values()
-    return [each for each in found if each.kind in WORKLOADS and each.owner_uid == job.uid]
 
 
 def _text(target: Target, own: list[ChildRecord]) -> tuple[str, str]:
@@ -152,8 +144,7 @@ def _absent(
 
 
 def _keys(job: JobRecord, objects: Objects, observed: Observed) -> CreateKeys:
-    holders = key_checks.holders(job, observed)
-    return CreateKeys(objects.launch, tuple(EndPod(pod.name, pod.uid) for pod in holders))
+    return CreateKeys(objects.launch, key_checks.holders(job, observed))
 
 
 def _whole(child: Child, text: str, target: Target) -> Child:
@@ -171,26 +162,19 @@ def _renew(child: Child, seen: ChildRecord, because: str) -> Renew:
         # It was not suspended, so the deadline counts from its first start.
         annotations = {**body["metadata"]["annotations"], parsing.STARTED: times.text(seen.started)}
         body = {**body, "metadata": {**body["metadata"], "annotations": annotations}}
-    return Renew(replace(child, body=body), seen.uid, seen.version, because)
+    return Renew(replace(child, body=body), seen, because)
 
 
 def _rescale(
-    job: JobRecord, observed: Observed, scale: Scale, leave: Collection[ChildKey]
+    job: JobRecord, observed: Observed, scale: Scale, leave: Collection[ChildKey] = ()
 ) -> list[Rescale]:
-    wanted = {
-        Kind.StatefulSet: scale.shards,
-        Kind.ReplicaSet: scale.replicas,
-        Kind.Job: int(scale.coordinator),
-    }
     return [
-        Rescale(key, child.uid, _spec(child.kind, wanted[child.kind]))
-        for key, child in observed.children.items()
-        if child.kind in wanted
-        and child.owner_uid == job.uid
-        and not child.deleting
+        Rescale((child.kind, child.name), child.uid, scale.of(child.kind))
+        for child in observed.children_of(job, WORKLOADS)
+        if not child.deleting
         and child.ended is None
-        and key not in leave
-        and child.wanted != wanted[child.kind]
+        and (child.kind, child.name) not in leave
+        and child.wanted != scale.of(child.kind)
     ]
 
 
@@ -200,8 +184,7 @@ def _rescale_deployment(job: JobRecord, observed: Observed, scale: Scale) -> lis
     sets = of_deployment(observed, name)
     if not sets or sum(each.wanted for each in sets) == scale.replicas:
         return []
-    spec = _spec(Kind.Deployment, scale.replicas)
-    return [Rescale((Kind.Deployment, name), sets[0].owner_uid, spec)]
+    return [Rescale((Kind.Deployment, name), sets[0].owner_uid, scale.replicas)]
 
 
 def of_deployment(observed: Observed, name: str) -> list[ChildRecord]:
@@ -212,13 +195,6 @@ def of_deployment(observed: Observed, name: str) -> list[ChildRecord]:
         for each in observed.children.values()
         if each.kind is Kind.ReplicaSet and each.owned_by == owner and not each.deleting
     ]
-
-
-def _spec(kind: Kind, wanted: int) -> tuple[tuple[str, int | bool], ...]:
-    if kind is Kind.Job:
-        # No pods at once is another way to stop it, for who does so by hand.
-        return (("suspend", False), ("parallelism", 1)) if wanted else (("suspend", True),)
-    return (("replicas", wanted),)
 
 
 def allowed_by_now(

@@ -14,9 +14,9 @@ from builders.fake_cluster import FakeClient, World
 from builders.operator_in_memory import OperatorInMemory, WatchEvent
 from disttrain.errors import DistTrainError
 from disttrain_operator.errors import Forbidden
-from disttrain_operator.kinds import WORKLOADS, Kind
+from disttrain_operator.kinds import CHILDREN, WORKLOADS, Kind
 from disttrain_operator.observed.records import EndPhase, JobKey
-from disttrain_operator.observed.watched import CHILDREN, KINDS
+from disttrain_operator.observed.watched import KINDS
 
 SEEDS = range(int(os.environ.get("DISTTRAIN_SIMULATION_SEEDS", "8")))
 STEPS = 60
@@ -402,7 +402,7 @@ def test_a_job_whose_coordinator_was_deleted_unread_is_looked_at_before_it_is_gi
             if event[0] is not Kind.Pod:
                 operator.take(event)
         for pod in list(operator.inventory.at(KEY).pods.values()):
-            operator.inventory.drop_pod(KEY, pod.name, pod.uid)
+            operator.inventory.drop(pod)
         assert await operator.look()
 
     when_at_rest(world, happens)

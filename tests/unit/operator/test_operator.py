@@ -70,11 +70,11 @@ def test_only_who_holds_the_lease_looks_at_jobs(monkeypatch: pytest.MonkeyPatch)
 def test_jobs_that_another_left_are_looked_at() -> None:
     async def scenario() -> None:
         operator = Operator(FakeClient(World()), Credentials("https://nowhere", None), Settings())
-        operator._inventory.put_job(job())
+        operator._inventory.put(job())
         operator._look_at_all_in("elsewhere")
-        assert len(operator._workers) == 0
+        assert len(operator._workers._queue) == 0
         operator._look_at_all_in(job().key.namespace)
-        assert len(operator._workers) == 1
+        assert len(operator._workers._queue) == 1
 
     asyncio.run(scenario())
 
@@ -83,7 +83,7 @@ def test_jobs_are_counted_by_namespace() -> None:
     operator = Operator(FakeClient(World()), Credentials("https://nowhere", None), Settings())
     for namespace, name in (("a", "one"), ("a", "two"), ("b", "one")):
         key = JobKey(namespace, name)
-        operator._inventory.put_job(job({"key": key, "phase": "Running", "strategy": "downpour"}))
+        operator._inventory.put(job({"key": key, "phase": "Running", "strategy": "downpour"}))
 
     operator._count_jobs()
 

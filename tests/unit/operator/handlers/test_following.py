@@ -102,7 +102,7 @@ def test_lists_that_are_too_old_again_and_again_are_read_less_and_less_often(
     asked, _ = follow([[Gone("too old")] for _ in range(7)])
 
     assert len(asked) == 8
-    assert pauses == [*following._BACKOFFS, following._BACKOFFS[-1], following._BACKOFFS[-1]]
+    assert pauses == [*following.BACKOFFS, following.BACKOFFS[-1], following.BACKOFFS[-1]]
 
 
 def test_a_bookmark_moves_on_and_tells_nobody() -> None:
@@ -121,7 +121,7 @@ def test_what_is_too_old_is_listed_again() -> None:
 
 
 def test_a_broken_connection_goes_on_from_the_last_event(monkeypatch: Any) -> None:
-    monkeypatch.setattr(following, "_BACKOFFS", (0.0,))
+    monkeypatch.setattr(following, "BACKOFFS", (0.0,))
     broken: list[Event | Exception] = [event(EventType.MODIFIED, "7"), Unavailable("broken")]
 
     asked, told = follow([broken, [Unavailable("still")]])

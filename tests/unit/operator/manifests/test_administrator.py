@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from builders.operator_jobs import context, job
+from disttrain.job.checkpoint import WhenDeleted
 from disttrain.job.names import Role
 from disttrain_operator.manifests import access, volume, workloads
-from disttrain_operator.manifests.config import DELETE, DefaultVolume, ManifestConfig, PodSecurity
+from disttrain_operator.manifests.config import DefaultVolume, ManifestConfig, PodSecurity
 from disttrain_operator.manifests.pod import pod_template
 from disttrain_operator.reconcile import desired
 
@@ -100,11 +101,11 @@ def test_a_drain_takes_pods_that_share_a_node_together() -> None:
     ("default", "given", "owned"),
     [
         (DefaultVolume(), None, False),
-        (DefaultVolume(when_deleted=DELETE), None, True),
-        (DefaultVolume(when_deleted=DELETE), {"size": "1Gi"}, True),
+        (DefaultVolume(when_deleted=WhenDeleted.DELETE), None, True),
+        (DefaultVolume(when_deleted=WhenDeleted.DELETE), {"size": "1Gi"}, True),
         (DefaultVolume(), {"size": "1Gi", "retentionPolicy": {"whenDeleted": "Delete"}}, True),
         (
-            DefaultVolume(when_deleted=DELETE),
+            DefaultVolume(when_deleted=WhenDeleted.DELETE),
             {"size": "1Gi", "retentionPolicy": {"whenDeleted": "Retain"}},
             False,
         ),

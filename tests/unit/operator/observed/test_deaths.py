@@ -19,7 +19,7 @@ def sights(*seen: PodRecord) -> PodRecord:
     """What is kept of a pod after some sights of it."""
     inventory = Inventory()
     for version, each in enumerate(seen, start=1):
-        inventory.put_pod(replace(each, version=version))
+        inventory.put(replace(each, version=version))
     return inventory.at(KEY).pods[seen[-1].name]
 
 

@@ -16,34 +16,28 @@ COMPLETE = Outcome(phase=EndPhase.COMPLETE, reason="EpochsDone", message="", tim
 
 def test_of_jobs_of_one_name_only_the_last_ones_end_is_kept() -> None:
     inventory = Inventory()
-    inventory.put_child(child(Kind.PersistentVolumeClaim, owner_uid=""))
+    inventory.put(child(Kind.PersistentVolumeClaim, owner_uid=""))
     for night in range(10):
         uid = f"uid-{night}"
-        ended = pod(Role.COORDINATOR, uid=f"pod-of-{uid}", job_uid=uid, outcome=COMPLETE)
-        inventory.put_job(job({"uid": uid}))
-        inventory.put_pod(ended)
-        inventory.drop_pod(KEY, ended.name, ended.uid)
-        inventory.put_job(job({"uid": uid, "version": 2}))
+        ended = pod(Role.COORDINATOR, uid=f"pod-of-{uid}", owner_uid=uid, outcome=COMPLETE)
+        inventory.put(job({"uid": uid}))
+        inventory.put(ended)
+        inventory.drop(ended)
+        inventory.put(job({"uid": uid, "version": 2}))
         assert inventory.at(KEY).words == {uid: COMPLETE}
-        inventory.drop_job(KEY, uid)
+        inventory.drop(job({"uid": uid}))
 
 
 def test_what_a_coordinator_said_before_its_job_was_seen_is_kept() -> None:
     inventory = Inventory()
-    inventory.put_child(child(Kind.PersistentVolumeClaim, owner_uid=""))
-    ended = pod(Role.COORDINATOR, job_uid="uid", outcome=COMPLETE)
-    inventory.put_pod(ended)
-    inventory.drop_pod(KEY, ended.name, ended.uid)
+    inventory.put(child(Kind.PersistentVolumeClaim, owner_uid=""))
+    ended = pod(Role.COORDINATOR, owner_uid="uid", outcome=COMPLETE)
+    inventory.put(ended)
+    inventory.drop(ended)
 
-    inventory.put_job(job({"uid": "uid"}))
+    inventory.put(job({"uid": "uid"}))
 
     assert inventory.at(KEY).words == {"uid": COMPLETE}
-
-
-def put(inventory: Inventory, record: Any) -> News:
-    if record.uid == job().uid:
-        return inventory.put_job(record)
-    return inventory.put_pod(record) if hasattr(record, "role") else inventory.put_child(record)
 
 
 @pytest.mark.parametrize(
@@ -57,15 +51,9 @@ def put(inventory: Inventory, record: Any) -> News:
 )
 def test_an_older_sight_never_replaces_a_newer_one(older: Any, newer: Any) -> None:
     inventory = Inventory()
-    put(inventory, older)
-    assert put(inventory, newer) is not News.NOTHING
+    inventory.put(older)
+    assert inventory.put(newer) is not News.NOTHING
 
-    assert put(inventory, older) is News.NOTHING
+    assert inventory.put(older) is News.NOTHING
 
-    assert inventory.at(KEY).of_kind(kind_of(newer)) == [newer]
-
-
-def kind_of(record: Any) -> Kind:
-    if record.uid == job().uid:
-        return Kind.DistTrainJob
-    return Kind.Pod if hasattr(record, "role") else Kind.Job
+    assert inventory.at(KEY).of_kind(newer.kind) == [newer]

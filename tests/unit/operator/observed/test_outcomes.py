@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from builders import operator_jobs
 from disttrain.job import cluster_labels
 from disttrain_operator.kinds import Kind
 from disttrain_operator.observed import outcomes, parsing
-from disttrain_operator.observed.inventory import Inventory
+from disttrain_operator.observed.inventory import Inventory, Observed
 from disttrain_operator.observed.news import News
 from disttrain_operator.observed.records import EndPhase, JobKey, Outcome
 from disttrain_operator.observed.watched import Sights
@@ -53,9 +54,14 @@ def a_coordinator(finished: dict[str, str]) -> dict[str, Any]:
 def test_an_outcome_is_read_as_it_was_written(reason: str, *, by_operator: bool) -> None:
     outcome = Outcome(phase=EndPhase.FAILED, reason=reason, message="loss", time=ENDED)
     situation = conditions.Situation(
-        stage=Stage.ENDED, outcome=outcome, shards=(0, 1), replicas=(0, 1), problems=()
+        job=operator_jobs.job(),
+        observed=Observed(),
+        spec=operator_jobs.context().job.spec,
+        stage=Stage.ENDED,
+        outcome=outcome,
+        problems=(),
     )
-    written = conditions.of(situation, {}, 1, ENDED + timedelta(seconds=7))
+    written = conditions.of(situation, {}, ENDED + timedelta(seconds=7))
     body = a_job(*(each.model_dump(mode="json", by_alias=True) for each in written))
 
     job = parsing.job(body, report.FIELDS)

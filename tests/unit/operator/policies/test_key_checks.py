@@ -42,7 +42,7 @@ def test_those_who_run_hold_the_keys_of_before() -> None:
         pod(Role.SHARD, 0),
         pod(Role.SHARD, 1, gone_at=NOW),
         pod(Role.COORDINATOR, phase="Succeeded"),
-        pod(Role.REPLICA, 7, job_uid="another"),
+        pod(Role.REPLICA, 7, owner_uid="another"),
     )
 
     assert [each.name for each in key_checks.holders(job(), seen)] == ["digits-shard-0"]

@@ -57,7 +57,7 @@ def test_a_pod_that_does_not_start_is_told(
         {"waiting": "PodInitializing"},
         {"waiting": "ImagePullBackOff", "gone_at": NOW},
         {"waiting": "ImagePullBackOff", "phase": "Failed"},
-        {"waiting": "ImagePullBackOff", "job_uid": "another"},
+        {"waiting": "ImagePullBackOff", "owner_uid": "another"},
         {"unschedulable": True, "created": NOW - timedelta(seconds=4)},
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from builders.fake_cluster import FakeClient, World
-from builders.operator_jobs import KEY, NOW, child, job
+from builders.operator_jobs import KEY, NOW, child, job, pod
 from disttrain.errors import DistTrainError
 from disttrain.job import cluster_labels
 from disttrain.job.names import Role
@@ -76,7 +76,7 @@ class ToldFirst:
     async def create(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
         metadata = {**body["metadata"], "uid": "made", "resourceVersion": "7"}
         told = {**body, "metadata": metadata, "status": {"phase": "Pending"}}
-        self.inventory.put_child(parsing.child(kind, told))
+        self.inventory.put(parsing.child(kind, told))
         return {"metadata": metadata}
 
 
@@ -129,13 +129,13 @@ def test_what_a_watch_told_of_an_object_outlasts_the_answer_to_its_creation() ->
 
 def test_a_coordinators_job_that_has_changed_is_left_alone() -> None:
     inventory = Inventory()
-    seen = child(Kind.Job)
-    inventory.put_child(seen)
+    seen = child(Kind.Job, version=7)
+    inventory.put(seen)
     client = cast("Client", Changed())
     actor = Actor(client, inventory, dict, None, Knowledge(job().uid), lambda: NOW)
     again = Child(Kind.Job, seen.name, {})
 
-    asyncio.run(actor.perform(job(), [Renew(again, seen.uid, 7, "why")]))
+    asyncio.run(actor.perform(job(), [Renew(again, seen, "why")]))
 
     assert inventory.at(KEY).children == {(Kind.Job, seen.name): seen}
 
@@ -154,7 +154,8 @@ def requests_for(
     recorder = Recorder(node)
     client = cast("Client", recorder)
     actor = Actor(client, Inventory(), dict, None, known, lambda: NOW)
-    late = RemovePod("pod", "uid", role, "node", tainted, "it is late")
+    lost = pod(role, name="pod", uid="uid", node="node", tainted=tainted)
+    late = RemovePod(lost, "it is late")
     asyncio.run(actor.perform(job(), [late]))
     return recorder.requests
 
@@ -208,7 +209,7 @@ BODY = {"metadata": {"name": WORKLOAD[1], "namespace": KEY.namespace}, "spec": {
     "action",
     [
         Annotate("disttrain.dev/restarts", "{}"),
-        Rescale(WORKLOAD, "uid of the one before", (("replicas", 7),)),
+        Rescale(WORKLOAD, "uid of the one before", 7),
     ],
     ids=["annotate", "rescale"],
 )
@@ -238,7 +239,7 @@ def test_a_job_that_somebody_else_wrote_at_the_same_time_stays_known() -> None:
     metadata = {"name": KEY.name, "namespace": KEY.namespace}
     made = world.create(Kind.DistTrainJob, {"metadata": metadata, "spec": {}})
     record = parsing.job(made, frozenset())
-    inventory.put_job(record)
+    inventory.put(record)
     knowledge = Knowledge(record.uid)
     actor = Actor(Contended(world), inventory, dict, None, knowledge, lambda: NOW)
 

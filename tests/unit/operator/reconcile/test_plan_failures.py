@@ -20,7 +20,7 @@ from disttrain_operator.observed.records import (
 from disttrain_operator.policies import key_checks
 from disttrain_operator.policies import outcome as outcome_policy
 from disttrain_operator.reconcile import plan
-from disttrain_operator.reconcile.actions import Annotate, CreateKeys, EndPod, Plan, RestartAll
+from disttrain_operator.reconcile.actions import Annotate, CreateKeys, Plan, RestartAll
 from disttrain_operator.reconcile.knowledge import Knowledge
 
 CONFIG = ManifestConfig()
@@ -53,7 +53,7 @@ def test_a_rule_starts_the_whole_job_again_once() -> None:
 
     restarted, noted = found.actions
     assert isinstance(restarted, RestartAll)
-    assert restarted.pods == tuple(EndPod(each.name, each.uid) for each in PODS)
+    assert restarted.pods == PODS
     assert "pod digits-replica-0 failed" in restarted.because
     assert "rules[0] (exit code 7" in restarted.because
     assert isinstance(noted, Annotate)
@@ -83,11 +83,11 @@ def test_a_failure_outside_the_budget_never_ends_the_job() -> None:
 def test_the_words_of_a_coordinator_whose_pod_is_gone_count() -> None:
     inventory = Inventory()
     record = job()
-    inventory.put_job(record)
+    inventory.put(record)
     last = pod(Role.COORDINATOR, phase="Succeeded", outcome=COMPLETE)
-    inventory.put_pod(last)
+    inventory.put(last)
 
-    inventory.drop_pod(record.key, last.name, last.uid)
+    inventory.drop(last)
 
     seen = observed(record, ended=EndPhase.COMPLETE)
     seen.words = inventory.at(record.key).words
@@ -111,7 +111,7 @@ def test_keys_are_looked_for_when_a_pod_gets_no_volumes() -> None:
     assert made(seen, seconds=seconds - 1).wake_at == NOW + key_checks.PATIENCE
     (action,) = made(seen, seconds=seconds).actions
     assert isinstance(action, CreateKeys)
-    assert action.pods == (EndPod(PODS[1].name, PODS[1].uid),)
+    assert action.pods == (PODS[1],)
     assert '"batchSize": 8' in action.launch
     knowledge = Knowledge(UID, keys_checked=NOW + key_checks.PATIENCE)
     assert made(seen, knowledge, seconds=seconds).actions == ()
