@@ -1,7 +1,7 @@
 """Field types that the coordinator's messages, reports and journal entries share."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -20,6 +20,19 @@ class Strict:
     __slots__ = ()
     # A measure may be no number; as JSON's null it could not be read back.
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+
+
+class Tagged(Strict):
+    """Base of the members of a union: the first field of their JSON, `kind`, tells them apart."""
+
+    __slots__ = ()
+    kind: str
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        # A dataclass with slots is made a second time, from what the first time left behind.
+        if kind:
+            cls.__annotations__ = {"kind": Literal[kind], **cls.__annotations__}
+            cls.kind = kind
 
 
 LENIENT = ConfigDict(extra="ignore", ser_json_inf_nan="constants")
