@@ -113,7 +113,7 @@ def check_silence(turn: Turn) -> None:
     patience = settings.member_timeout_seconds
     if not turn.watch.may_look(settings.lease_seconds * _LOOK_FRACTION, turn.now):
         return
-    for found in [*turn.live_replicas(), *turn.live_shards()]:
+    for found in [*turn.live.replicas(), *turn.live.shards()]:
         silence = turn.watch.silence(found.member, turn.now)
         draining = turn.state.phase is Phase.DRAINING and found.role is Role.REPLICA
         if silence >= (settings.lease_seconds if draining else patience):
@@ -179,8 +179,8 @@ def _fence(turn: Turn, replica: MemberId) -> None:
     if turn.state.phase.ended:
         # Shards that were told to end answer nothing more, and would be waited for.
         return
-    live_replicas = len(turn.live_replicas())
-    for shard in turn.live_shards():
+    live_replicas = len(turn.live.replicas())
+    for shard in turn.live.shards():
         order = Fence(
             index=replica.index, incarnation=replica.incarnation, live_replicas=live_replicas
         )

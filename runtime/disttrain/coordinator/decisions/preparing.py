@@ -10,19 +10,19 @@ def prepare_shards(turn: Turn) -> None:
     """Tells every shard the placement, and has a replica send values to those without any."""
     if placing.decide(turn) is None:
         return
-    turn.tell((shard for shard in turn.live_shards() if not shard.configured), Configure())
-    empty = [shard for shard in turn.live_shards() if not shard.initialised]
+    turn.tell((shard for shard in turn.live.shards() if not shard.configured), Configure())
+    empty = [shard for shard in turn.live.shards() if not shard.initialised]
     ready = all(shard.configured for shard in empty) and (
-        turn.state.began is not None or len(turn.live_shards()) == turn.settings.shards
+        turn.state.began is not None or len(turn.live.shards()) == turn.settings.shards
     )
     if empty and ready:
         _upload(turn, empty)
 
 
 def _upload(turn: Turn, empty: list[Life]) -> None:
-    if turn.open_orders(Upload):
+    if turn.orders.of_kind(Upload):
         return
-    replicas = turn.workers()
+    replicas = turn.live.workers()
     free = [replica for replica in replicas if not _is_busy(turn, replica)]
     if free:
         order = Upload(shards=tuple(shard.index for shard in empty))
@@ -35,5 +35,5 @@ def _upload(turn: Turn, empty: list[Life]) -> None:
 
 
 def _is_busy(turn: Turn, replica: Life) -> bool:
-    evaluating = {issued.member for issued in turn.open_orders(Evaluate)}
+    evaluating = {issued.member for issued in turn.orders.of_kind(Evaluate)}
     return bool(turn.state.data.held(replica.member)) or replica.member in evaluating

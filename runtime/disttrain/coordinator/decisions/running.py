@@ -88,8 +88,8 @@ def save_now(turn: Turn) -> None:
 
 
 def _evaluate_if_due(turn: Turn) -> None:
-    replicas = turn.workers()
-    if not replicas or turn.open_orders(Evaluate):
+    replicas = turn.live.workers()
+    if not replicas or turn.orders.of_kind(Evaluate):
         return
     if turn.state.evaluating or is_evaluation_due(turn):
         evaluate(turn, replicas)

@@ -35,7 +35,7 @@ def of_member(turn: Turn, member: MemberId) -> CoordinatorSide:
 
 def _tell_replicas(turn: Turn) -> None:
     if turn.stage:
-        behind = (one for one in turn.live_replicas() if not one.left_warm_start)
+        behind = (one for one in turn.live.replicas() if not one.left_warm_start)
         turn.tell(behind, orders.LeaveWarmStart())
 
 
@@ -48,7 +48,7 @@ def _train(turn: Turn) -> None:
 
 
 def _end(turn: Turn, following: CoordinatorSide) -> None:
-    busy = [replica for replica in turn.live_replicas() if not replica.drained]
+    busy = [replica for replica in turn.live.replicas() if not replica.drained]
     turn.tell(busy, orders.Drain())
     found = turn.state
     if busy or found.fencings or found.checkpoint is not None or not turn.holders_ready():

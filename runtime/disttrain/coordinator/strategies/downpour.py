@@ -69,7 +69,7 @@ class Asynchronous(CoordinatorSide):
         if is_running and not lost and not turn.state.warm_start.ended:
             wanted = _wanted(turn, member) - request.held - len(leases)
             leases += self._grant(turn, member, wanted)
-        replicas = len(turn.live_replicas())
+        replicas = len(turn.live.replicas())
         return Work(
             leases=tuple(leases),
             wait=is_running or later or bool(lost),
@@ -99,9 +99,9 @@ class Asynchronous(CoordinatorSide):
 
         Not who owes an empty shard its values: a push would wait for them, and they for the push.
         """
-        if any(issued.member == member for issued in turn.open_orders(Upload)):
+        if any(issued.member == member for issued in turn.orders.of_kind(Upload)):
             return False
-        lowest = next((replica.index for replica in turn.live_replicas()), None)
+        lowest = next((replica.index for replica in turn.live.replicas()), None)
         return not self.is_warming_up(turn.state) or member.index == lowest
 
 

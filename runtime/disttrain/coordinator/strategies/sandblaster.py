@@ -226,7 +226,7 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
     if batch.course.method.progress.end is not None:
         # The last order: only after it is the point accepted last there to be read.
         return False
-    if turn.state.checkpoint is not None or turn.open_orders(Evaluate):
+    if turn.state.checkpoint is not None or turn.orders.of_kind(Evaluate):
         return True
     stop = _why_stop(turn)
     saves = _has_gone_on(batch) and running.is_checkpoint_due(turn)
@@ -240,7 +240,7 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
     elif saves:
         running.begin_checkpoint(turn)
     elif is_due:
-        running.evaluate(turn, turn.workers())
+        running.evaluate(turn, turn.live.workers())
     return is_due or _needs_a_cut(turn, batch)
 
 
@@ -257,7 +257,7 @@ def _why_stop(turn: Turn) -> StopReason | None:
 
 def _is_evaluation_due(turn: Turn, batch: Batch) -> bool:
     """Only where the point is another one than at the last evaluation."""
-    if not turn.workers():
+    if not turn.live.workers():
         return False
     is_new = batch.course.method.progress.iteration != batch.evaluated_iteration
     return turn.state.evaluating or (is_new and running.is_evaluation_due(turn))
@@ -271,22 +271,22 @@ def _needs_a_cut(turn: Turn, batch: Batch) -> bool:
 def _give(turn: Turn, batch: Batch) -> None:
     """The order to every shard that has not answered it; an earlier life's is void."""
     given = set()
-    for issued in turn.open_orders(Perform):
+    for issued in turn.orders.of_kind(Perform):
         if isinstance(issued.order, Perform) and issued.order.order == batch.course.order:
             given.add(issued.member)
         else:
             turn.record(work_entries.OrderClosed(id=issued.id))
-    for shard in turn.live_shards():
+    for shard in turn.live.shards():
         if shard.index not in batch.course.answers and shard.member not in given:
             turn.issue(shard.member, Perform(order=batch.course.order))
 
 
 def _tell_winners(turn: Turn, batch: Batch) -> None:
     untold = len(batch.course.evaluation.winners) - batch.told
-    if untold < _most_untold(turn) or turn.open_orders(Decide):
+    if untold < _most_untold(turn) or turn.orders.of_kind(Decide):
         return
     news = batch.driver.decided(batch.course, batch.told)
-    for shard in turn.live_shards():
+    for shard in turn.live.shards():
         turn.issue(shard.member, Decide(news=news))
 
 
