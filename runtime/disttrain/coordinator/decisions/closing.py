@@ -87,7 +87,7 @@ def _conclude(turn: Turn, measures: Mapping[str, float]) -> None:
     missed = target is not None and not stop_rules.is_target_met(target, measures)
     if turn.state.reason != StopReason.TARGET_METRIC or not missed:
         turn.go_to(Phase.COMPLETE)
-    elif reason := stop_rules.met(turn.settings.stop, running.reached(turn)):
+    elif reason := running.met_rule(turn):
         turn.go_to(Phase.COMPLETE, reason)
     elif turn.state.stopping:
         turn.go_to(Phase.STOPPED, StopReason.STOPPED)

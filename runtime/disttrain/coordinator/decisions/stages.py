@@ -5,7 +5,7 @@ what it has, and a checkpoint is made of what the shards have come to. With this
 begins, whatever dies later. Decides; no I/O.
 """
 
-from disttrain.coordinator.decisions import running, stop_rules
+from disttrain.coordinator.decisions import running
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal import batch_entries
 from disttrain.coordinator.journal.state import Phase, StopReason
@@ -40,8 +40,7 @@ def _tell_replicas(turn: Turn) -> None:
 
 
 def _train(turn: Turn) -> None:
-    reason = stop_rules.met(turn.settings.stop, running.reached(turn))
-    if reason is StopReason.SAMPLES:
+    if running.met_rule(turn) is StopReason.SAMPLES:
         turn.record(batch_entries.WarmStartEnded())
     else:
         turn.strategy.run(turn)

@@ -8,7 +8,7 @@ given; so that is where checkpoints are cut, where the model is measured, and wh
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from disttrain.coordinator.decisions import running, stop_rules
+from disttrain.coordinator.decisions import running
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Turn
 from disttrain.coordinator.journal import batch_entries, batch_state, changes, work_entries
 from disttrain.coordinator.journal.batch_state import Batch
@@ -228,7 +228,7 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
         return False
     if turn.state.checkpoint is not None or turn.orders.of_kind(Evaluate):
         return True
-    stop = _why_stop(turn)
+    stop = StopReason.STOPPED if turn.state.stopping else running.met_rule(turn)
     saves = _has_gone_on(batch) and running.is_checkpoint_due(turn)
     is_due = stop is not None or saves or _is_evaluation_due(turn, batch)
     if is_due and batch.course.request.settles:
@@ -247,12 +247,6 @@ def _is_held_back(turn: Turn, batch: Batch) -> bool:
 def _has_gone_on(batch: Batch) -> bool:
     """Since the checkpoint: one that takes longer than `everySeconds` is due again at its end."""
     return batch.cut is None or batch.cut.order.number != batch.course.order.number
-
-
-def _why_stop(turn: Turn) -> StopReason | None:
-    if turn.state.stopping:
-        return StopReason.STOPPED
-    return stop_rules.met(turn.settings.stop, running.reached(turn))
 
 
 def _is_evaluation_due(turn: Turn, batch: Batch) -> bool:
