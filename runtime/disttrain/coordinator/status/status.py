@@ -7,7 +7,6 @@ from typing import Any
 
 from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.state import Life, State
-from disttrain.coordinator.journal.totals import Totals
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol import reports
 from disttrain.coordinator.protocol.fields import MemberId
@@ -29,7 +28,7 @@ def status(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> J
         "liveReplicas": state.num_live_replicas,
         "warmStart": stage is not last or stage.is_warming_up(state),
         "checkpoint": state.last_checkpoint,
-        "timeShares": None if shares is None else asdict(shares),
+        "timeShares": shares,
         "limit": limiting.limit(shares, limiting.busiest(list(watch.shards.values()))),
         "members": [_member(life, watch, now) for life in _lives(state)],
     }
@@ -54,7 +53,7 @@ def metrics_line(state: State, stages: Sequence[Stage], watch: Watch, now: float
             "stalenessP99": reports.staleness_quantile(histogram, 0.99),
             "liveReplicas": state.num_live_replicas,
         }
-        | ({"reported": reported} if (reported := watch.reported()) else {})
+        | ({"reported": watch.reported} if watch.reported else {})
     )
 
 
@@ -95,6 +94,7 @@ def _finite(value: Any) -> Any:
 
 
 def _result(state: State, last: Stage, watch: Watch, now: float) -> Json:
+    restarts = state.totals.restarts
     return {
         "phase": state.phase,
         "reason": state.reason,
@@ -107,7 +107,7 @@ def _result(state: State, last: Stage, watch: Watch, now: float) -> Json:
         "evaluations": state.totals.evaluations,
         **last.status(state),
         "staleness": _staleness(state, watch),
-        "restarts": _restarts(state.totals),
+        "restarts": {role: restarts.get(role, 0) for role in ("coordinator", "shard", "replica")},
         **_portions(state.data),
         **_faults_and_checkpoints(state),
         "resumedFrom": state.resumed_from or None,
@@ -120,15 +120,8 @@ def _measures(state: State) -> Json:
         "finalMeasures": final.measures if final else None,
         "finalLoss": final.loss if final else None,
         "latestMeasures": sections.latest_measures(state) or None,
-        "bestMeasures": {
-            name: {"lowest": item.lowest, "highest": item.highest}
-            for name, item in state.best.items()
-        },
+        "bestMeasures": {name: asdict(item) for name, item in state.best.items()},
     }
-
-
-def _restarts(counted: Totals) -> Json:
-    return {role: counted.restarts.get(role, 0) for role in ("coordinator", "shard", "replica")}
 
 
 def _portions(data: DataLedger) -> Json:
