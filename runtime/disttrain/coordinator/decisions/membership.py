@@ -94,8 +94,7 @@ def leave(turn: Turn, request: Leave) -> None:
 def died(turn: Turn, request: MemberDied) -> None:
     name = totals.name(request.role, request.index)
     what = f"{name} (pid {request.pid}) ended with code {request.exit_code} {request.reason}"
-    lives = turn.state.replicas if request.role is Role.REPLICA else turn.state.shards
-    found = lives.get(request.index) if request.role in _MEMBERS else None
+    found = turn.state.lives(request.role).get(request.index) if request.role in _MEMBERS else None
     if found is not None and found.pid == request.pid:
         lose(turn, found, LifeState.DEAD, what.strip())
     if not request.final:
@@ -149,11 +148,8 @@ def take_losses(turn: Turn, shard: MemberId, losses: tuple[LostUpdates, ...]) ->
 
 def answer_fences(turn: Turn, shard: int, restored: Restored | None) -> None:
     """A shard's new life answers at once for the dead it is still asked about."""
-    known = {}
-    if restored is not None:
-        known = {
-            (item.sender.index, item.sender.incarnation): item.sender for item in restored.senders
-        }
+    senders = () if restored is None else restored.senders
+    known = {(one.sender.index, one.sender.incarnation): one.sender for one in senders}
     for fencing in list(turn.state.fencings):
         if shard not in fencing.waiting:
             continue

@@ -1,6 +1,7 @@
 """Counters of the job that outlive the processes that counted. Pure."""
 
 from dataclasses import dataclass, field
+from functools import reduce
 
 from disttrain.coordinator.protocol.fields import LostUpdates, MemberId, Strict
 from disttrain.coordinator.protocol.reports import ReplicaReport, ShardReport, added
@@ -95,10 +96,7 @@ class Totals(Strict):
 
     def all_replicas(self) -> ReplicaReport:
         """The sum of the last reports of all ended lives."""
-        whole = ReplicaReport()
-        for report in self.replica_reports.values():
-            whole = added(whole, report)
-        return whole
+        return reduce(added, self.replica_reports.values(), ReplicaReport())
 
 
 @dataclass(kw_only=True, slots=True)

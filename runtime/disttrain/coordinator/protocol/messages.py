@@ -173,12 +173,10 @@ class FailureReason(StrEnum):
     """A shard died and `durability` is none."""
 
 
-_REASONS = {"Corrupt": FailureReason.CHECKPOINT_DAMAGED}
-
-
 def reason_of(error_kind: str) -> FailureReason:
     """Why a job fails by a member's error that no restart heals; `error_kind`: its class's name."""
-    return _REASONS.get(error_kind, FailureReason.TASK_ERROR)
+    is_damage = error_kind == "Corrupt"
+    return FailureReason.CHECKPOINT_DAMAGED if is_damage else FailureReason.TASK_ERROR
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -40,7 +40,7 @@ def summary(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> 
 
 
 def metrics_line(state: State, stages: Sequence[Stage], watch: Watch, now: float) -> Json:
-    histogram = sections.staleness(state, watch)
+    histogram = sections.all_shards(state, watch).staleness
     return finite(
         {
             "seconds": state.seconds(now),
@@ -62,8 +62,7 @@ def counts_every_loss(state: State, watch: Watch) -> bool:
 
     Of one that lives this may change: its disk may have room again before it loses anything.
     """
-    reports_ = (*watch.shards.values(), *state.totals.shard_reports.values())
-    return not any(report.uncounted for report in reports_)
+    return not sections.all_shards(state, watch).uncounted
 
 
 def evaluation_line(state: State) -> Json:
@@ -151,15 +150,14 @@ def _faults_and_checkpoints(state: State) -> Json:
 
 def _staleness(state: State, watch: Watch) -> Json:
     """The pushes of all lives so far: quantiles, and the histogram by lower bounds."""
-    histogram = sections.staleness(state, watch)
-    unknown = [*watch.shards.values(), *state.totals.shard_reports.values()]
+    whole = sections.all_shards(state, watch)
     return {
-        "p50": reports.staleness_quantile(histogram, 0.5),
-        "p99": reports.staleness_quantile(histogram, 0.99),
-        "unknown": sum(report.staleness_unknown for report in unknown),
+        "p50": reports.staleness_quantile(whole.staleness, 0.5),
+        "p99": reports.staleness_quantile(whole.staleness, 0.99),
+        "unknown": whole.staleness_unknown,
         "histogram": {
             str(bound): count
-            for bound, count in zip(reports.STALENESS_BOUNDS, histogram, strict=False)
+            for bound, count in zip(reports.STALENESS_BOUNDS, whole.staleness, strict=False)
             if count
         },
     }

@@ -35,7 +35,6 @@ class Asynchronous(CoordinatorSide):
 
     @staticmethod
     def kept(rule: Downpour) -> tuple[str, ...]:
-        """Names of vectors that holders keep beside what is trained."""
         return rule.optimizer.rule.kept
 
     @classmethod

@@ -70,7 +70,6 @@ class BatchMethod(CoordinatorSide):
 
     @staticmethod
     def kept(rule: Sandblaster) -> tuple[str, ...]:
-        """Names of vectors that holders keep beside what is trained."""
         del rule
         return FETCHABLE
 
