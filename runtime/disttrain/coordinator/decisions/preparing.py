@@ -23,7 +23,12 @@ def _upload(turn: Turn, empty: list[Life]) -> None:
     if turn.orders.of_kind(Upload):
         return
     replicas = turn.live.workers()
-    free = [replica for replica in replicas if not _is_busy(turn, replica)]
+    evaluating = {issued.member for issued in turn.orders.of_kind(Evaluate)}
+    free = [
+        replica
+        for replica in replicas
+        if not turn.state.data.held(replica.member) and replica.member not in evaluating
+    ]
     if free:
         order = Upload(shards=tuple(shard.index for shard in empty))
         lives = {shard.index: shard.incarnation for shard in empty}
@@ -32,8 +37,3 @@ def _upload(turn: Turn, empty: list[Life]) -> None:
         # Each may be waiting for this very shard to answer a push, and would wait for ever.
         reason = f"shard-{empty[0].index} needs initial values, which a new life can send"
         membership.lose(turn, replicas[0], LifeState.DEAD, reason)
-
-
-def _is_busy(turn: Turn, replica: Life) -> bool:
-    evaluating = {issued.member for issued in turn.orders.of_kind(Evaluate)}
-    return bool(turn.state.data.held(replica.member)) or replica.member in evaluating

@@ -101,7 +101,9 @@ def _evaluate_if_due(turn: Turn) -> None:
 def evaluate(turn: Turn, replicas: Sequence[Life]) -> None:
     """One of the replicas shall measure the shards' values, if need be another one than before."""
     turn.record(checkpoint_entries.EvaluationBegun(epoch=turn.state.data.epochs_done, now=turn.now))
-    turn.issue(_evaluator(turn, replicas).member, evaluation(turn, None))
+    # They take turns, so that none falls behind with its portions.
+    chosen = replicas[turn.state.totals.evaluations % len(replicas)]
+    turn.issue(chosen.member, evaluation(turn, None))
 
 
 def is_evaluation_due(turn: Turn) -> bool:
@@ -114,11 +116,6 @@ def is_evaluation_due(turn: Turn) -> bool:
         return True
     since_last = turn.now - (found.evaluation_tried or turn.now)
     return seconds is not None and since_last >= seconds
-
-
-def _evaluator(turn: Turn, replicas: Sequence[Life]) -> Life:
-    """Replicas take turns, so that none falls behind with its portions."""
-    return replicas[turn.state.totals.evaluations % len(replicas)]
 
 
 def is_checkpoint_due(turn: Turn) -> bool:
