@@ -1,7 +1,7 @@
 """Who is part of the job: lives and their incarnations, fencing, silence. Decides; no I/O."""
 
 from disttrain.coordinator.decisions.turn import Turn
-from disttrain.coordinator.journal import member_entries, totals, work_entries
+from disttrain.coordinator.journal import member_entries, work_entries
 from disttrain.coordinator.journal.state import Life, LifeState, Phase
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
@@ -9,6 +9,7 @@ from disttrain.coordinator.protocol.fields import (
     Position,
     Progress,
     SenderPosition,
+    name_of,
 )
 from disttrain.coordinator.protocol.messages import (
     FailureReason,
@@ -40,7 +41,7 @@ def standing(turn: Turn, member: MemberId) -> Refused | None:
     found = turn.state.life(member) if member.role in _MEMBERS else None
     if found is not None and found.live:
         return None
-    name = totals.name(member.role, member.index)
+    name = member.name
     if member.incarnation > turn.state.incarnations.get(name, 0):
         message = f"{name} incarnation {member.incarnation} never joined; join first"
         return Refused(reason=RefusalReason.UNKNOWN_MEMBER, message=message)
@@ -50,7 +51,7 @@ def standing(turn: Turn, member: MemberId) -> Refused | None:
 
 
 def next_incarnation(turn: Turn, role: Role, index: int) -> int:
-    known = turn.state.incarnations.get(totals.name(role, index), 0)
+    known = turn.state.incarnations.get(name_of(role, index), 0)
     return max(known, turn.state.first_incarnation) + 1
 
 
@@ -92,7 +93,7 @@ def leave(turn: Turn, request: Leave) -> None:
 
 
 def died(turn: Turn, request: MemberDied) -> None:
-    name = totals.name(request.role, request.index)
+    name = name_of(request.role, request.index)
     what = f"{name} (pid {request.pid}) ended with code {request.exit_code} {request.reason}"
     found = turn.state.lives(request.role).get(request.index) if request.role in _MEMBERS else None
     if found is not None and found.pid == request.pid:
@@ -184,7 +185,7 @@ def _fence(turn: Turn, replica: MemberId) -> None:
 
 
 def _holder_lost(turn: Turn, holder: Life, reason: str) -> None:
-    name = totals.name(holder.role, holder.index)
+    name = holder.member.name
     if turn.state.checkpoint is not None:
         turn.end_checkpoint(turn.state.checkpoint.number, f"{name} died: {reason}")
     trained = turn.state.began is not None and not turn.state.phase.ended

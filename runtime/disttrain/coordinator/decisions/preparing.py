@@ -35,5 +35,5 @@ def _upload(turn: Turn, empty: list[Life]) -> None:
         turn.issue(free[0].member, order, lives)
     elif len(replicas) >= turn.settings.replicas:
         # Each may be waiting for this very shard to answer a push, and would wait for ever.
-        reason = f"shard-{empty[0].index} needs initial values, which a new life can send"
+        reason = f"{empty[0].member.name} needs initial values, which a new life can send"
         membership.lose(turn, replicas[0], LifeState.DEAD, reason)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.state import Fencing, Life, LifeState, State
 from disttrain.coordinator.protocol.fields import (
     LostUpdates,
@@ -40,7 +39,7 @@ class MemberJoined(Tagged, kind="member_joined"):
             state.old_instances.append(lives[index].instance)
             del state.old_instances[:-_INSTANCES_KEPT]
         state.members_changed(role)
-        name = totals.name(role, index)
+        name = self.member.name
         state.incarnations[name] = max(self.member.incarnation, state.incarnations.get(name, 0))
         lives[index] = Life(
             role=role,

@@ -9,7 +9,6 @@ from disttrain.coordinator.journal import (
     entries,
     job_entries,
     member_entries,
-    totals,
     work_entries,
 )
 from disttrain.coordinator.journal.checkpoint_entries import (
@@ -20,7 +19,6 @@ from disttrain.coordinator.journal.checkpoint_entries import (
 from disttrain.coordinator.process.cluster_status import ClusterStatus
 from disttrain.coordinator.process.run_files import RunFiles
 from disttrain.coordinator.process.served_metrics import ServedMetrics
-from disttrain.coordinator.protocol.fields import MemberId
 from disttrain.coordinator.status import sections, status
 from disttrain.coordinator.strategies.batch import status as batch_status
 from disttrain.telemetry import logs
@@ -198,16 +196,12 @@ class Reporting:
 
 def _note_member(entry: entries.Entry) -> None:
     if isinstance(entry, member_entries.MemberJoined):
-        LOG.info("member joined", member=_name(entry.member), incarnation=entry.member.incarnation)
+        LOG.info("member joined", member=entry.member.name, incarnation=entry.member.incarnation)
     elif isinstance(entry, member_entries.ShardRestored):
-        name, taken = _name(entry.member), entry.restored.checkpoint
+        name, taken = entry.member.name, entry.restored.checkpoint
         for number in entry.restored.damaged:
             LOG.error("checkpoint is damaged", number=number, found_by=name, taken_instead=taken)
     elif isinstance(entry, work_entries.LeasesExpired):
-        LOG.warning("silent: what it has not finished goes to others", member=_name(entry.member))
+        LOG.warning("silent: what it has not finished goes to others", member=entry.member.name)
     elif isinstance(entry, member_entries.MemberLost):
-        LOG.warning("member lost", member=_name(entry.member), reason=entry.reason)
-
-
-def _name(member: MemberId) -> str:
-    return totals.name(member.role, member.index)
+        LOG.warning("member lost", member=entry.member.name, reason=entry.reason)

@@ -97,8 +97,7 @@ def in_folder(run: Path) -> Farewells:
 
 
 def _name(member: MemberId) -> str:
-    who = f"{member.role.name.lower()}-{member.index}.i{member.incarnation}"
-    return f"{names.FAREWELLS}/{who}.json"
+    return f"{names.FAREWELLS}/{member.name}.i{member.incarnation}.json"
 
 
 def _leave(content: bytes) -> Leave:

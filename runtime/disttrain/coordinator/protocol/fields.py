@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from disttrain.job import names
 from disttrain.transport.header import Role
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -39,6 +40,13 @@ LENIENT = ConfigDict(extra="ignore", ser_json_inf_nan="constants")
 """For what had more fields in older journals."""
 
 
+def name_of(role: Role, index: int) -> str:
+    """The name of a process of a job."""
+    if role is Role.REPLICA:
+        return names.replica_name(index)
+    return names.shard_name(index) if role is Role.SHARD else names.COORDINATOR
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemberId(Strict):
     """One life of one process."""
@@ -47,6 +55,11 @@ class MemberId(Strict):
     index: Count
     incarnation: Count
     """Life number, from 1; given by the coordinator."""
+
+    @property
+    def name(self) -> str:
+        """Of the process, whichever life it is in."""
+        return name_of(self.role, self.index)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

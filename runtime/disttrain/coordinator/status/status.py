@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from disttrain.coordinator.journal import totals
 from disttrain.coordinator.journal.state import Life, State
 from disttrain.coordinator.leases.data_ledger import DataLedger
 from disttrain.coordinator.protocol import reports
@@ -173,7 +172,7 @@ def _lives(state: State) -> list[Life]:
 def _member(life: Life, watch: Watch, now: float) -> Json:
     heard = watch.heard.get(life.member)
     return {
-        "name": totals.name(life.role, life.index),
+        "name": life.member.name,
         "incarnation": life.incarnation,
         "state": life.state,
         "reason": life.reason,

@@ -70,7 +70,7 @@ def returned(turn: Turn, issued: IssuedOrder) -> None:
 
 
 def failed(turn: Turn, issued: IssuedOrder, result: OrderFailed) -> None:
-    batch, name = turn.state.batch, f"shard-{issued.member.index}"
+    batch, name = turn.state.batch, issued.member.name
     if batch is None:
         turn.fail(FailureReason.CHECKPOINT_FAILED, f"{name}: {result.message}")
     elif isinstance(issued.order, ReturnTo):
