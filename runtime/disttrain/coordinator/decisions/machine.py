@@ -14,8 +14,7 @@ from disttrain.coordinator.decisions import (
     stages,
     steering,
 )
-from disttrain.coordinator.decisions.live_members import LiveMembers
-from disttrain.coordinator.decisions.open_orders import OpenOrders
+from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Places, Turn
 from disttrain.coordinator.journal import checkpoint_entries, job_entries
 from disttrain.coordinator.journal.state import IssuedOrder, State

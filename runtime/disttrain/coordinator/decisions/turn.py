@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from disttrain.coordinator.decisions.live_members import LiveMembers
-from disttrain.coordinator.decisions.open_orders import OpenOrders
+from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
 from disttrain.coordinator.journal import entries, job_entries, work_entries
 from disttrain.coordinator.journal.checkpoint_entries import CheckpointEnded
 from disttrain.coordinator.journal.state import IssuedOrder, Life, Phase, State

@@ -66,8 +66,9 @@ class Asynchronous(CoordinatorSide):
         held = turn.state.data.held(member) if is_running or turn.state.may_go_on else []
         leases = portions.unseen(held, request.last_lease)
         if is_running and not lost and not turn.state.warm_start.ended:
-            wanted = _wanted(turn, member) - request.held - len(leases)
-            leases += self._grant(turn, member, wanted)
+            speed = turn.watch.speed_of(member, turn.now)
+            ahead = portions.leases_ahead(turn.state.data.portion_size, speed)
+            leases += self._grant(turn, member, ahead - request.held - len(leases))
         replicas = len(turn.live.replicas())
         return Work(
             leases=tuple(leases),
@@ -102,8 +103,3 @@ class Asynchronous(CoordinatorSide):
             return False
         lowest = next((replica.index for replica in turn.live.replicas()), None)
         return not self.is_warming_up(turn.state) or member.index == lowest
-
-
-def _wanted(turn: Turn, member: MemberId) -> int:
-    speed = turn.watch.speed_of(member, turn.now)
-    return portions.leases_ahead(turn.state.data.portion_size, speed)
