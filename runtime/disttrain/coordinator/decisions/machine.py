@@ -16,7 +16,7 @@ from disttrain.coordinator.decisions import (
 )
 from disttrain.coordinator.decisions.indices import LiveMembers, OpenOrders
 from disttrain.coordinator.decisions.turn import CoordinatorSide, Places, Turn
-from disttrain.coordinator.journal import checkpoint_entries, job_entries
+from disttrain.coordinator.journal import job_entries
 from disttrain.coordinator.journal.state import IssuedOrder, State
 from disttrain.coordinator.protocol import messages
 from disttrain.coordinator.protocol.fields import MemberId
@@ -61,10 +61,9 @@ class Coordinator:
         turn = self._turn(now)
         turn.record(job_entries.Restarted())
         opened = self.state.checkpoint
-        if opened is not None and opened.number == committed:
-            turn.record(checkpoint_entries.CheckpointEnded(number=opened.number, committed=True))
-        elif opened is not None:
-            turn.end_checkpoint(opened.number, "the coordinator restarted")
+        if opened is not None:
+            failure = None if opened.number == committed else "the coordinator restarted"
+            turn.end_checkpoint(opened.number, failure)
         steering.advance(turn)
         return turn
 
@@ -108,10 +107,7 @@ class Coordinator:
         turn = self._turn(now)
         opened = self.state.checkpoint
         if opened is not None and opened.number == number:
-            if failure:
-                turn.end_checkpoint(number, failure)
-            else:
-                turn.record(checkpoint_entries.CheckpointEnded(number=number, committed=True))
+            turn.end_checkpoint(number, failure or None)
             steering.advance(turn)
         return turn
 

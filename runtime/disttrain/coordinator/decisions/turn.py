@@ -208,6 +208,9 @@ class Turn:
             self.end_checkpoint(self.state.checkpoint.number, f"the job failed: {reason}")
         self.go_to(Phase.FAILED, reason, message)
 
-    def end_checkpoint(self, number: int, failure: str) -> None:
-        self.effects.append(AbandonCheckpoint(number=number))
-        self.record(CheckpointEnded(number=number, committed=False, message=failure))
+    def end_checkpoint(self, number: int, failure: str | None) -> None:
+        """Without a failure it is committed; with one, what is written of it is removed."""
+        if failure is not None:
+            self.effects.append(AbandonCheckpoint(number=number))
+        ended = CheckpointEnded(number=number, committed=failure is None, message=failure or "")
+        self.record(ended)

@@ -30,7 +30,7 @@ class Tagged(Strict):
     kind: str
 
     def __init_subclass__(cls, kind: str = "") -> None:
-        # A dataclass with slots is made a second time, from what the first time left behind.
+        # For its slots a dataclass is made a second time, of these annotations and without a kind.
         if kind:
             cls.__annotations__ = {"kind": Literal[kind], **cls.__annotations__}
             cls.kind = kind
